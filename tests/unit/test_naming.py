@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfk8s import naming
+from tfk8s.errors import JobFileError
+from tfk8s.load import loads
+
+JOB_NAMES = st.from_regex(naming.JOB_NAME, fullmatch=True).filter(lambda name: len(name) <= naming.MAX_JOB_NAME)
+# Names that are more alike than those of users ever are.
+ALIKE = st.text("aA_0", min_size=1, max_size=6).filter(naming.is_job_name)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("worker", "worker"),
+        ("ps2", "ps2"),
+        ("Worker", "worker-a67b"),
+        ("worker_", "worker-b2b3"),
+        ("My_Job", "my-job-1ce4"),
+        ("a__b", "a--b-63e5"),
+    ],
+)
+def test_dns_labels(name: str, label: str) -> None:
+    assert naming.dns_label(name) == label
+
+
+@given(JOB_NAMES)
+def test_a_dns_label_is_one_but_for_its_length(name: str) -> None:
+    label = naming.dns_label(name)
+    assert naming.DNS_LABEL.fullmatch(label)
+    assert label == name or len(label) <= len(name) + 5
+
+
+@given(st.lists(JOB_NAMES | ALIKE, min_size=2, max_size=8, unique=True))
+def test_names_never_meet_in_a_job_file_that_is_accepted(names: list[str]) -> None:
+    try:
+        loads(
+            "apiVersion: tfk8s.dev/v1\nname: a\njobs: {x: 1, " + ", ".join(f'"{name}": 1' for name in names) + "}", "f"
+        )
+    except JobFileError:
+        return
+    assert len({naming.dns_label(name) for name in names}) == len(names)
+
+
+@given(
+    st.from_regex(naming.DNS_LABEL, fullmatch=True).filter(naming.is_dns_label),
+    JOB_NAMES,
+    st.integers(1, 10_000),
+)
+def test_no_derived_name_is_too_long_in_a_job_file_that_is_accepted(cluster: str, job: str, tasks: int) -> None:
+    try:
+        loads(f'apiVersion: tfk8s.dev/v1\nname: "{cluster}"\nmaster: m\njobs: {{"{job}": {tasks}, m: 1}}', "f")
+    except JobFileError:
+        fits = False
+    else:
+        fits = True
+    assert fits == (
+        len(naming.stateful_set(cluster, job)) <= 52
+        and len(naming.pod(cluster, job, tasks - 1)) <= 63
+        and len(naming.master_service(cluster)) <= 63
+        and job not in ("evaluator", "m")
+    ) or job in ("evaluator", "m")
+
+
+@pytest.mark.parametrize("name", ["", "1abc", "my-job", "a.b", "_a", "a" * 64, "é", "a\n", "worker "])
+def test_names_that_abort_a_server(name: str) -> None:
+    assert not naming.is_job_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "1a", "-a", "a-", "A", "a.b", "a_b", "a" * 64, "a\n"])
+def test_names_that_no_service_has(name: str) -> None:
+    assert not naming.is_dns_label(name)
+
+
+def test_addresses_and_devices() -> None:
+    assert naming.pod_address("mnist", "ml", "worker_", 3, 2222) == "mnist-worker-b2b3-3.mnist.ml.svc:2222"
+    assert naming.master_service("mnist") == "mnist-master"
+    assert naming.task("worker", 1) == "worker/1"
+    assert naming.device("worker", 1) == "/job:worker/task:1"

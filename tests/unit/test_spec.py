@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfk8s.spec import EVALUATOR, Job, JobFile, Task, default_master
+
+CLUSTER = JobFile(
+    name="mnist",
+    jobs=(Job(name="chief"), Job(name="evaluator"), Job(name="ps", tasks=2)),
+    master="chief",
+)
+
+
+def test_tasks_in_order() -> None:
+    assert [str(task) for task in CLUSTER] == ["chief/0", "evaluator/0", "ps/0", "ps/1"]
+    assert list(CLUSTER.job("ps")) == [Task("ps", 0), Task("ps", 1)]
+    assert CLUSTER.master_task == Task("chief", 0)
+    assert CLUSTER.master_task.device == "/job:chief/task:0"
+
+
+def test_a_job_that_is_not_there() -> None:
+    with pytest.raises(KeyError, match="worker"):
+        CLUSTER.job("worker")
+
+
+def test_it_stays_as_it_is() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        CLUSTER.port = 1  # type: ignore[misc]
+
+
+def test_addresses() -> None:
+    assert not CLUSTER.has_addresses
+    assert JobFile(name="a", jobs=(Job(name="b", addresses=("c:1",)),), master="b").has_addresses
+
+
+def test_the_cluster_spec() -> None:
+    assert CLUSTER.cluster_spec(str) == {"chief": ["chief/0"], "ps": ["ps/0", "ps/1"]}
+    assert CLUSTER.cluster_spec(str, seen_by="evaluator") == {
+        "chief": ["chief/0"],
+        "evaluator": ["evaluator/0"],
+        "ps": ["ps/0", "ps/1"],
+    }
+
+
+@given(st.lists(st.sampled_from(["evaluator", "chief", "worker", "a", "evaluator_"]), unique=True, min_size=1))
+def test_the_evaluator_is_in_nobody_elses_cluster(names: list[str]) -> None:
+    job_file = JobFile(name="a", jobs=tuple(Job(name=name) for name in names), master=names[0])
+    for name in (None, *names):
+        seen = job_file.cluster_spec(str, seen_by=name)
+        assert (EVALUATOR in seen) == (name == EVALUATOR and EVALUATOR in names)
+        assert set(seen) | {EVALUATOR} == set(names) | {EVALUATOR}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "master"),
+    [
+        (["worker", "chief", "master"], "master"),
+        (["worker", "ps", "chief"], "chief"),
+        (["ps", "worker", "a"], "worker"),
+        (["ps", "evaluator", "b"], "b"),
+        (["evaluator"], None),
+        ([], None),
+    ],
+)
+def test_the_default_master(jobs: list[str], master: str | None) -> None:
+    assert default_master(jobs) == master

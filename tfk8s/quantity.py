@@ -1,0 +1,53 @@
+"""Kubernetes quantities: `500m`, `2`, `4Gi`.
+
+The syntax is that of k8s.io/apimachinery/pkg/api/resource: a decimal number and a suffix, binary
+(Ki Mi Gi Ti Pi Ei) or decimal (n u m "" k M G T P E), or an exponent (e3, E3).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+
+SYNTAX = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]{1,3})?")
+_BINARY = {suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
+_DECIMAL = {
+    suffix: Decimal(10) ** (3 * power)
+    for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """An amount of something, as it was written and as a number.
+
+    Attributes:
+        text: as written, such as "4Gi".
+        value: in cores or bytes.
+    """
+
+    text: str
+    value: Decimal
+
+    @classmethod
+    def parse(cls, text: str) -> Quantity:
+        """Read a quantity.
+
+        Raises:
+            ValueError: it is none, or it is negative.
+        """
+        match = SYNTAX.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is not a quantity")
+        number, suffix = match.group(1), match.group(2) or ""
+        if suffix in _BINARY:
+            scale = _BINARY[suffix]
+        elif suffix in _DECIMAL:
+            scale = _DECIMAL[suffix]
+        else:
+            scale = Decimal(f"1{suffix}")
+        return cls(text, Decimal(number) * scale)
+
+    def __str__(self) -> str:
+        return self.text

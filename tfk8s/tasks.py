@@ -1,0 +1,56 @@
+"""Tasks as users type them: `worker/1`, or `/job:worker/task:1` as TensorFlow does."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from tfk8s.errors import InvalidInput
+from tfk8s.spec import Task
+
+_SHORT = re.compile(r"(\w+)/(\d+)", re.ASCII)
+_DEVICE = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)", re.ASCII)
+
+
+def find(word: str, tasks: Iterable[Task]) -> Task:
+    """Return the one of `tasks` that is meant.
+
+    Raises:
+        InvalidInput: none is; says which there are, and the closest.
+    """
+    known = list(tasks)
+    match = _SHORT.fullmatch(word) or _DEVICE.fullmatch(word)
+    if match is None:
+        raise InvalidInput(f'"{word}" is not a task', help=f"write JOB/INDEX; there are {listed(known)}")
+    task = Task(match[1], int(match[2]))
+    if task in known:
+        return task
+    close = difflib.get_close_matches(str(task), map(str, known), n=1)
+    raise InvalidInput(
+        f'there is no task "{word}"; there are {listed(known)}', help=f"did you mean {close[0]}?" if close else None
+    )
+
+
+def select(words: Iterable[str], tasks: Iterable[Task]) -> list[Task]:
+    """Return the tasks that are meant, in their own order: a job's name means all its tasks, no word means all.
+
+    Raises:
+        InvalidInput: a word means none of them.
+    """
+    known = list(tasks)
+    jobs = {task.job for task in known}
+    chosen: set[Task] = set()
+    for word in words:
+        chosen.update(task for task in known if task.job == word)
+        if word not in jobs:
+            chosen.add(find(word, known))
+    return [task for task in known if task in chosen] or known
+
+
+def listed(tasks: Iterable[Task]) -> str:
+    """Return tasks in few words: `chief/0, worker/0 to worker/3`."""
+    by_job: dict[str, list[Task]] = {}
+    for task in tasks:
+        by_job.setdefault(task.job, []).append(task)
+    return ", ".join(str(own[0]) if len(own) == 1 else f"{own[0]} to {own[-1]}" for own in by_job.values())
