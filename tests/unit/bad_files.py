@@ -1,0 +1,294 @@
+# ruff: noqa: E501, RUF001 - every problem is one line
+"""Job files that are refused, and every problem that is found in them.
+
+A line that starts with "= " is a job file after HEAD, one with "! " a whole file, both with Python's escapes. Below it
+stands each problem: LINE:COLUMN+LENGTH CODE: MESSAGE [LABEL] -> HELP.
+"""
+
+from __future__ import annotations
+
+from tfk8s.errors import Problem
+
+HEAD = "apiVersion: tfk8s.dev/v1\nname: mnist\n"
+
+TABLE = r"""
+# The file as a whole
+! # nothing
+  empty-file: the job file is empty -> write one with: tfk8s init
+! ---
+  empty-file: the job file is empty -> write one with: tfk8s init
+! hello
+  1:1+5 wrong-type: the job file can't be text [expected a mapping]
+! - a
+  1:1+1 wrong-type: the job file can't be a list [expected a mapping]
+! name: a\x00b
+  1:8+1 bad-character: U+0000 control character can't stand in a job file
+! name: a\x1b[31m
+  1:8+1 bad-character: U+001B control character can't stand in a job file
+! name: a\u2028b
+  1:8+1 bad-character: U+2028 LINE SEPARATOR can't stand in a job file
+
+# YAML
+= jobs:\n\tworker: 1
+  4:1+1 tab: a tab can't indent a line in YAML -> indent with spaces
+= jobs:\n  worker:\n\t  tasks: 1
+  5:1+1 tab: a tab can't indent a line in YAML -> indent with spaces
+= jobs: {worker: 1
+  3:7+1 syntax: this is not YAML: did not find expected ',' or '}' [this has no end]
+= image: a: b
+  3:9+1 syntax: this is not YAML: mapping values are not allowed in this context -> text with ": " in it must be in quotes
+= image: 'abc\njobs: {}
+  3:8+1 syntax: this is not YAML: found unexpected end of stream [this has no end]
+= jobs: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]
+  3:38+1 too-deep: a job file has at most 32 levels
+! a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]
+  1:1+1 missing-key: "apiVersion" is missing [expected beside this] -> write apiVersion: tfk8s.dev/v1
+  1:1+1 missing-key: "name" is missing [expected beside this] -> write name: mnist
+  1:1+1 missing-key: "jobs" is missing [expected beside this] -> write jobs: {worker: 2}
+  1:1+1 unknown-key: there is no key "a" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
+  1:4+4 anchor: a job file has no anchors -> remove &a
+  2:1+1 unknown-key: there is no key "b" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
+  2:4+4 anchor: a job file has no anchors -> remove &b
+  2:8+2 alias: a job file has no aliases -> write the value out where it is used
+  2:12+2 alias: a job file has no aliases -> write the value out where it is used
+  3:1+1 unknown-key: there is no key "c" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
+  3:5+2 alias: a job file has no aliases -> write the value out where it is used
+  3:9+2 alias: a job file has no aliases -> write the value out where it is used
+= defaults: &d {cpu: 1}\njobs:\n  worker:\n    <<: *d\n    tasks: 2
+  3:1+8 unknown-key: there is no key "defaults" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
+  3:11+4 anchor: a job file has no anchors -> remove &d
+  6:5+2 merge-key: a job file has no merge keys -> write the merged keys out
+= jobs: {worker: !!int 2}
+  3:16+7 tag: a job file has no tags -> remove the word that starts with !
+! %YAML 1.1\n---\napiVersion: tfk8s.dev/v1\nname: a\njobs: {a: 1}
+  1:1+1 directive: a job file has no YAML directives -> remove the line that starts with %
+= jobs: {worker: 1}\n---\nname: other
+  4:1+3 second-document: a job file is one YAML document [a second one]
+= jobs:\n  worker: 1\n  worker: 2
+  5:3+6 duplicate-key: "worker" is given twice [it is also on line 4]
+= jobs: {[a]: 1, worker: 1}
+  3:8+1 bad-key: a key is text -> write it in quotes if it is meant as text
+= image: {{ .Values.image }}\njobs: {worker: 1}
+  3:9+1 bad-key: a key is text -> write it in quotes if it is meant as text
+= jobs: {worker:2}
+  3:8+8 missing-space: "worker:2" has no space after the colon -> write worker: 2
+= jobs: {y: 1}
+  3:8+1 unclear: YAML parsers disagree on what "y" means -> write "y", in quotes
+
+# Keys
+= job: {worker: 1}
+  3:1+3 unknown-key: there is no key "job" here -> write jobs
+= jobs: {worker: {gpu: 1}}
+  3:17+3 unknown-key: there is no key "gpu" here -> write gpus
+= jobs: {worker: {xyzzy: 1}}
+  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, gpus, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority
+= jobs: {worker: {replicas: 1}}
+  3:17+8 unknown-key: there is no key "replicas" here -> write tasks
+= gpus: 1\njobs: {worker: {queue: a}}
+  3:1+4 unknown-key: there is no key "gpus" here -> it belongs to a job, as in jobs: {worker: {gpus: …}}
+  4:17+5 unknown-key: there is no key "queue" here -> it belongs to the whole file, beside jobs
+= na\u200bme: x\njobs: {wor\u200bker: 1}
+  3:1+5 unknown-key: there is no key "na\u200bme" here [U+200B ZERO WIDTH SPACE is in it] -> write name
+  4:8+7 bad-job-name: "wor\u200bker" is not a TensorFlow job name [U+200B ZERO WIDTH SPACE can't stand in it; expected letters, digits and "_" only, starting with a letter] -> write worker
+! master: worker
+  1:1+6 missing-key: "apiVersion" is missing [expected beside this] -> write apiVersion: tfk8s.dev/v1
+  1:1+6 missing-key: "name" is missing [expected beside this] -> write name: mnist
+  1:1+6 missing-key: "jobs" is missing [expected beside this] -> write jobs: {worker: 2}
+! apiVersion: v1\nname: a\njobs: {a: 1}
+  1:13+2 bad-value: "v1" is no value of "apiVersion" [expected tfk8s.dev/v1] -> write tfk8s.dev/v1
+
+# Names
+= jobs: {my-job: 2}
+  3:8+6 bad-job-name: "my-job" is not a TensorFlow job name [letters, digits and "_" only, starting with a letter] -> write my_job
+= jobs: {1abc: 1}
+  3:8+4 bad-job-name: "1abc" is not a TensorFlow job name [letters, digits and "_" only, starting with a letter] -> write abc
+= jobs: {a.b: 1}
+  3:8+3 bad-job-name: "a.b" is not a TensorFlow job name [letters, digits and "_" only, starting with a letter] -> write a_b
+= jobs: {"": 1}
+  3:8+2 bad-job-name: "" is not a TensorFlow job name [letters, digits and "_" only, starting with a letter]
+= jobs: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 1}
+  3:8+64 name-too-long: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" has 64 characters [at most 63] -> remove 1 character
+= jobs: {w\u043erker: 1}
+  3:8+6 bad-job-name: "wоrker" is not a TensorFlow job name [U+043E CYRILLIC SMALL LETTER O can't stand in it; expected letters, digits and "_" only, starting with a letter]
+= jobs: {"wor\\u200bker": 1}
+  3:8+14 bad-job-name: "wor\u200bker" is not a TensorFlow job name [U+200B ZERO WIDTH SPACE can't stand in it; expected letters, digits and "_" only, starting with a letter] -> write worker
+= jobs: {wOrKeR_pool: 1, WorkER_pOoL: 1}
+  3:24+11 names-meet: jobs "wOrKeR_pool" and "WorkER_pOoL" would both be "worker-pool-790a" in Kubernetes -> rename one of them
+! apiVersion: tfk8s.dev/v1\nname: My_Cluster\njobs: {a: 1}
+  2:7+10 bad-cluster-name: "My_Cluster" is not a cluster name [lower-case letters, digits and "-", starting with a letter] -> write my-cluster
+! apiVersion: tfk8s.dev/v1\nname: 123\njobs: {a: 1}
+  2:7+3 wrong-type: "name" can't be 123 [expected text] -> write "123", in quotes
+! apiVersion: tfk8s.dev/v1\nname: 1st\njobs: {a: 1}
+  2:7+3 bad-cluster-name: "1st" is not a cluster name [lower-case letters, digits and "-", starting with a letter] -> write st
+! apiVersion: tfk8s.dev/v1\nname: recommendation-ranking-two-tower-production-candidate\njobs: {worker: 1, ps: 1}
+  2:7+53 name-too-long: "recommendation-ranking-two-tower-production-candidate" is 8 characters too long [StatefulSet "recommendation-ranking-two-tower-production-candidate-worker" would have 60 characters, of at most 52] -> shorten it to 45 characters
+= jobs: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 1}
+  3:8+60 name-too-long: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" is 14 characters too long [StatefulSet "mnist-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" would have 66 characters, of at most 52] -> shorten it to 46 characters
+= namespace: A\nqueue: a_b\nimage: TF/Image\njobs: {worker: {priority: -x, gpu_resource: gpu, accelerator: 'a b', gpus: 1, preload: [a-b]}}
+  3:12+1 bad-name: "A" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a
+  4:8+3 bad-name: "a_b" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a-b
+  5:8+8 bad-image: "TF/Image" is not an image [REGISTRY/NAME:TAG or NAME@DIGEST, the name in lower case]
+  6:27+2 bad-name: "-x" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write x
+  6:45+3 bad-name: "gpu" is not the name of a resource [a domain, / and a name, such as nvidia.com/gpu]
+  6:63+5 bad-name: "a b" is not the name of an accelerator [the value of a node label, such as nvidia-l4]
+  6:89+3 bad-module: "a-b" is not the name of a Python module [names joined by dots, such as tensorflow_text]
+
+# Numbers and quantities
+= jobs: {worker: 0}
+  3:16+1 out-of-range: the tasks of "worker" can't be 0 [at least 1]
+= jobs: {worker: -1}
+  3:16+2 out-of-range: the tasks of "worker" can't be -1 [at least 1]
+= jobs: {worker: 1e9}
+  3:16+3 unclear: YAML parsers disagree on what "1e9" means [expected a number of tasks, a mapping, or a list of addresses] -> write a plain number, without leading zeros, signs or exponents
+= jobs: {worker: {tasks: 1000000000}}
+  3:24+10 out-of-range: "tasks" can't be 1000000000 [at most 10000]
+= jobs: {worker: {tasks: "2"}}
+  3:24+3 wrong-type: "tasks" can't be text [expected a whole number] -> write 2, without quotes
+= jobs: {worker: "2"}
+  3:16+3 wrong-type: "worker" can't be text [expected a number of tasks, a mapping, or a list of addresses] -> write 2, without quotes
+= jobs: {worker: {tasks: true}}
+  3:24+4 wrong-type: "tasks" can't be true [expected a whole number]
+= jobs: {worker: {tasks: 2.0}}
+  3:24+3 wrong-type: "tasks" can't be 2.0 [expected a whole number]
+= jobs: {worker: {tasks: 010}}
+  3:24+3 unclear: YAML parsers disagree on what "010" means [expected a whole number] -> write a plain number, without leading zeros, signs or exponents
+= jobs:\n  worker:
+  4:3+6 no-value: "worker" has no value [expected a number of tasks, a mapping, or a list of addresses]
+= jobs: {worker: {gpus: 0.5}}
+  3:23+3 wrong-type: "gpus" can't be 0.5 [expected a whole number] -> Kubernetes gives a task whole GPUs only
+= jobs: {worker: {memory: 4GB}}
+  3:25+3 bad-quantity: "4GB" is not a quantity [expected a number of bytes, such as 4Gi or 512Mi] -> write 4Gi or 4G
+= jobs: {worker: {memory: 512kb}}
+  3:25+5 bad-quantity: "512kb" is not a quantity [expected a number of bytes, such as 4Gi or 512Mi] -> write 512Ki or 512k
+= jobs: {worker: {memory: 4}}
+  3:25+1 bad-quantity: "4" is less than 1 MiB [a number without unit is bytes] -> write 4Gi
+= jobs: {worker: {memory: 2048}}
+  3:25+4 bad-quantity: "2048" is less than 1 MiB [a number without unit is bytes] -> write 2048Mi
+= jobs: {worker: {memory: 400m}}
+  3:25+4 bad-quantity: "400m" is less than 1 MiB [m is a thousandth] -> write 400Mi
+= jobs: {worker: {memory: 100Ei}}
+  3:25+5 bad-quantity: "100Ei" is too much [at most 8Ei]
+= jobs: {worker: {memory: [4Gi]}}
+  3:25+5 wrong-type: "memory" can't be a list [expected a number of bytes, such as 4Gi or 512Mi]
+= jobs: {worker: {memory: 1e9}}
+  3:25+3 unclear: YAML parsers disagree on what "1e9" means [expected a number of bytes, such as 4Gi or 512Mi] -> write "1e9", in quotes
+= jobs: {worker: {cpu: 0.0001}}
+  3:22+6 bad-quantity: "0.0001" is not a number of cores [at least 1m, in steps of 1m]
+= jobs: {worker: {cpu: two}}
+  3:22+3 bad-quantity: "two" is not a quantity [expected a number of cores, such as 2 or 500m]
+= port: 70000\njobs: {worker: {port: 0}}
+  3:7+5 out-of-range: "port" can't be 70000 [at most 65535]
+  4:23+1 out-of-range: "port" can't be 0 [at least 1]
+= ttl: 10 minutes\njobs: {worker: 1}
+  3:6+10 bad-duration: "10 minutes" is not a duration [expected seconds, or a whole number with s, m, h or d, such as 10m]
+= ttl: 0\njobs: {worker: 1}
+  3:6+1 out-of-range: 0 is out of range [from 1 second to 2147483647]
+= ttl: []\njobs: {worker: 1}
+  3:6+2 wrong-type: "ttl" can't be a list [expected a number of seconds, or a duration such as 10m]
+
+# The cluster
+= jobs: {worker: {accelerator: nvidia-l4}}
+  3:30+9 needs-gpus: job "worker" asks for an accelerator, but for no GPUs -> add gpus: 1, or remove accelerator
+= master: cheif\njobs: {chief: 1, worker: 2}
+  3:9+5 unknown-master: there is no job "cheif" [the jobs are chief, worker] -> write chief
+= master: evaluator\njobs: {chief: 1, evaluator: 1}
+  3:9+9 bad-master: sessions can't connect to the evaluator, which takes no part in the training [expected one of chief]
+= jobs: {evaluator: 1}
+  3:8+9 bad-master: an evaluator alone can't be a cluster: sessions never connect to it -> add a job, such as worker: 1
+= jobs: {}
+  3:7+2 empty: "jobs" is empty [expected at least one entry]
+= jobs: {worker: ["10.0.0.5", "10.0.0.5:70000", "[::g]:1", a:1], ps: 1, chief: [a:1], evaluator: []}
+  3:17+10 bad-address: "10.0.0.5" is not an address [HOST:PORT, the port from 1 to 65535] -> write 10.0.0.5:2222
+  3:29+16 bad-address: "10.0.0.5:70000" is not an address [HOST:PORT, the port from 1 to 65535]
+  3:47+9 bad-address: "[::g]:1" is not an address [HOST:PORT, the port from 1 to 65535]
+  3:64+2 mixed-addresses: job "worker" has addresses, and job "ps" has none [either all jobs have addresses, or none]
+  3:79+3 duplicate-address: "a:1" is the address of two tasks [it is also on line 3]
+  3:96+2 empty: "evaluator" is empty [expected at least one entry]
+= jobs: {worker: ['[fd00:1]:1', '[::1]:2222', h:1], ps: [h:1]}
+  3:17+12 bad-address: "[fd00:1]:1" is not an address [in brackets stands an IPv6 address, such as [fd00::5]:2222]
+  3:56+3 duplicate-address: "h:1" is the address of two tasks [it is also on line 3]
+= security: {user: 0, group: 4294967296, service_account: A_B}\njobs: {worker: 1}
+  3:18+1 out-of-range: "user" can't be 0 [at least 1] -> 0 is root, which nothing in a pod may be
+  3:28+10 out-of-range: "group" can't be 4294967296 [at most 2147483647]
+  3:57+3 bad-name: "A_B" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a-b
+= network: {allow_from: [{}, {cidr: 10.0.0.1/8}, {cidr: x}, {pods: {}}, {namespace: a, cidr: 10.0.0.0/8}, {ports: [1]}], allow_to: [{namespace: a, ports: [0]}], allow: 1}\njobs: {worker: 1}
+  3:24+2 bad-peer: this says nobody [expected namespace, pods or cidr]
+  3:35+10 bad-cidr: "10.0.0.1/8" is not a range of addresses [it has bits set after the prefix] -> write 10.0.0.0/8
+  3:55+1 bad-cidr: "x" is not a range of addresses [as in 10.0.0.0/8]
+  3:66+2 empty: "pods" is empty [expected at least one entry]
+  3:71+32 bad-peer: cidr can't be combined with namespace or pods [expected one of them]
+  3:106+5 unknown-key: there is no key "ports" here -> the keys here are namespace, pods, cidr
+  3:154+1 out-of-range: an entry of "ports" can't be 0 [at least 1]
+  3:160+5 unknown-key: there is no key "allow" here -> write allow_to
+
+# The pods
+= env: {A: "a\\0b"}\njobs: {worker: 1}
+  3:10+6 bad-character: U+0000 control character can't stand in a job file
+= env: {A: 1, B: true, C: yes, D: , E: 2.10, F: 22:30, TF_CONFIG: x, TFK8S_X: x, a-b: x}\njobs: {worker: 1}
+  3:10+1 wrong-type: "A" can't be 1 [expected text] -> write "1", in quotes
+  3:16+4 wrong-type: "B" can't be true [expected text] -> write "true", in quotes
+  3:25+3 unclear: YAML parsers disagree on what "yes" means [expected text] -> write "yes", in quotes
+  3:30+1 no-value: "D" has no value [expected text]
+  3:38+4 wrong-type: "E" can't be 2.10 [expected text] -> write "2.10", in quotes
+  3:47+5 unclear: YAML parsers disagree on what "22:30" means [expected text] -> write "22:30", in quotes
+  3:54+9 reserved-name: "TF_CONFIG" is set by tfk8s [TF_CONFIG and names with TFK8S_ are reserved]
+  3:68+7 reserved-name: "TFK8S_X" is set by tfk8s [TF_CONFIG and names with TFK8S_ are reserved]
+  3:80+3 bad-env-name: "a-b" is not the name of a variable [letters, digits and "_", not starting with a digit] -> write a_b
+= volumes: [{path: /data}, {path: /a, claim: a, secret: b}, {path: data, claim: a}, {path: /opt, claim: a}, {path: /tmp/, claim: a}, {path: /opt/tfk8s/x, claim: a}, {path: /x, claim: My_Claim}]\njobs: {worker: {volumes: [{path: /x/, claim: b}]}}
+  3:11+13 bad-volume: this volume has no source [expected exactly one of claim, secret, config_map and size]
+  3:26+31 bad-volume: a volume can't have claim and secret at once [expected exactly one of claim, secret, config_map and size]
+  3:66+4 bad-path: "data" is not a path in a container [absolute, without ":"]
+  3:90+4 reserved-path: "/opt" would hide /opt/tfk8s, where tfk8s mounts its own
+  3:114+5 reserved-path: "/tmp/" would hide /tmp, where tfk8s mounts its own
+  3:139+12 reserved-path: "/opt/tfk8s/x" is in /opt/tfk8s, where tfk8s mounts its own
+  3:182+8 bad-name: "My_Claim" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write my-claim
+  4:34+3 duplicate-path: two volumes are mounted at "/x/" [the other is on line 3]
+= volumes: [{path: /x, claim: a}]\njobs: {worker: {volumes: [{path: /x/, claim: b}, {path: /../x, size: 1Gi}]}}
+  4:34+3 duplicate-path: two volumes are mounted at "/x/" [the other is on line 3]
+  4:57+5 bad-path: "/../x" is not a path in a container [no ".." in it]
+= jobs: {worker: {labels: {app.kubernetes.io/name: x, a b: c, ok: a b}, annotations: {tfk8s.dev/x: y}, node_selector: {/x: y}}}
+  3:26+22 reserved-name: "app.kubernetes.io/name" is set by tfk8s [names with app.kubernetes.io/ are reserved]
+  3:53+3 bad-label: "a b" is not the name of a label or annotation [letters, digits, "-", "_" and ".", starting and ending with a letter or digit, at most 63; before it, if need be, a domain and /]
+  3:65+3 bad-label: "a b" is not the value of a label [letters, digits, "-", "_" and ".", starting and ending with a letter or digit, at most 63]
+  3:85+11 reserved-name: "tfk8s.dev/x" is set by tfk8s [names with tfk8s.dev/ are reserved]
+  3:98+1 unclear: YAML parsers disagree on what "y" means [expected text] -> write "y", in quotes
+  3:118+2 bad-label: "/x" is not the name of a label or annotation [letters, digits, "-", "_" and ".", starting and ending with a letter or digit, at most 63; before it, if need be, a domain and /]
+  3:122+1 unclear: YAML parsers disagree on what "y" means [expected text] -> write "y", in quotes
+= jobs: {worker: {tolerations: [{value: x}, {operator: exists}, {key: a, operator: Exists, value: b}, {key: a, tolerationSeconds: 5}, {operator: on}, {operator: 1}]}}
+  3:31+10 bad-toleration: a toleration without key needs operator: Exists
+  3:54+6 bad-value: "exists" is no value of "operator" [expected Equal or Exists] -> write Exists
+  3:63+36 bad-toleration: a toleration with operator: Exists has no value
+  3:101+30 bad-toleration: tolerationSeconds needs effect: NoExecute
+  3:144+2 unclear: YAML parsers disagree on what "on" means [expected Equal or Exists]
+  3:160+1 wrong-type: "operator" can't be 1 [expected Equal or Exists]
+= image: [a]\nvolumes: /data\nmaster: true\njobs: {worker: {spot: "true", preload: tensorflow_text, env: [A=b], spots: 1}}
+  3:8+3 wrong-type: "image" can't be a list [expected text]
+  4:10+5 wrong-type: "volumes" can't be text [expected a list] -> write [/data]
+  5:9+4 wrong-type: "master" can't be true [expected text] -> write "true", in quotes
+  6:23+6 wrong-type: "spot" can't be text [expected true or false] -> write true, without quotes
+  6:40+15 wrong-type: "preload" can't be text [expected a list] -> write [tensorflow_text]
+  6:62+5 wrong-type: "env" can't be a list [expected a mapping]
+  6:69+5 unknown-key: there is no key "spots" here -> write spot
+"""
+
+
+def brief(problem: Problem) -> str:
+    """Return a problem in one line."""
+    place = f"{problem.line}:{problem.column}+{problem.length} " if problem.line else ""
+    label = f" [{problem.label}]" if problem.label else ""
+    advice = f" -> {problem.help}" if problem.help else ""
+    return f"{place}{problem.code}: {problem.message}{label}{advice}"
+
+
+def cases() -> list[tuple[str, list[str]]]:
+    """Return each job file with its problems."""
+    found: list[tuple[str, list[str]]] = []
+    for line in TABLE.splitlines():
+        kind, rest = line[:2], line[2:]
+        if kind in ("= ", "! "):
+            found.append(
+                (HEAD * (kind == "= ") + rest.encode("latin-1", "backslashreplace").decode("unicode_escape"), [])
+            )
+        elif kind == "  ":
+            found[-1][1].append(rest)
+    return found

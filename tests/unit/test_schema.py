@@ -1,0 +1,245 @@
+"""The JSON Schema says the same as `load`, as far as a JSON Schema can."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bad_files import HEAD, cases
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from tfk8s import spec
+from tfk8s.errors import JobFileError
+from tfk8s.jobfile import yamlfile
+from tfk8s.jobfile.scalars import Unclear
+from tfk8s.load import loads, schema
+
+REPOSITORY = Path(__file__).parents[2]
+SCHEMA = schema()
+VALIDATOR = Draft202012Validator(SCHEMA)
+
+# Problems that the schema sees too, wherever they are.
+STRUCTURAL = {
+    "bad-cluster-name", "bad-duration", "bad-env-name", "bad-image", "bad-job-name", "bad-label", "bad-module",
+    "bad-name", "bad-peer", "bad-value", "bad-volume", "empty", "missing-key", "out-of-range", "reserved-name",
+    "too-many", "unknown-key", "wrong-type",
+}  # fmt: skip
+
+
+# 2.0 is an integer in JSON: no schema tells it from 2.
+SEEN_BY_LOAD_ALONE = {HEAD + "jobs: {worker: {tasks: 2.0}}"}
+
+
+def properties(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every property that the schema describes."""
+    for name, value in node.get("properties", {}).items():
+        yield f"{path}{name}", value
+    for name, value in node.get("$defs", {}).items():
+        yield from properties(value, f"{name}.")
+
+
+def test_it_is_a_json_schema_of_its_own() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    references = re.findall(r'"\$ref": "([^"]*)"', json.dumps(SCHEMA))
+    assert {reference.rpartition("/")[0] for reference in references} == {"#/$defs"}
+
+
+def test_the_committed_file_is_up_to_date() -> None:
+    committed = (REPOSITORY / "docs" / "job-file.schema.json").read_text()
+    assert committed == json.dumps(SCHEMA, indent=2) + "\n", "write it again with: make update"
+
+
+@pytest.mark.programs
+def test_it_is_written_by_the_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "tfk8s.jobfile.schema"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), list(properties(SCHEMA)), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_every_key_is_described(name: str, said: dict[str, Any]) -> None:
+    if "$ref" in said:
+        said = SCHEMA["$defs"][said["$ref"].rpartition("/")[2]] | said
+    assert said["description"].endswith(".")
+    assert said["title"]
+    assert "properties" in said or said["examples"]
+
+
+def test_the_defaults_are_those_of_the_spec() -> None:
+    said = {name: value["default"] for name, value in properties(SCHEMA) if "default" in value}
+    models = {"": spec.JobFile, "Job.": spec.Job, "Volume.": spec.Volume, "Security.": spec.Security}
+    real = {
+        f"{prefix}{field.name}": field.default_factory() if callable(field.default_factory) else field.default
+        for prefix, model in models.items()
+        for field in dataclasses.fields(model)
+    }
+    elsewhere = {
+        "Destination.pods": {},
+        "Destination.ports": [],
+        "Network.allow_from": [],
+        "Network.allow_to": [],
+        "Source.pods": {},
+        "Toleration.operator": "Equal",
+    }
+    assert said == elsewhere | {name: [] if real[name] == () else real[name] for name in said.keys() - elsewhere.keys()}
+    assert {name for name, value in real.items() if value not in (None, dataclasses.MISSING)} - said.keys() == {
+        "Job.addresses",  # a form of its own
+        "network",
+        "security",
+    }
+
+
+def test_patterns_are_understood_by_every_reader() -> None:
+    patterns = re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(SCHEMA))
+    assert patterns
+    for pattern in map(json.loads, patterns):
+        assert not re.search(r"\(\?[^:]|\\[^.x\[\]]", pattern), pattern
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), list(properties(SCHEMA)), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_every_example_is_valid(name: str, said: dict[str, Any]) -> None:
+    for example in said.get("examples", []):
+        Draft202012Validator(said | {"$defs": SCHEMA["$defs"]}).validate(example)
+
+
+@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("examples/**/*.yaml")), ids=str)
+def test_the_examples(path: Path) -> None:
+    VALIDATOR.validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"), cases(), ids=lambda value: repr(value)[:60] if isinstance(value, str) else ""
+)
+def test_structural_problems_are_seen(text: str, problems: list[str]) -> None:
+    codes = {line.split(": ")[0].split()[-1] for line in problems}
+    document = yamlfile.read(text.encode())
+    if codes <= STRUCTURAL - {"bad-duration"} and not unclear(document.data):
+        assert VALIDATOR.is_valid(document.data) == (text in SEEN_BY_LOAD_ALONE)
+
+
+def unclear(data: object) -> bool:
+    if isinstance(data, dict):
+        return any(map(unclear, data.values()))
+    return any(map(unclear, data)) if isinstance(data, list) else isinstance(data, Unclear)
+
+
+# ---- generated job files -------------------------------------------------------------------------------------------
+
+JUNK = [True, 0.5, -1, "", [], {}, ["x"], {"x": 1}, 70000, "A b", "x" * 70]
+
+
+def mostly(good: st.SearchStrategy[Any], bad: list[Any]) -> st.SearchStrategy[Any]:
+    """Return what is right, and now and then what is wrong."""
+    return st.integers(0, 15).flatmap(lambda number: good if number else st.sampled_from(bad))
+
+
+def one(good: list[Any], bad: list[Any]) -> st.SearchStrategy[Any]:
+    return mostly(st.sampled_from(good), [*bad, *JUNK])
+
+
+def some(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Return mappings with some of the keys."""
+    return mostly(st.fixed_dictionaries({}, optional=keys), [{"unknown": 1}, *JUNK])
+
+
+def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(values, max_size=2)
+
+
+DNS = one(["a", "team-a", "b2"], ["-", "A", "a_b", "a" * 254])
+PORT = one([1, 443, 65535], [0, 65536, "80"])
+SIZE = one(["4Gi", "1e9", 4 << 30, "512M"], ["4GB", "-1", 0])
+TEXT = one(["", "é ", "1"], [1])
+ENV = some(OMP=TEXT, b_c=TEXT) | st.sampled_from([{"TFK8S_X": "a"}, {"1a": "b"}])
+LABELS = some(b_c=DNS, **{"example.com/x": DNS}) | st.sampled_from([{"tfk8s.dev/x": "a"}, {"a b": "b"}])
+POD = one([{"namespace": "a"}, {"namespace": "a", "pods": {"b": ""}}], [{"pods": {}}, {"pods": {"a": "b c"}}])
+RANGE = one([{"cidr": "10.0.0.0/8"}, {"cidr": "::/0"}], [{"cidr": "x"}, {"cidr": "::/0", "namespace": "a"}])
+GOAL = one([{"cidr": "10.0.0.0/8", "ports": [1, 443]}], [{"namespace": "a", "ports": []}, {"ports": [1]}])
+SOURCES = [{"claim": "a"}, {"secret": "b"}, {"config_map": "c"}, {"size": "1Gi"}]
+VOLUME = st.builds(
+    lambda path, source, more: {"path": path} | source | more,
+    one(["/a", "/b/", "/c/d"], ["c", "/d:e"]),
+    one(SOURCES, [{"claim": "A"}, {"claim": "a", "size": "1Gi"}, {"size": "x"}]).filter(
+        lambda value: isinstance(value, dict)
+    ),
+    st.just({}) | st.builds(dict, read_only=one([True, False], ["yes"])),
+)
+TOLERATION = one(
+    [{"operator": "Exists"}, {"key": "a", "value": "b"}, {"key": "a", "effect": "NoExecute", "tolerationSeconds": 5}],
+    [{"operator": "exists"}, {"key": "a b"}, {"key": "a", "effect": "x"}, {"key": "a", "tolerationSeconds": "5"}],
+)
+JOB = some(
+    tasks=one([1, 2, 10_000], [0, 10_001, "2"]),
+    image=one(["a/b:c", "r.example:5000/a__b@sha256:" + "0" * 64], ["A", "x@y"]),
+    cpu=one([1, 0.5, "500m"], ["x", -1]),
+    memory=SIZE,
+    gpus=one([0, 8], [0.5]),
+    gpu_resource=one(["amd.com/gpu"], ["gpu"]),
+    node_selector=LABELS,
+    tolerations=several(TOLERATION),
+    env=ENV,
+    labels=LABELS,
+    annotations=LABELS,
+    volumes=several(VOLUME),
+    preload=several(one(["a", "a.b"], ["a-b"])),
+    port=PORT,
+    spot=one([True, False], ["true"]),
+    priority=DNS,
+)
+ADDRESSES = one([["a:1"], ["10.0.0.5:65535", "[::1]:80"]], [["b:0"], ["c:65536"], ["d"], ["e:1 "], []])
+JOBS = mostly(
+    st.dictionaries(st.sampled_from(["worker", "My_Job", "ps2"]), JOB | one([1, 10_000], [0]), min_size=1)
+    | st.dictionaries(st.sampled_from(["a", "b_"]), ADDRESSES, min_size=1, max_size=1),
+    [{}, {"a-b": 1}, {"évaluator": 1}, {"a" * 64: 1}, *JUNK],
+)
+FILES = st.builds(
+    lambda head, more: {**head, **more} if isinstance(more, dict) else more,
+    one([{"apiVersion": "tfk8s.dev/v1", "name": "a"}], [{"apiVersion": "v1"}]).filter(
+        lambda value: isinstance(value, dict)
+    ),
+    JOBS.flatmap(
+        lambda jobs: some(
+            image=one(["a"], ["A"]),
+            namespace=DNS,
+            port=PORT,
+            env=ENV,
+            volumes=several(VOLUME),
+            queue=DNS,
+            network=some(allow_from=several(POD | RANGE), allow_to=several(GOAL | POD)),
+            security=some(user=one([1], [0]), group=one([1], [0]), service_account=DNS),
+            ttl=one(["2h", 5], ["h", 0]),
+        ).map(lambda more: {"jobs": jobs} | more if isinstance(more, dict) else more)
+    ),
+)
+
+
+def problems(data: object) -> set[str]:
+    try:
+        loads(json.dumps(data, ensure_ascii=False), "job.json")
+    except JobFileError as error:
+        return {problem.code for problem in error.problems}
+    return set()
+
+
+@given(FILES)
+@settings(max_examples=200)
+def test_what_load_accepts_the_schema_accepts_and_the_reverse(data: object) -> None:
+    codes = problems(data)
+    if VALIDATOR.is_valid(data):
+        assert not codes & STRUCTURAL
+    else:
+        assert codes

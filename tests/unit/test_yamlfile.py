@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tfk8s.jobfile import yamlfile
+from tfk8s.jobfile.document import Place, dotted
+from tfk8s.jobfile.scalars import Unclear, resolve
+
+
+def test_data_and_places() -> None:
+    document = yamlfile.read(
+        b"a: 1\nbe:\n  - x y\n  - {c: 'd', \"e\": [1.5, true]}\nf: |\n  two\n  lines\n\xc3\xa9: g # h\n"
+    )
+    assert document.problems == []
+    assert document.complete
+    assert document.data == {"a": 1, "be": ["x y", {"c": "d", "e": [1.5, True]}], "f": "two\nlines\n", "é": "g"}
+    assert document.keys == {
+        ("a",): Place(1, 1, 1),
+        ("be",): Place(2, 1, 2),
+        ("be", 1, "c"): Place(4, 6, 1),
+        ("be", 1, "e"): Place(4, 14, 3),
+        ("f",): Place(5, 1, 1),
+        ("é",): Place(8, 1, 1),
+    }
+    assert document.values == {
+        (): Place(1, 1, 1),
+        ("a",): Place(1, 4, 1),
+        ("be",): Place(3, 3, 1),
+        ("be", 0): Place(3, 5, 3),
+        ("be", 1): Place(4, 5, 26),
+        ("be", 1, "c"): Place(4, 9, 3),
+        ("be", 1, "e"): Place(4, 19, 11),
+        ("be", 1, "e", 0): Place(4, 20, 3),
+        ("be", 1, "e", 1): Place(4, 25, 4),
+        ("f",): Place(5, 4, 1),
+        ("é",): Place(8, 4, 1),
+    }
+
+
+def test_a_problem_has_its_line() -> None:
+    document = yamlfile.read(b"a:\n  b: 1\n  b: 2\n")
+    (problem,) = document.problems
+    assert (problem.path, problem.line, problem.column, problem.source) == ("a.b", 3, 3, "  b: 2")
+
+
+def test_the_place_of_nothing_is_its_key() -> None:
+    document = yamlfile.read(b"a:\nb: ~\n")
+    assert document.data == {"a": Unclear(""), "b": Unclear("~")}
+    assert document.values[("a",)] == Place(1, 1, 1)
+    assert document.values[("b",)] == Place(2, 1, 1)
+
+
+def test_what_is_left_out_is_not_searched_for_problems() -> None:
+    document = yamlfile.read(b"a: 1\na: {b: &c 1, b: *c}\n<<: [*d, *d]\n")
+    assert [problem.code for problem in document.problems] == ["duplicate-key", "merge-key"]
+    assert document.data == {"a": 1}
+
+
+def test_dotted_paths() -> None:
+    assert dotted(()) == ""
+    assert dotted(("jobs", "worker_", "volumes", 0, "path")) == "jobs.worker_.volumes[0].path"
+    assert dotted(("env", "a.b", "node-pool")) == 'env["a.b"].node-pool'
+    assert dotted(("", "x")) == '[""].x'
+
+
+_UNCLEAR = """
+    y Y yes Yes YES n N no No NO on On ON off Off OFF ~ null Null NULL = << 010 0o10 0x1F 0b1 1_000 +1 -0 1. .5 1e3 1E5
+    22:30 190:20:30.15 .inf -.Inf .nan 2026-11-21 2026-11-21T10:00:00Z 1.2345678 1234567890123456.5 12345678901234567890
+"""
+
+
+@pytest.mark.parametrize("text", ["", *_UNCLEAR.split()])
+def test_scalars_that_parsers_read_differently(text: str) -> None:
+    assert resolve(text) == Unclear(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True), ("FALSE", False), ("0", 0), ("-17", -17), ("123456789012345678", 123456789012345678),
+        ("0.5", 0.5), ("-1.50", -1.5), ("yEs", "yEs"), ("nope", "nope"), ("1a", "1a"), ("1.2.3", "1.2.3"),
+        ("22:60", "22:60"), ("10.0.0.5:2222", "10.0.0.5:2222"), ("500m", "500m"), ("-", "-"), (".", "."),
+        ("2026-11-21-rc1", "2026-11-21-rc1"),
+    ],
+)  # fmt: skip
+def test_scalars_that_all_parsers_read_alike(text: str, value: object) -> None:
+    assert resolve(text) == value
+    assert type(resolve(text)) is type(value)
+
+
+@given(st.text(st.sampled_from("0123456789._-+eExobTZynaftrul:"), min_size=1, max_size=8))
+@settings(max_examples=300)
+def test_what_is_clear_is_what_yaml_1_1_reads(text: str) -> None:
+    assume(":" not in (text[0], text[-1]) and text[0] != "-")
+    value = resolve(text)
+    if not isinstance(value, Unclear):
+        other = yaml.safe_load(f"v: {text}")["v"]
+        assert (value, type(value)) == (other, type(other))
+
+
+_JSON = st.recursive(
+    st.booleans() | st.integers(-(10**17), 10**17) | st.text(st.characters(exclude_categories=["C", "Z"])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc:#- ", max_size=5), inner, max_size=3),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), _JSON, min_size=1), st.sampled_from([None, 2]), st.booleans())
+def test_json_and_other_writers_are_understood(data: dict[str, object], indent: int | None, flow: bool) -> None:
+    assert yamlfile.read(json.dumps(data, indent=indent, ensure_ascii=False).encode()).data == data
+    written = yaml.safe_dump(data, allow_unicode=True, default_flow_style=flow)
+    if "? " not in written and not yamlfile.read(written.encode()).problems:
+        assert yamlfile.read(written.encode()).data == data
+
+
+@given(st.binary() | st.text("ab:-[]{},\n \"'\\ud0&*!#|>%?\t", max_size=40).map(str.encode))
+def test_without_libyaml_nothing_else_is_accepted(data: bytes) -> None:
+    fast = yamlfile.read(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yamlfile, "_PARSER", yaml.SafeLoader)
+        slow = yamlfile.read(data)
+    if fast.complete and slow.complete and not fast.problems and not slow.problems:
+        assert fast == slow
