@@ -1,0 +1,138 @@
+"""What a task is told, in all the forms it may be told in; the server itself runs in tests/local."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfk8s import member, server, views
+from tfk8s.spec import Job, JobFile, Task
+
+OLD_FORM = "master|m:2222,worker|a:2222;b:2223"
+CLUSTER = {"master": {0: "m:2222"}, "worker": {0: "a:2222", 1: "b:2223"}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OLD_FORM,
+        json.dumps({"master": ["m:2222"], "worker": ["a:2222", "b:2223"]}),
+        json.dumps({"master": {"0": "m:2222"}, "worker": {"1": "b:2223", "0": "a:2222"}}),
+    ],
+)
+def test_a_cluster_in_each_of_its_forms(text: str) -> None:
+    assert member.parse_cluster(text) == CLUSTER
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", '"" in the cluster is not JOB|HOST:PORT;HOST:PORT'),
+        ("worker", '"worker" in the cluster is not JOB|HOST:PORT;HOST:PORT'),
+        ("worker|a", '"a" in job "worker" is not HOST:PORT'),
+        ("worker|a:70000", '"a:70000" in job "worker" is not HOST:PORT'),
+        ("worker|a:1,worker|b:1", 'job "worker" stands twice in the cluster'),
+        ('{"worker": 1}', 'the tasks of job "worker" are neither a list of addresses nor a map of index to address'),
+        ("{", "the cluster is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("{}", "the cluster has no jobs"),
+    ],
+)
+def test_a_malformed_cluster_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        member.parse_cluster(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("job", "index", "message"),
+    [
+        (None, "0", "--job-name and --task-index must both be given: which task of the cluster is this one?"),
+        ("worker", None, "--job-name and --task-index must both be given: which task of the cluster is this one?"),
+        ("ps", "0", 'the cluster has no job "ps"; it has master, worker'),
+        ("worker", "2", 'job "worker" has no task 2; it has 0, 1'),
+        ("worker", "one", 'job "worker" has no task one; it has 0, 1'),
+    ],
+)
+def test_a_task_that_is_not_in_the_cluster(job: str | None, index: str | None, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        member.check_member(CLUSTER, job, index)
+    assert str(caught.value) == message
+
+
+def test_a_job_name_that_would_abort_the_server_is_refused() -> None:
+    with pytest.raises(ValueError, match='"my-job" is not a TensorFlow job name'):
+        member.check_member({"my-job": {0: "a:1"}}, "my-job", "0")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--cluster-spec", OLD_FORM, "--job-name", "worker", "--task-index", "1"],
+        [f"--cluster_spec={OLD_FORM}", "--job_name=worker", "--task_id=1"],
+        [f"--cluster_spec={OLD_FORM}", "--job_name=worker", "--task_index=1"],
+    ],
+)
+def test_the_spellings_of_the_old_binary(arguments: list[str]) -> None:
+    found = server.member_from(server.parse_options(arguments), {})
+    assert found == member.Member(CLUSTER, "worker", 1)
+    assert (found.name, found.port, found.size) == ("worker/1", 2223, 3)
+
+
+def test_tf_config() -> None:
+    config = {
+        "cluster": {"master": ["m:2222"], "worker": ["a:2222", "b:2223"]}, "task": {"type": "worker", "index": "1"}
+    }  # fmt: skip
+    found = server.member_from(server.parse_options([]), {"TF_CONFIG": json.dumps(config)})
+    assert found == member.Member(CLUSTER, "worker", 1)
+
+
+def test_without_any_cluster_both_ways_are_named() -> None:
+    with pytest.raises(ValueError) as caught:
+        server.member_from(server.parse_options([]), {})
+    assert str(caught.value) == ("no cluster: give --cluster-spec, --job-name and --task-index, or set TF_CONFIG")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cluster": 1}', '{"cluster": {"a": ["x:1"]}, "task": []}'])
+def test_a_malformed_tf_config_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="TF_CONFIG is not"):
+        server.member_from(server.parse_options([]), {"TF_CONFIG": text})
+
+
+JOBS = st.dictionaries(st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=True), st.integers(1, 5), min_size=1)
+
+
+@given(JOBS)
+def test_a_pod_derives_the_cluster_that_the_job_file_says(jobs: dict[str, int]) -> None:
+    job_file = JobFile(
+        name="c",
+        jobs=tuple(Job(name=name, tasks=n, port=3000 if n == 2 else None) for name, n in jobs.items()),
+        master=next(iter(jobs)),
+    )
+    compact = ",".join(f"{name}={n}" + (":3000" if n == 2 else "") for name, n in jobs.items())
+    environment = {"TFK8S_NAME": "c", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": compact, "TFK8S_PORT": "2222"}
+    derived = {job: list(tasks.values()) for job, tasks in member.derive_cluster(environment).items()}
+    assert derived == job_file.cluster_spec(views.pod_address(job_file, "ns"))
+
+
+@given(JOBS)
+def test_the_flags_that_views_writes_are_read_back(jobs: dict[str, int]) -> None:
+    job_file = JobFile(
+        name="c", jobs=tuple(Job(name=name, tasks=n) for name, n in jobs.items()), master=next(iter(jobs))
+    )
+    cluster = job_file.cluster_spec(views.local_address(job_file), seen_by="evaluator")
+    task = Task(job_file.master, 0)
+    (line, _) = views.flags(cluster, task).splitlines()
+    found = server.member_from(server.parse_options(line.split()), {})
+    assert {job: list(tasks.values()) for job, tasks in found.cluster.items()} == cluster
+    assert (found.job, found.index) == (task.job, task.index)
+    by_config = server.member_from(server.parse_options([]), {"TF_CONFIG": views.tf_config(cluster, task)})
+    assert by_config == found
+
+
+def test_the_server_def_on_the_wire() -> None:
+    found = member.Member({"a": {0: "x:1", 300: "y:2"}}, "a", 300)
+    expected = "0a18 0a16 0a0161 1207 0800 1203 783a31 1208 08ac02 1203 793a32 120161 18ac02 2a04 67727063"
+    assert found.server_def() == bytes.fromhex(expected)
