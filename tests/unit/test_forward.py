@@ -1,0 +1,215 @@
+"""The loopback address that leads to a task: what it carries, whom it refuses, how it ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tfk8s import forward
+from tfk8s.errors import InvalidInput, TaskUnreachable, Tfk8sError
+from tfk8s.forward import Forward
+
+
+class Servers:
+    """Gives out streams, and keeps the other ends of them."""
+
+    def __init__(self) -> None:
+        self.ends: list[socket.socket] = []
+        self.dialled = threading.Semaphore(0)
+
+    def dial(self) -> socket.socket:
+        here, there = socket.socketpair()
+        there.settimeout(5)
+        self.ends.append(there)
+        self.dialled.release()
+        return here
+
+    def next(self) -> socket.socket:
+        """The server's end of the next connection."""
+        assert self.dialled.acquire(timeout=5)
+        return self.ends[-1]
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    servers = Servers()
+    yield servers
+    for end in servers.ends:
+        end.close()
+
+
+def connect(to: Forward) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", to.port), timeout=5)
+
+
+def received(stream: socket.socket) -> bytes:
+    return b"".join(iter(lambda: stream.recv(1 << 16), b""))
+
+
+def test_carries_both_ways(servers: Servers) -> None:
+    with Forward(servers.dial) as to, connect(to) as client:
+        server = servers.next()
+        client.sendall(b"question")
+        assert server.recv(100) == b"question"
+        server.sendall(b"answer")
+        assert client.recv(100) == b"answer"
+
+
+def test_carries_much_in_both_directions_at_once(servers: Servers) -> None:
+    much = os.urandom(1 << 20) * 4
+    with Forward(servers.dial) as to, connect(to) as client:
+        server = servers.next()
+        senders = [threading.Thread(target=stream.sendall, args=(much,)) for stream in (client, server)]
+        for sender in senders:
+            sender.start()
+        for stream in (client, server):
+            left = len(much)
+            while left:
+                left -= len(stream.recv(1 << 20))
+        for sender in senders:
+            sender.join()
+
+
+def test_a_client_that_has_said_all_still_hears_the_answer(servers: Servers) -> None:
+    with Forward(servers.dial) as to, connect(to) as client:
+        server = servers.next()
+        client.sendall(b"all")
+        client.shutdown(socket.SHUT_WR)
+        assert received(server) == b"all"
+        server.sendall(b"heard")
+        server.shutdown(socket.SHUT_WR)
+        assert received(client) == b"heard"
+
+
+def test_the_end_of_one_side_is_the_end_of_the_other(servers: Servers) -> None:
+    with Forward(servers.dial) as to:
+        with connect(to) as client:
+            servers.next().close()
+            assert client.recv(1) == b""
+        with connect(to):
+            server = servers.next()
+        assert server.recv(1) == b""
+
+
+def test_every_connection_is_dialled_anew(servers: Servers) -> None:
+    with Forward(servers.dial) as to, connect(to) as first, connect(to) as second:
+        for client in (first, second):
+            client.sendall(b"x")
+        servers.next(), servers.next()
+        assert [end.recv(1) for end in servers.ends] == [b"x", b"x"]
+
+
+def test_where_dialling_fails_the_connection_ends_and_the_reason_is_kept() -> None:
+    def dial() -> socket.socket:
+        raise TaskUnreachable("worker/0 does not answer: Connection refused")
+
+    told: list[Tfk8sError] = []
+    with Forward(dial, failed=told.append) as to:
+        with connect(to) as client:
+            assert client.recv(1) == b""
+        assert str(to.failure) == "worker/0 does not answer: Connection refused"
+        assert told == [to.failure]
+
+
+def test_an_error_of_the_stream_is_told_as_the_task_s() -> None:
+    def dial() -> socket.socket:
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    with Forward(dial) as to:
+        with connect(to) as client:
+            assert client.recv(1) == b""
+        assert isinstance(to.failure, TaskUnreachable)
+        assert str(to.failure) == "the task does not answer: [Errno 104] Connection reset by peer"
+
+
+def test_listens_on_loopback_alone(servers: Servers) -> None:
+    with Forward(servers.dial) as to:
+        assert to._listener.getsockname()[0] == "127.0.0.1"
+        assert to.target == f"grpc://127.0.0.1:{to.port}"
+
+
+def test_after_close_nobody_connects_and_nothing_stays_connected(servers: Servers) -> None:
+    to = Forward(servers.dial)
+    with connect(to) as client:
+        server = servers.next()
+        to.close()
+        to.close()
+        assert client.recv(1) == b""
+        assert server.recv(1) == b""
+        with pytest.raises(ConnectionRefusedError):
+            connect(to)
+
+
+def test_a_port_can_be_chosen_unless_it_is_in_use(servers: Servers) -> None:
+    with Forward(servers.dial) as to:
+        with pytest.raises(InvalidInput) as caught:
+            Forward(servers.dial, to.port)
+        assert str(caught.value) == f"port {to.port} is in use"
+        assert caught.value.help == "give another one, or none for any that is free"
+        port = to.port
+    with Forward(servers.dial, port) as to:
+        assert to.port == port
+
+
+def test_a_port_that_is_none_is_refused(servers: Servers) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Forward(servers.dial, 70000)
+    assert str(caught.value) == "port 70000 can't be listened on: bind(): port must be 0-65535."
+
+
+def test_another_user_s_connection_is_refused(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forward, "peer_user", lambda *_: os.geteuid() + 1)
+    with Forward(servers.dial) as to, connect(to) as client:
+        assert client.recv(1) == b""
+        assert str(to.failure) == f"refused a connection to port {to.port}: it came from another user's process"
+    assert servers.ends == []
+
+
+# ---- /proc/net/tcp -------------------------------------------------------------------------------------------------
+
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 22 1 0 100 0 0 10 0
+   1: 0100007F:1F90 0100007F:C000 01 00000000:00000000 00:00000000 00000000     0        0 23 1 0 20 4 30 10 -1
+   2: 0100007F:C000 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 24 1 0 20 4 30 10 -1
+   3: 0100007F:C001 0100007F:1F90 06 00000000:00000000 03:00000F00 00000000     0        0 0 3 0000000000000000
+   4: 0200007F:C002 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1001        0 25 1 0 20 4 30 10 -1
+"""
+TCP6 = """\
+  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when
+   0: 0000000000000000FFFF00000100007F:C003 0000000000000000FFFF00000100007F:1F90 01 0:0 0:0 0  1002        0 26 1
+   1: 0000000000000000FFFF00000200007F:C004 0000000000000000FFFF00000100007F:1F90 01 0:0 0:0 0  1003        0 27 1
+"""
+
+little_endian = pytest.mark.skipif(sys.byteorder == "big", reason="the tables are a little-endian machine's")
+
+
+@little_endian
+@pytest.mark.parametrize(
+    ("port", "user"),
+    [
+        (0xC000, 1000),
+        (0xC001, None),  # closed by its process: it seems to be root's
+        (0xC002, None),  # from 127.0.0.2
+        (0xC003, 1002),  # a socket for IPv6
+        (0xC004, None),
+        (0xC005, None),  # not there
+    ],
+)
+def test_finds_whose_connection_it_is(port: int, user: int | None) -> None:
+    assert forward.peer_user(TCP + TCP6, 0x1F90, port) == user
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux tells")
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_this_machine_s_tables_tell_our_own_connection(servers: Servers, family: int) -> None:
+    with Forward(servers.dial) as to, socket.socket(family) as client:
+        client.connect(("127.0.0.1" if family == socket.AF_INET else "::ffff:127.0.0.1", to.port))
+        client.sendall(b"x")
+        assert servers.next().recv(1) == b"x"

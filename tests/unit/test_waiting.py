@@ -1,0 +1,91 @@
+"""Waiting, on a clock that the tests turn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from tfk8s import waiting
+from tfk8s.errors import WaitTimeout
+
+
+class Clock:
+    """Stands still but for sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.sleeps: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.sleeps.append(seconds)
+        self.now += seconds
+
+
+def test_looks_at_once_and_last_when_the_time_is_up() -> None:
+    clock = Clock()
+    looks = [clock.now - 1000 for _ in waiting.poll(3, clock=clock, sleep=clock.sleep)]
+    assert (looks[0], looks[-1]) == (0, pytest.approx(3))
+    assert looks == sorted(looks)
+
+
+def test_without_time_there_is_one_look() -> None:
+    clock = Clock()
+    assert list(waiting.poll(0, clock=clock, sleep=clock.sleep)) == [0]
+    assert clock.sleeps == []
+
+
+def test_says_how_much_time_is_left() -> None:
+    clock = Clock()
+    assert next(waiting.poll(7, clock=clock, sleep=clock.sleep)) == 7
+    assert next(waiting.poll(None, clock=clock, sleep=clock.sleep)) == math.inf
+
+
+def test_pauses_grow_with_the_wait_and_stay_small() -> None:
+    clock = Clock()
+    for _ in itertools.islice(waiting.poll(None, clock=clock, sleep=clock.sleep), 200):
+        pass
+    assert clock.sleeps == sorted(clock.sleeps)
+    assert (clock.sleeps[0], clock.sleeps[-1]) == (waiting.SHORTEST, waiting.LONGEST)
+    assert waiting.LONGEST <= 0.25
+
+
+def test_a_slow_look_is_not_followed_by_a_sleep_beyond_the_limit() -> None:
+    clock = Clock()
+    for _ in waiting.poll(1, clock=clock, sleep=clock.sleep):
+        clock.now += 0.9
+    assert clock.now == pytest.approx(1000 + 0.9 + 0.09 + 0.9 + 0.9, abs=0.2)
+
+
+def test_returns_what_it_waited_for() -> None:
+    clock, seen = Clock(), iter([None, "", 0, "there"])
+    assert waiting.wait_until(lambda: next(seen), "it", 5, clock=clock, sleep=clock.sleep) == "there"
+    assert len(clock.sleeps) == 3
+
+
+def test_says_what_it_waited_for_in_vain() -> None:
+    clock = Clock()
+    with pytest.raises(WaitTimeout) as caught:
+        waiting.wait_until(lambda: None, "worker/1 to answer", 0.25, clock=clock, sleep=clock.sleep)
+    assert str(caught.value) == "waited 0.25 s for worker/1 to answer"
+    assert caught.value.exit_code == 124
+
+
+def test_what_is_missing_is_asked_for_at_the_end() -> None:
+    clock, looks = Clock(), []
+    with pytest.raises(WaitTimeout) as caught:
+        waiting.wait_until(
+            lambda: looks.append(1), lambda: f"look {len(looks) + 1}", 0.012, clock=clock, sleep=clock.sleep
+        )
+    assert str(caught.value) == "waited 0.012 s for look 5"
+
+
+def test_yields_what_is_there_and_each_change() -> None:
+    clock, seen = Clock(), iter(["a", "a", "b", "b", "a"])
+    found = waiting.changes(lambda: next(seen), clock=clock, sleep=clock.sleep)
+    assert list(itertools.islice(found, 3)) == ["a", "b", "a"]

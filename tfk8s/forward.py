@@ -1,0 +1,207 @@
+"""A loopback address that leads to a task's server.
+
+Each connection is carried to a stream of its own from `dial`, so that a client's later connections reach a task that
+was started again meanwhile. A TensorFlow server runs any graph for whoever reaches it, and any user of this machine
+can reach its loopback addresses: connections from processes of other users are refused, as far as Linux tells whose
+they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from tfk8s.errors import InvalidInput, TaskUnreachable, Tfk8sError
+
+_CHUNK = 1 << 18
+_LOOPBACK = "127.0.0.1"
+
+Dial = Callable[[], socket.socket]
+Failed = Callable[[Tfk8sError], None]
+
+
+class Forward:
+    """Listens on 127.0.0.1 from its creation until `close`, on threads of its own.
+
+    Args:
+        dial: opens a stream to the server, for each connection anew.
+        port: where to listen; 0 is any free port.
+        failed: told, on another thread, when a connection could not be carried on.
+
+    Attributes:
+        port: where it listens.
+        failure: why the last connection could not be carried on; None where there was no such.
+
+    Raises:
+        InvalidInput: the port is in use, or not allowed.
+    """
+
+    def __init__(self, dial: Dial, port: int = 0, failed: Failed | None = None) -> None:
+        self._dial, self._failed = dial, failed
+        self._listener = _listen(port)
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._closing = threading.Event()
+        self.port: int = self._listener.getsockname()[1]
+        self.failure: Tfk8sError | None = None
+        self._start(self._accept)
+
+    @property
+    def target(self) -> str:
+        """Where sessions connect to."""
+        return f"grpc://{_LOOPBACK}:{self.port}"
+
+    def close(self) -> None:
+        """Stop listening, and end what is connected."""
+        with self._lock:
+            self._closing.set()
+            sockets = [self._listener, *self._open]
+        for one in sockets:
+            with contextlib.suppress(OSError):  # not connected any more
+                one.shutdown(socket.SHUT_RDWR)  # ends the threads that wait for it; closing alone would not
+        self._listener.close()
+
+    def __enter__(self) -> Forward:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start(self, work: Callable[..., None], *arguments: object) -> threading.Thread:
+        thread = threading.Thread(target=work, args=arguments, name=f"tfk8s-forward-{self.port}", daemon=True)
+        thread.start()
+        return thread
+
+    def _accept(self) -> None:
+        while not self._closing.is_set():
+            try:
+                client, peer = self._listener.accept()
+            except OSError:  # closed; or out of descriptors, which passes
+                self._closing.wait(0.1)
+                continue
+            self._start(self._carry, client, peer[1])
+
+    def _carry(self, client: socket.socket, peer_port: int) -> None:
+        """Carry one connection, from its beginning to its end."""
+        with client, contextlib.ExitStack() as stack:
+            try:
+                require_own(self.port, peer_port)
+                server = stack.enter_context(self._dial())
+            except (Tfk8sError, OSError) as error:
+                self._tell(error)
+                return
+            if not self._keep(client, server):
+                return
+            for one in (client, server):
+                with contextlib.suppress(OSError):  # not TCP
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            back = self._start(_pump, server, client)
+            _pump(client, server)
+            back.join()
+            with self._lock:
+                self._open -= {client, server}
+
+    def _keep(self, *sockets: socket.socket) -> bool:
+        """Note what is connected, for `close`; return False where that has been called."""
+        with self._lock:
+            self._open.update(sockets)
+            return not self._closing.is_set()
+
+    def _tell(self, error: Exception) -> None:
+        self.failure = error if isinstance(error, Tfk8sError) else TaskUnreachable(f"the task does not answer: {error}")
+        if self._failed is not None and not self._closing.is_set():
+            self._failed(self.failure)
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((_LOOPBACK, port))
+        listener.listen(128)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "is in use" if in_use else f"can't be listened on: {getattr(error, 'strerror', None) or error}"
+        raise InvalidInput(f"port {port} {why}", help="give another one, or none for any that is free") from error
+    return listener
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    """Carry bytes one way until there are no more; then tell the sink so, which may go on in the other direction."""
+    buffer = memoryview(bytearray(_CHUNK))
+    try:
+        while count := source.recv_into(buffer):
+            sink.sendall(buffer[:count])
+    except OSError:  # one side is gone: so is the other
+        with contextlib.suppress(OSError):
+            source.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
+
+
+# ---- whose connection it is ----------------------------------------------------------------------------------------
+
+
+def require_own(port: int, peer_port: int) -> None:
+    """Check who is connected from a loopback port to ours.
+
+    Raises:
+        InvalidInput: it is a process of another user, or of nobody any more.
+    """
+    if sys.platform != "linux":
+        return
+    tables = "".join(_table(name) for name in ("tcp", "tcp6"))
+    if peer_user(tables, port, peer_port) != os.geteuid():
+        raise InvalidInput(f"refused a connection to port {port}: it came from another user's process")
+
+
+def peer_user(tables: str, port: int, peer_port: int) -> int | None:
+    """Return whose socket is connected from a loopback port to ours; None where there is no such any more.
+
+    Args:
+        tables: the text of /proc/net/tcp and tcp6 (proc_net_tcp(5)); a client may use a socket for IPv6.
+        port: ours, on 127.0.0.1.
+        peer_port: the client's, on 127.0.0.1.
+    """
+    wanted = _written(peer_port), _written(port)
+    for line in tables.splitlines():
+        fields = line.split()
+        if len(fields) < 10:
+            continue
+        local, remote, user, inode = fields[1], fields[2], fields[7], fields[9]
+        # A socket that its process has closed has no inode, and seems to be root's.
+        if inode != "0" and (local[-13:], remote[-13:]) == wanted and _is_loopback(local) and _is_loopback(remote):
+            return int(user)
+    return None
+
+
+def _table(name: str) -> str:
+    try:
+        return Path("/proc/net", name).read_text()
+    except FileNotFoundError:  # a kernel without IPv6
+        return ""
+
+
+def _address() -> str:
+    """127.0.0.1 as /proc writes it: a number of the machine's own byte order, in hex."""
+    return f"{int.from_bytes(socket.inet_aton(_LOOPBACK), sys.byteorder):08X}"
+
+
+def _written(port: int) -> str:
+    return f"{_address()}:{port:04X}"
+
+
+def _is_loopback(written: str) -> bool:
+    """Whether an address of the tables is 127.0.0.1, or ::ffff:127.0.0.1."""
+    mapped = f"{int.from_bytes(bytes([0, 0, 255, 255]), sys.byteorder):08X}"
+    return written.partition(":")[0] in (_address(), "0" * 16 + mapped + _address())
