@@ -1,0 +1,59 @@
+"""What the tests of clusters on this machine share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tfk8s import waiting
+from tfk8s.backends.local import LocalBackend, state
+from tfk8s.spec import Job, JobFile, Task
+from tfk8s.status import ClusterStatus, Phase
+
+REPOSITORY = Path(__file__).parents[2]
+
+_TEXT = {"capture_output": True, "text": True, "timeout": 60, "cwd": REPOSITORY, "stdin": subprocess.DEVNULL}
+
+
+def job_file(name: str, **jobs: int) -> JobFile:
+    """Return a job file with so many tasks a job; the first job is the master's."""
+    return JobFile(name=name, jobs=tuple(Job(name=job, tasks=n) for job, n in jobs.items()), master=next(iter(jobs)))
+
+
+def wait_for(backend: LocalBackend, name: str, condition: Callable[[ClusterStatus], bool]) -> ClusterStatus:
+    """Return the cluster's status as soon as it meets the condition; fail after 20 s."""
+
+    def look() -> ClusterStatus | None:
+        status = backend.observe(name)
+        return status if condition(status) else None
+
+    return waiting.wait_until(look, f"cluster {name} to come to that", 20)
+
+
+def is_ready(status: ClusterStatus) -> bool:
+    return status.phase is Phase.READY
+
+
+def pids(status: ClusterStatus) -> dict[Task, int]:
+    return {task.task: int(task.where.removeprefix("pid ")) for task in status.tasks if task.where}
+
+
+def gone(pid: int) -> bool:
+    return state.started(pid) is None
+
+
+def wait_until_gone(pid: int) -> None:
+    waiting.wait_until(lambda: gone(pid), f"process {pid} to end", 5)
+
+
+def tfk8s(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    return subprocess.run([sys.executable, "-m", "tfk8s", *arguments], **{**_TEXT, **options})
+
+
+def start_tfk8s(*arguments: str, **options: object) -> subprocess.Popen[str]:
+    """Start the command line in a process of its own."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-m", "tfk8s", *arguments], **{**streams, **options})

@@ -1,0 +1,384 @@
+"""What a session script sees, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from clusters import is_ready, pids, wait_for
+
+from tfk8s.backends import Script
+from tfk8s.backends.local import LocalBackend, state
+from tfk8s.errors import TaskUnreachable
+from tfk8s.spec import Job, JobFile, Task
+
+STUCK = """
+import tensorflow as tf
+with tf.device("/job:worker/task:1"):
+    count = tf.while_loop(lambda i: i < 2**40, lambda i: i + 1, [tf.constant(0, tf.int64)])
+session = tf.Session("grpc://localhost:2222")
+session.run(tf.constant(1))
+print("running", flush=True)
+session.run(count)
+"""
+
+
+def test_arguments_folder_and_neighbours(run, pair: str, tmp_path: Path) -> None:
+    (tmp_path / "neighbour.py").write_text("word = 'beside the script'")
+    (tmp_path / "data.txt").write_text("data")
+    text = (
+        "import sys, os, pathlib, neighbour\n"
+        "print(sys.argv[1:], neighbour.word, (pathlib.Path(__file__).parent / 'data.txt').read_text(), __name__)\n"
+        "print(os.getcwd())"
+    )
+    code, out, _ = run(pair, text, "--steps", "5", "a b")
+    assert (code, out) == (0, f"['--steps', '5', 'a b'] beside the script data __main__\n{Path.cwd()}\n")
+    assert not (tmp_path / "__pycache__").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", 0),
+        ("raise SystemExit(7)", 7),
+        ("import sys; sys.exit('said on standard error')", 1),
+        ("1 / 0", 1),
+        ("import os; os._exit(9)", 9),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 128 + signal.SIGSEGV),
+        ("import atexit; atexit.register(print, 'at exit')", 0),
+        ("import threading; threading.Timer(0.1, lambda: print('thread')).start()", 0),
+    ],
+)
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_exit_code_is_the_scripts(run, pair: str, text: str, code: int, fresh: bool) -> None:
+    got, out, err = run(pair, text, fresh=fresh)
+    assert got == code
+    assert ("at exit" in out) == ("at exit" in text)
+    assert ("thread" in out) == ("thread" in text)
+    assert ("said on standard error" in err) == ("said on" in text)
+
+
+def test_a_traceback_shows_the_script_and_nothing_of_tfk8s(run, pair: str, tmp_path: Path) -> None:
+    _, _, err = run(pair, "def f():\n    return 1 / 0\nf()\n")
+    path = tmp_path / "script.py"
+    assert err == (
+        f'Traceback (most recent call last):\n  File "{path}", line 3, in <module>\n    f()\n'
+        f'  File "{path}", line 2, in f\n    return 1 / 0\n           ~~^~~\nZeroDivisionError: division by zero\n'
+    )
+
+
+def test_tf1_gives_tensorflow_1_and_without_it_tensorflow_2(run, pair: str) -> None:
+    text = "import tensorflow as tf; print(hasattr(tf, 'placeholder'), tf.executing_eagerly())"
+    assert run(pair, text, tf1=True)[1] == "True False\n"
+    assert run(pair, text, tf1=True, fresh=True)[1] == "True False\n"
+    assert run(pair, text)[1] == "False True\n"
+
+
+def test_a_session_computes_on_two_servers(run, pair: str) -> None:
+    text = (
+        "import tensorflow as tf\n"
+        "x = tf.placeholder(tf.int32)\n"
+        "with tf.device('/job:local/task:1'): y = x * 2\n"
+        "with tf.Session('grpc://localhost:2222') as s: print(s.run(y, {x: 21}))\n"
+    )
+    assert run(pair, text, tf1=True)[:2] == (0, "42\n")
+
+
+def test_tfk8s_session_and_the_environment(run, pair: str) -> None:
+    text = (
+        "import json, os, tensorflow as tf, tfk8s\n"
+        "print(os.environ['TFK8S_TARGET'], json.loads(os.environ['TFK8S_CLUSTER']))\n"
+        "graph = tf.Graph()\n"
+        "with graph.as_default(), tf.device('/job:local/task:1'): y = tf.constant(5)\n"
+        "with tfk8s.session(graph=graph) as session: print(session.run(y))\n"
+    )
+    expected = "grpc://localhost:2222 {'local': ['localhost:2222', 'localhost:2223']}\n5\n"
+    assert run(pair, text)[:2] == (0, expected)
+
+
+def test_isolated_sessions_keep_their_variables_to_themselves(run, pair: str) -> None:
+    text = (
+        "import tensorflow as tf\n"
+        "v = tf.get_variable('shared_by_name', initializer=1.0)\n"
+        "with tf.Session('grpc://localhost:2222') as a, tf.Session('grpc://localhost:2222') as b:\n"
+        "    a.run(v.initializer)\n"
+        "    print(len(b.run(tf.report_uninitialized_variables())))\n"
+    )
+    assert run(pair, text, tf1=True, isolate=True)[1] == "1\n"
+    assert run(pair, text, tf1=True)[1] == "0\n"
+
+
+def test_standard_input_is_the_callers(pair: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text("import sys; print(sys.stdin.read().upper(), input.__name__)")
+    code = (
+        "import pathlib, sys; from tfk8s.backends import Script; from tfk8s.backends.local import LocalBackend;"
+        f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input="typed", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "TYPED input\n")
+
+
+def test_output_arrives_as_it_is_printed(backend: LocalBackend, pair: str, tmp_path: Path) -> None:
+    path, gate = tmp_path / "script.py", tmp_path / "gate"
+    os.mkfifo(gate)
+    path.write_text(f"print('first', end='')\nopen({str(gate)!r}).read()\nprint('second')")
+    code = (
+        "import pathlib, sys; from tfk8s.backends import Script; from tfk8s.backends.local import LocalBackend;"
+        f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert os.read(process.stdout.fileno(), 100) == b"first"
+        gate.write_text("go on")
+        assert process.stdout.read() == b"second\n"
+    assert process.returncode == 0
+
+
+def test_random_numbers_differ_from_script_to_script(run, pair: str) -> None:
+    text = "import random, numpy; print(random.random(), numpy.random.rand())"
+    assert run(pair, text)[1] != run(pair, text)[1]
+
+
+def test_a_setting_that_tensorflow_reads_while_importing_gets_an_interpreter_of_its_own(
+    run, pair: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import sys; print('tensorflow' in sys.modules)"
+    assert run(pair, text)[1] == "True\n"
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    assert run(pair, text)[1] == "False\n"
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS")
+    assert run(pair, text, fresh=True)[1] == "False\n"
+
+
+def test_a_virtual_environments_packages(run, pair: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (packages,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    (packages / "only_here.py").write_text("word = 'from the environment'")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    text = "import only_here, sys, tfk8s; print(only_here.word, tfk8s.session.__name__)"
+    assert run(pair, text)[:2] == (0, "from the environment session\n")
+
+
+def test_ctrl_c_reaches_a_script_that_can_handle_it(backend: LocalBackend, pair: str, start) -> None:
+    text = (
+        "import sys, time\ntry:\n    print('up', flush=True)\n    time.sleep(60)\nexcept KeyboardInterrupt:\n"
+        "    print('tidied up')\n    sys.exit(5)"
+    )
+    process = start(pair, text)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=10)
+    assert (process.returncode, out) == (5, "tidied up\n")
+
+
+def test_ctrl_c_ends_a_session_call_within_two_seconds_and_leaves_the_cluster_usable(
+    run, backend: LocalBackend, cluster: str, start
+) -> None:
+    process = start(cluster, STUCK)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "running\n"
+    before = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert time.monotonic() - before < 2
+    assert process.returncode == 130
+    text = "import tensorflow as tf\nprint(tf.Session('grpc://localhost:2222').run(tf.constant(3)))"
+    assert run(cluster, text, tf1=True)[:2] == (0, "3\n")
+
+
+def test_a_client_that_is_killed_takes_its_script_with_it(backend: LocalBackend, pair: str, start) -> None:
+    wait_for(backend, pair, is_ready)
+    process = start(pair, "import time; print('up', flush=True); time.sleep(60)")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    assert backend.observe(pair).scripts == 1
+    process.kill()
+    process.wait()
+    wait_for(backend, pair, lambda status: status.scripts == 0)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_task_killed_during_a_call_ends_the_script_and_is_named(
+    backend: LocalBackend, cluster: str, start, index: int
+) -> None:
+    process = start(cluster, STUCK)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "running\n"
+    before = time.monotonic()
+    os.kill(pids(backend.observe(cluster))[Task("worker", index)], signal.SIGKILL)
+    _, err = process.communicate(timeout=10)
+    assert time.monotonic() - before < 5
+    assert process.returncode == 3
+    assert f"worker/{index} was lost: killed by SIGKILL" in err
+
+
+def test_a_script_goes_on_if_the_lost_task_does_not_stop_it(backend: LocalBackend, cluster: str, start) -> None:
+    text = "print('up', flush=True); print(input())"
+    process = start(cluster, text)
+    assert process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout.readline() == "up\n"
+    os.kill(pids(backend.observe(cluster))[Task("ps", 0)], signal.SIGKILL)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "tfk8s: ps/0 was lost: killed by SIGKILL\n"
+    out, _ = process.communicate("still here\n", timeout=10)
+    assert (process.returncode, out) == (0, "still here\n")
+
+
+def test_a_task_killed_before_the_script_is_waited_for(run, backend: LocalBackend, cluster: str) -> None:
+    os.kill(pids(backend.observe(cluster))[Task("worker", 1)], signal.SIGKILL)
+    text = (
+        "import tensorflow as tf\nwith tf.device('/job:worker/task:1'): y = tf.constant(8)\n"
+        "print(tf.Session('grpc://localhost:2222').run(y))"
+    )
+    assert run(cluster, text, tf1=True)[:2] == (0, "8\n")
+
+
+def test_a_task_that_stays_down_is_named_within_five_seconds(backend: LocalBackend, run) -> None:
+    jobs = (Job(name="worker"), Job(name="ps", preload=("no_such_module",)))
+    backend.apply(JobFile(name="halfdown", jobs=jobs, master="worker"))
+    try:
+        before = time.monotonic()
+        with pytest.raises(TaskUnreachable) as caught:
+            run("halfdown", "print('not reached')", fresh=True)
+        assert time.monotonic() - before < 5
+        assert "ps/0 is failed: exited with 1: error: ps/0 can't import no_such_module" in str(caught.value)
+    finally:
+        backend.delete("halfdown")
+
+
+def test_a_frozen_task_is_named_within_five_seconds(backend: LocalBackend, cluster: str, run) -> None:
+    pid = pids(backend.observe(cluster))[Task("worker", 1)]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        before = time.monotonic()
+        code, _, err = run(cluster, "print('not reached')", fresh=True)
+        assert time.monotonic() - before < 6
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert code == 3
+    assert "worker/1: no answer from localhost:2223 in 4 s (is it stopped, or overloaded?)" in err
+
+
+def test_scripts_run_side_by_side(pair: str, start) -> None:
+    text = "import tensorflow as tf; print(tf.Session('grpc://localhost:2222').run(tf.constant(1)))"
+    processes = [start(pair, text) for _ in range(4)]
+    assert [process.communicate(timeout=30)[0] for process in processes] == ["1\n"] * 4
+
+
+def test_the_death_of_the_supervisor_ends_the_script_and_the_client(backend: LocalBackend, cluster: str, start) -> None:
+    process = start(cluster, "import time; print('up', flush=True); time.sleep(60)")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    supervisor = state.folder(cluster).supervisor()
+    assert supervisor is not None
+    os.kill(supervisor, signal.SIGKILL)
+    _, err = process.communicate(timeout=5)
+    assert process.returncode == 1
+    assert "its supervisor is gone" in err
+
+
+def test_what_a_script_left_open_is_written(run, pair: str, tmp_path: Path) -> None:
+    code, _, _ = run(pair, f"file = open({str(tmp_path / 'out')!r}, 'w'); file.write('data')")
+    assert (code, (tmp_path / "out").read_text()) == (0, "data")
+
+
+def test_annotations_are_what_python_makes_of_them(run, pair: str) -> None:
+    assert run(pair, "def f(x: int): ...\nprint(f.__annotations__)")[1] == "{'x': <class 'int'>}\n"
+
+
+def test_a_script_has_its_callers_umask(run, pair: str) -> None:
+    text = "import os; print(oct(os.umask(0)))"
+    before = os.umask(0o077)
+    try:
+        assert run(pair, text)[1] == run(pair, text, fresh=True)[1] == "0o77\n"
+    finally:
+        os.umask(before)
+
+
+def fork_server(name: str) -> int:
+    supervisor = state.folder(name).supervisor()
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    (found,) = [pid for pid in children if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return int(found)
+
+
+def test_a_fork_server_that_dies_ends_its_scripts_and_nothing_else(
+    backend: LocalBackend, cluster: str, start, run
+) -> None:
+    process = start(cluster, "import time; print('up', flush=True); time.sleep(60)")
+    assert process.stdout.readline() == "up\n"
+    os.kill(fork_server(cluster), signal.SIGKILL)
+    _, err = process.communicate(timeout=5)
+    assert process.returncode == 3
+    assert "the process that runs scripts ended; its last words are in" in err
+    status = backend.observe(cluster)
+    assert (status.scripts, is_ready(status)) == (0, True)
+    assert run(cluster, "print('again')")[:2] == (0, "again\n")
+
+
+def test_a_fork_server_that_dies_with_a_request_unread(backend: LocalBackend, cluster: str, start) -> None:
+    os.kill(fork_server(cluster), signal.SIGSTOP)
+    process = start(cluster, "print('not reached')")
+    wait_for(backend, cluster, lambda status: status.scripts == 1)
+    os.kill(fork_server(cluster), signal.SIGKILL)
+    _, err = process.communicate(timeout=5)
+    assert process.returncode == 3
+    assert "the process that runs scripts ended" in err
+    assert is_ready(backend.observe(cluster))
+
+
+def test_a_large_request_does_not_make_the_supervisor_wait(backend: LocalBackend, cluster: str, run) -> None:
+    server = fork_server(cluster)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        path = Path("/dev/null")
+        many = [str(number) for number in range(100_000)]
+        thread = threading.Thread(target=lambda: backend.run(cluster, Script(path=path, arguments=many)), daemon=True)
+        thread.start()
+        wait_for(backend, cluster, lambda status: status.scripts == 1)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
+    """Start a client of its own that runs a TensorFlow 1 script; none is left at the end of the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(name: str, text: str) -> subprocess.Popen[str]:
+        path = tmp_path / f"own_script_{len(started)}.py"
+        path.write_text(text)
+        command = [sys.executable, "-c", CLIENT, name, str(path)]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        started.append(subprocess.Popen(command, text=True, bufsize=1, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+CLIENT = """
+import pathlib, sys
+from tfk8s.backends import Script
+from tfk8s.backends.local import LocalBackend
+from tfk8s.errors import Tfk8sError
+try:
+    sys.exit(LocalBackend().run(sys.argv[1], Script(path=pathlib.Path(sys.argv[2]), tf1=True)))
+except Tfk8sError as error:
+    sys.stderr.write(str(error))
+    sys.exit(error.exit_code)
+"""

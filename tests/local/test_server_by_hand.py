@@ -1,0 +1,113 @@
+"""One task by hand: `tfk8s server`, as users of the old grpc_tensorflow_server start it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tfk8s import probe, server
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a task by hand; none is left at the end of the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "tfk8s.server", *arguments],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
+            )
+        )  # fmt: skip
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("", 0))
+        other.bind(("", 0))
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def devices(port: int) -> list[str]:
+    with socket.create_connection(("localhost", port)) as stream:
+        return sorted(device.name for device in probe.list_devices(stream, 10))
+
+
+def test_two_tasks_by_hand_make_a_cluster(start: Start, ports: tuple[int, int]) -> None:
+    a, b = ports
+    spec = f"worker|localhost:{a};localhost:{b}"
+    one = start("--cluster_spec", spec, "--job_name", "worker", "--task_id", "0")
+    config = {"cluster": {"worker": [f"localhost:{a}", f"localhost:{b}"]}, "task": {"type": "worker", "index": 1}}
+    other = start(TF_CONFIG=json.dumps(config))
+    line = first_line(one)
+    assert line.startswith(f"tfk8s: worker/0 of 2 tasks listens on port {a}: TensorFlow 2.")
+    assert line.rstrip().endswith(", 1 CPU")
+    assert first_line(other).startswith(f"tfk8s: worker/1 of 2 tasks listens on port {b}: ")
+    assert devices(a) == [f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in (0, 1)]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_it_stops_at_once(start: Start, ports: tuple[int, int], number: int, code: int) -> None:
+    process = start(f"--cluster-spec=a|localhost:{ports[0]}", "--job-name=a", "--task-index=0")
+    assert first_line(process)
+    process.send_signal(number)
+    assert process.wait(1) == code
+
+
+def test_a_port_in_use_is_said_in_words(start: Start) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start(f"--cluster-spec=a|localhost:{port}", "--job-name=a", "--task-index=0")
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (1, f"error: a/0 can't listen on port {port}: Address already in use\n")
+
+
+def test_bad_input_exits_with_2(start: Start) -> None:
+    process = start("--cluster-spec=my-job|localhost:1", "--job-name=my-job", "--task-index=0")
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert err.startswith('error: "my-job" is not a TensorFlow job name')
+
+
+def test_without_the_library_it_imports_tensorflow_and_says_so(
+    start: Start, ports: tuple[int, int], tmp_path: Path
+) -> None:
+    """The library is hidden by a package `tensorflow` that is all links to the real one, but for the library."""
+    real = server.find_tensorflow()
+    assert real is not None
+    fake = tmp_path / "tensorflow"
+    fake.mkdir()
+    for entry in real.iterdir():
+        if entry.name not in ("libtensorflow_cc.so.2", "__pycache__"):
+            (fake / entry.name).symlink_to(entry)
+    process = start(
+        f"--cluster-spec=a|localhost:{ports[0]}", "--job-name=a", "--task-index=0", PYTHONPATH=str(tmp_path)
+    )
+    line = first_line(process)
+    assert line.startswith(f"tfk8s: a/0 alone listens on port {ports[0]}: TensorFlow 2.")
+    assert "(by importing TensorFlow: " in line
+    assert "libtensorflow_cc.so.2" in line
+    assert devices(ports[0]) == ["/job:a/replica:0/task:0/device:CPU:0"]

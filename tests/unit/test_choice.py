@@ -1,0 +1,95 @@
+"""Which backend a command means, and what it says where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfk8s.backends.choice import Where, choose, flags, has_kubeconfig
+from tfk8s.errors import InvalidInput
+from tfk8s.spec import Job, JobFile
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("TFK8S_LOCAL", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("where", "variable", "local"),
+    [
+        (Where(), None, False),
+        (Where(), "1", True),
+        (Where(), "0", False),
+        (Where(), "", False),
+        (Where(), "True", True),
+        (Where(local=True), None, True),
+        (Where(local=False), "1", False),
+        (Where(context="kind-test"), "1", False),
+        (Where(namespace="team"), "1", False),
+    ],
+)
+def test_where(where: Where, variable: str | None, local: bool) -> None:
+    assert where.is_local({} if variable is None else {"TFK8S_LOCAL": variable}) is local
+
+
+@pytest.mark.parametrize(
+    ("where", "variable", "message"),
+    [
+        (
+            Where(local=True, context="kind-test"),
+            "0",
+            "--local and --context exclude each other: the latter is Kubernetes'",
+        ),
+        (
+            Where(local=True, namespace="x"),
+            "0",
+            "--local and --namespace exclude each other: the latter is Kubernetes'",
+        ),
+        (Where(allow_exposed_ports=True), "0", "--allow-exposed-ports goes with --local only"),
+        (Where(), "maybe", 'TFK8S_LOCAL is "maybe"'),
+    ],
+)
+def test_contradictions(where: Where, variable: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        where.is_local({"TFK8S_LOCAL": variable})
+    assert str(caught.value) == message
+
+
+def test_without_a_kubeconfig_both_ways_out_are_named() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        choose(Where())
+    assert str(caught.value) == "no Kubernetes cluster is known here: there is no kubeconfig"
+    assert caught.value.help == (
+        "--local runs clusters on this machine (TFK8S_LOCAL=1 makes that the default); "
+        "for Kubernetes, name a kubeconfig in KUBECONFIG, or put it at ~/.kube/config"
+    )
+
+
+def test_what_counts_as_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, gone = tmp_path / "config", tmp_path / "gone"
+    there.touch()
+    assert has_kubeconfig({"KUBECONFIG": f"{gone}:{there}"})
+    assert not has_kubeconfig({"KUBECONFIG": str(gone)})
+    assert not has_kubeconfig({})
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").touch()
+    assert has_kubeconfig({})
+
+
+def test_this_machine_is_chosen_by_flag_or_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose(Where(local=True)).name == "local"
+    monkeypatch.setenv("TFK8S_LOCAL", "1")
+    assert choose(Where()).name == "local"
+    assert flags(choose(Where())) == " --local"
+
+
+def test_explicit_addresses_win_over_every_flag() -> None:
+    job = Job(name="worker", addresses=("10.0.0.5:2222",))
+    spec = JobFile(name="there", jobs=(job,), master="worker")
+    assert choose(Where(local=True), spec).name == "addresses"
+    assert choose(Where(), spec).name == "addresses"
+    assert flags(choose(Where(), spec)) == ""

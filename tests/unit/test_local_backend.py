@@ -1,0 +1,171 @@
+"""The parts of the local backend that need no process."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfk8s.backends.local import capacity, differences, launch, logs, state, tasks
+from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.quantity import Quantity
+from tfk8s.spec import Job, JobFile, Task
+
+GIB = 1024**3
+
+
+def job_file(*jobs: Job, port: int = 2222) -> JobFile:
+    return JobFile(name="c", jobs=jobs or (Job(name="worker"),), master=jobs[0].name if jobs else "worker", port=port)
+
+
+# ---- memory, GPUs, ports -------------------------------------------------------------------------------------------
+
+
+def machine(path: Path, free_gib: int, **cgroup: str) -> tuple[Path, Path]:
+    (path / "meminfo").write_text(f"MemTotal: 99 kB\nMemAvailable: {free_gib * 1024 * 1024} kB\n")
+    for name, text in cgroup.items():
+        (path / name.replace("_", ".", 1)).write_text(text + "\n")
+    return path, path
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "expected"),
+    [
+        ({}, 8),
+        ({"memory_max": "max", "memory_current": "5"}, 8),
+        ({"memory_max": str(4 * GIB), "memory_current": str(GIB)}, 3),
+        ({"memory_max": str(40 * GIB), "memory_current": str(GIB)}, 8),
+        ({"memory_max": str(GIB), "memory_current": str(2 * GIB)}, 0),
+    ],
+)
+def test_free_memory_is_the_kernels_estimate_or_a_cgroups_rest(tmp_path: Path, cgroup, expected: int) -> None:
+    assert capacity.available_memory(*machine(tmp_path, 8, **cgroup)) == expected * GIB
+
+
+def test_memory_that_is_there_is_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "available_memory", lambda: 5 * GIB)
+    capacity.check_memory(job_file(Job(name="worker", tasks=4, memory=Quantity.parse("1Gi"))))
+    with pytest.raises(InvalidInput) as caught:
+        capacity.check_memory(
+            job_file(Job(name="ps", tasks=2), Job(name="worker", tasks=4, memory=Quantity.parse("2Gi")))
+        )
+    assert str(caught.value) == (
+        'cluster "c" needs 8.4 GiB of memory (ps 2 × 48Mi, worker 4 × 2Gi); this machine has 5.0 GiB free'
+    )
+
+
+def test_gpus_go_to_tasks_in_order_until_none_is_left() -> None:
+    jobs = (Job(name="a", tasks=2, gpus=1), Job(name="b"), Job(name="c", tasks=2, gpus=2))
+    assert capacity.assign_gpus(job_file(*jobs), 5) == {
+        Task("a", 0): [0], Task("a", 1): [1], Task("b", 0): [], Task("c", 0): [2, 3], Task("c", 1): [4],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given_file", "message"),
+    [
+        (job_file(Job(name="worker", tasks=3), port=65534), "worker/2 would listen on port 65536, past 65535"),
+        (
+            job_file(Job(name="a", tasks=2), Job(name="b", port=2223)),
+            "a/1 and b/0 would both listen on port 2223 of this machine",
+        ),
+    ],
+)
+def test_ports_that_can_not_be(given_file: JobFile, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        capacity.check_ports(given_file, exposed=False)
+    assert str(caught.value) == message
+
+
+# ---- what is kept, and compared ------------------------------------------------------------------------------------
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    task = state.TaskRecord(job="a", index=0, address="localhost:1", environment={"A": "b"}, preload=["m"])
+    record = state.Record(
+        name="c", id="1", created=1.5, spec={"name": "c"}, master="a", tasks=[task], cluster={"a": ["localhost:1"]},
+        python="python", tensorflow="tf", exposed=False,
+    )  # fmt: skip
+    assert state.Record.from_json(record.to_json()) == record
+    assert record.target == "grpc://localhost:1"
+
+
+def test_a_job_file_differs_from_itself_in_nothing_and_from_others_by_field() -> None:
+    one = job_file(Job(name="ps", memory=Quantity.parse("1Gi")), Job(name="worker", tasks=2))
+    other = dataclasses.replace(
+        one, jobs=(Job(name="ps", memory=Quantity.parse("2Gi")), Job(name="chief")), env={"A": "1"}
+    )
+    plain = state.plain_spec
+    assert list(differences(plain(one), plain(one))) == []
+    assert list(differences(plain(one), plain(other))) == [
+        "env.A: none → 1", "jobs.chief: none → 1 tasks", "jobs.ps.memory: 1Gi → 2Gi", "jobs.worker: 2 tasks → none",
+    ]  # fmt: skip
+
+
+def test_a_name_that_is_no_name_leads_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name in ("../x", "", ".", "a/b", "UPPER"):
+        assert state.folder(name).read() is None
+
+
+def test_a_state_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(ClusterError) as caught:
+        state.folders()
+    assert str(caught.value) == f"can't keep clusters' state in {tmp_path / 'file' / 'tfk8s'}: Not a directory"
+
+
+# ---- logs ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.text("abc", max_size=5), max_size=12), st.integers(0, 15), st.booleans())
+def test_the_last_lines_of_a_file(lines: list[str], count: int, ended: bool) -> None:
+    whole = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
+    expected = b"".join(whole.splitlines(keepends=True)[-count:]) if count else b""
+    assert whole[logs.tail_offset(io.BytesIO(whole), count) :] == expected
+
+
+def test_logs_are_read_by_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "worker-0.log"
+    path.write_bytes(b"one\ntwo\xff\nunfinished")
+    read = [line.text for line in logs.read([(Task("worker", 0), path)], follow=False, tail=None)]
+    assert read == ["one", "two�", "unfinished"]
+
+
+# ---- processes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "log", "expected"),
+    [
+        (signal.SIGKILL, "", "killed by SIGKILL"),
+        (1 << 8, "", "exited with 1"),
+        (1 << 8, "first\nerror: no such thing\n", "exited with 1: error: no such thing"),
+    ],
+)
+def test_how_a_process_ended_in_words(tmp_path: Path, status: int, log: str, expected: str) -> None:
+    path = tmp_path / "log"
+    path.write_text(log)
+    assert tasks.how_it_ended(status, path) == expected
+
+
+def test_what_tensorflow_reads_while_importing() -> None:
+    environment = {"TF_USE_LEGACY_KERAS": "1", "HOME": "/", "CUDA_VISIBLE_DEVICES": "0", "PYTHONPATH": "x", "TERM": "y"}
+    assert launch.read_at_import(environment).keys() == {"TF_USE_LEGACY_KERAS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"}
+
+
+def test_the_interpreter_is_the_virtual_environments(tmp_path: Path) -> None:
+    import sys
+
+    assert launch.script_python({}) == sys.executable
+    assert launch.script_python({"VIRTUAL_ENV": str(tmp_path)}) == sys.executable  # there is none
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    assert launch.script_python({"VIRTUAL_ENV": str(tmp_path)}) == str(tmp_path / "bin" / "python")
+    assert launch.script_python({"VIRTUAL_ENV": sys.prefix}) == sys.executable

@@ -1,0 +1,92 @@
+"""Where clusters live: the protocol that every backend fulfils, and the choice of one.
+
+A backend does seven things: apply, observe, list, read logs, run a script, dial a task, and delete. All that users
+see beyond them (waiting, probing, devices, `connect`, retries, panels) is built on these, once for all backends.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tfk8s.spec import JobFile, Task
+from tfk8s.status import ClusterStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A session script and how to run it.
+
+    Attributes:
+        path: the file; the folder it stands in is importable, as `python FILE` has it.
+        arguments: its own.
+        tf1: `import tensorflow` gives `tensorflow.compat.v1`, without eager execution.
+        fresh: in a new interpreter, even where one with TensorFlow imported stands ready.
+        isolate: its sessions share no variables with others' (`isolate_session_state`).
+        environment: variables besides the caller's own.
+    """
+
+    path: Path
+    arguments: Sequence[str] = ()
+    tf1: bool = False
+    fresh: bool = False
+    isolate: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One line that a task wrote."""
+
+    task: Task
+    text: str
+
+
+class Backend(Protocol):
+    """Where clusters live.
+
+    Every method raises an error of `tfk8s.errors`, and `NoSuchCluster` for a name that no cluster has.
+    """
+
+    name: str
+
+    def apply(self, job_file: JobFile) -> bool:
+        """Make the cluster so; return whether anything changed. Waits for no task."""
+        ...
+
+    def observe(self, name: str) -> ClusterStatus:
+        """Return what is there now, in bounded time."""
+        ...
+
+    def clusters(self) -> list[ClusterStatus]:
+        """Return all clusters of this user, by name."""
+        ...
+
+    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+        """Yield what tasks wrote: the last `tail` lines of each (None: all), then, with `follow`, each new one."""
+        ...
+
+    def run(self, name: str, script: Script) -> int:
+        """Run a session script with this process' standard streams; return its exit code.
+
+        SIGINT and SIGTERM of this process reach the script.
+
+        Raises:
+            TaskError: a task was lost and the script could not go on.
+        """
+        ...
+
+    def dial(self, name: str, task: Task) -> socket.socket:
+        """Return a stream connected to a task's server."""
+        ...
+
+    def restart(self, name: str, task: Task | None) -> None:
+        """Start a task's server, or all of them, anew. Waits for none."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove all that `apply` made, and wait until it is gone."""
+        ...

@@ -1,0 +1,145 @@
+"""Servers that somebody else has started: a job file gives their addresses, and tfk8s only connects to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from tfk8s import devices, proxies, views
+from tfk8s.backends import LogLine, Script
+from tfk8s.backends.losses import Losses
+from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
+from tfk8s.spec import JobFile, Task
+from tfk8s.status import ClusterStatus, Phase, TaskStatus
+
+_CONNECT_SECONDS = 2.0
+
+
+class AddressesBackend:
+    """Connects to the servers of one job file.
+
+    Args:
+        job_file: one with explicit addresses.
+    """
+
+    name = "addresses"
+
+    def __init__(self, job_file: JobFile) -> None:
+        self._job_file = job_file
+        self._address = views.given_address(job_file)
+        self._target = f"grpc://{self._address(job_file.master_task)}"
+
+    def apply(self, job_file: JobFile) -> bool:
+        """Refuse: there is nothing to make."""
+        self._refuse(job_file.name, "start")
+
+    def observe(self, name: str) -> ClusterStatus:
+        """Ask every server at once whether it answers."""
+        self._check(name)
+        answers = devices.ask_each(self, name, list(self._job_file))
+        return ClusterStatus(
+            name=name,
+            backend=self.name,
+            location="as the job file says",
+            target=self._target,
+            master=self._job_file.master_task,
+            tasks=tuple(self._status(answer) for answer in answers),
+        )
+
+    def clusters(self) -> list[ClusterStatus]:
+        """Return the one."""
+        return [self.observe(self._job_file.name)]
+
+    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+        """Refuse: whoever started the servers has what they write."""
+        del tasks, follow, tail
+        self._refuse(name, "show what they write")
+
+    def run(self, name: str, script: Script) -> int:
+        """Run a session script on this machine; end it where it waits for a server that is gone."""
+        self._check(name)
+        from tfk8s.backends.local import launch
+
+        flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(script, flag)]
+        with Losses(self, name, list(self._job_file)) as losses:
+            arguments = [*flags, f"--events={losses.news}", str(script.path), *script.arguments]
+            command = launch.command(launch.script_python(os.environ), "tfk8s.runner", *arguments)
+            return _run(command, self._environment(script), losses.news)
+
+    def dial(self, name: str, task: Task) -> socket.socket:
+        """Connect to a server."""
+        self._check(name)
+        address = self._address(task)
+        host, _, port = address.rpartition(":")
+        try:
+            return socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS)
+        except OSError as error:
+            why = "no connection in time" if isinstance(error, TimeoutError) else error.strerror or error
+            raise TaskUnreachable(f"{task} does not answer at {address}: {why}") from error
+
+    def restart(self, name: str, task: Task | None) -> None:
+        """Refuse."""
+        del task
+        self._refuse(name, "restart")
+
+    def delete(self, name: str) -> None:
+        """Refuse."""
+        self._refuse(name, "remove")
+
+    def _check(self, name: str) -> None:
+        if name != self._job_file.name:
+            raise NoSuchCluster(f'the job file is that of "{self._job_file.name}", not of "{name}"')
+
+    def _refuse(self, name: str, verb: str) -> NoReturn:
+        self._check(name)
+        raise InvalidInput(
+            f'tfk8s can\'t {verb} the servers of "{name}": its job file gives their addresses, so they run already, '
+            "and are not tfk8s'",
+            help="`tfk8s status`, `devices`, `connect` and `submit` work, each with the job file's path",
+        )
+
+    def _status(self, answer: devices.TaskDevices) -> TaskStatus:
+        phase = Phase.UNKNOWN if answer.error else Phase.READY
+        return TaskStatus(task=answer.task, phase=phase, address=self._address(answer.task), reason=answer.reason)
+
+    def _environment(self, script: Script) -> Mapping[str, str]:
+        cluster = self._job_file.cluster_spec(self._address)
+        hosts = [address.rpartition(":")[0].strip("[]") for addresses in cluster.values() for address in addresses]
+        return {
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+            **os.environ,
+            **proxies.without_proxy(os.environ, (*proxies.LOOPBACK, *hosts)),
+            **views.script_environment(cluster, self._target),
+            **script.environment,
+        }
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], news: int) -> int:
+    """Run a program with this process' standard streams and signals; return its exit code."""
+    process: subprocess.Popen[bytes] | None = None
+
+    def pass_on(number: int, _: object) -> None:
+        # Ctrl-C reaches all processes of the terminal by itself.
+        if process is not None and not (number == signal.SIGINT and _in_foreground()):
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        process = subprocess.Popen(command, env=environment, pass_fds=[news])
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def _in_foreground() -> bool:
+    try:
+        return os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ else 0) == os.getpgrp()
+    except (OSError, ValueError):  # no terminal
+        return False

@@ -1,0 +1,100 @@
+"""Where a cluster lives: on this machine or on Kubernetes, as the user says, or where its job file's addresses are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfk8s.backends import Backend
+from tfk8s.errors import InvalidInput
+from tfk8s.spec import JobFile
+
+LOCAL_VARIABLE = "TFK8S_LOCAL"
+_WORDS = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the user says about where.
+
+    Attributes:
+        local: on this machine; None leaves it to `TFK8S_LOCAL`, unless a context or a namespace is given.
+        context: of the kubeconfig; None is its current one.
+        namespace: in Kubernetes; None is the job file's, else the context's.
+        allow_exposed_ports: as `LocalBackend` takes it.
+    """
+
+    local: bool | None = None
+    context: str | None = None
+    namespace: str | None = None
+    allow_exposed_ports: bool = False
+
+    def is_local(self, environment: Mapping[str, str]) -> bool:
+        """Return whether it is this machine.
+
+        Raises:
+            InvalidInput: what the user says contradicts itself.
+        """
+        kubernetes = [name for name in ("context", "namespace") if getattr(self, name) is not None]
+        if self.local and kubernetes:
+            raise InvalidInput(f"--local and --{kubernetes[0]} exclude each other: the latter is Kubernetes'")
+        local = self.local if self.local is not None or kubernetes else _local_by_default(environment)
+        if self.allow_exposed_ports and not local:
+            raise InvalidInput("--allow-exposed-ports goes with --local only")
+        return bool(local)
+
+
+def choose(where: Where, job_file: JobFile | None = None) -> Backend:
+    """Return the backend that `where` means; the one of the job file's addresses where it gives some.
+
+    Raises:
+        InvalidInput: there is no such here.
+    """
+    if job_file is not None and job_file.has_addresses:
+        from tfk8s.backends.addresses import AddressesBackend
+
+        return AddressesBackend(job_file)
+    if where.is_local(os.environ):
+        from tfk8s.backends.local import LocalBackend
+
+        return LocalBackend(allow_exposed_ports=where.allow_exposed_ports)
+    namespace = where.namespace or (job_file.namespace if job_file else None)
+    return _kubernetes(where.context, namespace, os.environ)
+
+
+def flags(backend: Backend) -> str:
+    """Return what a command needs to choose this backend again, for advice: " --local" or nothing."""
+    return " --local" if backend.name == "local" else ""
+
+
+def _local_by_default(environment: Mapping[str, str]) -> bool:
+    value = environment.get(LOCAL_VARIABLE, "")
+    if value.lower() not in _WORDS:
+        raise InvalidInput(
+            f'{LOCAL_VARIABLE} is "{value}"', help=f"set it to 1 or 0, or unset it: unset {LOCAL_VARIABLE}"
+        )
+    return _WORDS[value.lower()]
+
+
+def _kubernetes(context: str | None, namespace: str | None, environment: Mapping[str, str]) -> Backend:
+    here = f"--local runs clusters on this machine ({LOCAL_VARIABLE}=1 makes that the default)"
+    if not has_kubeconfig(environment):
+        raise InvalidInput(
+            "no Kubernetes cluster is known here: there is no kubeconfig",
+            help=f"{here}; for Kubernetes, name a kubeconfig in KUBECONFIG, or put it at ~/.kube/config",
+        )
+    try:
+        from tfk8s.backends.kubernetes import KubernetesBackend
+    except ImportError as error:
+        raise InvalidInput(f"this installation of tfk8s can't use Kubernetes: {error}", help=here) from error
+    return KubernetesBackend(context=context, namespace=namespace)
+
+
+def has_kubeconfig(environment: Mapping[str, str]) -> bool:
+    """Return whether there is a kubeconfig, or this process runs in a pod that may use the API."""
+    if environment.get("KUBERNETES_SERVICE_HOST") and Path("/var/run/secrets/kubernetes.io/serviceaccount").exists():
+        return True
+    paths = [path for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
+    return any(Path(path).expanduser().exists() for path in paths or ["~/.kube/config"])

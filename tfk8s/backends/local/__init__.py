@@ -1,0 +1,266 @@
+"""Clusters of processes on this machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfk8s import views
+from tfk8s.backends import LogLine, Script
+from tfk8s.backends.local import capacity, client, launch, logs, messages, state
+from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable
+from tfk8s.proxies import without_proxy
+from tfk8s.spec import Job, JobFile, Task
+from tfk8s.status import ClusterStatus, Phase, TaskStatus
+
+
+class LocalBackend:
+    """Runs each task as a process, in a network namespace of the cluster's own.
+
+    Args:
+        allow_exposed_ports: the tasks listen in this machine's own network, where everybody who can reach it can
+            run any program as this user; for machines on which namespaces are not allowed.
+    """
+
+    name = "local"
+
+    def __init__(self, *, allow_exposed_ports: bool = False) -> None:
+        self._exposed = allow_exposed_ports
+
+    def apply(self, job_file: JobFile) -> bool:
+        """Start the cluster, or what is missing of it; return whether anything changed."""
+        _check(job_file)
+        with state.locked():
+            folder = state.folder(job_file.name)
+            record = folder.read()
+            if record is not None and folder.supervisor() is not None:
+                _check_same(record, job_file)
+                return _revive(folder)
+            if record is not None:
+                client.end(folder)
+            folder.remove()
+            capacity.check_memory(job_file)
+            capacity.check_ports(job_file, exposed=self._exposed)
+            record = _record(job_file, exposed=self._exposed)
+            folder.create(record)
+            try:
+                client.start(folder, record)
+            except BaseException:
+                client.end(folder)
+                folder.remove()
+                raise
+        return True
+
+    def observe(self, name: str) -> ClusterStatus:
+        """Return what is there now."""
+        return _observe(*_existing(name))
+
+    def clusters(self) -> list[ClusterStatus]:
+        """Return all clusters of this user on this machine, by name."""
+        found = ((folder, folder.read()) for folder in state.folders())
+        return [_observe(folder, record) for folder, record in found if record is not None]
+
+    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+        """Yield what tasks wrote."""
+        folder, _ = _existing(name)
+        return logs.read([(task, folder.log(task)) for task in tasks], follow=follow, tail=tail)
+
+    def run(self, name: str, script: Script) -> int:
+        """Run a session script inside the cluster's network, with this process' standard streams."""
+        folder, record = _existing(name)
+        answer = client.run(folder, _request(record, script))
+        if "error" in answer:
+            raise TaskUnreachable(
+                f'cluster "{name}" can\'t run {script.path}: {answer["error"]}',
+                help=f"tfk8s logs --local {name} shows what the tasks wrote",
+            )
+        code = int(answer["exit"])
+        return code if code >= 0 else 128 - code
+
+    def dial(self, name: str, task: Task) -> socket.socket:
+        """Return a stream to a task's server, opened inside the cluster's network."""
+        answer, descriptors = client.ask(_existing(name)[0], {"do": "dial", "task": str(task)})
+        if "error" in answer:
+            raise TaskUnreachable(f"{task} does not answer: {answer['error']}")
+        return socket.socket(fileno=descriptors[0])
+
+    def restart(self, name: str, task: Task | None) -> None:
+        """Start a task's server, or all of them, anew."""
+        client.ask(_existing(name)[0], {"do": "restart", "task": None if task is None else str(task)})
+
+    def delete(self, name: str) -> None:
+        """End all processes of the cluster and remove its folder."""
+        with state.locked():
+            folder, _ = _existing(name)
+            client.end(folder)
+            folder.remove()
+
+
+def _existing(name: str) -> tuple[state.Folder, state.Record]:
+    folder = state.folder(name)
+    record = folder.read()
+    if record is None:
+        names = [one.path.name for one in state.folders()]
+        there = f"there are {', '.join(names)}" if names else "there are none"
+        raise NoSuchCluster(
+            f'there is no cluster "{name}" on this machine; {there}', help="tfk8s up --local FILE starts one"
+        )
+    return folder, record
+
+
+def _check(job_file: JobFile) -> None:
+    """Raise an InvalidInput for what can be refused before anything is touched."""
+    if sys.platform != "linux":
+        raise InvalidInput(
+            "clusters on this machine need Linux: tasks run in a network namespace",
+            help="run tfk8s in a Linux virtual machine or container, or use a Kubernetes cluster",
+        )
+    python = launch.script_python(os.environ)
+    if launch.tensorflow_folder(python) is None:
+        raise InvalidInput(
+            f"TensorFlow is not installed for {python}",
+            help="pip install 'tfk8s[local]', or pip install tensorflow-cpu",
+        )
+    if job_file.has_addresses:
+        raise InvalidInput(f'the servers of "{job_file.name}" run already: its job file gives their addresses')
+
+
+def _check_same(record: state.Record, job_file: JobFile) -> None:
+    changes = list(differences(record.spec, state.plain_spec(job_file)))
+    if changes:
+        raise InvalidInput(
+            f'cluster "{job_file.name}" runs already, from another job file:\n  ' + "\n  ".join(changes),
+            help=f"tfk8s down --local {job_file.name} removes it first; or give this one another `name`",
+        )
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Yield a line for each value in which two job files differ."""
+    for key in sorted({*old, *new}):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict) and set(before) | set(after) != {"text", "value"}:
+            yield from differences(before, after, f"{path}{key}.")
+        elif before != after:
+            yield f"{path}{key}: {_shown(before)} → {_shown(after)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(value.get("text", f"{value['tasks']} tasks" if "tasks" in value else value))
+    return "none" if value is None else str(value)
+
+
+def _revive(folder: state.Folder) -> bool:
+    """Start the tasks that wait to be started again; return whether there were any."""
+    failed = [task for task in client.observed(folder)["tasks"] if task["phase"] == Phase.FAILED]
+    for task in failed:
+        client.ask(folder, {"do": "restart", "task": f"{task['job']}/{task['index']}"})
+    return bool(failed)
+
+
+def _record(job_file: JobFile, *, exposed: bool) -> state.Record:
+    python = launch.script_python(os.environ)
+    address = views.local_address(job_file)
+    gpus = capacity.assign_gpus(job_file, capacity.gpus())
+    tasks = [
+        state.TaskRecord(
+            job=job.name,
+            index=task.index,
+            address=address(task),
+            environment={**job_file.env, **job.env, **_gpu_environment(gpus[task])},
+            preload=list(job.preload),
+            note=_missing_gpus(job, len(gpus[task])),
+        )
+        for job in job_file.jobs
+        for task in job
+    ]
+    return state.Record(
+        name=job_file.name, id=secrets.token_hex(16), created=time.time(), spec=state.plain_spec(job_file),
+        master=job_file.master, tasks=tasks, cluster=job_file.cluster_spec(address), python=python,
+        tensorflow=str(launch.tensorflow_folder(python)), exposed=exposed,
+    )  # fmt: skip
+
+
+def _missing_gpus(job: Job, found: int) -> str:
+    return f"asks for {job.gpus} GPUs, has {found} on this machine" if found < job.gpus else ""
+
+
+def _gpu_environment(gpus: Sequence[int]) -> dict[str, str]:
+    """Return the variables that show a task its own GPUs and no others."""
+    if not gpus:
+        return {"CUDA_VISIBLE_DEVICES": "-1"}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+
+
+def _observe(folder: state.Folder, record: state.Record) -> ClusterStatus:
+    reason, scripts = "", 0
+    try:
+        observed = client.observed(folder)
+        tasks = [_task_status(task, known) for task, known in zip(record.tasks, observed["tasks"], strict=True)]
+        scripts = observed["scripts"]
+    except client.SupervisorGone as error:
+        reason, tasks = str(error), _unseen(record, Phase.FAILED, "ended with the cluster's supervisor")
+    except ClusterError as error:
+        reason, tasks = str(error), _unseen(record, Phase.UNKNOWN, "the cluster's supervisor does not answer")
+    return ClusterStatus(
+        name=record.name, backend="local", location=str(folder.path), target=record.target,
+        master=Task(record.master, 0), tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
+    )  # fmt: skip
+
+
+def _unseen(record: state.Record, phase: Phase, reason: str) -> list[TaskStatus]:
+    return [TaskStatus(task=task.task, phase=phase, address=task.address, reason=reason) for task in record.tasks]
+
+
+def _task_status(task: state.TaskRecord, known: dict[str, Any]) -> TaskStatus:
+    return TaskStatus(
+        task=task.task,
+        phase=Phase(known["phase"]),
+        address=task.address,
+        where=f"pid {known['pid']}" if known["pid"] else "",
+        restarts=known["restarts"],
+        since=known["since"],
+        reason=known["reason"] or task.note,
+    )
+
+
+def _current_folder() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError as error:
+        raise InvalidInput("the current folder does not exist any more", help="cd to one that does") from error
+
+
+def _umask() -> int:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
+
+def _request(record: state.Record, script: Script) -> messages.Message:
+    environment = {
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        **os.environ,
+        **without_proxy(os.environ),
+        **views.script_environment(record.cluster, record.target),
+        state.MARK: record.id,
+        **script.environment,
+    }
+    return {
+        "do": "run",
+        "fresh": script.fresh,
+        "python": launch.script_python(os.environ),
+        "folder": _current_folder(),
+        "umask": _umask(),
+        "environment": environment,
+        "options": {
+            "script": str(script.path), "arguments": list(script.arguments), "tf1": script.tf1,
+            "isolate": script.isolate,
+        },
+    }  # fmt: skip

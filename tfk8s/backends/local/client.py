@@ -1,0 +1,190 @@
+"""The commands' side of a local cluster: asks its supervisor, and clears up after one that is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tfk8s.backends.local import launch, messages, state
+from tfk8s.backends.local.scripts import ESCALATION
+from tfk8s.errors import ClusterError
+from tfk8s.proxies import without_proxy
+
+_ANSWER_SECONDS = 10.0
+_START_SECONDS = 10.0
+
+
+class SupervisorGone(ClusterError):
+    """A cluster's supervisor has ended, and all tasks with it."""
+
+
+def ask(folder: state.Folder, request: messages.Message) -> tuple[messages.Message, list[int]]:
+    """Return the supervisor's answer, and the descriptors that came with it.
+
+    Raises:
+        SupervisorGone: there is no supervisor.
+        ClusterError: it does not answer.
+    """
+    name = folder.path.name
+    try:
+        with messages.connect(folder.control, _ANSWER_SECONDS) as connection:
+            messages.send(connection, request)
+            answer = messages.receive(connection)
+    except TimeoutError as error:
+        raise ClusterError(
+            f'the supervisor of cluster "{name}" does not answer (is it stopped?)',
+            help=f"tfk8s down --local {name} removes the cluster",
+        ) from error
+    except OSError as error:
+        raise _gone(folder) from error
+    if answer is None:
+        raise _gone(folder)
+    return answer
+
+
+def _gone(folder: state.Folder) -> SupervisorGone:
+    name = folder.path.name
+    return SupervisorGone(
+        f'cluster "{name}" has ended: its supervisor is gone, and all tasks with it',
+        help=f"tfk8s up --local FILE starts it again, tfk8s down --local {name} removes what is left; "
+        f"{folder.supervisor_log} may say why",
+    )
+
+
+def _last_words(folder: state.Folder) -> str:
+    """Return the last line of the supervisor's log."""
+    try:
+        return folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
+    except OSError:
+        return ""
+
+
+def start(folder: state.Folder, record: state.Record) -> None:
+    """Start the supervisor of a cluster whose folder is there; returns when it listens.
+
+    Raises:
+        ClusterError: it can't start.
+    """
+    heard, ready = os.pipe()
+    environment = {**os.environ, **without_proxy(os.environ), state.MARK: record.id}
+    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    with folder.supervisor_log.open("ab") as log:
+        command = launch.command(sys.executable, "tfk8s.backends.local.supervisor", str(folder.path), str(ready))
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[ready]
+        )
+    os.close(ready)
+    with open(heard, "rb") as said:
+        in_time = select.select([said], [], [], _START_SECONDS)[0]
+        answer = os.read(said.fileno(), 4096).decode() if in_time else f"no sign of life in {_START_SECONDS:g} s"
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(1)  # the supervisor itself is a child of this process
+    if answer != "ok":
+        raise ClusterError(
+            f'cluster "{record.name}" can\'t start: {answer or _last_words(folder)}',
+            help="tasks run in a network namespace, so that nobody else reaches them; where that is not allowed, "
+            "--allow-exposed-ports starts them on this machine's own interfaces, where everybody who can reach "
+            "it can run any program as you",
+        )
+
+
+def run(folder: state.Folder, request: messages.Message) -> messages.Message:
+    """Have a script run with this process' standard streams; return how it ended.
+
+    SIGINT and SIGTERM go to the script; the second one ends it by force, the third at once.
+
+    Raises:
+        SupervisorGone: there is no supervisor, or it was killed meanwhile.
+    """
+    try:
+        connection = messages.connect(folder.control, _ANSWER_SECONDS)
+    except OSError as error:
+        raise _gone(folder) from error
+    with connection, _signals_passed_on(connection):
+        connection.settimeout(None)
+        try:
+            messages.send(connection, request, [0, 1, 2])
+            answer = messages.receive(connection)
+        except OSError:
+            answer = None
+    if answer is None:
+        raise _gone(folder)
+    return answer[0]
+
+
+@contextlib.contextmanager
+def _signals_passed_on(connection: socket.socket) -> Iterator[None]:
+    """Send SIGINT and SIGTERM on to the script; from the third one, end without waiting for it.
+
+    Only the main thread gets signals: elsewhere, there is nothing to pass on.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    escalation = iter(ESCALATION)
+
+    def pass_on(number: int, _: object) -> None:
+        wanted = next(escalation, None)
+        if wanted is None:  # the supervisor does nothing: it ends the script when this process has ended
+            raise KeyboardInterrupt
+        with contextlib.suppress(OSError):  # it has ended
+            messages.send(connection, {"signal": max(wanted, number, key=ESCALATION.index)})
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end(folder: state.Folder) -> None:
+    """End the supervisor and all processes of its cluster, and wait until they are gone.
+
+    Raises:
+        ClusterError: a process can't be ended.
+    """
+    record = folder.read()
+    pid = folder.supervisor()
+    if pid is not None:
+        try:
+            ask(folder, {"do": "stop"})
+        except ClusterError:
+            _kill(pid)
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    for pid in set(state.marked_processes(record.id) if record else []) - {os.getpid()}:
+        _kill(pid)
+        _wait_for_end(pid, deadline)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _wait_for_end(pid: int, deadline: float) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise ClusterError(f"process {pid} does not end")
+    finally:
+        os.close(descriptor)
+
+
+def observed(folder: state.Folder) -> dict[str, Any]:
+    """Return what the supervisor knows of its tasks."""
+    return ask(folder, {"do": "observe"})[0]

@@ -1,0 +1,76 @@
+"""The supervisor's event loop: descriptors, timers, and the ends of processes, on one thread.
+
+One thread, since the supervisor forks: a fork copies the forking thread alone, and whatever lock another one held
+stays locked in the child for ever.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import selectors
+import socket
+import time
+import traceback
+from collections.abc import Callable
+
+Callback = Callable[[], None]
+
+
+class Loop:
+    """Calls back when a descriptor can be read, when a time has come, or when a child process has ended."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callback]] = []
+        self._order = itertools.count()
+        self._running = False
+
+    def on_readable(self, source: int | socket.socket, callback: Callback) -> None:
+        """Call `callback` whenever `source` can be read, until `forget`."""
+        self._selector.register(source, selectors.EVENT_READ, callback)
+
+    def forget(self, source: int | socket.socket) -> None:
+        """Stop watching `source`; before it is closed."""
+        self._selector.unregister(source)
+
+    def after(self, seconds: float, callback: Callback) -> None:
+        """Call `callback` once, `seconds` from now."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), callback))
+
+    def on_end(self, pid: int, callback: Callable[[int], None]) -> None:
+        """Call `callback` once with the wait status of the child process `pid`, when it has ended."""
+        descriptor = os.pidfd_open(pid)
+
+        def ended() -> None:
+            self.forget(descriptor)
+            os.close(descriptor)
+            callback(os.waitpid(pid, 0)[1])
+
+        self.on_readable(descriptor, ended)
+
+    def run(self) -> None:
+        """Call back until `stop`."""
+        self._running = True
+        while self._running:
+            for key, _ in self._selector.select(self._until_timer()):
+                if key.fd in self._selector.get_map():  # an earlier callback may have forgotten it
+                    _call(key.data)
+            while self._timers and self._timers[0][0] <= time.monotonic():
+                _call(heapq.heappop(self._timers)[2])
+
+    def stop(self) -> None:
+        """Have `run` return after the callbacks at hand."""
+        self._running = False
+
+    def _until_timer(self) -> float | None:
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+
+
+def _call(callback: Callback) -> None:
+    """Call back; a fault in one answer is noted and must not take the whole cluster along."""
+    try:
+        callback()
+    except Exception:
+        traceback.print_exc()

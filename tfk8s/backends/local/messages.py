@@ -1,0 +1,92 @@
+"""Messages between the processes of a local cluster: JSON and file descriptors on Unix stream sockets.
+
+A message is its length in four bytes, then its JSON. Descriptors travel with the length.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+_LENGTH = struct.Struct("!I")
+_MAX_DESCRIPTORS = 8
+
+Message = dict[str, Any]
+
+
+def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
+    """Send one message; the descriptors arrive as the receiver's own.
+
+    Raises:
+        OSError: the other side is gone.
+    """
+    data = json.dumps(message).encode()
+    socket.send_fds(connection, [_LENGTH.pack(len(data))], descriptors)
+    connection.sendall(data)
+
+
+def receive(connection: socket.socket) -> tuple[Message, list[int]] | None:
+    """Return the next message and its descriptors, or None where the other side has ended.
+
+    Raises:
+        OSError: the other side is gone, or a time limit of the socket ran out.
+    """
+    head, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, _MAX_DESCRIPTORS)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    if len(head) < _LENGTH.size:
+        return None
+    (size,) = _LENGTH.unpack(head)
+    data = bytearray()
+    while len(data) < size:
+        chunk = connection.recv(size - len(data))
+        if not chunk:
+            return None
+        data += chunk
+    message: Message = json.loads(data)
+    return message, descriptors
+
+
+def listen(path: Path) -> socket.socket:
+    """Return a listening socket at `path`, which only this user can reach if the folder is only theirs."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with _short(path) as name:
+        listener.bind(name)
+    listener.listen(64)
+    return listener
+
+
+def connect(path: Path, timeout: float) -> socket.socket:
+    """Return a socket connected to the listener at `path`.
+
+    Raises:
+        OSError: nobody listens there.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(timeout)
+    try:
+        with _short(path) as name:
+            connection.connect(name)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+class _short:  # noqa: N801 - read as a function
+    """A name of `path` that fits into the 108 bytes of a Unix socket's address, however deep its folder is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> str:
+        self._folder = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
+        return f"/proc/self/fd/{self._folder}/{self._path.name}"
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._folder)

@@ -1,0 +1,268 @@
+"""What is kept of local clusters between commands: a folder each, `$XDG_STATE_HOME/tfk8s/NAME`.
+
+cluster.json     what `up` was told (a Record)
+supervisor.json  the process that runs it: its id, and when it started
+control.sock     where it listens
+logs/            what each task wrote, as JOB-INDEX.log
+supervisor.log, scripts.log
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfk8s import naming
+from tfk8s.errors import ClusterError
+from tfk8s.spec import ClusterSpec, JobFile, Task
+from tfk8s.waiting import wait_until
+
+_LOCK_SECONDS = 60.0
+MARK = "TFK8S_CLUSTER_ID"  # in the environment of every process of a cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """What one task needs to start.
+
+    Attributes:
+        job, index: which.
+        address: where it listens.
+        environment: its variables.
+        preload: modules to import first.
+        note: what it lacks on this machine; "" for nothing.
+    """
+
+    job: str
+    index: int
+    address: str
+    environment: dict[str, str]
+    preload: list[str]
+    note: str = ""
+
+    @property
+    def task(self) -> Task:
+        """Which task."""
+        return Task(self.job, self.index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What a cluster was started with.
+
+    Attributes:
+        name: the cluster's.
+        id: random; the value of `MARK`.
+        created: seconds since the epoch.
+        spec: the job file, as plain data.
+        master: the job whose task 0 sessions connect to.
+        tasks: in the job file's order.
+        cluster: the ClusterSpec that sessions see.
+        python: the interpreter that runs scripts.
+        tensorflow: the folder of the package `tensorflow`.
+        exposed: the tasks listen in this machine's own network.
+    """
+
+    name: str
+    id: str
+    created: float
+    spec: dict[str, Any]
+    master: str
+    tasks: list[TaskRecord]
+    cluster: ClusterSpec
+    python: str
+    tensorflow: str
+    exposed: bool
+
+    @property
+    def target(self) -> str:
+        """What sessions inside the cluster connect to."""
+        return f"grpc://{self.cluster[self.master][0]}"
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        """Return the record that `to_json` wrote."""
+        data = json.loads(text)
+        tasks = [TaskRecord(**task) for task in data.pop("tasks")]
+        return cls(tasks=tasks, **data)
+
+
+def plain_spec(job_file: JobFile) -> dict[str, Any]:
+    """Return a job file as plain data that two can be compared by."""
+    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(job_file), default=str))
+    plain["jobs"] = {job["name"]: job for job in plain["jobs"]}
+    return plain
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The folder of one cluster, which may not exist."""
+
+    path: Path
+
+    @property
+    def control(self) -> Path:
+        """Where the supervisor listens."""
+        return self.path / "control.sock"
+
+    @property
+    def supervisor_log(self) -> Path:
+        """What the supervisor wrote."""
+        return self.path / "supervisor.log"
+
+    @property
+    def scripts_log(self) -> Path:
+        """What the fork server wrote."""
+        return self.path / "scripts.log"
+
+    def log(self, task: Task) -> Path:
+        """Return the file that a task writes to."""
+        return self.path / "logs" / f"{task.job}-{task.index}.log"
+
+    def create(self, record: Record) -> None:
+        """Make the folder, for this user's eyes only; there is a cluster as soon as its `cluster.json` is there.
+
+        Raises:
+            ClusterError: it can't be written.
+        """
+        with _writable(self.path):
+            self.path.mkdir(mode=0o700)
+            (self.path / "logs").mkdir()
+            unfinished = self.path / "cluster.json.new"
+            unfinished.write_text(record.to_json())
+            unfinished.rename(self.path / "cluster.json")
+
+    def read(self) -> Record | None:
+        """Return what the cluster was started with; None where there is no cluster.
+
+        Raises:
+            ClusterError: it can't be understood.
+        """
+        try:
+            return Record.from_json((self.path / "cluster.json").read_text())
+        except OSError:
+            return None
+        except (KeyError, TypeError, ValueError) as error:
+            raise ClusterError(
+                f"{self.path / 'cluster.json'} is damaged, or of another version of tfk8s",
+                help=f"end its processes with that version's `tfk8s down`, or remove {self.path}",
+            ) from error
+
+    def write_supervisor(self, pid: int) -> None:
+        """Note which process supervises the cluster."""
+        (self.path / "supervisor.json").write_text(json.dumps({"pid": pid, "started": started(pid)}))
+
+    def supervisor(self) -> int | None:
+        """Return the process id of the cluster's supervisor; None where it is gone."""
+        try:
+            noted = json.loads((self.path / "supervisor.json").read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        alive = noted["started"] is not None and started(noted["pid"]) == noted["started"]
+        return int(noted["pid"]) if alive else None
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def root() -> Path:
+    """Return where all of this user's clusters are kept; makes it.
+
+    Raises:
+        ClusterError: it can't be made.
+    """
+    path = _state_home() / "tfk8s"
+    with _writable(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.stat().st_uid != os.geteuid():  # its owner could answer in a supervisor's place
+            raise PermissionError(errno.EPERM, "it belongs to another user")
+    return path
+
+
+def _state_home() -> Path:
+    """Return the folder for state, as the XDG base directory specification has it: relative ones do not count."""
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if given.is_absolute():
+        return given
+    try:
+        return Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise ClusterError("this user has no home folder", help="set XDG_STATE_HOME to a folder of yours") from error
+
+
+@contextlib.contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ClusterError(
+            f"can't keep clusters' state in {path}: {error.strerror}",
+            help="set XDG_STATE_HOME to a folder of yours with room in it",
+        ) from error
+
+
+def folder(name: str) -> Folder:
+    """Return the folder of the cluster of that name, whether it exists or not."""
+    if not naming.is_dns_label(name):  # such as "../other"
+        return Folder(root() / ".none")
+    return Folder(root() / name)
+
+
+def folders() -> list[Folder]:
+    """Return the folders of all clusters, by name."""
+    return [Folder(path) for path in sorted(root().iterdir()) if (path / "cluster.json").exists()]
+
+
+@contextlib.contextmanager
+def locked() -> Iterator[None]:
+    """Keep other commands of this user from making or removing clusters."""
+    descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        wait_until(lambda: _lock(descriptor), "another `tfk8s up` or `down` of this user to end", _LOCK_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def started(pid: int) -> str | None:
+    """Return when a process started, in clock ticks since the boot; None where it is gone (proc_pid_stat(5))."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def marked_processes(id: str) -> list[int]:  # noqa: A002 - the record's word
+    """Return the processes that carry the mark of the cluster with that id."""
+    mark = f"{MARK}={id}".encode()
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in environ.read_bytes().split(b"\0"):
+                found.append(int(environ.parent.name))
+        except OSError:  # another user's, or gone
+            continue
+    return found

@@ -1,0 +1,224 @@
+"""The one process behind a local cluster: it starts the tasks, runs the scripts, and everything dies with it.
+
+It outlives the command that made it. What it is asked arrives on the socket `control.sock`, a request a connection:
+
+    observe                 → what runs
+    dial {task}             → a descriptor: a stream to the task's server, from inside the cluster's network
+    restart {task | null}   → {}
+    run {…}, descriptors    → {exit} or {error}, at the end
+    stop                    → {} when all has ended
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from tfk8s import server
+from tfk8s.backends.local import messages, namespace
+from tfk8s.backends.local.loop import Loop
+from tfk8s.backends.local.scripts import ScriptRunner
+from tfk8s.backends.local.state import Folder, Record, TaskRecord
+from tfk8s.backends.local.tasks import Settings, TaskProcess
+from tfk8s.member import Member
+from tfk8s.spec import EVALUATOR
+from tfk8s.status import Phase
+
+_PATIENCE = 3.0  # seconds that a script waits for tasks that are being started again
+_SLOW = 5.0  # seconds that a client may take for one message
+
+
+class Supervisor:
+    """What runs in a cluster, and the answers to what is asked of it."""
+
+    def __init__(self, folder: Folder, record: Record) -> None:
+        self._record = record
+        self._loop = Loop()
+        self._listener = messages.listen(folder.control)
+        self._scripts = ScriptRunner(self._loop, record.python, dict(os.environ), folder.scripts_log)
+        self._tasks: list[TaskProcess] = []
+        self._folder = folder
+        self._held: list[tuple[socket.socket, messages.Message, list[int]]] = []  # scripts that wait for tasks
+        self._lost: set[str] = set()
+        self._stopping: list[socket.socket] = []
+        self._loop.on_readable(self._listener, self._accept)
+        end, wakeup = os.pipe()
+        os.set_blocking(wakeup, False)
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._loop.on_readable(end, lambda: self._signalled(end))
+
+    def run(self) -> None:
+        """Start the tasks and serve until told to stop."""
+        self._scripts.prepare()
+        library = _library(Path(self._record.tensorflow))
+        self._tasks = [
+            TaskProcess(self._loop, self._settings(task), library, self._changed) for task in self._record.tasks
+        ]
+        for task in self._tasks:
+            task.start()
+        self._loop.run()
+
+    def _settings(self, record: TaskRecord) -> Settings:
+        cluster = {job: dict(enumerate(addresses)) for job, addresses in self._record.cluster.items()}
+        if record.job == EVALUATOR:
+            own = {task.index: task.address for task in self._record.tasks if task.job == EVALUATOR}
+            cluster = {**cluster, EVALUATOR: own}
+        return Settings(
+            member=Member(cluster, record.job, record.index), environment=record.environment,
+            preload=record.preload, log=self._folder.log(record.task), python=self._record.python,
+        )  # fmt: skip
+
+    # ---- requests ----
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.settimeout(_SLOW)
+        self._loop.on_readable(connection, lambda: self._asked(connection))
+
+    def _asked(self, connection: socket.socket) -> None:
+        self._loop.forget(connection)
+        try:
+            received = messages.receive(connection)
+            if received is None or not self._answer(connection, *received):
+                connection.close()
+        except OSError:  # the client is gone
+            connection.close()
+
+    def _answer(self, connection: socket.socket, request: messages.Message, descriptors: list[int]) -> bool:
+        """Do what is asked; return whether the connection goes on."""
+        match request["do"]:
+            case "observe":
+                tasks = [task.observed() for task in self._tasks]
+                messages.send(connection, {"tasks": tasks, "scripts": self._scripts.count})
+            case "dial":
+                self._dial(connection, request["task"])
+            case "restart":
+                for task in self._tasks:
+                    if request["task"] in (None, task.name):
+                        task.restart()
+                messages.send(connection, {})
+            case "run":
+                self._hold(connection, request, descriptors)
+                return True
+            case "stop":
+                self._stopping.append(connection)
+                self._stop()
+                return True
+        return False
+
+    def _dial(self, connection: socket.socket, name: str) -> None:
+        port = next(task.settings.member.port for task in self._tasks if task.name == name)
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as stream:
+                stream.setblocking(True)  # the receiver shares the descriptor's flags
+                messages.send(connection, {}, [stream.fileno()])
+        except OSError as error:
+            messages.send(connection, {"error": error.strerror or str(error)})
+
+    def _hold(self, connection: socket.socket, request: messages.Message, descriptors: list[int]) -> None:
+        """Run a script as soon as every task is ready; not at all if one isn't for long."""
+        held = (connection, request, descriptors)
+        self._held.append(held)
+        self._release()
+        if held in self._held:
+            self._loop.after(_PATIENCE, lambda: self._refuse(held))
+
+    def _release(self) -> None:
+        if not self._not_ready():
+            for connection, request, descriptors in self._held:
+                self._scripts.run(connection, request, descriptors)
+            self._held.clear()
+
+    def _refuse(self, held: tuple[socket.socket, messages.Message, list[int]]) -> None:
+        if held not in self._held:
+            return
+        self._held.remove(held)
+        connection, _, descriptors = held
+        for descriptor in descriptors:
+            os.close(descriptor)
+        why = "; ".join(
+            f"{task.name} is {task.phase.lower()}{': ' + task.reason if task.reason else ''}"
+            for task in self._not_ready()
+        )
+        with contextlib.suppress(OSError):  # the client has given up
+            messages.send(connection, {"error": why})
+        connection.close()
+
+    # ---- news ----
+
+    def _not_ready(self) -> list[TaskProcess]:
+        """Return the tasks that sessions need and that do not answer; nobody's session has the evaluator in it."""
+        return [task for task in self._tasks if task.phase is not Phase.READY and task.settings.member.job != EVALUATOR]
+
+    def _changed(self, task: TaskProcess) -> None:
+        if task.phase is Phase.READY:
+            self._lost.discard(task.name)
+            self._release()
+        elif task.phase is Phase.FAILED and task.name not in self._lost and task.settings.member.job != EVALUATOR:
+            self._lost.add(task.name)
+            self._scripts.tell_lost(task.name, task.reason)
+
+    # ---- the end ----
+
+    def _signalled(self, end: int) -> None:
+        os.read(end, 64)
+        self._stop()
+
+    def _stop(self) -> None:
+        """End everything; processes that scripts left behind are found by their mark."""
+        self._scripts.stop()
+        for task in self._tasks:
+            task.stop()
+        self._loop.after(0, self._stopped)
+
+    def _stopped(self) -> None:
+        if any(task.pid for task in self._tasks):
+            self._loop.after(0.01, self._stopped)
+            return
+        for connection in self._stopping:
+            with contextlib.suppress(OSError):
+                messages.send(connection, {})
+        self._loop.stop()
+
+
+def _library(folder: Path) -> server.Library | None:
+    """Return TensorFlow's library, or None where the servers must import TensorFlow."""
+    try:
+        return server.Library(folder)
+    except (OSError, AttributeError) as error:
+        print(f"no C library of TensorFlow's ({error}): each task imports TensorFlow", file=sys.stderr, flush=True)
+        return None
+
+
+def main(path: str, ready: int) -> None:
+    """Become a process of its own, tell `ready` that it listens (or why not), and supervise the cluster in `path`."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # it holds two descriptors a task, three a script
+    folder = Folder(Path(path))
+    record = folder.read()
+    assert record is not None
+    try:
+        if not record.exposed:
+            namespace.enter()
+        supervisor = Supervisor(folder, record)
+        folder.write_supervisor(os.getpid())
+    except OSError as error:
+        os.write(ready, str(error).encode())
+        os._exit(1)
+    os.write(ready, b"ok")
+    os.close(ready)
+    supervisor.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
