@@ -1,0 +1,46 @@
+"""The Python API: what `import tfk8s` gives."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+import tfk8s
+from tfk8s import errors, proxies
+
+
+def test_every_name_is_there() -> None:
+    assert {name for name in tfk8s.__all__ if getattr(tfk8s, name) is None} == set()
+    assert dir(tfk8s) == sorted(tfk8s.__all__)
+
+
+def test_every_error_is_there() -> None:
+    defined = {
+        name for name, value in vars(errors).items() if isinstance(value, type) and value.__module__ == errors.__name__
+    }
+    assert defined - {"Problem"} <= set(tfk8s.__all__)
+
+
+def test_the_function_load_stays_when_its_module_is_imported() -> None:
+    importlib.import_module("tfk8s.load")
+    assert tfk8s.load is importlib.import_module("tfk8s.load").load
+    importlib.reload(importlib.import_module("tfk8s.load"))
+    assert callable(tfk8s.load)
+
+
+def test_other_names_are_not() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'tfk8s' has no attribute 'nope'$"):
+        tfk8s.nope  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("environment", "value"),
+    [
+        ({}, "localhost,127.0.0.1,::1"),
+        ({"no_proxy": "corp,localhost"}, "corp,localhost,127.0.0.1,::1"),
+        ({"NO_PROXY": "corp"}, "corp,localhost,127.0.0.1,::1"),
+    ],
+)
+def test_hosts_that_no_proxy_is_for(environment: dict[str, str], value: str) -> None:
+    assert proxies.without_proxy(environment) == {"no_proxy": value, "NO_PROXY": value, "no_grpc_proxy": value}

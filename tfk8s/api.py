@@ -1,0 +1,173 @@
+"""What `tfk8s.up` and `tfk8s.connect` do, and `tfk8s run`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tfk8s.backends import Backend, Script
+from tfk8s.backends.choice import Where, choose
+from tfk8s.cluster import TIMEOUT, Cluster, discard
+from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.readiness import OnChange
+from tfk8s.spec import JobFile
+from tfk8s.status import ClusterStatus
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def up(
+    job_file: str | Path | JobFile,
+    *,
+    local: bool | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
+    timeout: float | None = TIMEOUT,
+    keep: bool = False,
+    allow_exposed_ports: bool = False,
+    on_change: OnChange | None = None,
+) -> Cluster:
+    """Make a job file's cluster so, and wait until every task answers.
+
+    A cluster that is there already with the same job file is used as it is.
+
+    Args:
+        job_file: its path, or what `tfk8s.load` returned.
+        local: on this machine; None leaves it to the environment variable `TFK8S_LOCAL`.
+        context: of the kubeconfig; None is its current one.
+        namespace: in Kubernetes; None is the job file's, else the context's.
+        timeout: in seconds; None waits for nothing.
+        keep: the cluster stays, even after a `with` and after a failure; otherwise one that was made here goes.
+        allow_exposed_ports: on a machine without namespaces, let others reach the tasks' ports.
+        on_change: called with what is there at first, and whenever it has changed.
+
+    Returns:
+        The cluster, to be used in a `with`, or until its `down`.
+
+    Raises:
+        InvalidInput: the job file has problems, or another cluster has its name.
+        ClusterError: the cluster can't come up.
+        WaitTimeout: it did not come up in time.
+    """
+    spec = job_file if isinstance(job_file, JobFile) else _load(job_file)
+    backend = choose(Where(local, context, namespace, allow_exposed_ports), spec)
+    made = not _exists(backend, spec.name)
+    try:
+        changed = backend.apply(spec)
+        made = made and changed  # somebody else may have been quicker
+        cluster = Cluster(backend, spec.name, made=made, changed=changed, keep=keep)
+        if timeout is not None:
+            cluster.wait(timeout, on_change)
+    except InvalidInput:
+        raise  # nothing was changed
+    except BaseException:
+        if made and not keep:
+            discard(backend, spec.name)
+        raise
+    return cluster
+
+
+def run(
+    job_file: str | Path | JobFile,
+    script: Script,
+    where: Where,
+    *,
+    timeout: float = TIMEOUT,
+    keep: bool = False,
+    on_change: OnChange | None = None,
+    on_ready: Callable[[Cluster], None] | None = None,
+    before_removal: Callable[[], None] | None = None,
+) -> int:
+    """Make a job file's cluster so, run a script in it, and remove it; return the script's exit code.
+
+    A cluster that was there before is used, and stays.
+
+    Args:
+        job_file: its path, or what `tfk8s.load` returned.
+        script: what to run.
+        where: where.
+        timeout: for the cluster to come up, in seconds.
+        keep: don't remove it.
+        on_change: called with what is there at first, and whenever it has changed.
+        on_ready: called before the script runs.
+        before_removal: called when the removal, which must not be interrupted, is about to begin.
+    """
+    spec = job_file if isinstance(job_file, JobFile) else _load(job_file)
+    backend = choose(where, spec)
+    made = not _exists(backend, spec.name)
+    # Two `finally`, so that even a signal which comes as the inner one begins finds the outer one.
+    try:
+        try:
+            changed = backend.apply(spec)
+            made = made and changed  # somebody else may have been quicker
+            cluster = Cluster(backend, spec.name, made=made, changed=changed)
+            cluster.wait(timeout, on_change)
+            if on_ready is not None:
+                on_ready(cluster)
+            return cluster.run(script)
+        finally:
+            if before_removal is not None:
+                before_removal()
+    finally:
+        if made and not keep:
+            discard(backend, spec.name)
+
+
+def connect(
+    name: str | Path, *, local: bool | None = None, context: str | None = None, namespace: str | None = None
+) -> Cluster:
+    """Return a cluster that is there; leaving its `with` leaves it as it is.
+
+    Args:
+        name: the cluster's, or the path of its job file.
+        local: on this machine; None leaves it to the environment variable `TFK8S_LOCAL`.
+        context: of the kubeconfig; None is its current one.
+        namespace: in Kubernetes; None is the job file's, else the context's.
+
+    Raises:
+        NoSuchCluster: there is none of that name.
+    """
+    cluster = find(name, Where(local, context, namespace))
+    cluster.status()
+    return cluster
+
+
+def list_clusters(where: Where) -> list[ClusterStatus]:
+    """Return all clusters of this user there, by name."""
+    return choose(where).clusters()
+
+
+def find(name: str | Path, where: Where) -> Cluster:
+    """Return a handle on the cluster of that name, or of that job file, whether it is there or not."""
+    if names_file(name):
+        spec = _load(name)
+        return Cluster(choose(where, spec), spec.name)
+    return Cluster(choose(where), str(name))
+
+
+def names_file(name: str | Path) -> bool:
+    """Return whether a word that may be a cluster's name or a job file's path is the latter."""
+    text = str(name)
+    return isinstance(name, Path) or os.sep in text or text.endswith(_SUFFIXES) or _is_file(text)
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except OSError:  # no name of a file at all, such as one of 300 letters
+        return False
+
+
+def _load(path: str | Path) -> JobFile:
+    from tfk8s.load import load
+
+    return load(path)
+
+
+def _exists(backend: Backend, name: str) -> bool:
+    try:
+        backend.observe(name)
+    except NoSuchCluster:
+        return False
+    return True

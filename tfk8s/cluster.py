@@ -1,0 +1,237 @@
+"""A handle on one cluster, whichever backend it lives in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tfk8s import devices, proxies, readiness
+from tfk8s.backends import Backend, LogLine, Script
+from tfk8s.devices import TaskDevices
+from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.forward import Failed, Forward
+from tfk8s.spec import Task
+from tfk8s.status import ClusterStatus, TaskStatus
+from tfk8s.tasks import find, select
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+TIMEOUT = 120.0
+
+
+class Cluster:
+    """A cluster that is there, as `tfk8s.up` and `tfk8s.connect` return it.
+
+    In a `with`, it is removed at the end if `up` has made it, unless that was asked to keep it; any other is left as
+    it is.
+
+    Attributes:
+        name: the cluster's.
+        backend: where it lives.
+        made: whether `up` made it, rather than finding it.
+        changed: whether `up` changed anything.
+    """
+
+    def __init__(
+        self, backend: Backend, name: str, *, made: bool = False, changed: bool = False, keep: bool = True
+    ) -> None:
+        self.backend, self.name, self.made, self.changed = backend, name, made, changed
+        self._keep = keep
+        self._forward: Forward | None = None
+
+    def status(self) -> ClusterStatus:
+        """Return what is there now."""
+        return self.backend.observe(self.name)
+
+    def tasks(self) -> tuple[TaskStatus, ...]:
+        """Return the tasks as they are now, in the job file's order."""
+        return self.status().tasks
+
+    def devices(self) -> list[TaskDevices]:
+        """Return what each task's server has; a task that does not answer has no devices, and an error."""
+        return devices.list_devices(self.backend, self.status())
+
+    def wait(self, timeout: float = TIMEOUT, on_change: readiness.OnChange | None = None) -> ClusterStatus:
+        """Wait until every task is ready and answers the master; return what is there then.
+
+        Args:
+            timeout: in seconds.
+            on_change: called with what is there at first, and whenever it has changed.
+
+        Raises:
+            WaitTimeout: says which tasks are missing, and why.
+            ClusterError: a task ends again and again, or the cluster is lost.
+        """
+        return readiness.wait_until_ready(self.backend, self.name, timeout, on_change)
+
+    def forward(self, port: int = 0, failed: Failed | None = None) -> Forward:
+        """Open a loopback address that leads to the master; the caller closes it.
+
+        Args:
+            port: where; 0 is any free port.
+            failed: told when a connection could not be carried on, as `Forward` takes it.
+        """
+        master = self.status().master
+        return Forward(lambda: self.backend.dial(self.name, master), port, failed)
+
+    @property
+    def target(self) -> str:
+        """Where sessions of this machine connect to, "grpc://127.0.0.1:PORT", until `close`."""
+        if self._forward is None:
+            self._forward = self.forward()
+        return self._forward.target
+
+    def session(self, graph: tf.Graph | None = None, config: Any = None) -> tf.compat.v1.Session:
+        """Open a session on the master, in this process.
+
+        Args:
+            graph: what the session runs; default: TensorFlow's default graph.
+            config: a `tf.compat.v1.ConfigProto`.
+
+        Raises:
+            TaskUnreachable: a task does not answer.
+        """
+        from tfk8s.sessions import session
+
+        devices.require_all(self.devices())
+        os.environ.update(proxies.without_proxy(os.environ))
+        return session(self.target, graph, config)
+
+    def submit(
+        self,
+        script: str | Path,
+        *arguments: str,
+        tf1: bool = False,
+        fresh: bool = False,
+        isolate: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Run a session script beside the master, with this process' standard streams; return its exit code.
+
+        Args:
+            script: a Python file; what lies in its folder can be imported.
+            *arguments: the script's own.
+            tf1: `import tensorflow` gives TensorFlow 1's, without eager execution.
+            fresh: in an interpreter of its own, even where one with TensorFlow imported stands ready.
+            isolate: its sessions share no variables with others.
+            environment: variables besides this process' own.
+
+        Raises:
+            InvalidInput: there is no such script.
+            TaskError: a task was lost, and the script could not go on.
+        """
+        wanted = as_script(script, arguments, tf1=tf1, fresh=fresh, isolate=isolate, environment=environment)
+        return self.run(wanted)
+
+    def run(self, script: Script) -> int:
+        """Run a session script, as `submit` does."""
+        return self.backend.run(self.name, script)
+
+    def logs(
+        self, tasks: Iterable[str] = (), *, follow: bool = False, tail: int | None = None
+    ) -> tuple[list[Task], Iterator[LogLine]]:
+        """Return the tasks that are meant, and what they wrote.
+
+        Args:
+            tasks: which ("worker/1", or "worker" for all tasks of the job); none means all.
+            follow: go on with what is written from now on.
+            tail: only so many lines of each task, the last ones.
+        """
+        chosen = select(tasks, [task.task for task in self.tasks()])
+        return chosen, self.backend.logs(self.name, chosen, follow=follow, tail=tail)
+
+    def restart(
+        self, task: str | None = None, *, timeout: float | None = TIMEOUT, on_change: readiness.OnChange | None = None
+    ) -> None:
+        """Start a task's server anew ("worker/1"), or all; wait until the cluster is ready again.
+
+        Args:
+            task: which; None is all.
+            timeout: in seconds; None waits for nothing.
+            on_change: as for `wait`.
+        """
+        before = {status.task: status for status in self.tasks()}
+        chosen = None if task is None else find(task, before)
+        self.backend.restart(self.name, chosen)
+        if timeout is not None:
+            restarted = before if chosen is None else {chosen: before[chosen]}
+            readiness.wait_until_ready(self.backend, self.name, timeout, on_change, restarted)
+
+    def down(self) -> None:
+        """Remove the cluster, and wait until it is gone."""
+        self.close()
+        self.backend.delete(self.name)
+
+    def close(self) -> None:
+        """Close the loopback address behind `target`; the cluster goes on."""
+        if self._forward is not None:
+            self._forward.close()
+            self._forward = None
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if self.made and not self._keep:
+            discard(self.backend, self.name)
+
+    def __repr__(self) -> str:
+        return f"<tfk8s.Cluster {self.name!r} ({self.backend.name})>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        import html
+
+        rows = [(str(task.task), task.phase, task.address, task.reason) for task in self.tasks()]
+        cells = ["".join(f"<td>{html.escape(value)}</td>" for value in row) for row in rows]
+        head = "<tr><th>task</th><th>phase</th><th>address</th><th>reason</th></tr>"
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<table><caption>{html.escape(self.name)} ({self.backend.name})</caption>{head}{body}</table>"
+
+
+def discard(backend: Backend, name: str) -> None:
+    """Remove a cluster, whether it is there or not."""
+    with contextlib.suppress(NoSuchCluster):
+        backend.delete(name)
+
+
+def as_script(
+    path: str | Path,
+    arguments: Sequence[str] = (),
+    *,
+    tf1: bool = False,
+    fresh: bool = False,
+    isolate: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Script:
+    """Return a script and how to run it, as `Cluster.submit` takes it.
+
+    Raises:
+        InvalidInput: there is no such script.
+    """
+    found = require_script(path)
+    return Script(
+        path=found, arguments=tuple(arguments), tf1=tf1, fresh=fresh, isolate=isolate, environment=environment or {}
+    )
+
+
+def require_script(path: str | Path) -> Path:
+    """Return the path of a script.
+
+    Raises:
+        InvalidInput: it isn't there, or it is no file.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InvalidInput(f'"{path}" is a folder, not a script', help="name the Python file in it")
+    if not path.exists():
+        raise InvalidInput(f'there is no script "{path}"')
+    return path

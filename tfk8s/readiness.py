@@ -1,0 +1,109 @@
+"""When a cluster is ready, and when waiting for that is no use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tfk8s import devices
+from tfk8s.backends import Backend
+from tfk8s.backends.choice import flags
+from tfk8s.errors import ClusterError, TaskError
+from tfk8s.spec import Task
+from tfk8s.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.waiting import wait_until
+
+OnChange = Callable[[ClusterStatus], None]
+_NAMED = 5
+
+
+def wait_until_ready(
+    backend: Backend,
+    name: str,
+    timeout: float,
+    on_change: OnChange | None = None,
+    before: Mapping[Task, TaskStatus] | None = None,
+) -> ClusterStatus:
+    """Wait until every task of a cluster is ready and answers the master; return what is there then.
+
+    Args:
+        backend: where the cluster is.
+        name: the cluster's.
+        timeout: in seconds.
+        on_change: called with what is there at first, and whenever it has changed.
+        before: tasks that are being started anew, as they were; they count as ready once they are other ones.
+
+    Raises:
+        WaitTimeout: says which tasks are missing, and why.
+        ClusterError: a task ends again and again, or the cluster is lost.
+    """
+    readiness = Readiness(backend, name, on_change, before or {})
+    return wait_until(readiness.look, readiness.missing, timeout)
+
+
+class Readiness:
+    """What is known of a cluster on its way to be ready."""
+
+    def __init__(
+        self, backend: Backend, name: str, on_change: OnChange | None, before: Mapping[Task, TaskStatus]
+    ) -> None:
+        self._backend, self._name, self._on_change, self._before = backend, name, on_change, before
+        self._status: ClusterStatus | None = None
+        self._restarts: dict[Task, int] = {}
+        self._silence: TaskError | None = None
+
+    def look(self) -> ClusterStatus | None:
+        """Return what is there if it is ready.
+
+        Raises:
+            ClusterError: it never will be.
+        """
+        status = self._backend.observe(self._name)
+        if status != self._status:
+            self._status = status
+            if self._on_change is not None:
+                self._on_change(status)
+        self._check_hope(status)
+        if status.phase is not Phase.READY or not all(map(self._is_new, status.tasks)):
+            return None
+        try:
+            devices.ask_master(self._backend, status)
+        except TaskError as error:
+            self._silence = error
+            return None
+        return status
+
+    def missing(self) -> str:
+        """Return what is not as it should be, to be read after "waited for"."""
+        assert self._status is not None
+        late = [task for task in self._status.tasks if task.phase is not Phase.READY or not self._is_new(task)]
+        if late:
+            reasons = [
+                f"{task.task} is {task.phase.lower()}{f' ({task.reason})' if task.reason else ''}" for task in late
+            ]
+        else:
+            answers = devices.ask_each(self._backend, self._name, [task.task for task in self._status.tasks])
+            reasons = [answer.error for answer in answers if answer.error] or [str(self._silence)]
+        more = f"; and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
+        return f'cluster "{self._name}" to be ready: {"; ".join(reasons[:_NAMED])}{more}'
+
+    def _is_new(self, task: TaskStatus) -> bool:
+        old = self._before.get(task.task)
+        return old is None or (old.where, old.restarts, old.since) != (task.where, task.restarts, task.since)
+
+    def _check_hope(self, status: ClusterStatus) -> None:
+        if status.reason:
+            raise ClusterError(status.reason)
+        ended = list(self._ended_again(status.tasks))
+        if ended:
+            task, reason = ended[0].task, ended[0].reason
+            raise ClusterError(
+                f'cluster "{self._name}" can\'t come up: {task} was started again and ended again: {reason}',
+                help=f"tfk8s logs{flags(self._backend)} {self._name} {task} shows what it wrote",
+            )
+
+    def _ended_again(self, tasks: Iterable[TaskStatus]) -> Iterable[TaskStatus]:
+        """Yield tasks that ended after they had been started again while we looked."""
+        for task in tasks:
+            first = self._restarts.setdefault(task.task, task.restarts)
+            if task.phase is Phase.FAILED and task.restarts > first:
+                yield task
