@@ -1,0 +1,238 @@
+"""What of the Kubernetes backend needs no cluster: words for refusals, logs that break, folders that travel."""
+
+import io
+import json
+import os
+import tarfile
+
+import pytest
+import urllib3
+
+from tfk8s import manifests, rendered, scriptjobs, unpack
+from tfk8s.backends.kubernetes import archive, errors, observe
+from tfk8s.backends.kubernetes.logs import Follower
+from tfk8s.errors import InvalidInput
+from tfk8s.quantity import Quantity
+from tfk8s.spec import Job, JobFile, Task
+
+JOB_FILE = JobFile(
+    name="demo", image="tf:1", master="chief", queue="gold", ttl=60, namespace="ns",
+    jobs=(
+        Job(name="chief", gpus=1, accelerator="nvidia-l4", memory=Quantity.parse("8Gi"), preload=("ops",)),
+        Job(name="My_ps", tasks=2, port=2300),
+    ),
+)  # fmt: skip
+
+
+def stateful_sets():
+    return [made for made in rendered.objects(JOB_FILE) if made["kind"] == "StatefulSet"]
+
+
+# ---- refusals ------------------------------------------------------------------------------------------------------
+
+
+def body(message, **details):
+    return json.dumps({"kind": "Status", "message": message, "details": details}).encode()
+
+
+def test_a_forbidden_verb_names_the_role_that_allows_it():
+    message = 'pods is forbidden: User "jo" cannot list resource "pods" in API group "" in the namespace "ml"'
+    error = errors.refused(403, body(message), "c")
+    assert str(error) == '"jo" may not list pods in namespace "ml"'
+    assert "kubectl create role tfk8s -n ml --verb=list --resource=pods" in error.help
+
+
+def test_a_forbidden_verb_everywhere_names_a_cluster_role():
+    message = 'x is forbidden: User "jo" cannot list resource "statefulsets" in API group "apps" at the cluster scope'
+    error = errors.refused(403, body(message), "c")
+    assert str(error) == '"jo" may not list statefulsets.apps in all namespaces'
+    assert "kubectl create clusterrole tfk8s --verb=list" in error.help
+
+
+def test_a_conflict_names_owner_and_field():
+    cause = {
+        "reason": "FieldManagerConflict",
+        "message": 'conflict with "helm" using apps/v1',
+        "field": ".spec.replicas",
+    }
+    error = errors.refused(409, body("conflict", name="a", kind="statefulsets", causes=[cause]), "c")
+    assert str(error) == 'statefulsets "a" is changed by others too: spec.replicas belongs to helm'
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "words"),
+    [
+        (401, b"", 'the API server of context "c" refuses your credentials'),
+        (404, body("x", kind="namespaces", name="ml"), 'there is no namespace "ml"'),
+        (422, body("spec.replicas: must be positive"), "the API server refuses: spec.replicas: must be positive"),
+        (502, b"<html>bad gateway", "the API server refuses: <html>bad gateway"),
+        (500, b"", "the API server refuses: HTTP status 500"),
+    ],
+)
+def test_other_refusals(code, answer, words):
+    error = errors.refused(code, answer, "c")
+    assert str(error).startswith(words)
+    assert error.code == code
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (urllib3.exceptions.NewConnectionError(None, "Failed: [Errno 111] Connection refused"), "Connection refused"),
+        (urllib3.exceptions.ConnectTimeoutError(), "no answer in time"),
+        (urllib3.exceptions.NameResolutionError("h", None, OSError("x")), "no such host"),
+        (ConnectionResetError("reset by peer"), "reset by peer"),
+    ],
+)
+def test_silence_is_said_in_words(error, words):
+    said = errors.unreachable(error, "c", "https://h")
+    assert str(said) == f'the API server of context "c" (https://h) does not answer: {words}'
+
+
+# ---- clusters from their StatefulSets ------------------------------------------------------------------------------
+
+
+def test_a_cluster_is_known_from_any_of_its_stateful_sets():
+    for one in stateful_sets():
+        cluster = observe.describe([one])
+        assert (cluster.name, cluster.namespace, cluster.master) == ("demo", "ns", Task("chief", 0))
+        assert cluster.tasks == list(JOB_FILE)
+        assert cluster.target == "grpc://demo-chief-0.demo.ns.svc:2222"
+        assert cluster.address(Task("My_ps", 1)).endswith("-1.demo.ns.svc:2300")
+    assert observe.describe(stateful_sets()[:1]).set_of("My_ps") is None
+
+
+# ---- scripts -------------------------------------------------------------------------------------------------------
+
+
+def test_a_scripts_job_is_like_the_master_but_for_gpus():
+    made = scriptjobs.job("demo-script-1", stateful_sets()[0], ["--tf1", "a.py"], {"A": "$x"})
+    spec = made["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    environment = {one["name"]: one.get("value") for one in container["env"]}
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gold"
+    assert (made["spec"]["backoffLimit"], made["spec"]["ttlSecondsAfterFinished"]) == (0, 60)
+    assert made["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == "session-script"
+    assert container["command"] == ["python3", "-m", "tfk8s.unpack", "--tf1", "a.py"]
+    assert container["resources"]["limits"] == {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "4Gi"}
+    assert "nodeSelector" not in spec or "cloud.google.com/gke-accelerator" not in spec["nodeSelector"]
+    assert environment["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert environment["A"] == "$$x"
+    assert environment["TFK8S_JOBS"] == "chief=1,My_ps=2:2300"
+    assert not {"TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD"} & set(environment)
+    assert spec["securityContext"] == stateful_sets()[0]["spec"]["template"]["spec"]["securityContext"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "scratch", "work"]
+
+
+def test_the_stateful_set_stays_as_it_was():
+    master = stateful_sets()[0]
+    scriptjobs.job("a", master, [], {})
+    assert master == stateful_sets()[0]
+
+
+def test_a_secret_has_the_packages_files_and_the_script():
+    files = rendered.files((*manifests.TASK_FILES, *manifests.SCRIPT_FILES))
+    made = scriptjobs.secret("a", "demo", files, b"archive")
+    assert set(made["data"]) == {*files, "script.tar.gz"}
+    assert set(scriptjobs.secret("a", "demo", files, None)["data"]) == set(files)
+
+
+def test_a_folder_travels_without_what_is_made_again_and_always_the_same(tmp_path):
+    for name in ("script.py", "package/a.py", "package/__pycache__/a.pyc", ".git/config", "venv/x", "data.bin"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    packed = archive.pack(tmp_path / "script.py")
+    with tarfile.open(fileobj=io.BytesIO(packed)) as files:
+        assert files.getnames() == ["data.bin", "script.py", "package/a.py"]
+    os.utime(tmp_path / "script.py", (1, 1))
+    assert archive.pack(tmp_path / "script.py") == packed
+
+
+def test_a_folder_that_is_too_large_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "MOST_BYTES", 10_000_000)
+    (tmp_path / "a.py").touch()
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(10_000_001)
+    with pytest.raises(InvalidInput, match="more than 10 MB"):
+        archive.pack(tmp_path / "a.py")
+
+
+def test_a_pod_unpacks_what_was_packed(tmp_path, monkeypatch):
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from/a.py").write_text("a")
+    (tmp_path / "archive").write_bytes(archive.pack(tmp_path / "from/a.py"))
+    monkeypatch.chdir(tmp_path)
+    unpack.extract(tmp_path / "archive")
+    assert (tmp_path / "a.py").read_text() == "a"
+
+
+def test_a_pod_knows_the_cluster_spec_from_its_compact_form(monkeypatch):
+    for name, value in {
+        "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "chief=1,ps=2:2300", "TFK8S_PORT": "2222",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    assert json.loads(unpack.cluster_json()) == {
+        "chief": ["demo-chief-0.demo.ns.svc:2222"],
+        "ps": ["demo-ps-0.demo.ns.svc:2300", "demo-ps-1.demo.ns.svc:2300"],
+    }
+
+
+def test_standard_error_is_marked_and_tensorflows_chatter_left_out(monkeypatch, tmp_path):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")
+    (tmp_path / "in").write_bytes(
+        b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
+        b"I0000 00:00:1795263665.384623       6 port.cc:153] oneDNN custom operations are on.\n"
+        b"E0000 00:00:1795263665.384623       6 port.cc:153] an error\nnext\n"
+    )
+    sink = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
+    unpack.mark(os.open(tmp_path / "in", os.O_RDONLY), sink)
+    os.close(sink)
+    assert (tmp_path / "out").read_bytes().splitlines() == [
+        b"\x1eE0000 00:00:1795263665.384623       6 port.cc:153] an error", b"\x1enext",
+    ]  # fmt: skip
+
+
+# ---- logs ----------------------------------------------------------------------------------------------------------
+
+
+class Streams:
+    """A client whose log streams break: each call gives the next of them."""
+
+    def __init__(self, *streams):
+        self.streams, self.asked = list(streams), []
+
+    def lines(self, path, query):
+        self.asked.append(query)
+        answer = self.streams.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return iter(answer)
+
+
+def follow(*streams):
+    client = Streams(*streams)
+    lines = list(Follower(client, "ns", "pod", 7, lambda: len(client.streams) > 1))
+    return lines, client.asked
+
+
+def test_a_broken_stream_goes_on_where_it_broke_and_shows_each_line_once():
+    lines, asked = follow(
+        ["2026-01-01T00:00:01.5Z one", "2026-01-01T00:00:02.5Z two", "2026-01-01T00:00:02.5Z three"],
+        ["2026-01-01T00:00:02.1Z before", "2026-01-01T00:00:02.5Z two", "2026-01-01T00:00:02.5Z three",
+         "2026-01-01T00:00:02.5Z four", "2026-01-01T00:00:03.5Z five"],
+        ["2026-01-01T00:00:03.5Z five", "2026-01-01T00:00:04.5Z last"],
+    )  # fmt: skip
+    assert lines == ["one", "two", "three", "four", "five", "last"]
+    assert [query.get("tailLines") for query in asked] == [7, None, None]
+    assert asked[1]["sinceTime"] == "2026-01-01T00:00:02Z"
+    assert [query["follow"] for query in asked] == [True, True, False]
+
+
+def test_a_container_that_has_not_started_is_waited_for():
+    lines, _ = follow(errors.ApiError(400, "waiting to start"), ["2026-01-01T00:00:01Z one"], [])
+    assert lines == ["one"]
+
+
+def test_a_refusal_is_not():
+    with pytest.raises(errors.ApiError):
+        follow(errors.ApiError(403, "no"), [])

@@ -1,0 +1,138 @@
+"""Words for what Kubernetes says of a pod. The messages are those of a real cluster (Kubernetes 1.36)."""
+
+import pytest
+
+from tfk8s import reasons
+from tfk8s.status import Phase
+
+RESOURCES = {"requests": {"nvidia.com/gpu": "4", "memory": "9Ti"}, "limits": {"memory": "1Gi"}}
+SPEC = {"containers": [{"resources": RESOURCES}]}
+METADATA = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def pod(*, state=None, last=None, ready=False, conditions=(), **status):
+    if state is not None:
+        status["containerStatuses"] = [
+            {"state": state, "lastState": {"terminated": last} if last else {}, "ready": ready, "image": "tf:1"}
+        ]
+    return {"metadata": dict(METADATA), "spec": SPEC, "status": {"conditions": list(conditions), **status}}
+
+
+def unscheduled(message):
+    return pod(
+        conditions=[{"type": "PodScheduled", "status": "False", "message": f"0/1 nodes are available: {message}"}]
+    )
+
+
+def waiting(reason, message="", **more):
+    return pod(state={"waiting": {"reason": reason, "message": message}}, **more)
+
+
+TAIL = ". no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful."
+CASES = [
+    (None, (), Phase.PENDING, ""),
+    (pod(), (), Phase.PENDING, ""),
+    (pod(state={"running": {}}), (), Phase.STARTING, ""),
+    (pod(state={"running": {}}, ready=True), (), Phase.READY, ""),
+    (
+        pod(state={"running": {}}, ready=True, last={"exitCode": 137, "reason": "Error"}), (),
+        Phase.READY, "killed (exit code 137): by its node, or by someone with rights on it",
+    ),
+    (
+        unscheduled("1 Insufficient nvidia.com/gpu" + TAIL), (), Phase.PENDING,
+        ("no node has 4 nvidia.com/gpu free (0/1 nodes are available: 1 Insufficient nvidia.com/gpu): "
+        "lower jobs.worker.gpus, or add nodes"),
+    ),
+    (
+        unscheduled("1 Insufficient memory" + TAIL), (), Phase.PENDING,
+        ("no node has 9Ti memory free (0/1 nodes are available: 1 Insufficient memory): "
+        "lower jobs.worker.memory, or add nodes"),
+    ),
+    (
+        unscheduled("1 node(s) had untolerated taint(s)" + TAIL), (), Phase.PENDING,
+        ("every node keeps it away (0/1 nodes are available: 1 node(s) had untolerated taint(s)): "
+        "add to jobs.worker.tolerations"),
+    ),
+    (
+        unscheduled('persistentvolumeclaim "data" not found. not found'), (), Phase.PENDING,
+        'there is no PersistentVolumeClaim "data": create it, or change volumes or jobs.worker.volumes',
+    ),
+    (
+        waiting("ErrImagePull", 'failed to resolve reference: docker.io/library/tf:1: not found'),
+        (), Phase.FAILED,
+        'image "tf:1" is not found: change jobs.worker.image or image, or make it available to the nodes',
+    ),
+    (
+        waiting("ImagePullBackOff", "failed to do request: Head https://r: dial tcp: lookup r: no such host"), (),
+        Phase.PENDING,
+        ('image "tf:1" can\'t be pulled: Head https://r: dial tcp: lookup r: no such host; '
+        "change jobs.worker.image or image, or make it available to the nodes"),
+    ),
+    (
+        waiting("InvalidImageName"), (), Phase.FAILED,
+        '"tf:1" is not the name of an image: change jobs.worker.image or image',
+    ),
+    (waiting("CrashLoopBackOff", last={"exitCode": 2}), (), Phase.FAILED, "ended with exit code 2"),
+    (
+        waiting("CrashLoopBackOff", last={"exitCode": 137, "reason": "OOMKilled"}), (), Phase.FAILED,
+        "killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory",
+    ),
+    (
+        waiting("CreateContainerConfigError", 'secret "keys" not found'), (), Phase.PENDING,
+        'there is no Secret "keys": create it, or change volumes or jobs.worker.volumes',
+    ),
+    (
+        waiting("ContainerCreating"), ("old", 'MountVolume.SetUp failed for volume "v" : configmap "c" not found'),
+        Phase.PENDING, 'there is no ConfigMap "c": create it, or change volumes or jobs.worker.volumes',
+    ),
+    (waiting("ContainerCreating"), ("Multi-Attach error",), Phase.PENDING, "Multi-Attach error"),
+    (
+        None, ('pods "a-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1',),
+        Phase.PENDING,
+        ('the namespace\'s quota "small" is used up (requested: pods=1, used: pods=1, limited: pods=1): '
+        "lower what jobs.worker asks"),
+    ),
+    (
+        None, ('a-0 is forbidden: violates PodSecurity "restricted:latest": host namespaces (hostNetwork=true)',),
+        Phase.FAILED,
+        'the namespace\'s pod security "restricted:latest" refuses its pod: host namespaces (hostNetwork=true)',
+    ),
+    (
+        None, ('error looking up service account a/me: serviceaccount "me" not found',), Phase.PENDING,
+        'there is no ServiceAccount "me": create it, or change security.service_account',
+    ),
+    (
+        pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory."), (), Phase.FAILED,
+        "its pod failed: Evicted The node was low on resource: memory.",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seen", "complaints", "phase", "reason"), CASES)
+def test_the_phase_and_the_reason(seen, complaints, phase, reason):
+    assert reasons.judge("worker", seen, complaints) == (phase, reason)
+
+
+def test_a_pod_that_is_being_stopped_is_not_the_new_one():
+    stopped = pod(state={"running": {}}, ready=True)
+    stopped["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert reasons.judge("worker", stopped, ()) == (Phase.PENDING, "the pod of before is being stopped")
+
+
+@pytest.mark.parametrize(
+    ("seen", "crashed", "has_run"),
+    [
+        (waiting("InvalidImageName"), False, False),
+        (waiting("CrashLoopBackOff", last={"exitCode": 1}), True, True),
+        (waiting("CrashLoopBackOff", last={"exitCode": 137, "reason": "OOMKilled"}), False, True),
+        (pod(state={"terminated": {"exitCode": 1}}), True, True),
+        (pod(state={"running": {}}, last={"exitCode": 1}), False, True),
+    ],
+)
+def test_whose_log_explains_its_end(seen, crashed, has_run):
+    assert (reasons.crashed(seen), reasons.has_run(seen)) == (crashed, has_run)
+
+
+def test_times_are_seconds():
+    assert reasons.since(pod(state={"running": {"startedAt": "1970-01-01T00:01:00Z"}})) == 60
+    assert reasons.since(pod()) == reasons.seconds("2026-01-01T00:00:00Z")

@@ -1,0 +1,349 @@
+"""The objects of a cluster: that they are what was promised, whatever the job file."""
+
+import ast
+import json
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfk8s import manifests, member, naming, pods, views, yamltext
+from tfk8s.quantity import Quantity
+from tfk8s.spec import Job, JobFile, Network, Peer, Security, Task, Volume
+
+PACKAGE = Path(manifests.__file__).parent
+FILES = {name: f"# {name}\nprint()\n" for name in manifests.TASK_FILES}
+
+
+def job_file(*jobs, **settings):
+    jobs = jobs or (Job(name="master"), Job(name="ps"), Job(name="worker", tasks=2))
+    return JobFile(**{"name": "demo", "master": jobs[0].name, "image": "tf:1", "jobs": jobs, **settings})
+
+
+def render(*jobs, namespace=None, **settings):
+    return manifests.render(job_file(*jobs, **settings), FILES, namespace)
+
+
+def the(kind, objects, name=None):
+    (found,) = [one for one in objects if one["kind"] == kind and name in (None, one["metadata"]["name"])]
+    return found
+
+
+def pod_of(objects, name):
+    return the("StatefulSet", objects, name)["spec"]["template"]["spec"]
+
+
+def container_of(objects, name):
+    return pod_of(objects, name)["containers"][0]
+
+
+def environment_of(objects, name):
+    return {one["name"]: one.get("value") for one in container_of(objects, name)["env"]}
+
+
+def test_the_objects_are_four_and_two_for_each_job_in_the_order_of_their_application():
+    assert [(one["kind"], one["metadata"]["name"]) for one in render()] == [
+        ("NetworkPolicy", "demo"),
+        ("ConfigMap", "demo"),
+        ("Service", "demo"),
+        ("Service", "demo-master"),
+        ("StatefulSet", "demo-master"),
+        ("StatefulSet", "demo-ps"),
+        ("StatefulSet", "demo-worker"),
+        ("PodDisruptionBudget", "demo-master"),
+        ("PodDisruptionBudget", "demo-ps"),
+        ("PodDisruptionBudget", "demo-worker"),
+    ]
+
+
+def test_every_object_says_whose_it_is():
+    for one in render():
+        labels = one["metadata"]["labels"]
+        assert labels["app.kubernetes.io/name"] == labels["app.kubernetes.io/managed-by"] == "tfk8s"
+        assert labels["app.kubernetes.io/instance"] == "demo"
+
+
+def test_a_stateful_set_whole():
+    worker = Job(
+        name="worker_", tasks=4, cpu=Quantity.parse("8"), memory=Quantity.parse("30Gi"), gpus=2, spot=True,
+        accelerator="nvidia-l4", env={"A": "$(B) $", "HOME": "/home"}, labels={"team": "x"}, annotations={"note": "y"},
+        volumes=(Volume(path="/data", claim="data", read_only=True),), preload=("tensorflow_text", "ops"), port=2300,
+        priority="high", node_selector={"zone": "a"}, tolerations=({"key": "k", "operator": "Exists"},), image="tf:2",
+    )  # fmt: skip
+    made = the("StatefulSet", render(Job(name="ps"), worker, queue="gold", ttl=60), "demo-worker-b2b3")
+    labels = {
+        "app.kubernetes.io/name": "tfk8s",
+        "app.kubernetes.io/instance": "demo",
+        "app.kubernetes.io/component": naming.dns_label("worker_"),
+    }
+    amounts = {"cpu": "8", "memory": "30Gi", "nvidia.com/gpu": "2"}
+    assert made == {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": "demo-worker-b2b3",
+            "labels": {
+                **labels, "app.kubernetes.io/managed-by": "tfk8s", "kueue.x-k8s.io/queue-name": "gold",
+            },
+            "annotations": {"tfk8s.dev/script-ttl": "60"},
+        },
+        "spec": {
+            "replicas": 4,
+            "serviceName": "demo",
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": {**labels, "team": "x"}, "annotations": {"note": "y"}},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "terminationGracePeriodSeconds": 5,
+                    "priorityClassName": "high",
+                    "securityContext": {
+                        "runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+                        "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [{
+                        "name": "server",
+                        "image": "tf:2",
+                        "command": ["python3", "-m", "tfk8s.server"],
+                        "env": [
+                            {"name": "A", "value": "$$(B) $$"},
+                            {"name": "HOME", "value": "/home"},
+                            {"name": "PYTHONPATH", "value": "/opt/tfk8s"},
+                            {"name": "TF_FORCE_GPU_ALLOW_GROWTH", "value": "true"},
+                            {"name": "TFK8S_NAME", "value": "demo"},
+                            {"name": "TFK8S_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+                            {"name": "TFK8S_JOBS", "value": "ps=1,worker_=4:2300"},
+                            {"name": "TFK8S_PORT", "value": "2222"},
+                            {"name": "TFK8S_JOB", "value": "worker_"},
+                            {"name": "TFK8S_INDEX", "valueFrom": {"fieldRef": {
+                                "fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}},
+                            {"name": "TFK8S_PRELOAD", "value": "tensorflow_text,ops"},
+                        ],
+                        "ports": [{"name": "grpc", "containerPort": 2300}],
+                        "resources": {
+                            "requests": {**amounts, "ephemeral-storage": "128Mi"},
+                            "limits": {**amounts, "ephemeral-storage": "4Gi"},
+                        },
+                        "securityContext": {
+                            "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
+                            "readOnlyRootFilesystem": True,
+                        },
+                        "startupProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 1, "failureThreshold": 300},
+                        "readinessProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 5, "timeoutSeconds": 5},
+                        "volumeMounts": [
+                            {"name": "tfk8s", "mountPath": "/opt/tfk8s/tfk8s", "readOnly": True},
+                            {"name": "scratch", "mountPath": "/tmp"},
+                            {"name": "volume-0", "mountPath": "/data", "readOnly": True},
+                        ],
+                    }],
+                    "volumes": [
+                        {"name": "tfk8s", "configMap": {"name": "demo"}},
+                        {"name": "scratch", "emptyDir": {"sizeLimit": "2Gi"}},
+                        {"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}},
+                    ],
+                    "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+                        "weight": 1,
+                        "podAffinityTerm": {
+                            "labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname",
+                        },
+                    }]}},
+                    "nodeSelector": {
+                        "zone": "a", "cloud.google.com/gke-accelerator": "nvidia-l4",
+                        "cloud.google.com/gke-spot": "true",
+                    },
+                    "tolerations": [
+                        {"key": "k", "operator": "Exists"},
+                        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+                        {
+                            "key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true",
+                            "effect": "NoSchedule",
+                        },
+                    ],
+                },
+            },
+        },
+    }  # fmt: skip
+
+
+def test_a_task_without_gpus_hides_them_from_tensorflow():
+    environment = environment_of(render(), "demo-ps")
+    assert environment["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_the_jobs_variables_override_the_clusters_and_a_python_path_is_kept():
+    job = Job(name="worker", env={"A": "job", "PYTHONPATH": "/mine"})
+    environment = environment_of(render(job, env={"A": "cluster", "B": "cluster"}), "demo-worker")
+    assert (environment["A"], environment["B"], environment["PYTHONPATH"]) == ("job", "cluster", "/opt/tfk8s:/mine")
+
+
+def test_every_kind_of_volume_and_none_besides_the_users_own_scratch_folder():
+    volumes = (
+        Volume(path="/tmp", size=Quantity.parse("9Gi")),
+        Volume(path="/s", secret="s"),  # noqa: S106 - a name
+        Volume(path="/c", config_map="c"),
+    )  # fmt: skip
+    assert pod_of(render(Job(name="worker"), volumes=volumes), "demo-worker")["volumes"][1:] == [
+        {"name": "volume-0", "emptyDir": {"sizeLimit": "9Gi"}},
+        {"name": "volume-1", "secret": {"secretName": "s"}},
+        {"name": "volume-2", "configMap": {"name": "c"}},
+    ]
+
+
+def test_user_and_group_and_service_account_are_the_job_files():
+    pod = pod_of(render(Job(name="worker"), security=Security(user=1, group=2, service_account="me")), "demo-worker")
+    assert pod["serviceAccountName"] == "me"
+    assert pod["automountServiceAccountToken"] is False
+    assert [pod["securityContext"][key] for key in ("runAsUser", "runAsGroup", "fsGroup")] == [1, 2, 2]
+
+
+def test_services_lead_to_all_pods_by_name_and_to_the_master_alone():
+    objects = render(Job(name="chief", tasks=2), Job(name="worker", port=2300))
+    headless, master = the("Service", objects, "demo")["spec"], the("Service", objects, "demo-master")["spec"]
+    assert headless["clusterIP"] == "None"
+    assert headless["publishNotReadyAddresses"] is True
+    assert [port["port"] for port in headless["ports"]] == [2222, 2300]
+    assert master["selector"]["statefulset.kubernetes.io/pod-name"] == "demo-chief-0"
+    assert "type" not in headless
+    assert "type" not in master
+
+
+def test_the_policy_lets_in_and_out_only_the_clusters_pods_and_dns():
+    spec = the("NetworkPolicy", render())["spec"]
+    own = [{"podSelector": {"matchLabels": manifests.selector("demo")}}]
+    grpc = [{"protocol": "TCP", "port": 2222}]
+    assert spec["podSelector"] == own[0]["podSelector"]
+    assert spec["ingress"] == [{"from": own, "ports": grpc}]
+    assert spec["egress"][0] == {"to": own, "ports": grpc}
+    assert [port["port"] for rule in spec["egress"][1:] for port in rule["ports"]] == [53, 53]
+
+
+def test_the_policy_has_the_job_files_exceptions():
+    network = Network(
+        allow_from=(Peer(pods={"app": "notebook"}), Peer(namespace="tools", pods={"a": "b"})),
+        allow_to=(Peer(cidr="10.0.0.0/8", ports=(443,)), Peer(namespace="data")),
+    )
+    spec = the("NetworkPolicy", render(network=network))["spec"]
+    space = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tools"}}}
+    assert [rule["from"] for rule in spec["ingress"][1:]] == [
+        [{"podSelector": {"matchLabels": {"app": "notebook"}}}],
+        [{**space, "podSelector": {"matchLabels": {"a": "b"}}}],
+    ]
+    assert all(rule["ports"] == [{"protocol": "TCP", "port": 2222}] for rule in spec["ingress"])
+    assert spec["egress"][2:] == [
+        {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"protocol": "TCP", "port": 443}]},
+        {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "data"}}}]},
+    ]
+
+
+def test_nodes_are_not_drained_under_a_master_or_ps():
+    budgets = [one for one in render() if one["kind"] == "PodDisruptionBudget"]
+    assert [one["spec"]["maxUnavailable"] for one in budgets] == [0, 0, 1]
+
+
+def test_a_namespace_stands_in_all_objects_or_in_none():
+    assert {one["metadata"].get("namespace") for one in render()} == {None}
+    assert {one["metadata"].get("namespace") for one in render(namespace="a")} == {"a"}
+    assert {one["metadata"]["namespace"] for one in manifests.render(job_file(namespace="b"), FILES)} == {"b"}
+    assert {one["metadata"]["namespace"] for one in manifests.render(job_file(namespace="b"), FILES, "a")} == {"a"}
+
+
+def test_labels_of_objects_are_not_in_pods_so_that_a_change_of_them_restarts_nothing():
+    labels = the("StatefulSet", render(queue="q"), "demo-ps")["spec"]["template"]["metadata"]["labels"]
+    assert labels == manifests.job_selector("demo", "ps")
+
+
+JOBS = st.dictionaries(
+    st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=True),
+    st.builds(dict, tasks=st.integers(1, 5), port=st.none() | st.integers(1, 65535)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(JOBS, st.integers(1, 65535))
+def test_tasks_derive_the_very_cluster_spec_that_views_give(jobs, port):
+    made = job_file(*(Job(name=name, **values) for name, values in jobs.items()), port=port)
+    for job in made.jobs:
+        environment = environment_of(manifests.render(made, FILES), naming.stateful_set("demo", job.name))
+        derived = member.derive_cluster({**environment, "TFK8S_NAMESPACE": "ns", "TFK8S_INDEX": "0"})
+        expected = made.cluster_spec(views.pod_address(made, "ns"), job.name)
+        assert {name: list(tasks.values()) for name, tasks in derived.items()} == expected
+        assert environment["TFK8S_JOB"] == job.name
+        assert container_of(manifests.render(made, FILES), naming.stateful_set("demo", job.name))["ports"] == [
+            {"name": "grpc", "containerPort": pods.port(made, job)}
+        ]
+
+
+def test_the_same_job_file_gives_the_same_text_and_it_reads_back_without_anchors():
+    objects = render()
+    text = yamltext.dump(objects)
+    assert text == yamltext.dump(render())
+    assert list(yaml.safe_load_all(text)) == objects
+    assert not any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
+    assert all(len(line) <= 140 for line in text.splitlines())
+
+
+def test_two_objects_share_no_part_so_that_changing_one_changes_no_other():
+    seen: dict[int, object] = {}
+    objects = render()
+
+    def walk(part):
+        if isinstance(part, dict | list):
+            assert id(part) not in seen
+            seen[id(part)] = part
+            for child in part.values() if isinstance(part, dict) else part:
+                walk(child)
+
+    walk(objects)
+
+
+def test_a_job_takes_one_screen_and_any_number_of_tasks_the_same_room():
+    files = {name: (PACKAGE / name).read_text() for name in manifests.TASK_FILES}
+    small, large = (
+        yamltext.dump(manifests.render(job_file(Job(name="worker", tasks=tasks)), files)) for tasks in (2, 10_000)
+    )
+    assert len(large) - len(small) < 32
+    assert len(large.encode()) < 64 << 10
+    document = yamltext.dump([the("StatefulSet", render(), "demo-worker")])
+    assert document.count("\n") < 85
+
+
+def test_rendering_ten_thousand_tasks_takes_milliseconds():
+    started = time.process_time()
+    yamltext.dump(render(Job(name="worker", tasks=10_000)))
+    assert time.process_time() - started < 0.1
+
+
+@pytest.mark.parametrize(
+    ("start", "files"),
+    [("server.py", manifests.TASK_FILES), ("unpack.py", (*manifests.TASK_FILES, *manifests.SCRIPT_FILES))],
+)
+def test_the_files_in_pods_are_all_that_they_import(start, files):
+    needed, waiting = set(), ["__init__.py", start, *(["sessions.py"] if start == "unpack.py" else [])]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += imported(PACKAGE / name)
+    assert needed <= set(files)
+
+
+def imported(path):
+    """Return the files of this package that a file imports at its top level, as `from tfk8s…` has it."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module == "tfk8s":
+            yield from (f"{alias.name}.py" for alias in node.names if alias.name != "__version__")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tfk8s."):
+            yield f"{node.module.removeprefix('tfk8s.')}.py"
+
+
+def test_addresses_are_those_of_the_pods_in_the_headless_service():
+    address = views.pod_address(job_file(), "ns")(Task("worker", 1))
+    assert address == "demo-worker-1.demo.ns.svc:2222"
+    assert json.dumps(render())

@@ -1,0 +1,108 @@
+"""Clusters of pods, in any Kubernetes cluster that a kubeconfig names."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+
+from tfk8s import manifests, naming, rendered
+from tfk8s.backends import LogLine, Script
+from tfk8s.backends.kubernetes import apply, logs, observe, paths, scripts, streams
+from tfk8s.backends.kubernetes.apply import Change
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.observe import Cluster
+from tfk8s.pods import Object
+from tfk8s.spec import JobFile, Task
+from tfk8s.status import ClusterStatus
+
+
+class KubernetesBackend:
+    """Runs each task as a pod.
+
+    Args:
+        context: of the kubeconfig; None is its current one.
+        namespace: None is the job file's own, else the context's.
+    """
+
+    name = "kubernetes"
+
+    def __init__(self, context: str | None = None, namespace: str | None = None) -> None:
+        self._client = Client(context)
+        self._namespace = namespace
+        self._applied: dict[str, str] = {}
+
+    def objects(self, job_file: JobFile) -> list[Object]:
+        """Return what `apply` applies.
+
+        Raises:
+            InvalidInput: the job file lacks what Kubernetes needs.
+        """
+        return rendered.objects(job_file, self._where(job_file))
+
+    def apply(self, job_file: JobFile) -> bool:
+        """Make the cluster so; return whether anything changed."""
+        self._client.require_version()
+        namespace = self._where(job_file)
+        changes = apply.apply(self._client, namespace, job_file.name, self.objects(job_file))
+        self._applied[job_file.name] = namespace
+        return bool(changes)
+
+    def plan(self, job_file: JobFile) -> list[Change]:
+        """Return what `apply` would change, according to the API server; changes nothing."""
+        self._client.require_version()
+        namespace = self._where(job_file)
+        return apply.apply(self._client, namespace, job_file.name, self.objects(job_file), dry_run=True)
+
+    def observe(self, name: str) -> ClusterStatus:
+        """Return what is there now."""
+        return observe.status(self._client, self._find(name))
+
+    def clusters(self) -> list[ClusterStatus]:
+        """Return the clusters of the namespace that was given, or of all that the user may see."""
+        return observe.clusters(self._client, self._namespace)
+
+    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+        """Yield what tasks wrote."""
+        namespace = self._find(name).namespace
+        pods = [(task, naming.pod(name, task.job, task.index)) for task in tasks]
+        if not follow:
+            return logs.read(self._client, namespace, pods, tail)
+        query = paths.of_cluster(name)
+        return logs.follow(
+            self._client,
+            namespace,
+            pods,
+            tail,
+            lambda: bool(self._client.get(paths.collection("StatefulSet", namespace), query)["items"]),
+        )
+
+    def run(self, name: str, script: Script) -> int:
+        """Run a session script as a Job beside the cluster's tasks; its output is this process' standard output."""
+        return scripts.run(self._client, self._find(name), script)
+
+    def dial(self, name: str, task: Task) -> socket.socket:
+        """Return a stream to a task's server, through the API server."""
+        cluster = self._find(name)
+        pod = naming.pod(name, task.job, task.index)
+        return streams.dial(self._client, cluster.namespace, pod, cluster.port(task))
+
+    def restart(self, name: str, task: Task | None) -> None:
+        """Delete a task's pod, or those of all; the StatefulSets make new ones."""
+        namespace = self._find(name).namespace
+        if task is None:
+            apply.restart(self._client, namespace, manifests.selector(name))
+        else:
+            self._client.send("DELETE", paths.pod(namespace, naming.pod(name, task.job, task.index)))
+
+    def delete(self, name: str) -> None:
+        """Remove the cluster, and wait until its pods are gone."""
+        apply.delete(self._client, self._home(name), name)
+
+    def _where(self, job_file: JobFile) -> str:
+        return self._namespace or job_file.namespace or self._client.namespace
+
+    def _home(self, name: str) -> str:
+        return self._applied.get(name) or self._namespace or self._client.namespace
+
+    def _find(self, name: str) -> Cluster:
+        return observe.find(self._client, self._home(name), name)

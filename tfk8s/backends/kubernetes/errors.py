@@ -1,0 +1,102 @@
+"""The API server's refusals, and its silence, as tfk8s' errors: translated here and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import urllib3.exceptions
+
+from tfk8s.errors import ClusterError
+
+_FORBIDDEN = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
+
+
+class ApiError(ClusterError):
+    """The API server refused a request.
+
+    Attributes:
+        code: its HTTP status.
+    """
+
+    def __init__(self, code: int, message: str, *, help: str | None = None) -> None:  # noqa: A002 - as its base
+        super().__init__(message, help=help)
+        self.code = code
+
+
+def refused(code: int, body: bytes, context: str) -> ApiError:
+    """Return the error for an answer of 400 or more."""
+    status = _status(body)
+    message = status.get("message") or body.decode(errors="replace").strip() or f"HTTP status {code}"
+    if code == 401:
+        return ApiError(
+            code,
+            f'the API server of context "{context}" refuses your credentials: they are wrong, or have expired',
+            help="log in again, as your cluster's provider has it; `kubectl get pods` must work first",
+        )
+    if code == 403 and (match := _FORBIDDEN.search(message)):
+        return _forbidden(match.groupdict())
+    if code == 409 and (conflicts := list(_conflicts(status))):
+        return ApiError(
+            code,
+            f"{_about(status)} is changed by others too: {'; '.join(conflicts)}",
+            help="have them leave these fields alone, or remove the object; tfk8s takes nothing over",
+        )
+    if code == 404 and status.get("details", {}).get("kind") == "namespaces":
+        name = status["details"]["name"]
+        return ApiError(code, f'there is no namespace "{name}"', help=f"kubectl create namespace {name}")
+    return ApiError(code, f"the API server refuses: {message}")
+
+
+def unreachable(error: Exception, context: str, host: str) -> ClusterError:
+    """Return the error for a request that got no answer."""
+    return ClusterError(
+        f'the API server of context "{context}" ({host}) does not answer: {_reason(error)}',
+        help="is the cluster running? `kubectl config get-contexts` shows others, --local needs none",
+    )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return "no such host"
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return str(error).rpartition("] ")[2]
+    if isinstance(error, urllib3.exceptions.TimeoutError | TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__
+
+
+def _forbidden(what: dict[str, str]) -> ApiError:
+    kind, flag = ("Role", f" -n {what['namespace']}") if what["namespace"] else ("ClusterRole", "")
+    resource = f"{what['resource']}.{what['group']}" if what["group"] else what["resource"]
+    where = f'in namespace "{what["namespace"]}"' if what["namespace"] else "in all namespaces"
+    return ApiError(
+        403,
+        f'"{what["user"]}" may not {what["verb"]} {resource} {where}',
+        help=f"a {kind} with this would allow it: kubectl create {kind.lower()} tfk8s{flag} "
+        f"--verb={what['verb']} --resource={resource}, bound to that user",
+    )
+
+
+def _conflicts(status: dict[str, Any]) -> Any:
+    for cause in status.get("details", {}).get("causes", ()):
+        if cause.get("reason") == "FieldManagerConflict":
+            owner = re.search(r'"([^"]*)"', cause.get("message", ""))
+            yield f"{cause.get('field', '').lstrip('.')} belongs to {owner[1] if owner else 'another'}"
+
+
+def _about(status: dict[str, Any]) -> str:
+    details = status.get("details", {})
+    return f'{details.get("kind", "the object")} "{details.get("name", "")}"'
+
+
+def _status(body: bytes) -> dict[str, Any]:
+    try:
+        status = json.loads(body)
+    except ValueError:
+        return {}
+    return status if isinstance(status, dict) else {}

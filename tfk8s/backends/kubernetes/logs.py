@@ -1,0 +1,104 @@
+"""Reads what tasks wrote, and what they go on to write, across restarts."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from tfk8s import waiting
+from tfk8s.backends import LogLine
+from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.errors import Tfk8sError
+from tfk8s.spec import Task
+
+Pods = Sequence[tuple[Task, str]]
+
+
+def read(client: Client, namespace: str, pods: Pods, tail: int | None) -> Iterator[LogLine]:
+    """Yield the last `tail` lines (None: all) of each task."""
+    for task, pod in pods:
+        try:
+            text = client.text(paths.pod(namespace, pod, "log"), _query(tail))
+        except ApiError as error:
+            if error.code not in (400, 404):  # no container has started yet, or there is no pod
+                raise
+            continue
+        for line in text.splitlines():
+            yield LogLine(task=task, text=line)
+
+
+def follow(
+    client: Client, namespace: str, pods: Pods, tail: int | None, exists: Callable[[], bool]
+) -> Iterator[LogLine]:
+    """Yield lines of all tasks as they are written, until the cluster is gone."""
+    lines: queue.SimpleQueue[LogLine | Tfk8sError | None] = queue.SimpleQueue()
+    for task, pod in pods:
+        reader = Follower(client, namespace, pod, tail, exists)
+        threading.Thread(target=_forward, args=(reader, task, lines), name=f"tfk8s-log-{pod}", daemon=True).start()
+    left = len(pods)
+    while left:
+        item = lines.get()
+        if item is None:
+            left -= 1
+        elif isinstance(item, Tfk8sError):
+            raise item
+        else:
+            yield item
+
+
+def _forward(reader: Follower, task: Task, lines: queue.SimpleQueue[LogLine | Tfk8sError | None]) -> None:
+    try:
+        for text in reader:
+            lines.put(LogLine(task=task, text=text))
+        lines.put(None)
+    except Tfk8sError as error:
+        lines.put(error)
+
+
+class Follower:
+    """The lines of one pod, each once, while streams break and containers restart.
+
+    Every line comes with its time, of which a new stream is asked to go on; lines of the same time are counted.
+    """
+
+    def __init__(self, client: Client, namespace: str, pod: str, tail: int | None, exists: Callable[[], bool]) -> None:
+        self._client, self._path = client, paths.pod(namespace, pod, "log")
+        self._tail, self._exists = tail, exists
+        self._last, self._count = "", 0
+
+    def __iter__(self) -> Iterator[str]:
+        for _ in waiting.poll(None):
+            yield from self._stream()
+            if not self._exists():
+                yield from self._stream(follow=False)
+                return
+
+    def _stream(self, *, follow: bool = True) -> Iterator[str]:
+        query = _query(self._tail) if not self._last else {"sinceTime": self._last[:19] + "Z"}
+        try:
+            lines = self._client.lines(self._path, {**query, "follow": follow, "timestamps": True})
+            yield from self._new(lines)
+        except ApiError as error:
+            if error.code not in (400, 404):
+                raise
+
+    def _new(self, lines: Iterator[str]) -> Iterator[str]:
+        """Yield the lines that were not there before, without their times."""
+        last, known = self._last, self._count
+        for line in lines:
+            time, _, text = line.partition(" ")
+            if time < last:
+                continue
+            if time == last and known:
+                known -= 1
+                continue
+            self._count = self._count + 1 if time == self._last else 1
+            self._last = time
+            yield text
+
+
+def _query(tail: int | None) -> dict[str, str | int | bool]:
+    return {} if tail is None else {"tailLines": tail}

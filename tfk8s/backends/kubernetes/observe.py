@@ -1,0 +1,259 @@
+"""Reads what is there: clusters from their StatefulSets, tasks from their pods, reasons from events and logs."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfk8s import manifests, naming, probe, reasons
+from tfk8s.backends.kubernetes import paths, streams
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.errors import NoSuchCluster, Tfk8sError
+from tfk8s.pods import Object
+from tfk8s.spec import Task
+from tfk8s.status import ClusterStatus, Phase, TaskStatus
+
+_MOST_LOGS = 3  # how many crashed tasks' logs are read for one look
+_MOST_ASKED = 8
+_ANSWER_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster as its StatefulSets describe it.
+
+    Attributes:
+        name, namespace: which.
+        sets: its StatefulSets, by the job's DNS name.
+        jobs: number of tasks and port of each job, the master's first.
+    """
+
+    name: str
+    namespace: str
+    sets: Mapping[str, Object]
+    jobs: Mapping[str, tuple[int, int]]
+
+    @property
+    def master(self) -> Task:
+        """The task that sessions connect to."""
+        return Task(next(iter(self.jobs)), 0)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """All tasks, in the job file's order."""
+        return [Task(job, index) for job, (count, _) in self.jobs.items() for index in range(count)]
+
+    @property
+    def target(self) -> str:
+        """What sessions connect to."""
+        return f"grpc://{self.address(self.master)}"
+
+    def address(self, task: Task) -> str:
+        """Return where a task listens."""
+        return naming.pod_address(self.name, self.namespace, task.job, task.index, self.port(task))
+
+    def port(self, task: Task) -> int:
+        """Return the port where a task listens."""
+        return self.jobs[task.job][1]
+
+    def set_of(self, job: str) -> Object | None:
+        """Return a job's StatefulSet."""
+        return self.sets.get(naming.dns_label(job))
+
+
+def find(client: Client, namespace: str, name: str) -> Cluster:
+    """Return the cluster of that name.
+
+    Raises:
+        NoSuchCluster: there is none, or none that has got as far as its StatefulSets.
+    """
+    found = client.get(paths.collection("StatefulSet", namespace), paths.of_cluster(name))["items"]
+    if not found:
+        raise no_such_cluster(client, namespace, name)
+    return describe(found)
+
+
+def describe(sets: Sequence[Object]) -> Cluster:
+    """Return the cluster that has these StatefulSets."""
+    metadata = sets[0]["metadata"]
+    environment = container_environment(sets[0])
+    default = int(environment["TFK8S_PORT"])
+    jobs = {}
+    for part in environment["TFK8S_JOBS"].split(","):
+        job, _, rest = part.partition("=")
+        count, _, port = rest.partition(":")
+        jobs[job] = (int(count), int(port or default))
+    return Cluster(
+        name=metadata["labels"][manifests.INSTANCE],
+        namespace=metadata["namespace"],
+        sets={made["metadata"]["labels"][manifests.COMPONENT]: made for made in sets},
+        jobs=jobs,
+    )
+
+
+def container_environment(made: Object) -> dict[str, str]:
+    """Return the variables with fixed values of the containers that a StatefulSet makes."""
+    variables = made["spec"]["template"]["spec"]["containers"][0]["env"]
+    return {variable["name"]: variable["value"] for variable in variables if "value" in variable}
+
+
+def no_such_cluster(client: Client, namespace: str, name: str) -> NoSuchCluster:
+    """Return the error for a name that no cluster has; says where one of that name is."""
+    sets = _sets_everywhere(client, namespace)
+    there = sorted({(made["metadata"]["namespace"], made["metadata"]["labels"][manifests.INSTANCE]) for made in sets})
+    elsewhere = [space for space, cluster in there if cluster == name]
+    here = [cluster for space, cluster in there if space == namespace]
+    return NoSuchCluster(
+        f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; '
+        + (f"there are {', '.join(here)}" if here else "there are none"),
+        help=f"it is in namespace {elsewhere[0]}: add --namespace {elsewhere[0]}"
+        if elsewhere
+        else "`tfk8s up FILE` makes one",
+    )
+
+
+def clusters(client: Client, namespace: str | None) -> list[ClusterStatus]:
+    """Return the clusters of a namespace or, with None, of all that the user may see."""
+    query = paths.labelled({manifests.NAME: "tfk8s"})
+    sets = _sets_everywhere(client, namespace or client.namespace) if namespace is None else _items(
+        client.get(paths.collection("StatefulSet", namespace), query)
+    )  # fmt: skip
+    grouped: dict[tuple[str, str], list[Object]] = {}
+    for made in sets:
+        key = made["metadata"]["labels"][manifests.INSTANCE], made["metadata"]["namespace"]
+        grouped.setdefault(key, []).append(made)
+    return [status(client, describe(grouped[key])) for key in sorted(grouped)]
+
+
+def _sets_everywhere(client: Client, namespace: str) -> list[Object]:
+    query = paths.labelled({manifests.NAME: "tfk8s"})
+    try:
+        return _items(client.get(paths.collection("StatefulSet", None), query))
+    except ApiError as error:
+        if error.code != 403:
+            raise
+    return _items(client.get(paths.collection("StatefulSet", namespace), query))
+
+
+def status(client: Client, cluster: Cluster) -> ClusterStatus:
+    """Return what is there of a cluster now."""
+    made = _items(client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name)))
+    by_name = {pod["metadata"]["name"]: pod for pod in made}
+    looks = [(task, by_name.get(naming.pod(cluster.name, task.job, task.index))) for task in cluster.tasks]
+    complaints = _complaints(client, cluster.namespace) if any(_needs_events(pod) for _, pod in looks) else {}
+    explained = _logs_of_crashed(client, [pod for _, pod in looks if pod is not None and reasons.crashed(pod)])
+    created = min(reasons.seconds(one["metadata"]["creationTimestamp"]) for one in cluster.sets.values())
+    tasks = [_task(cluster, task, pod, complaints, explained) for task, pod in looks]
+    return ClusterStatus(
+        name=cluster.name,
+        backend="kubernetes",
+        location=f"context {client.context}, namespace {cluster.namespace}",
+        target=cluster.target,
+        master=cluster.master,
+        tasks=tuple(_asked(client, cluster, tasks)),
+        created=created,
+        reason=_hopeless(tasks, [pod for _, pod in looks]),
+        scripts=sum(is_script(pod) and pod["status"].get("phase") in ("Pending", "Running") for pod in made),
+    )
+
+
+def is_script(pod: Object) -> bool:
+    """Return whether a pod runs a session script."""
+    return bool(pod["metadata"]["labels"].get(manifests.COMPONENT) == manifests.SCRIPT)
+
+
+def _task(
+    cluster: Cluster,
+    task: Task,
+    pod: Object | None,
+    complaints: Mapping[str, Sequence[str]],
+    explained: Mapping[str, str],
+) -> TaskStatus:
+    about = pod or cluster.set_of(task.job)
+    if about is None:
+        phase, reason = Phase.PENDING, "its StatefulSet is missing: `tfk8s up` makes it again"
+    else:
+        phase, reason = reasons.judge(task.job, pod, complaints.get(about["metadata"]["uid"], ()))
+    name = naming.pod(cluster.name, task.job, task.index)
+    if reason and explained.get(name):
+        reason += f": {explained[name]}"
+    node = pod["spec"].get("nodeName") if pod else None
+    return TaskStatus(
+        task=task,
+        phase=phase,
+        address=cluster.address(task),
+        where=(f"{name} on {node}" if node else name) if pod else "",
+        restarts=sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ())) if pod else 0,
+        since=reasons.since(pod) if pod else None,
+        reason=reason,
+    )
+
+
+def _hopeless(tasks: Sequence[TaskStatus], made: Sequence[Object | None]) -> str:
+    """Return why a task can never start, or "": it failed before it ran, and nothing but another job file helps."""
+    for task, pod in zip(tasks, made, strict=True):
+        if task.phase is Phase.FAILED and not (pod and reasons.has_run(pod)):
+            return f"{task.task} can't start: {task.reason}"
+    return ""
+
+
+def _asked(client: Client, cluster: Cluster, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
+    """Return the tasks, after asking those that may have become ready: kubelet tells a second later.
+
+    Where these are many it is left to kubelet, so that a look has a constant cost.
+    """
+    starting = [known.task for known in tasks if known.phase is Phase.STARTING]
+    if not starting or len(starting) > _MOST_ASKED:
+        return list(tasks)
+    with concurrent.futures.ThreadPoolExecutor(len(starting)) as pool:
+        answers = dict(zip(starting, pool.map(lambda task: _answers(client, cluster, task), starting), strict=True))
+    return [dataclasses.replace(known, phase=Phase.READY) if answers.get(known.task) else known for known in tasks]
+
+
+def _answers(client: Client, cluster: Cluster, task: Task) -> bool:
+    pod = naming.pod(cluster.name, task.job, task.index)
+    try:
+        with streams.dial(client, cluster.namespace, pod, cluster.port(task)) as stream:
+            probe.get_status(stream, _ANSWER_SECONDS)
+    except (OSError, probe.ProbeError, Tfk8sError):
+        return False
+    return True
+
+
+def _needs_events(pod: Object | None) -> bool:
+    """Return whether only events can say why a task does not run."""
+    if pod is None:
+        return True
+    containers = pod["status"].get("containerStatuses", ())
+    return any(one["state"].get("waiting", {}).get("reason") == "ContainerCreating" for one in containers)
+
+
+def _complaints(client: Client, namespace: str) -> dict[str, list[str]]:
+    """Return the messages of all warnings in a namespace, by the object's uid, the latest last."""
+    events = _items(client.get(paths.collection("Event", namespace), {"fieldSelector": "type=Warning"}))
+    found: dict[str, list[str]] = {}
+    for event in sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime"))):
+        found.setdefault(event["involvedObject"].get("uid", ""), []).append(event.get("message", ""))
+    return found
+
+
+def _logs_of_crashed(client: Client, crashed: Sequence[Object]) -> dict[str, str]:
+    """Return the last line that each crashed pod wrote, by its name, for the first few."""
+    lines = {}
+    for pod in crashed[:_MOST_LOGS]:
+        name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        running = "waiting" not in pod["status"]["containerStatuses"][0]["state"]
+        try:
+            text = client.text(paths.pod(space, name, "log"), {"tailLines": 5, "previous": not running})
+        except ApiError:  # the container is gone, and its log with it
+            continue
+        lines[name] = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+    return lines
+
+
+def _items(answer: Object) -> list[Object]:
+    items: list[Object] = answer["items"]
+    return items

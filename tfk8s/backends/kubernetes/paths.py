@@ -1,0 +1,46 @@
+"""Where objects live on the API server, and which kinds of them tfk8s makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tfk8s import manifests
+from tfk8s.pods import Object
+
+# In the order in which `down` deletes them: what runs first, what keeps it in last.
+GROUPS = {
+    "Job": ("batch/v1", "jobs"),
+    "StatefulSet": ("apps/v1", "statefulsets"),
+    "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
+    "Service": ("v1", "services"),
+    "ConfigMap": ("v1", "configmaps"),
+    "Secret": ("v1", "secrets"),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
+}
+
+
+def collection(kind: str, namespace: str | None) -> str:
+    """Return the path of all objects of a kind, in a namespace or (None) in all."""
+    group, plural = {**GROUPS, "Pod": ("v1", "pods"), "Event": ("v1", "events")}[kind]
+    prefix = f"/apis/{group}" if "/" in group else f"/api/{group}"
+    return f"{prefix}/namespaces/{namespace}/{plural}" if namespace else f"{prefix}/{plural}"
+
+
+def path(made: Object, namespace: str) -> str:
+    """Return the path of one object."""
+    return f"{collection(made['kind'], namespace)}/{made['metadata']['name']}"
+
+
+def pod(namespace: str, name: str, subresource: str = "") -> str:
+    """Return the path of a pod, or of something of it."""
+    return f"{collection('Pod', namespace)}/{name}" + (f"/{subresource}" if subresource else "")
+
+
+def of_cluster(cluster: str) -> dict[str, str]:
+    """Return the query for a cluster's objects and pods."""
+    return labelled(manifests.selector(cluster))
+
+
+def labelled(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the query for what has these labels."""
+    return {"labelSelector": ",".join(f"{name}={value}" for name, value in labels.items())}

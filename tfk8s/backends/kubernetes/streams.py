@@ -1,0 +1,148 @@
+"""Streams through the API server: a connection to a pod's port, and the input of a command in it.
+
+Both are WebSockets whose messages begin with the number of a channel (k8s.io/apimachinery, pkg/util/remotecommand and
+kubelet's portforward/websocket.go, protocol v4.channel.k8s.io): a forwarded port has one for data and one for errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import websocket
+from kubernetes.stream.ws_client import create_websocket
+
+from tfk8s.backends.kubernetes import errors, paths
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.errors import ClusterError, TaskUnreachable
+
+_PROTOCOL = "v4.channel.k8s.io"
+_DATA, _STATUS = 0, 3
+_PORT_MESSAGE = 2  # the first message of each channel of a forwarded port is the port's number
+_MOST_BUFFERED = 1 << 20
+_BLOCK = 1 << 16
+
+
+def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
+    """Return a stream that is connected to a port of a pod.
+
+    Raises:
+        TaskUnreachable: there is no such pod, or none that runs. A port where nobody listens ends the stream.
+    """
+    try:
+        stream = _open(client, paths.pod(namespace, pod, "portforward"), [("ports", port)])
+    except errors.ApiError as error:
+        if error.code == 403:
+            raise
+        raise TaskUnreachable(f'pod "{pod}" can\'t be reached: {error}') from error
+    ours, theirs = socket.socketpair()
+    threading.Thread(target=_relay, args=(stream, ours), name=f"tfk8s-dial-{pod}", daemon=True).start()
+    return theirs
+
+
+def execute(client: Client, namespace: str, pod: str, command: Sequence[str], data: Iterable[bytes]) -> None:
+    """Run a command in a pod's container with `data` as its standard input, until it ends.
+
+    The input has no end of its own: the command must know when it has all.
+
+    Raises:
+        ClusterError: the command failed; says what it wrote.
+    """
+    query = [*(("command", word) for word in command), ("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
+    stream = _open(client, paths.pod(namespace, pod, "exec"), query)
+    said = b""
+    try:
+        for block in data:
+            stream.send_binary(bytes([_DATA]) + block)
+        while message := stream.recv_data()[1]:
+            if message[0] == _STATUS:
+                status = json.loads(message[1:])
+                if status.get("status") != "Success":
+                    raise ClusterError(f"{command[0]} failed in pod {pod}: {said.decode(errors='replace').strip()}")
+                return
+            said += message[1:]
+    except (OSError, websocket.WebSocketException) as error:
+        raise ClusterError(f"the stream to pod {pod} broke: {error}") from error
+    finally:
+        stream.close()
+
+
+def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websocket.WebSocket:
+    url = f"{client.url(path)}?{urlencode(query)}".replace("http", "ws", 1)
+    headers = {**client.headers(), "sec-websocket-protocol": _PROTOCOL}
+    try:
+        stream: websocket.WebSocket = create_websocket(  # type: ignore[no-untyped-call]
+            client.configuration, url, headers
+        )
+        return stream
+    except websocket.WebSocketBadStatusException as error:
+        body = error.resp_body if isinstance(error.resp_body, bytes) else str(error.resp_body or "").encode()
+        raise errors.refused(error.status_code, body, client.context) from error
+    except (OSError, websocket.WebSocketException) as error:
+        raise errors.unreachable(error, client.context, client.configuration.host) from error
+
+
+def _relay(stream: websocket.WebSocket, ours: socket.socket) -> None:
+    """Copy both ways until either side ends; one thread, since TLS connections do not bear two."""
+    with contextlib.closing(stream), ours, contextlib.suppress(OSError, websocket.WebSocketException):
+        ours.setblocking(False)
+        _copy(stream, ours)
+
+
+def _copy(stream: websocket.WebSocket, ours: socket.socket) -> None:
+    remote = stream.sock
+    assert remote is not None
+    greeted: set[int] = set()
+    buffer = bytearray()  # what came from the pod and was not taken yet
+    poll = select.poll()
+    poll.register(remote, select.POLLIN)
+    poll.register(ours, select.POLLIN)
+    while True:
+        full = len(buffer) > _MOST_BUFFERED
+        poll.modify(remote, 0 if full else select.POLLIN)
+        poll.modify(ours, select.POLLIN | (select.POLLOUT if buffer else 0))
+        # A TLS connection may hold messages that it has read already, of which the poll knows nothing.
+        held = isinstance(remote, ssl.SSLSocket) and remote.pending() > 0 and not full
+        events = dict(poll.poll(0 if held else None))
+        if held or (not full and events.get(remote.fileno(), 0)):
+            data = _receive(stream, greeted)
+            if data is None:
+                _drain(ours, buffer)
+                return
+            buffer += data
+        if events.get(ours.fileno(), 0) & select.POLLOUT:
+            del buffer[: ours.send(buffer)]
+        if events.get(ours.fileno(), 0) & ~select.POLLOUT:
+            block = ours.recv(_BLOCK)
+            if not block:
+                return
+            stream.send_binary(bytes([_DATA]) + block)
+
+
+def _receive(stream: websocket.WebSocket, greeted: set[int]) -> bytes | None:
+    """Return the data in the next message, or None at the end or at an error."""
+    operation, frame = stream.recv_data_frame(True)
+    if operation == websocket.ABNF.OPCODE_CLOSE:
+        return None
+    if operation != websocket.ABNF.OPCODE_BINARY or not frame.data:
+        return b""
+    channel, data = frame.data[0], frame.data[1:]
+    if channel not in greeted:
+        greeted.add(channel)
+        data = data[_PORT_MESSAGE:]
+    if channel == _DATA:
+        return bytes(data)
+    return None if data else b""
+
+
+def _drain(ours: socket.socket, buffer: bytearray) -> None:
+    ours.setblocking(True)
+    ours.settimeout(5)
+    ours.sendall(buffer)

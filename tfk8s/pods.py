@@ -1,0 +1,203 @@
+"""What runs in a pod, as Kubernetes' own data: one container that fulfils the pod security standard `restricted`.
+
+Everything here is also made by the Helm chart's templates from the same job file: what a Go template can't
+compute does not belong here. Every call returns fresh dicts, so that YAML needs no anchors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tfk8s import naming
+from tfk8s.spec import Job, JobFile, Volume
+
+Object = dict[str, Any]
+
+PACKAGE_FOLDER = "/opt/tfk8s"
+SCRATCH_FOLDER = "/tmp"  # noqa: S108 - a folder of the pod's own
+SCRATCH_SIZE = "2Gi"
+
+DEFAULT_CPU = "1"
+DEFAULT_MEMORY = "2Gi"
+# What a pod writes to its scratch folder and logs. Scanners ask for both values.
+STORAGE_REQUEST = "128Mi"
+STORAGE_LIMIT = "4Gi"
+
+POD_INDEX = "apps.kubernetes.io/pod-index"  # a StatefulSet's pods have it since Kubernetes 1.28
+GKE_ACCELERATOR = "cloud.google.com/gke-accelerator"
+GKE_SPOT = "cloud.google.com/gke-spot"
+
+
+def template(job_file: JobFile, job: Job, labels: Mapping[str, str]) -> Object:
+    """Return the pod template of a job's tasks.
+
+    Args:
+        job_file: the cluster.
+        job: one of its jobs.
+        labels: tfk8s' own, by which Services and policies find the pods.
+    """
+    volumes = (*job_file.volumes, *job.volumes)
+    metadata: Object = {"labels": {**job.labels, **labels}}
+    if job.annotations:
+        metadata["annotations"] = dict(job.annotations)
+    spec: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 5,
+        "securityContext": _pod_security(job_file),
+        "containers": [_container(job_file, job, volumes)],
+        "volumes": list(_volumes(job_file.name, volumes)),
+    }
+    if job_file.security.service_account:
+        spec["serviceAccountName"] = job_file.security.service_account
+    if job.priority:
+        spec["priorityClassName"] = job.priority
+    return {"metadata": metadata, "spec": spec | _placement(job, labels)}
+
+
+def port(job_file: JobFile, job: Job) -> int:
+    """Return where the job's servers listen."""
+    return job.port or job_file.port
+
+
+def compact_cluster(job_file: JobFile) -> str:
+    """Return the ClusterSpec in the form that `member.derive_cluster` reads: `chief=1,ps=2:2300`."""
+    return ",".join(
+        f"{job.name}={job.tasks}" + ("" if port(job_file, job) == job_file.port else f":{port(job_file, job)}")
+        for job in job_file.jobs
+    )
+
+
+def _container(job_file: JobFile, job: Job, volumes: tuple[Volume, ...]) -> Object:
+    amounts = resources(job)
+    return {
+        "name": "server",
+        "image": job.image or job_file.image,
+        "command": ["python3", "-m", "tfk8s.server"],
+        "env": list(_environment(job_file, job)),
+        "ports": [{"name": "grpc", "containerPort": port(job_file, job)}],
+        "resources": amounts,
+        "securityContext": _container_security(),
+        # A server listens after 0.3 s, or after an import with `preload`. There is no livenessProbe: what it could
+        # see ends the process anyway, and a restart of a server that is merely busy would lose its variables.
+        "startupProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 1, "failureThreshold": 300},
+        "readinessProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 5, "timeoutSeconds": 5},
+        "volumeMounts": list(_mounts(volumes)),
+    }
+
+
+def resources(job: Job) -> Object:
+    """Return what a task's container asks for; the limits are the same, but for what it writes."""
+    amounts = {"cpu": str(job.cpu or DEFAULT_CPU), "memory": str(job.memory or DEFAULT_MEMORY)}
+    if job.gpus:
+        amounts[job.gpu_resource] = str(job.gpus)
+    return {
+        "requests": {**amounts, "ephemeral-storage": STORAGE_REQUEST},
+        "limits": {**amounts, "ephemeral-storage": STORAGE_LIMIT},
+    }
+
+
+def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
+    """Yield the user's variables over tfk8s' defaults, by name, and then those that say which task this is."""
+    values = {"HOME": SCRATCH_FOLDER, **gpu_environment(job), **job_file.env, **job.env}
+    values["PYTHONPATH"] = PACKAGE_FOLDER + (f":{values['PYTHONPATH']}" if "PYTHONPATH" in values else "")
+    for name in sorted(values):
+        # Kubernetes reads $(NAME) in a value, and $$ as $.
+        yield {"name": name, "value": values[name].replace("$", "$$")}
+    yield {"name": "TFK8S_NAME", "value": job_file.name}
+    yield {"name": "TFK8S_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    yield {"name": "TFK8S_JOBS", "value": compact_cluster(job_file)}
+    yield {"name": "TFK8S_PORT", "value": str(job_file.port)}
+    yield {"name": "TFK8S_JOB", "value": job.name}
+    yield {"name": "TFK8S_INDEX", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{POD_INDEX}']"}}}
+    if job.preload:
+        yield {"name": "TFK8S_PRELOAD", "value": ",".join(job.preload)}
+
+
+def gpu_environment(job: Job) -> dict[str, str]:
+    """Return the variables that let TensorFlow share GPUs, or hide from it those that the node has.
+
+    NVIDIA's images show every GPU of the node to a container that asked for none (NVIDIA/k8s-device-plugin#61).
+    """
+    if job.gpus:
+        return {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    return {"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def _pod_security(job_file: JobFile) -> Object:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": job_file.security.user,
+        "runAsGroup": job_file.security.group,
+        "fsGroup": job_file.security.group,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _container_security() -> Object:
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def _mounts(volumes: tuple[Volume, ...]) -> Iterator[Object]:
+    yield {"name": "tfk8s", "mountPath": f"{PACKAGE_FOLDER}/tfk8s", "readOnly": True}
+    if all(volume.path != SCRATCH_FOLDER for volume in volumes):
+        yield {"name": "scratch", "mountPath": SCRATCH_FOLDER}
+    for number, volume in enumerate(volumes):
+        mount: Object = {"name": f"volume-{number}", "mountPath": volume.path}
+        if volume.read_only:
+            mount["readOnly"] = True
+        yield mount
+
+
+def _volumes(cluster: str, volumes: tuple[Volume, ...]) -> Iterator[Object]:
+    yield {"name": "tfk8s", "configMap": {"name": cluster}}
+    if all(volume.path != SCRATCH_FOLDER for volume in volumes):
+        yield {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE}}
+    for number, volume in enumerate(volumes):
+        yield {"name": f"volume-{number}", **_source(volume)}
+
+
+def _source(volume: Volume) -> Object:
+    if volume.claim:
+        return {"persistentVolumeClaim": {"claimName": volume.claim}}
+    if volume.secret:
+        return {"secret": {"secretName": volume.secret}}
+    if volume.config_map:
+        return {"configMap": {"name": volume.config_map}}
+    return {"emptyDir": {"sizeLimit": str(volume.size)}}
+
+
+def _placement(job: Job, labels: Mapping[str, str]) -> Object:
+    """Return where the tasks may run: apart from each other if possible, and where GPUs or spot capacity are."""
+    apart = {
+        "weight": 1,
+        "podAffinityTerm": {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"},
+    }
+    selector = dict(job.node_selector)
+    tolerations = [dict(toleration) for toleration in job.tolerations]
+    if job.accelerator:
+        selector[GKE_ACCELERATOR] = job.accelerator
+    if job.gpus:
+        tolerations.append({"key": job.gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
+    if job.spot:
+        selector[GKE_SPOT] = "true"
+        tolerations.append({"key": GKE_SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
+    placement: Object = {}
+    if job.tasks > 1:
+        placement["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    if selector:
+        placement["nodeSelector"] = selector
+    if tolerations:
+        placement["tolerations"] = tolerations
+    return placement
+
+
+def master_pod(job_file: JobFile) -> str:
+    """Return the name of the master's pod."""
+    return naming.pod(job_file.name, job_file.master, 0)

@@ -1,0 +1,172 @@
+"""Why a task is not ready, in words, with the field of the job file to change: from what Kubernetes says of its pod."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from tfk8s.pods import Object
+from tfk8s.status import Phase
+
+Verdict = tuple[Phase, str]
+
+_PENDING: Verdict = (Phase.PENDING, "")
+_SHORT = re.compile(r"Insufficient ([a-z0-9./-]*[a-z0-9])")
+_NOT_FOUND = re.compile(
+    r"(secret|configmap|persistentvolumeclaim|serviceaccount) \"([^\"]*)\" not found", re.IGNORECASE
+)
+_QUOTA = re.compile(r"exceeded quota: ([^,]+), (.*)", re.DOTALL)
+_POD_SECURITY = re.compile(r'violates PodSecurity "([^"]*)": (.*)', re.DOTALL)
+_PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
+_KILLED = 137
+
+
+def judge(job: str, pod: Object | None, complaints: Sequence[str]) -> Verdict:
+    """Return a task's phase and the reason for it.
+
+    Args:
+        job: its name in the job file.
+        pod: as the API server gives it; None where there is none yet.
+        complaints: the messages of warnings about the pod, or about its StatefulSet where there is no pod; the
+            latest last.
+    """
+    if pod is None:
+        return _not_created(job, complaints)
+    if "deletionTimestamp" in pod["metadata"]:
+        return Phase.PENDING, "the pod of before is being stopped"
+    status = pod["status"]
+    if status.get("phase") == "Failed":
+        return Phase.FAILED, f"its pod failed: {status.get('reason', '')} {status.get('message', '')}".strip()
+    if (placed := condition(pod, "PodScheduled")) and placed["status"] != "True":
+        return Phase.PENDING, unschedulable(job, pod, placed.get("message", ""))
+    containers = status.get("containerStatuses")
+    if not containers:
+        return _PENDING
+    return _container(job, pod, containers[0], complaints)
+
+
+def _container(job: str, pod: Object, container: Object, complaints: Sequence[str]) -> Verdict:
+    state = container["state"]
+    ended = container.get("lastState", {}).get("terminated")
+    if "running" in state:
+        return (Phase.READY if container["ready"] else Phase.STARTING), _ended(job, pod, ended) if ended else ""
+    if "terminated" in state:
+        return Phase.FAILED, _ended(job, pod, state["terminated"])
+    waiting = state.get("waiting", {})
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason == "CrashLoopBackOff" and ended:
+        return Phase.FAILED, _ended(job, pod, ended)
+    if "Image" in reason:
+        return _image(job, container["image"], reason, message)
+    if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
+        return Phase.PENDING, _missing(job, message) or f"its container can't be created: {message}"
+    return Phase.PENDING, _missing(job, complaints[-1]) or complaints[-1] if complaints else ""
+
+
+def _ended(job: str, pod: Object, end: Object) -> str:
+    """Return what ended a container."""
+    code = end.get("exitCode")
+    if end.get("reason") == "OOMKilled":
+        limit = pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
+        return f"killed at its memory limit of {limit} (OOMKilled): raise jobs.{job}.memory"
+    if code == _KILLED:
+        return "killed (exit code 137): by its node, or by someone with rights on it"
+    return f"ended with exit code {code}"
+
+
+def has_run(pod: Object) -> bool:
+    """Return whether the pod's container has run, be it for a moment."""
+    return any(
+        "waiting" not in container["state"] or container.get("lastState")
+        for container in pod["status"].get("containerStatuses", ())
+    )
+
+
+def crashed(pod: Object) -> bool:
+    """Return whether the pod's last end is one that its log explains."""
+    for container in pod["status"].get("containerStatuses", ()):
+        state = container["state"]
+        end = state.get("terminated") or ("waiting" in state and container.get("lastState", {}).get("terminated"))
+        if end and end.get("reason") != "OOMKilled" and end.get("exitCode") not in (0, _KILLED):
+            return True
+    return False
+
+
+def _image(job: str, image: str, reason: str, message: str) -> Verdict:
+    change = f"change jobs.{job}.image or image, or make it available to the nodes"
+    if reason == "InvalidImageName":
+        return Phase.FAILED, f'"{image}" is not the name of an image: change jobs.{job}.image or image'
+    if reason == "ErrImageNeverPull":
+        return Phase.FAILED, f'image "{image}" is not on its node: {change}'
+    if re.search(r"not found|does not exist|manifest unknown", message):
+        return Phase.FAILED, f'image "{image}" is not found: {change}'
+    if re.search(r"denied|unauthorized|authentication required|403|401", message):
+        return Phase.FAILED, f'image "{image}" may not be pulled: it needs credentials, or there is none; {change}'
+    cause = message.rpartition("failed to do request: ")[2] or message
+    return Phase.PENDING, f'image "{image}" can\'t be pulled: {cause or reason}; {change}'
+
+
+def unschedulable(job: str, pod: Object, message: str) -> str:
+    """Return in words why no node takes a pod, from the scheduler's message."""
+    said = message.partition(". ")[0]  # what follows is about preemption
+    if short := _SHORT.search(said):
+        resource = short[1]
+        asked = pod["spec"]["containers"][0]["resources"]["requests"].get(resource, "")
+        field = {"cpu": "cpu", "memory": "memory"}.get(resource, "gpus")
+        what = f"{asked} {resource}".strip()
+        return f"no node has {what} free ({said}): lower jobs.{job}.{field}, or add nodes"
+    if missing := _missing(job, said):
+        return missing
+    if "node affinity/selector" in said:
+        return f"no node has the labels it asks for ({said}): change jobs.{job}.accelerator or node_selector"
+    if "untolerated taint" in said:
+        return f"every node keeps it away ({said}): add to jobs.{job}.tolerations"
+    if "PersistentVolumeClaim" in said:
+        return f"a volume is not bound ({said}): see `kubectl get pvc`, and `volumes`"
+    return f"no node takes it: {said}" if said else "it waits for the scheduler"
+
+
+def _not_created(job: str, complaints: Sequence[str]) -> Verdict:
+    if not complaints:
+        return _PENDING
+    message = complaints[-1]
+    if found := _POD_SECURITY.search(message):
+        return Phase.FAILED, f'the namespace\'s pod security "{found[1]}" refuses its pod: {found[2]}'
+    if found := _QUOTA.search(message):
+        return Phase.PENDING, f'the namespace\'s quota "{found[1]}" is used up ({found[2]}): lower what jobs.{job} asks'
+    if found := _PRIORITY.search(message):
+        return Phase.PENDING, f'there is no PriorityClass "{found[1]}": change jobs.{job}.priority'
+    return Phase.PENDING, _missing(job, message) or f"its pod can't be created: {message}"
+
+
+def _missing(job: str, message: str) -> str:
+    found = _NOT_FOUND.search(message)
+    if found is None:
+        return ""
+    kind, name = found[1].lower(), found[2]
+    field = "security.service_account" if kind == "serviceaccount" else f"volumes or jobs.{job}.volumes"
+    names = {"configmap": "ConfigMap", "persistentvolumeclaim": "PersistentVolumeClaim", "secret": "Secret"}
+    return f'there is no {names.get(kind, "ServiceAccount")} "{name}": create it, or change {field}'
+
+
+def condition(thing: Object, kind: str) -> Object | None:
+    """Return a pod's condition of that type."""
+    for known in thing["status"].get("conditions", ()):
+        if known["type"] == kind:
+            return dict(known)
+    return None
+
+
+def since(pod: Object) -> float:
+    """Return when a pod's process started or ended, else when the pod was made, in seconds since the epoch."""
+    for container in pod["status"].get("containerStatuses", ()):
+        for state in container["state"].values():
+            if when := state.get("startedAt") or state.get("finishedAt"):
+                return seconds(when)
+    return seconds(pod["metadata"]["creationTimestamp"])
+
+
+def seconds(text: str) -> float:
+    """Return a time of Kubernetes' as seconds since the epoch."""
+    return datetime.fromisoformat(text).timestamp()
