@@ -1,0 +1,245 @@
+"""The commands as a user meets them: exit codes, what is printed where, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clusters import REPOSITORY, gone, start_tfk8s, tfk8s, wait_until_gone
+
+from tfk8s import probe
+from tfk8s.backends.local import state
+
+TUTORIAL = REPOSITORY / "examples" / "tutorial"
+CLUSTER, TWO_TASKS = TUTORIAL / "cluster.yaml", TUTORIAL / "two_tasks.py"
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text("apiVersion: tfk8s.dev/v1\nname: mine\njobs: {worker: 2, ps: 1}\n")
+    return path
+
+
+@pytest.fixture
+def mine(job_file: Path) -> Iterator[str]:
+    up = tfk8s("up", "--local", job_file)
+    assert up.returncode == 0, up.stderr
+    yield "mine"
+    if state.folder("mine").read() is not None:
+        assert tfk8s("down", "--local", "mine").returncode == 0
+
+
+def pids(name: str) -> list[int]:
+    document = json.loads(tfk8s("status", "--local", name, "-o", "json").stdout)
+    return [int(task["where"].removeprefix("pid ")) for task in document["tasks"]]
+
+
+def test_run_prints_the_result_alone_and_leaves_nothing() -> None:
+    done = tfk8s("run", "--local", "--tf1", CLUSTER, TWO_TASKS)
+    assert (done.returncode, done.stdout) == (0, "238\n"), done.stderr
+    assert state.folder("tutorial").read() is None
+
+
+def test_the_scripts_exit_code_is_runs(job_file: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print(sys.argv[1:]); sys.exit(7)")
+    done = tfk8s("run", "--local", job_file, script, "--steps", "5", "--local")
+    assert (done.returncode, done.stdout) == (7, "['--steps', '5', '--local']\n")
+    assert state.folder("mine").read() is None
+
+
+def test_a_script_that_is_not_there_starts_nothing(job_file: Path) -> None:
+    done = tfk8s("run", "--local", job_file, "absent.py")
+    assert done.returncode == 2
+    assert done.stderr.startswith('error: there is no script "absent.py"\n')
+    assert state.folder("mine").read() is None
+
+
+def test_up_twice_changes_nothing_and_says_so(job_file: Path, mine: str) -> None:
+    before = pids(mine)
+    again = tfk8s("up", "--local", job_file)
+    assert again.returncode == 0
+    assert again.stdout == 'cluster "mine" is up: nothing changed\n'
+    assert pids(mine) == before
+
+
+def test_another_job_file_of_the_same_name_is_refused(job_file: Path, mine: str) -> None:
+    job_file.write_text(job_file.read_text().replace("ps: 1", "ps: 2"))
+    done = tfk8s("up", "--local", job_file)
+    assert done.returncode == 2
+    assert "jobs.ps.tasks: 1 → 2" in done.stderr
+
+
+def test_down_and_down_again(mine: str) -> None:
+    processes = pids(mine)
+    assert tfk8s("down", "--local", mine).returncode == 0
+    for pid in processes:
+        wait_until_gone(pid)
+    again = tfk8s("down", "--local", mine)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr.startswith('error: there is no cluster "mine" on this machine; there are ')
+
+
+def test_status_devices_logs_and_ls(mine: str) -> None:
+    assert re.search(r"^worker/1 +Ready +localhost:2223 ", tfk8s("status", "--local", mine).stdout, re.MULTILINE)
+    listed = json.loads(tfk8s("ls", "--local", "-o", "json").stdout)
+    assert "mine" in [cluster["name"] for cluster in listed]
+    devices = tfk8s("devices", "--local", mine).stdout
+    assert re.search(r"^worker/1 +CPU:0 ", devices, re.MULTILINE)
+    logs = tfk8s("logs", "--local", mine, "worker/1").stdout
+    assert re.search(r"tfk8s: worker/1 of 3 tasks listens on port \d+: TensorFlow 2\.", logs)
+
+
+def test_restart_of_a_task(mine: str) -> None:
+    before = pids(mine)
+    assert tfk8s("restart", "--local", mine, "ps/0").returncode == 0
+    assert len(set(before) & set(pids(mine))) == 2
+
+
+@pytest.mark.parametrize("delay", [0.05, 0.1, 0.15, 0.2, 0.3])
+def test_up_killed_at_any_moment_and_run_again(job_file: Path, delay: float) -> None:
+    process = start_tfk8s("up", "--local", job_file)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(delay)
+    process.kill()
+    process.communicate()
+    again = tfk8s("up", "--local", job_file)
+    assert again.returncode == 0, again.stderr
+    record = state.folder("mine").read()
+    assert record is not None
+    processes = pids("mine")
+    assert tfk8s("down", "--local", "mine").returncode == 0
+    assert [pid for pid in (*processes, *state.marked_processes(record.id)) if not gone(pid)] == []
+
+
+def test_two_ups_at_once_make_one_cluster(job_file: Path) -> None:
+    both = [start_tfk8s("up", "--local", job_file) for _ in range(2)]
+    for process in both:
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+    assert len(pids("mine")) == 3
+    assert tfk8s("down", "--local", "mine").returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_run_that_is_interrupted_removes_what_it_started(job_file: Path, tmp_path: Path, number: int) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import time; print('up', flush=True); time.sleep(60)")
+    process = start_tfk8s("run", "--local", job_file, script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    processes = pids("mine")
+    process.send_signal(number)
+    process.communicate(timeout=10)
+    assert process.returncode in (130, 143)
+    assert state.folder("mine").read() is None
+    for pid in processes:
+        wait_until_gone(pid)
+
+
+def test_up_that_is_interrupted_removes_what_it_started(job_file: Path) -> None:
+    job_file.write_text(job_file.read_text().replace("ps: 1", "ps: {tasks: 1, preload: [tensorflow]}"))
+    process = start_tfk8s("up", "--local", job_file)  # importing TensorFlow takes long enough
+    folder = state.folder("mine")
+    from tfk8s.waiting import wait_until
+
+    wait_until(lambda: folder.control.exists(), "the supervisor to listen", 10)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    if folder.read() is not None:  # up keeps what it made: a second up goes on from there
+        assert tfk8s("down", "--local", "mine").returncode == 0
+
+
+def test_connect_makes_a_loopback_address_for_this_user_alone(mine: str, tmp_path: Path) -> None:
+    process = start_tfk8s("connect", "--local", mine)
+    try:
+        assert process.stdout is not None
+        target = process.stdout.readline().strip()
+        port = int(target.removeprefix("grpc://127.0.0.1:"))
+        with socket.create_connection(("127.0.0.1", port)) as stream:
+            assert len(probe.list_devices(stream, 5)) == 3
+        if os.geteuid() == 0 and (other := shutil.which("su")):
+            code = f"import socket; s = socket.create_connection(('127.0.0.1', {port})); print(s.recv(1))"
+            python = "/usr/bin/python3"
+            said = subprocess.run(
+                [other, "nobody", "-s", "/bin/sh", "-c", f'{python} -c "{code}"'],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert said.stdout in ("b''\n", ""), said
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert process.returncode == 130
+
+
+def test_a_proxy_is_not_in_the_way() -> None:
+    proxy = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+    done = tfk8s("run", "--local", "--tf1", CLUSTER, TWO_TASKS, env=proxy)
+    assert (done.returncode, done.stdout) == (0, "238\n"), done.stderr
+
+
+def test_the_python_api_from_another_process(job_file: Path) -> None:
+    code = f"""
+import tensorflow as tf, tfk8s
+graph = tf.Graph()
+with graph.as_default(), tf.device("/job:worker/task:1"):
+    y = tf.constant(41) + 1
+with tfk8s.up({str(job_file)!r}, local=True) as cluster:
+    print([str(task.task) for task in cluster.tasks()], cluster.target.rpartition(":")[0])
+    with cluster.session(graph=graph) as session:
+        print(session.run(y))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "['worker/0', 'worker/1', 'ps/0'] grpc://127.0.0.1\n42\n", done.stderr
+    assert state.folder("mine").read() is None
+
+
+def test_a_name_with_no_cluster() -> None:
+    for command in ("status", "devices", "logs", "restart", "connect", "down"):
+        done = tfk8s(command, "--local", "absent")
+        assert (done.returncode, done.stdout) == (2, ""), command
+        assert done.stderr.startswith('error: there is no cluster "absent" on this machine; there are ')
+
+
+def test_no_tensorflow_says_how_to_install_it(job_file: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty"], check=True)
+    environment = {**os.environ, "VIRTUAL_ENV": str(tmp_path / "empty")}
+    done = tfk8s("up", "--local", job_file, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: TensorFlow is not installed for {tmp_path}/empty/bin/python\n")
+    assert "pip install" in done.stderr
+
+
+def test_exposed_ports_are_on_this_machine_and_must_be_free(job_file: Path) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        job_file.write_text(job_file.read_text() + f"port: {port}\n")
+        done = tfk8s("up", "--local", "--allow-exposed-ports", job_file)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"error: port {port}, where worker/0 would listen, is in use\n")
+    up = tfk8s("up", "--local", "--allow-exposed-ports", job_file)
+    assert up.returncode == 0, up.stderr
+    with socket.create_connection(("127.0.0.1", port)) as stream:
+        assert len(probe.get_status(stream, 5)) == 1
+    assert tfk8s("down", "--local", "mine").returncode == 0
+
+
+def test_a_second_submit_is_quick(mine: str, tmp_path: Path) -> None:
+    """Not a measurement (bench/start.py is): an interpreter that imports TensorFlow could not do it."""
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print('tensorflow' in sys.modules)")
+    before = time.monotonic()
+    assert tfk8s("submit", "--local", mine, script).stdout == "True\n"
+    assert time.monotonic() - before < 20

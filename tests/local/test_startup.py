@@ -1,0 +1,110 @@
+"""What has to be quick imports little; the seconds themselves are for bench/."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from clusters import REPOSITORY, start_tfk8s, tfk8s
+
+from tfk8s.backends.local import state
+
+CLUSTER = REPOSITORY / "examples" / "tutorial" / "cluster.yaml"
+
+HEAVY = {"tensorflow", "kubernetes", "rich", "pydantic", "yaml", "grpc", "numpy"}
+
+# Runs the command, and says on standard error which modules it has imported.
+_COMMAND = "import atexit, json, sys; atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr)); "
+_COMMAND += "from tfk8s.__main__ import main; sys.exit(main())"
+
+
+def imported(*arguments: object) -> set[str]:
+    """Return the packages that a command imports."""
+    command = [sys.executable, "-c", _COMMAND, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return {name.partition(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["__complete", "status", ""]])
+def test_not_even_the_command_line_s_library(arguments: list[str]) -> None:
+    assert imported(*arguments) & (HEAVY | {"typer", "dataclasses"}) == set()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["submit", "--help"], ["server", "--help"], ["completion", "bash"], ["ls", "--local"]],
+)
+def test_nothing_heavy(arguments: list[str]) -> None:
+    assert imported(*arguments) & HEAVY == set()
+
+
+def test_job_files_need_no_more_than_their_parser() -> None:
+    for arguments in (["validate", CLUSTER], ["render", CLUSTER, "--task", "local/0"], ["schema"]):
+        assert imported(*arguments) & HEAVY <= {"pydantic", "yaml"}
+
+
+def test_the_package_needs_next_to_nothing() -> None:
+    code = "import sys; before = set(sys.modules); import tfk8s; print(*set(sys.modules) - before)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
+    names = {name.partition(".")[0] for name in done.stdout.split()}
+    assert names <= {"__future__", "importlib", "tfk8s", "types", "warnings"}
+
+
+def test_the_command_and_the_module_are_one() -> None:
+    done = tfk8s("--version")
+    assert (done.returncode, done.stdout) == (0, f"tfk8s {_version()}\n")
+
+
+def _version() -> str:
+    import tfk8s as package
+
+    return package.__version__
+
+
+def test_head_ends_the_output_quietly() -> None:
+    command = f"{sys.executable} -m tfk8s schema | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert (done.stdout.split("\n")[0], done.stderr) == ("{", "")
+
+
+@pytest.mark.parametrize("delay", [0.2, 0.3, 0.4, 0.6, 0.8, 1.2])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whenever_a_signal_comes_run_leaves_nothing(tmp_path: Path, delay: float, number: signal.Signals) -> None:
+    path, script = tmp_path / "brief.yaml", tmp_path / "script.py"
+    path.write_text("apiVersion: tfk8s.dev/v1\nname: brief\njobs: {worker: 2}\n")
+    script.write_text("import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); signal.pause()")
+    process = start_tfk8s("run", "--local", path, script)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(delay)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode in (128 + number, -number), err  # the latter before the program has begun
+    if process.returncode == 128 + number:
+        assert "Traceback" not in err
+    assert state.folder("brief").read() is None
+
+
+def test_closed_streams_are_no_error() -> None:
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        command = f"{sys.executable} -m tfk8s validate {CLUSTER} {closed}"
+        assert subprocess.run(["bash", "-c", command], check=False, cwd=REPOSITORY).returncode == 0
+
+
+def test_sigterm_ends_a_command_as_an_exception_does(tmp_path: Path) -> None:
+    path = tmp_path / "there.yaml"
+    path.write_text('apiVersion: tfk8s.dev/v1\nname: there\njobs: {worker: ["127.0.0.1:9"]}\n')
+    process = start_tfk8s("connect", path)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline().startswith("grpc://127.0.0.1:")
+    assert process.stderr.readline() == 'sessions on it reach cluster "there", until Ctrl-C\n'
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (143, "")

@@ -1,0 +1,62 @@
+"""The command `tfk8s`, or `python -m tfk8s`: what has to be quick first, then the command line, then its failures."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> int:
+    """Run the command that `sys.argv` names; return its exit code."""
+    try:
+        return _main(sys.argv[1:])
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(arguments: list[str]) -> int:
+    if arguments == ["--version"]:
+        from tfk8s.version import __version__
+
+        print(f"tfk8s {__version__}")  # noqa: T201
+        return 0
+    if arguments[:1] == ["__complete"]:
+        from tfk8s.cli import completion
+
+        return completion.main(arguments[1:])
+    if arguments[:1] == ["server"]:
+        from tfk8s import server
+
+        return server.main(arguments[1:])
+    return _command(arguments)
+
+
+def _command(arguments: list[str]) -> int:
+    from tfk8s.cli import signals
+
+    _prepare_streams()
+    signals.prepare()
+    try:
+        from tfk8s.cli.app import main
+
+        return main(arguments)
+    except Exception as error:
+        if (code := signals.exit_code()) is not None:
+            return code
+        from tfk8s.cli import failures
+
+        return failures.report(error)
+
+
+def _prepare_streams() -> None:
+    """Have standard output and error take whatever is printed, even where they are closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lives
+        else:
+            stream.reconfigure(errors="backslashreplace")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""The commands as one program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+import typer.main
+
+from tfk8s.cli import clusters, files, looks, scripts
+from tfk8s.cli.command import Command, Group, ScriptCommand
+from tfk8s.cli.output import say
+from tfk8s.version import __version__
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"tfk8s {__version__}")
+        raise typer.Exit
+
+
+def tfk8s(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Distributed TensorFlow on this machine or on Kubernetes, from one job file."""
+
+
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)],
+) -> None:
+    """Print a script that completes commands in your shell.
+
+    Examples:
+        source <(tfk8s completion bash)
+        tfk8s completion fish > ~/.config/fish/completions/tfk8s.fish
+    """
+    from tfk8s.cli.completion import SCRIPTS
+    from tfk8s.errors import InvalidInput
+
+    if shell not in SCRIPTS:
+        raise InvalidInput(f'no completion for "{shell}"', help=f"there are {', '.join(SCRIPTS)}")
+    say(SCRIPTS[shell])
+
+
+def server(context: typer.Context) -> None:
+    """Run one task's server by hand, in the foreground."""
+    raise AssertionError(f"tfk8s.__main__ hands {context.args} over before")
+
+
+# In the order of the help.
+COMMANDS: dict[str, Callable[..., object]] = {
+    function.__name__: function
+    for function in (
+        files.init, files.validate, files.schema, files.render,
+        clusters.up, scripts.submit, scripts.run, scripts.connect,
+        looks.status, looks.ls, looks.devices, looks.logs,
+        clusters.restart, clusters.down, completion, server,
+    )
+}  # fmt: skip
+
+_EXIT_CODES = "Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed; 124 a timeout; 130 Ctrl-C."
+
+
+def program(*names: str) -> Any:
+    """Return the program with these commands alone: Typer takes a millisecond to make one, and one is what runs."""
+    app = typer.Typer(
+        cls=Group,
+        add_completion=False,  # `completion` instead
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback(epilog=_EXIT_CODES)(tfk8s)
+    for name in names:
+        cls = ScriptCommand if name in ("submit", "run") else Command
+        app.command(cls=cls)(COMMANDS[name])
+    return typer.main.get_command(app)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments name; return its exit code.
+
+    Raises:
+        Tfk8sError: what went wrong, for the caller to print.
+    """
+    names = arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
+    try:
+        result = program(*names).main(arguments or ["--help"], prog_name="tfk8s", standalone_mode=False)
+    except Exception as error:
+        say_usage = getattr(error, "format_message", None)
+        if say_usage is None:
+            raise
+        from tfk8s.errors import InvalidInput
+
+        path = getattr(getattr(error, "ctx", None), "command_path", "tfk8s")
+        raise InvalidInput(say_usage(), help=f"{path} --help") from None
+    return int(result or 0)

@@ -1,0 +1,94 @@
+"""Commands that make, change and remove clusters: up, restart, down."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tfk8s.cli import options
+from tfk8s.cli.options import TIMEOUT
+from tfk8s.cli.output import note, say
+
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't wait until the tasks answer.")]
+
+
+def up(
+    file: options.File,
+    timeout: options.Timeout = TIMEOUT,
+    no_wait: NoWait = False,
+    allow_exposed_ports: options.ExposedPorts = False,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Start a job file's cluster, and wait until every task answers.
+
+    What runs already with the same job file is left as it is. After a failure all stays, to be looked at.
+
+    Examples:
+        tfk8s up --local cluster.yaml
+        tfk8s up --context kind-test --timeout 5m cluster.yaml
+    """
+    from tfk8s import api
+    from tfk8s.backends.choice import flags
+    from tfk8s.cli.progress import Progress
+
+    with Progress() as progress:
+        cluster = api.up(
+            file, local=local or None, context=context, namespace=namespace, timeout=None if no_wait else timeout,
+            keep=True, allow_exposed_ports=allow_exposed_ports, on_change=progress.update,
+        )  # fmt: skip
+    state = "is started" if no_wait else "is up"
+    say(
+        f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
+    )
+    note(f"run a script in it: tfk8s submit{flags(cluster.backend)} {cluster.name} SCRIPT")
+
+
+def restart(
+    name: options.Name,
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="JOB/INDEX; default: all tasks.", show_default=False)
+    ] = None,
+    timeout: options.Timeout = TIMEOUT,
+    no_wait: NoWait = False,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Start a task's server anew, or all of them.
+
+    Waits until every task answers. Variables that lived on the task are lost with it.
+
+    Examples:
+        tfk8s restart --local mnist worker/1
+        tfk8s restart mnist
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.choice import Where
+    from tfk8s.cli.progress import Progress
+
+    cluster = find(name, Where(local or None, context, namespace))
+    with Progress() as progress:
+        cluster.restart(task, timeout=None if no_wait else timeout, on_change=progress.update)
+    say(f'restarted {task or "all tasks"} of cluster "{cluster.name}"')
+
+
+def down(
+    name: options.Name,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Remove a cluster: all that `tfk8s up` made, nothing else.
+
+    Examples:
+        tfk8s down --local mnist
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.choice import Where
+
+    cluster = find(name, Where(local or None, context, namespace))
+    cluster.down()
+    say(f'cluster "{cluster.name}" is down')

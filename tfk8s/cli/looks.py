@@ -1,0 +1,171 @@
+"""Commands that only look: status, ls, devices, logs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfk8s.cli import options
+from tfk8s.cli.output import age, document, line, memory, note, paint, prefix_colour, say, table
+
+if TYPE_CHECKING:
+    from tfk8s.devices import TaskDevices
+    from tfk8s.status import ClusterStatus
+
+_CLUSTER = ("NAME", "PHASE", "READY", "MASTER", "TARGET", "SCRIPTS", "AGE", "LOCATION")
+
+
+def status(
+    name: options.Name,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing what changes, until Ctrl-C.")] = False,
+    output: options.Output = None,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Show a cluster and its tasks.
+
+    Examples:
+        tfk8s status --local mnist
+        tfk8s status mnist -o json
+        tfk8s status --watch mnist
+
+    JSON: name, backend, location, phase, reason, target, master, created, scripts, and tasks, each with task, job,
+    index, phase, address, where, restarts, since, reason.
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.choice import Where
+    from tfk8s.cli import documents
+    from tfk8s.cli.progress import Progress
+    from tfk8s.waiting import changes
+
+    cluster = find(name, Where(local or None, context, namespace))
+    if not watch:
+        _show(cluster.status(), output)
+    elif output is not None:
+        for found in changes(cluster.status):
+            line(documents.cluster(found))
+    else:
+        with Progress(sys.stdout) as progress:
+            for found in changes(cluster.status):
+                progress.update(found)
+
+
+def ls(
+    output: options.Output = None,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """List your clusters.
+
+    Examples:
+        tfk8s ls --local
+        tfk8s ls -o json
+
+    JSON: a list of what `tfk8s status -o json` prints.
+    """
+    from tfk8s.api import list_clusters
+    from tfk8s.backends.choice import Where
+    from tfk8s.cli import documents
+
+    found = list_clusters(Where(local or None, context, namespace))
+    if output is not None:
+        document([documents.cluster(status) for status in found])
+    elif found:
+        say(table(_CLUSTER, map(_cluster, found), sys.stdout))
+    else:
+        note("no clusters")
+
+
+def devices(
+    name: options.Name,
+    output: options.Output = None,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Show the devices of each task: CPUs, GPUs, their memory.
+
+    It is the servers that are asked. The exit code is 3 where a task does not answer.
+
+    Examples:
+        tfk8s devices --local mnist
+        tfk8s devices mnist -o json
+
+    JSON: a list of tasks, each with task, job, index, error, and devices, each with name, kind, memory, description.
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.choice import Where
+    from tfk8s.cli import documents
+    from tfk8s.devices import require_all
+
+    answers = find(name, Where(local or None, context, namespace)).devices()
+    if output is not None:
+        document(documents.devices(answers))
+    elif any(answer.devices for answer in answers):
+        rows = [row for answer in answers for row in _devices(answer)]
+        say(table(("TASK", "DEVICE", "MEMORY", "DESCRIPTION"), rows))
+    require_all(answers)
+
+
+def logs(
+    name: options.Name,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TASK", help="JOB/INDEX, or JOB for all its tasks; default: all.", show_default=False),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", metavar="N", parser=options.count, help="Only the last N lines of each.")
+    ] = None,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Print what tasks wrote.
+
+    Examples:
+        tfk8s logs --local mnist
+        tfk8s logs -f --tail 10 mnist worker/0 worker/1
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.choice import Where
+
+    chosen, lines = find(name, Where(local or None, context, namespace)).logs(tasks or (), follow=follow, tail=tail)
+    width = max(len(str(task)) for task in chosen)
+    prefixes = {
+        task: paint(f"{str(task).ljust(width)} | ", prefix_colour(number), sys.stdout) if len(chosen) > 1 else ""
+        for number, task in enumerate(chosen)
+    }
+    for written in lines:
+        say(f"{prefixes[written.task]}{written.text}")
+
+
+def _show(found: ClusterStatus, output: str | None) -> None:
+    from tfk8s.cli import documents
+    from tfk8s.cli.progress import HEAD, row
+
+    if output is not None:
+        document(documents.cluster(found))
+        return
+    say(table(_CLUSTER, [_cluster(found)], sys.stdout))
+    if found.reason:
+        say(f"\n{found.reason}")
+    say("\n" + table(HEAD, map(row, found.tasks), sys.stdout))
+
+
+def _cluster(found: ClusterStatus) -> tuple[str, ...]:
+    return (
+        found.name, found.phase, f"{found.ready}/{len(found.tasks)}", str(found.master), found.target,
+        str(found.scripts), age(found.created), found.location,
+    )  # fmt: skip
+
+
+def _devices(answer: TaskDevices) -> list[tuple[str, ...]]:
+    return [
+        (str(answer.task), device.name.rpartition("/device:")[2], memory(device.memory), device.description)
+        for device in answer.devices
+    ]

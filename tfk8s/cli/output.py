@@ -1,0 +1,104 @@
+"""How commands speak: results on standard output, progress on standard error; colour on a terminal only."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+PIPE_CLOSED = 128 + 13  # as of a program that SIGPIPE ended
+
+# Of the phases of tfk8s.status.
+_COLOURS = {"Ready": "32", "Pending": "33", "Starting": "33", "Failed": "31", "Unknown": "31"}
+_PREFIXES = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def say(text: str) -> None:
+    """Print a result; end quietly where nobody reads on, as in `tfk8s logs … | head`."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered goes nowhere
+        raise SystemExit(PIPE_CLOSED) from None
+
+
+def note(text: str) -> None:
+    """Print progress."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def document(value: object) -> None:
+    """Print a JSON document."""
+    import json
+
+    say(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def line(value: object) -> None:
+    """Print a JSON document on one line, as one of several."""
+    import json
+
+    say(json.dumps(value, ensure_ascii=False))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], stream: TextIO | None = None) -> str:
+    """Return rows under their heads, aligned; with colours where `stream` shows them."""
+    lines = [list(head), *([cell or "-" for cell in row[:-1]] + [row[-1]] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+    if stream is not None:
+        padded = [[paint(cell, _COLOURS.get(cell.strip(), ""), stream) for cell in line] for line in padded]
+    return "\n".join("  ".join(line).rstrip() for line in padded)
+
+
+def paint(text: str, code: str, stream: TextIO) -> str:
+    """Return text in a colour, where the stream is a terminal that shows colours."""
+    return f"\x1b[{code}m{text}\x1b[0m" if code and has_colours(stream) else text
+
+
+def prefix_colour(number: int) -> str:
+    """Return the colour of the number-th of several."""
+    return _PREFIXES[number % len(_PREFIXES)]
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal, and colours are wanted there (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def age(since: float | None) -> str:
+    """Return how long ago something was: `5m12s`."""
+    if since is None:
+        return ""
+    left = max(0, int(time.time() - since))
+    parts: list[tuple[int, str]] = []
+    for size, unit in _UNITS:
+        number, left = divmod(left, size)
+        if number or parts or unit == "s":
+            parts.append((number, unit))
+    return "".join(f"{number}{unit}" for number, unit in parts[:2] if number or len(parts) == 1)
+
+
+def moment(since: float | None) -> str | None:
+    """Return a time for JSON (RFC 3339, UTC)."""
+    if since is None:
+        return None
+    import datetime
+
+    return datetime.datetime.fromtimestamp(since, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def memory(size: int) -> str:
+    """Return a number of bytes: `256Mi`."""
+    value = float(size)
+    for unit in ("", "Ki", "Mi", "Gi"):
+        if value < 1024:
+            return f"{value:.4g}{unit}"
+        value /= 1024
+    return f"{value:.4g}Ti"

@@ -1,0 +1,124 @@
+"""Shows how a cluster comes up, on standard error: a panel on a terminal, elsewhere one line a change."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
+
+from tfk8s.cli.output import age, note, say, table
+from tfk8s.spec import Task
+from tfk8s.status import ClusterStatus, Phase, TaskStatus
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+HEAD = ("TASK", "PHASE", "ADDRESS", "WHERE", "RESTARTS", "AGE", "REASON")
+
+
+class Progress:
+    """Tells of a cluster's tasks, in a `with`; `update` takes what is there now.
+
+    Args:
+        stream: where. By default, standard error; then tasks that were ready all along are nothing to tell of.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._tells_only_news = stream is None
+        self._panel = Panel(self._stream, transient=stream is None) if self._stream.isatty() else None
+        self._last: dict[Task, TaskStatus] | None = None
+
+    def update(self, status: ClusterStatus) -> None:
+        """Show what has changed."""
+        if self._panel is not None:
+            self._panel.update(status)
+            return
+        if self._last is None:
+            self._last = {
+                task.task: task for task in status.tasks if self._tells_only_news and task.phase is Phase.READY
+            }
+        for line in changes(self._last, status.tasks):
+            say(line) if self._stream is sys.stdout else note(line)
+        self._last = {task.task: task for task in status.tasks}
+
+    def close(self) -> None:
+        """Take a panel away, so that something else can be printed."""
+        if self._panel is not None:
+            self._panel.close()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Panel:
+    """Tasks that change in place, below what was printed before.
+
+    Args:
+        stream: a terminal.
+        transient: nothing is left of it at the end.
+    """
+
+    def __init__(self, stream: TextIO, *, transient: bool) -> None:
+        self._stream, self._transient = stream, transient
+        self._live: Live | None = None
+
+    def update(self, status: ClusterStatus) -> None:
+        """Show what is there now."""
+        from rich.live import Live
+        from rich.text import Text
+
+        if self._live is None:
+            from rich.console import Console
+
+            self._live = Live(console=Console(file=self._stream), auto_refresh=False, transient=self._transient)
+            self._live.start()
+        height = shutil.get_terminal_size().lines
+        text = Text.from_ansi(panel_text(status, height, self._stream), no_wrap=True, overflow="ellipsis")
+        self._live.update(text, refresh=True)
+
+    def close(self) -> None:
+        """Take it away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def panel_text(status: ClusterStatus, height: int, stream: TextIO) -> str:
+    """Return a cluster in at most `height` lines; where it has too many tasks, those that are ready are left out."""
+    room = max(1, height - 4)
+    tasks = status.tasks
+    if len(tasks) > room:
+        tasks = tuple(task for task in tasks if task.phase is not Phase.READY)
+    lines = [f"{status.name}: {status.ready} of {len(status.tasks)} tasks ready"]
+    if tasks[:room]:
+        lines.append(table(HEAD, map(row, tasks[:room]), stream))
+    if len(tasks) > room:
+        lines.append(f"and {len(tasks) - room} more")
+    return "\n".join(lines)
+
+
+def row(task: TaskStatus) -> Sequence[str]:
+    """Return a task as a row under `HEAD`."""
+    return (
+        str(task.task), task.phase, task.address, task.where, str(task.restarts), age(task.since), task.reason,
+    )  # fmt: skip
+
+
+def changes(before: dict[Task, TaskStatus], tasks: Sequence[TaskStatus]) -> list[str]:
+    """Return a line for each task that is not as it was."""
+    width = max((len(str(task.task)) for task in tasks), default=0)
+    lines = []
+    for task in tasks:
+        old = before.get(task.task)
+        if old is None or (old.phase, old.where, old.reason) != (task.phase, task.where, task.reason):
+            what = ", ".join(filter(None, (task.where, task.reason)))
+            lines.append(f"{str(task.task).ljust(width)}  {task.phase.ljust(8)}  {what}".rstrip())
+    return lines

@@ -1,0 +1,135 @@
+"""Commands that run session scripts, or let others open sessions: submit, run, connect."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfk8s.cli import options
+from tfk8s.cli.options import TIMEOUT
+from tfk8s.cli.output import note, say
+from tfk8s.cli.signals import Once
+
+if TYPE_CHECKING:
+    from tfk8s.cluster import Cluster
+    from tfk8s.status import ClusterStatus
+
+
+def submit(
+    name: options.Name,
+    script: options.Script,
+    arguments: options.ScriptArguments = None,
+    tf1: options.Tf1 = False,
+    fresh: options.Fresh = False,
+    isolate: options.Isolate = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="TIME", parser=options.seconds, help="Wait so long for the cluster first."),
+    ] = None,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> int:
+    """Run a session script beside the master.
+
+    Its output and its exit code are the command's. What follows SCRIPT is the script's own. It finds the master in
+    TFK8S_TARGET.
+
+    Examples:
+        tfk8s submit --local mnist train.py --steps 1000
+        tfk8s submit --tf1 mnist old_script.py
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.choice import Where
+    from tfk8s.cli.progress import Progress
+    from tfk8s.cluster import as_script
+
+    wanted = as_script(script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate)
+    cluster = find(name, Where(local or None, context, namespace))
+    if timeout is not None:
+        with Progress() as progress:
+            cluster.wait(timeout, progress.update)
+    return cluster.run(wanted)
+
+
+def run(
+    file: options.File,
+    script: options.Script,
+    arguments: options.ScriptArguments = None,
+    tf1: options.Tf1 = False,
+    fresh: options.Fresh = False,
+    isolate: options.Isolate = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running.")] = False,
+    timeout: options.Timeout = TIMEOUT,
+    allow_exposed_ports: options.ExposedPorts = False,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> int:
+    """Start a cluster, run a session script, and remove the cluster.
+
+    A cluster that runs already with the same job file is used, and kept. What follows SCRIPT is the script's own.
+
+    Examples:
+        tfk8s run --local cluster.yaml train.py --steps 1000
+        tfk8s run --local --tf1 cluster.yaml old_script.py
+    """
+    from tfk8s import api
+    from tfk8s.backends.choice import Where
+    from tfk8s.cli.progress import Progress
+    from tfk8s.cluster import as_script
+
+    wanted = as_script(script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate)
+    where = Where(local or None, context, namespace, allow_exposed_ports)
+    with Once() as signals, Progress() as progress:
+
+        def changed(status: ClusterStatus) -> None:
+            signals.check()
+            progress.update(status)
+
+        def ready(cluster: Cluster) -> None:
+            signals.check()
+            progress.close()
+            if not cluster.made:
+                note(f'cluster "{cluster.name}" runs already: it is used, and kept')
+
+        return api.run(
+            file, wanted, where, timeout=timeout, keep=keep,
+            on_change=changed, on_ready=ready, before_removal=signals.hold,
+        )  # fmt: skip
+
+
+def connect(
+    name: options.Name,
+    port: Annotated[
+        int,
+        typer.Option("--port", metavar="PORT", parser=options.port, show_default=False, help="Default: a free one."),
+    ] = 0,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Give a loopback address for sessions of this machine.
+
+    It is there for notebooks and the like, until Ctrl-C, and stays when tasks are restarted. Only your own processes
+    can connect to it.
+
+    Examples:
+        tfk8s connect --local mnist
+        tfk8s connect --port 2222 mnist
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.choice import Where
+
+    cluster = find(name, Where(local or None, context, namespace))
+    with cluster.forward(port, failed=lambda error: note(f"tfk8s: {error}")) as forward:
+        say(forward.target)
+        note(f'sessions on it reach cluster "{cluster.name}", until Ctrl-C')
+        until_interrupted()
+
+
+def until_interrupted() -> None:
+    """Wait for ever."""
+    threading.Event().wait()
