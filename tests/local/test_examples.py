@@ -1,0 +1,110 @@
+"""Every example, run as its README says, with the output that its README shows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clusters import REPOSITORY, tfk8s
+
+EXAMPLES = REPOSITORY / "examples"
+TUTORIAL = EXAMPLES / "tutorial"
+
+
+@pytest.fixture(scope="module")
+def tutorial() -> Iterator[str]:
+    up = tfk8s("up", "--local", TUTORIAL / "cluster.yaml")
+    assert up.returncode == 0, up.stderr
+    yield "tutorial"
+    assert tfk8s("down", "--local", "tutorial").returncode == 0
+
+
+@pytest.fixture(scope="module")
+def data_parallel() -> Iterator[str]:
+    up = tfk8s("up", "--local", EXAMPLES / "data_parallel" / "cluster.yaml")
+    assert up.returncode == 0, up.stderr
+    yield "data-parallel"
+    assert tfk8s("down", "--local", "data-parallel").returncode == 0
+
+
+def submit(name: str, script: Path, *arguments: object, **options: object) -> str:
+    """Run a TensorFlow 1 script on a running cluster; return what it printed."""
+    done = tfk8s("submit", "--local", "--tf1", name, script, *arguments, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "output"),
+    [
+        ("single.py", "238\n"),
+        ("session.py", "238\n"),
+        ("two_tasks.py", "238\n"),
+        ("map_reduce.py", "task 0 41541750\ntask 1 291291750\nsum    332833500\n"),
+        ("mean.py", "mean  0.472794\nNumPy 0.472794\n"),
+        ("weighted_mean.py", "unweighted 0.513579\nweighted   0.472794\nNumPy      0.472794\n"),
+    ],
+)
+def test_tutorial(tutorial: str, script: str, output: str) -> None:
+    assert submit(tutorial, TUTORIAL / script) == output
+
+
+def test_remote_gpu_says_where_it_ran(tutorial: str) -> None:
+    output = submit(tutorial, TUTORIAL / "remote_gpu.py")
+    if "has no GPU" in output:
+        assert output == (
+            "/job:local/task:0 has no GPU: soft placement will choose another device.\n"
+            "square ran on /job:local/replica:0/task:0/device:CPU:0\n"
+            "[[7.0, 10.0], [15.0, 22.0]]\n"
+        )
+    else:
+        assert "square ran on /job:local/replica:0/task:0/device:GPU:0\n" in output
+
+
+def test_the_tutorial_in_tensorflow_2(tutorial: str) -> None:
+    done = tfk8s("submit", "--local", tutorial, EXAMPLES / "modern" / "two_tasks.py")
+    assert (done.returncode, done.stdout) == (0, "238\n"), done.stderr
+
+
+def test_the_job_by_another_name() -> None:
+    renamed = TUTORIAL / "renamed.yaml"
+    done = tfk8s("run", "--local", "--tf1", renamed, TUTORIAL / "two_tasks_renamed.py")
+    assert (done.returncode, done.stdout) == (0, "238\n"), done.stderr
+
+
+COSTS = re.compile(r"step +(\d+): cost (\d+\.\d+)")
+
+
+def costs(output: str) -> dict[int, float]:
+    return {int(step): float(cost) for step, cost in COSTS.findall(output)}
+
+
+def test_data_parallel_learns_as_a_single_device_does(data_parallel: str) -> None:
+    single = submit(data_parallel, EXAMPLES / "data_parallel" / "single.py")
+    parallel = submit(data_parallel, EXAMPLES / "data_parallel" / "parallel.py")
+    assert costs(parallel) == pytest.approx(costs(single), rel=1e-4)
+    assert costs(single)[399] < 0.01 < costs(single)[1]
+    for output in (single, parallel):
+        assert re.search(r"^\d+ steps/s$", output, re.MULTILINE)
+
+
+def test_both_learning_curves_in_one_picture(data_parallel: str, tmp_path: Path) -> None:
+    picture = tmp_path / "curves.png"
+    output = submit(data_parallel, EXAMPLES / "data_parallel" / "compare.py", picture)
+    assert re.search(r"^single\.py +\d+ steps/s$", output, re.MULTILINE)
+    assert re.search(r"^parallel\.py +\d+ steps/s$", output, re.MULTILINE)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size > 5000
+
+
+def test_every_example_has_its_place_in_a_test_and_leaves_nothing_behind() -> None:
+    here = Path(__file__).read_text()
+    for script in EXAMPLES.glob("*/*.py"):
+        assert script.name in here or script.name == "network.py", f"{script} is run by no test"
+    listed = subprocess.run(
+        ["git", "status", "--porcelain", "examples"], capture_output=True, text=True, cwd=REPOSITORY, check=True
+    )
+    assert "__pycache__" not in listed.stdout

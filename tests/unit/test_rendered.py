@@ -1,0 +1,46 @@
+"""manifests/ holds the examples as `render` prints them; TFK8S_UPDATE=1 writes them again."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tfk8s import rendered
+from tfk8s.errors import InvalidInput
+from tfk8s.load import load
+from tfk8s.spec import Job, JobFile
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
+
+
+def manifest(job_file):
+    return ROOT / "manifests" / f"{job_file.name}.yaml"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_manifests_are_the_rendered_examples(example):
+    job_file = load(example)
+    text = (
+        f"# {example.relative_to(ROOT)} as Kubernetes objects. Made by `make update`; kept equal by a test.\n"
+        + rendered.text(job_file)
+    )
+    if os.environ.get("TFK8S_UPDATE"):
+        manifest(job_file).write_text(text)
+    assert manifest(job_file).read_text() == text
+
+
+def test_nothing_else_is_there():
+    assert {path.name for path in (ROOT / "manifests").iterdir()} == {
+        manifest(load(example)).name for example in EXAMPLES
+    }
+
+
+def test_a_job_without_an_image_is_refused():
+    with pytest.raises(InvalidInput, match="job ps has no image to run in"):
+        rendered.text(JobFile(name="a", master="worker", jobs=(Job(name="worker", image="i"), Job(name="ps"))))
+
+
+def test_a_cluster_that_runs_already_is_refused():
+    with pytest.raises(InvalidInput, match="run already"):
+        rendered.text(JobFile(name="a", master="worker", jobs=(Job(name="worker", addresses=("a:1",)),)))
