@@ -1,0 +1,45 @@
+# What people and CI run. Everything happens in a virtual environment of its own, .venv.
+
+PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
+	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))) python3)
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test test-cluster check update bench clean
+
+demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
+	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
+
+test: .venv/dev     ## everything that needs no Kubernetes cluster
+	$(BIN)/pytest -n 2
+
+test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig context
+	$(BIN)/pytest tests/cluster
+
+check: .venv/dev    ## style, types, and which module may import which
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+update: .venv/dev   ## writes again what is generated from the code
+	$(BIN)/tfk8s schema >docs/job-file.schema.json
+	$(BIN)/python -m tfk8s.cli.words
+	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/test_rendered.py
+
+bench: .venv/dev    ## measures, as ratios in one run
+	$(BIN)/python bench/start.py
+
+clean:
+	rm -rf .venv dist build
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/local: .venv/bin/python pyproject.toml
+	@$(PIP) --editable '.[local]'
+	@touch $@
+
+.venv/dev: .venv/bin/python pyproject.toml
+	$(PIP) --editable '.[dev]'
+	@touch $@ .venv/local

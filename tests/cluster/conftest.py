@@ -1,0 +1,95 @@
+"""What the tests on a real cluster share: the current kubeconfig context, a namespace that enforces pod security."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+from on_cluster import left, make_job_file
+
+from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.readiness import wait_until_ready
+from tfk8s.spec import JobFile
+
+# Where the tests run in a shell's background, SIGINT is ignored, and would be in all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def client() -> Client:
+    return Client(None)
+
+
+@pytest.fixture(scope="session")
+def make_namespace(client: Client) -> Iterator[Callable[[], str]]:
+    """Makes namespaces that enforce the pod security standard `restricted`."""
+    made = []
+
+    def make() -> str:
+        name = f"tfk8s-test-{secrets.token_hex(3)}"
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        client.send("POST", "/api/v1/namespaces", body=body)
+        made.append(name)
+        return name
+
+    yield make
+    for name in made:
+        client.send("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="session")
+def namespace(make_namespace: Callable[[], str]) -> str:
+    return make_namespace()
+
+
+@pytest.fixture(scope="session")
+def backend(namespace: str) -> KubernetesBackend:
+    return KubernetesBackend(namespace=namespace)
+
+
+@pytest.fixture
+def up(backend: KubernetesBackend, client: Client, namespace: str) -> Iterator[Callable[[JobFile], str]]:
+    """Makes clusters that last for one test; returns their names once they are ready."""
+    made = []
+
+    def make(job_file: JobFile, wait: float = 60) -> str:
+        made.append(job_file.name)
+        backend.apply(job_file)
+        if wait:
+            wait_until_ready(backend, job_file.name, wait)
+        return job_file.name
+
+    yield make
+    for name in dict.fromkeys(made):
+        if left(client, namespace, name):
+            backend.delete(name)
+
+
+@pytest.fixture(scope="session")
+def cluster(backend: KubernetesBackend) -> Iterator[str]:
+    """Two workers that all tests may use and none may harm."""
+    backend.apply(make_job_file("shared"))
+    wait_until_ready(backend, "shared", 120)
+    yield "shared"
+    backend.delete("shared")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if report.failed and "namespace" in getattr(item, "fixturenames", ()):  # type: ignore[attr-defined]
+        space = item.funcargs["namespace"]  # type: ignore[attr-defined]
+        for arguments in (
+            ["get", "events", "--sort-by=.lastTimestamp"],
+            ["describe", "pods"],
+            ["logs", "--selector=app.kubernetes.io/name=tfk8s", "--tail=30", "--prefix", "--max-log-requests=50"],
+        ):
+            command = ["kubectl", "-n", space, *arguments]
+            output = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+            report.sections.append((" ".join(command), output.stdout + output.stderr))  # type: ignore[attr-defined]
+    return report

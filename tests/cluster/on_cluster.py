@@ -1,0 +1,50 @@
+"""What the tests on a real cluster need besides fixtures. `TFK8S_TEST_IMAGE`: an image with TensorFlow on the nodes."""
+
+from __future__ import annotations
+
+import os
+
+from tfk8s import probe, waiting
+from tfk8s.backends.kubernetes import KubernetesBackend, paths
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.quantity import Quantity
+from tfk8s.spec import Job, JobFile
+
+IMAGE = os.environ.get("TFK8S_TEST_IMAGE", "docker.io/tfk8s/test:dev")
+
+
+def make_job(name: str = "worker", **settings: object) -> Job:
+    """Return a job whose tasks fit many times on a small node."""
+    small = {"cpu": Quantity.parse("150m"), "memory": Quantity.parse("1Gi")}
+    return Job(**{"name": name, **small, **settings})  # type: ignore[arg-type]
+
+
+def make_job_file(name: str, *jobs: Job, **settings: object) -> JobFile:
+    jobs = jobs or (make_job(tasks=2),)
+    return JobFile(**{"name": name, "image": IMAGE, "jobs": jobs, "master": jobs[0].name, **settings})  # type: ignore[arg-type]
+
+
+def devices(backend: KubernetesBackend, name: str) -> list[probe.Device]:
+    """Return the devices that the master sees; it answers when every task answers it."""
+    with backend.dial(name, backend.observe(name).master) as stream:
+        return probe.list_devices(stream, 20)
+
+
+def left(client: Client, namespace: str, name: str) -> list[str]:
+    """Return what is there of a cluster."""
+    return [
+        f"{kind} {one['metadata']['name']}"
+        for kind in (*paths.GROUPS, "Pod")
+        for one in client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]
+    ]
+
+
+def until_reason(backend: KubernetesBackend, name: str, words: str, timeout: float = 40) -> str:
+    """Return the reason of the first task that has these words in it."""
+
+    def look() -> str | None:
+        return next((task.reason for task in backend.observe(name).tasks if words in task.reason), None)
+
+    found = waiting.wait_until(look, lambda: f"“{words}”, and saw {backend.observe(name).tasks}", timeout)
+    assert found is not None
+    return found

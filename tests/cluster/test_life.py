@@ -1,0 +1,175 @@
+"""`up`, `status`, `restart`, `scale`, `down`: what they make, what they cost, what they leave."""
+
+import dataclasses
+import time
+
+import pytest
+from on_cluster import devices, left, make_job, make_job_file
+
+from tfk8s import waiting
+from tfk8s.backends.kubernetes import KubernetesBackend, paths
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.readiness import wait_until_ready
+from tfk8s.spec import Task
+from tfk8s.status import Phase
+
+FOUR = (make_job("master"), make_job("ps"), make_job(tasks=2))
+KINDS = ("NetworkPolicy", "ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget")
+
+
+class Crash(BaseException):
+    """The process was killed."""
+
+
+def writes(monkeypatch, crash_after=None):
+    """Record the requests that are not reads, and crash after one of them."""
+    done = []
+    original = Client.send
+
+    def send(self, method, *arguments, **options):
+        answer = original(self, method, *arguments, **options)
+        if method != "GET":
+            done.append((method, arguments[0]))
+            if len(done) == crash_after:
+                raise Crash
+        return answer
+
+    monkeypatch.setattr(Client, "send", send)
+    return done
+
+
+def objects(client, namespace, name):
+    """Return all objects of a cluster, but for what differs between two that were made alike."""
+    found = {}
+    for kind in KINDS:
+        for one in client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]:
+            metadata = {key: one["metadata"].get(key) for key in ("name", "labels", "annotations")}
+            spec = {key: value for key, value in one.get("spec", {}).items() if key not in ("clusterIP", "clusterIPs")}
+            found[kind, metadata["name"]] = (metadata, spec, one.get("data"))
+    return found
+
+
+def test_up_answers_soon_and_says_where_every_task_is(up, backend):
+    started = time.monotonic()
+    name = up(make_job_file("four", *FOUR))
+    assert time.monotonic() - started < 20
+    status = backend.observe(name)
+    assert [str(task.task) for task in status.tasks] == ["master/0", "ps/0", "worker/0", "worker/1"]
+    assert status.phase is Phase.READY
+    assert all(" on " in task.where and task.restarts == 0 and not task.reason for task in status.tasks)
+    assert name in [one.name for one in backend.clusters()]
+    assert len(devices(backend, name)) == 4
+
+
+def test_a_second_up_changes_nothing(cluster, backend, client, namespace):
+    before = objects(client, namespace, cluster)
+    assert backend.apply(make_job_file(cluster)) is False
+    assert backend.plan(make_job_file(cluster)) == []
+    assert objects(client, namespace, cluster) == before
+
+
+def test_up_writes_at_most_eight_objects_and_two_for_each_job_however_many_tasks(backend, monkeypatch, up):
+    done = writes(monkeypatch)
+    up(make_job_file("written", make_job(tasks=40, cpu=None), make_job("ps", cpu=None)), wait=0)
+    assert len(done) <= 8 + 2 * 2
+
+
+def test_up_crashed_after_each_of_its_calls_and_run_again_gives_the_same(up, backend, client, namespace, monkeypatch):
+    wanted = make_job_file("crashed", make_job(node_selector={"no": "node"}))
+    up(wanted, wait=0)
+    expected = objects(client, namespace, "crashed")
+    for call in range(1, len(expected) + 1):
+        backend.delete("crashed")
+        with monkeypatch.context() as patched:
+            writes(patched, crash_after=call)
+            with pytest.raises(Crash):
+                backend.apply(wanted)
+        backend.apply(wanted)
+        assert objects(client, namespace, "crashed") == expected
+        assert backend.apply(wanted) is False
+
+
+def test_down_crashed_after_each_of_its_calls_and_run_again_leaves_nothing(up, backend, client, namespace, monkeypatch):
+    wanted = make_job_file("fallen", make_job(node_selector={"no": "node"}))
+    for call in range(1, 7):
+        up(wanted, wait=0)
+        with monkeypatch.context() as patched:
+            writes(patched, crash_after=call)
+            with pytest.raises(Crash):
+                backend.delete("fallen")
+        if left(client, namespace, "fallen"):
+            backend.delete("fallen")
+        assert left(client, namespace, "fallen") == []
+
+
+def test_down_leaves_nothing_and_touches_nothing_else(up, backend, client, namespace):
+    up(make_job_file("first"))
+    up(make_job_file("second", make_job()), wait=0)
+    backend.delete("first")
+    assert left(client, namespace, "first") == []
+    assert len(objects(client, namespace, "second")) == 6
+    with pytest.raises(NoSuchCluster, match='no cluster "first"'):
+        backend.delete("first")
+
+
+def test_a_cluster_of_another_namespace_is_found_by_name(cluster, namespace):
+    with pytest.raises(NoSuchCluster) as caught:
+        KubernetesBackend(namespace="kube-public").observe(cluster)
+    assert caught.value.help == f"it is in namespace {namespace}: add --namespace {namespace}"
+
+
+def test_an_object_of_another_cluster_is_never_taken_over(up, backend, client, namespace):
+    up(make_job_file("meet", make_job(node_selector={"no": "node"})), wait=0)
+    before = objects(client, namespace, "meet")
+    with pytest.raises(InvalidInput, match=r'Service "meet-master" exists already and belongs to cluster "meet"'):
+        backend.apply(make_job_file("meet-master"))
+    assert left(client, namespace, "meet-master") == []
+    assert objects(client, namespace, "meet") == before
+
+
+def test_an_object_of_somebody_else_is_never_taken_over(backend, client, namespace):
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "foreign"}, "data": {"a": "b"}}
+    client.send("POST", paths.collection("ConfigMap", namespace), body=body)
+    with pytest.raises(InvalidInput, match=r'ConfigMap "foreign" exists already and belongs to somebody else'):
+        backend.apply(make_job_file("foreign"))
+    assert client.get(paths.path(body, namespace))["data"] == {"a": "b"}
+    assert left(client, namespace, "foreign") == []
+
+
+def test_a_killed_task_is_restarted_and_says_so(up, backend):
+    name = up(make_job_file("restarted", make_job(tasks=2)))
+    before = {task.task: task for task in backend.observe(name).tasks}
+    backend.restart(name, Task("worker", 1))
+    wait_until_ready(backend, name, 60, before={Task("worker", 1): before[Task("worker", 1)]})
+    after = {task.task: task for task in backend.observe(name).tasks}
+    assert after[Task("worker", 0)] == before[Task("worker", 0)]
+    assert after[Task("worker", 1)].since > before[Task("worker", 1)].since
+
+
+def test_scaling_restarts_all_tasks_with_the_new_cluster_spec_and_removes_what_is_gone(up, backend, client, namespace):
+    first = make_job_file("scaled", make_job(), make_job("ps"))
+    name = up(first)
+    assert [change.name for change in backend.plan(dataclasses.replace(first, jobs=(make_job(tasks=2),)))]
+    up(dataclasses.replace(first, jobs=(make_job(tasks=2),)))
+    status = backend.observe(name)
+    assert [str(task.task) for task in status.tasks] == ["worker/0", "worker/1"]
+    assert len(devices(backend, name)) == 2
+    waiting.wait_until(lambda: not [one for one in left(client, namespace, name) if "-ps" in one], "ps to go", 20)
+
+
+def test_labels_of_objects_change_without_a_restart(up, backend):
+    first = make_job_file("labelled", make_job())
+    name = up(first)
+    before = backend.observe(name).tasks
+    assert backend.apply(dataclasses.replace(first, ttl=60)) is True
+    time.sleep(2)
+    assert backend.observe(name).tasks == before
+
+
+def test_logs_of_all_tasks_and_their_following(cluster, backend):
+    tasks = [status.task for status in backend.observe(cluster).tasks]
+    lines = [line for line in backend.logs(cluster, tasks, follow=False, tail=None) if line.text.startswith("tfk8s:")]
+    assert [str(line.task) for line in lines] == ["worker/0", "worker/1"]
+    following = backend.logs(cluster, tasks, follow=True, tail=1)
+    assert {next(following).task for _ in tasks} == set(tasks)

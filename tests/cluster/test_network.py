@@ -1,0 +1,90 @@
+"""Who reaches a task's port: the cluster's own pods, and nobody else."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from on_cluster import IMAGE, devices, make_job, make_job_file
+
+from tfk8s import manifests, pods, waiting
+from tfk8s.backends.kubernetes import paths
+from tfk8s.spec import Network, Peer
+
+ASK = """
+import socket, sys
+for _ in range(20):
+    try:
+        stream = socket.create_connection((sys.argv[1], 2222), 1)
+        stream.settimeout(1)
+        stream.sendall(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n" + b"\\0\\0\\0\\4\\0\\0\\0\\0\\0")
+        print("answers" if stream.recv(9) else "closed")
+    except OSError as error:
+        print("silent", error)
+"""
+
+
+@pytest.fixture
+def ask(client) -> Callable[..., str]:
+    """Runs a pod that tries to reach an address; returns the last thing that it saw."""
+    made = []
+
+    def ask(namespace: str, address: str, labels: dict[str, str]) -> str:
+        name = f"visitor-{len(made)}-{time.monotonic_ns() % 10**6}"
+        (stateful_set,) = [
+            one for one in manifests.render(make_job_file(name), dict.fromkeys(manifests.TASK_FILES, ""))
+            if one["kind"] == "StatefulSet"
+        ]  # fmt: skip
+        spec = stateful_set["spec"]["template"]["spec"]
+        container = {
+            "name": "visitor", "image": IMAGE, "command": ["python3", "-u", "-c", ASK, address],
+            "securityContext": spec["containers"][0]["securityContext"],
+        }  # fmt: skip
+        body = {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
+            "spec": {"securityContext": spec["securityContext"], "containers": [container], "restartPolicy": "Never"},
+        }  # fmt: skip
+        client.send("POST", paths.collection("Pod", namespace), body=body)
+        made.append(paths.path(body, namespace))
+        waiting.wait_until(
+            lambda: client.get(made[-1])["status"]["phase"] in ("Succeeded", "Failed"), "the visitor to end", 60
+        )
+        return client.text(f"{made[-1]}/log").splitlines()[-1]
+
+    yield ask
+    for path in made:
+        client.send("DELETE", path, {"gracePeriodSeconds": 0})
+
+
+@pytest.fixture
+def address(client, namespace, cluster) -> str:
+    return client.get(paths.pod(namespace, f"{cluster}-worker-1"))["status"]["podIP"]
+
+
+def test_tasks_and_forwards_reach_each_other(backend, cluster):
+    assert len(devices(backend, cluster)) == 2
+
+
+def test_a_pod_of_the_same_namespace_does_not_reach_a_task(ask, namespace, address):
+    assert "silent" in ask(namespace, address, {"app": "visitor"})
+
+
+def test_a_pod_of_another_namespace_does_not_reach_a_task(ask, make_namespace, address):
+    assert "silent" in ask(make_namespace(), address, manifests.selector("shared"))
+
+
+def test_a_pod_with_the_clusters_labels_reaches_it_so_that_the_silence_of_others_means_something(
+    ask, namespace, address
+):
+    assert ask(namespace, address, manifests.selector("shared")) == "answers"
+
+
+def test_a_pod_that_the_job_file_allows_reaches_a_task(up, ask, client, namespace):
+    network = Network(allow_from=(Peer(pods={"app": "visitor"}),))
+    name = up(make_job_file("open", make_job(), network=network))
+    address = client.get(paths.pod(namespace, f"{name}-worker-0"))["status"]["podIP"]
+    assert ask(namespace, address, {"app": "visitor"}) == "answers"
+
+
+def test_the_masters_service_leads_to_the_master(ask, namespace, cluster):
+    assert ask(namespace, f"{cluster}-master", manifests.selector(cluster)) == "answers"
+    assert pods.PACKAGE_FOLDER

@@ -1,0 +1,90 @@
+"""Why a task does not start: in words, with the field to change, from what a real cluster says."""
+
+import pytest
+from on_cluster import make_job, make_job_file, until_reason
+
+from tfk8s.backends.kubernetes import KubernetesBackend, paths
+from tfk8s.errors import ClusterError
+from tfk8s.quantity import Quantity
+from tfk8s.readiness import wait_until_ready
+from tfk8s.spec import Security, Volume
+from tfk8s.status import Phase
+
+CASES = {
+    "gpus": (make_job(gpus=4), "no node has 4 nvidia.com/gpu free", "lower jobs.worker.gpus, or add nodes"),
+    "memory": (make_job(memory=Quantity.parse("9Ti")), "no node has 9Ti memory free", "lower jobs.worker.memory"),
+    "labels": (make_job(accelerator="nvidia-none"), "no node has the labels", "change jobs.worker.accelerator"),
+    "image": (make_job(image="not an image"), "is not the name of an image", "change jobs.worker.image"),
+    "secret": (
+        make_job(volumes=(Volume(path="/s", secret="absent"),)),  # noqa: S106 - a name
+        'there is no Secret "absent"', "create it, or change volumes or jobs.worker.volumes",
+    ),
+    "map": (make_job(volumes=(Volume(path="/s", config_map="absent"),)), 'there is no ConfigMap "absent"', "create it"),
+    "claim": (
+        make_job(volumes=(Volume(path="/s", claim="absent"),)),
+        'there is no PersistentVolumeClaim "absent"', "create it",
+    ),
+    "class": (make_job(priority="absent"), 'there is no PriorityClass "absent"', "change jobs.worker.priority"),
+    "crash": (make_job(preload=("no_such_module",)), "can't import no_such_module", "ended with exit code 1"),
+    "oom": (make_job(memory=Quantity.parse("100Mi"), preload=("tensorflow",)), "OOMKilled", "raise jobs.worker.memory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_reason_names_the_cause_and_the_field(up, backend, case):
+    job, cause, field = CASES[case]
+    reason = until_reason(backend, up(make_job_file(f"why-{case}", job), wait=0), cause)
+    assert field in reason
+
+
+def test_a_missing_service_account(up, backend):
+    job_file = make_job_file("why-account", make_job(), security=Security(service_account="absent"))
+    assert "change security.service_account" in until_reason(backend, up(job_file, wait=0), "ServiceAccount")
+
+
+def test_a_quota(client, make_namespace):
+    namespace = make_namespace()
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small"},
+        "spec": {"hard": {"pods": "1"}},
+    }
+    client.send("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", body=quota)
+    backend = KubernetesBackend(namespace=namespace)
+    backend.apply(make_job_file("why-quota", make_job(tasks=3, cpu=Quantity.parse("10m"))))
+    assert "lower what jobs.worker asks" in until_reason(
+        backend, "why-quota", 'the namespace\'s quota "small" is used up'
+    )
+    backend.delete("why-quota")
+
+
+def test_pod_security_that_refuses_everything(client, make_namespace, backend, monkeypatch):
+    namespace = make_namespace()
+    backend = KubernetesBackend(namespace=namespace)
+    render = backend.objects
+
+    def privileged(job_file):
+        objects = render(job_file)
+        for made in objects:
+            if made["kind"] == "StatefulSet":
+                made["spec"]["template"]["spec"]["hostNetwork"] = True
+        return objects
+
+    monkeypatch.setattr(backend, "objects", privileged)
+    backend.apply(make_job_file("why-refused"))
+    until_reason(backend, "why-refused", 'pod security "restricted:latest" refuses its pod: host namespaces')
+    assert backend.observe("why-refused").phase is Phase.FAILED
+    backend.delete("why-refused")
+
+
+def test_up_ends_at_once_where_waiting_is_hopeless(up, backend):
+    name = up(make_job_file("why-hopeless", make_job(image="not an image")), wait=0)
+    with pytest.raises(ClusterError, match="is not the name of an image"):
+        wait_until_ready(backend, name, 60)
+
+
+def test_a_missing_stateful_set_is_named(up, backend, client, namespace):
+    name = up(make_job_file("why-gone", make_job(), make_job("ps")), wait=0)
+    client.send("DELETE", f"{paths.collection('StatefulSet', namespace)}/{name}-ps")
+    until_reason(backend, name, "its StatefulSet is missing")

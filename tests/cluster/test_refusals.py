@@ -1,0 +1,132 @@
+"""What can't work is one clear error, soon: no kubeconfig, no server, no rights, no namespace."""
+
+import base64
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from on_cluster import make_job_file
+
+from tfk8s.backends.kubernetes import KubernetesBackend, paths
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
+
+
+@pytest.fixture(autouse=True)
+def quick():
+    started = time.monotonic()
+    yield
+    assert time.monotonic() - started < 10
+
+
+@pytest.fixture
+def kubeconfig(client, tmp_path, monkeypatch):
+    """Writes a kubeconfig for this server, with other credentials or another address."""
+
+    def write(user=None, server=None):
+        authority = base64.b64encode(Path(client.configuration.ssl_ca_cert).read_bytes()).decode()
+        cluster = {"server": server or client.configuration.host, "certificate-authority-data": authority}
+        path = tmp_path / "config"
+        path.write_text(
+            yaml.safe_dump({
+                "apiVersion": "v1", "kind": "Config", "current-context": "other",
+                "clusters": [{"name": "other", "cluster": cluster}],
+                "users": [{"name": "other", "user": user or {}}],
+                "contexts": [{"name": "other", "context": {"cluster": "other", "user": "other"}}],
+            })
+        )  # fmt: skip
+        monkeypatch.setenv("KUBECONFIG", str(path))
+
+    return write
+
+
+def refusal(kind, call):
+    with pytest.raises(kind) as caught:
+        call()
+    return caught.value
+
+
+def test_no_kubeconfig(monkeypatch, tmp_path):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    error = refusal(InvalidInput, KubernetesBackend)
+    assert "there is no kubeconfig" in str(error)
+    assert "--local" in error.help
+
+
+def test_a_kubeconfig_that_is_none(monkeypatch, tmp_path):
+    (tmp_path / "config").write_text("hello: [")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    assert "can't be used" in str(refusal(InvalidInput, KubernetesBackend))
+
+
+def test_no_such_context():
+    assert 'no context "absent"' in str(refusal(InvalidInput, lambda: KubernetesBackend("absent")))
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [("https://127.0.0.1:1", "refused"), ("https://10.255.255.1:6443", ""), ("https://no.such.host.invalid", "")],
+)
+def test_a_server_that_can_not_be_reached(kubeconfig, server, words):
+    kubeconfig(server=server)
+    error = refusal(ClusterError, lambda: KubernetesBackend().clusters())
+    assert f'the API server of context "other" ({server}) does not answer' in str(error)
+    assert words in str(error)
+
+
+def test_expired_credentials(kubeconfig):
+    kubeconfig({"token": "expired"})
+    error = refusal(ClusterError, lambda: KubernetesBackend().clusters())
+    assert "refuses your credentials" in str(error)
+
+
+@pytest.fixture
+def stranger(client, namespace, kubeconfig):
+    """Make a kubeconfig of a service account without any rights."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stranger"}}
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    if client.find(f"{accounts}/stranger") is None:
+        client.send("POST", accounts, body=account)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = client.send("POST", f"{accounts}/stranger/token", body=request)["status"]["token"]
+    kubeconfig({"token": token})
+
+
+def test_a_verb_that_is_forbidden_is_named_with_the_role_that_would_allow_it(stranger, namespace):
+    error = refusal(ClusterError, lambda: KubernetesBackend(namespace=namespace).apply(make_job_file("denied")))
+    assert f'may not get networkpolicies.networking.k8s.io in namespace "{namespace}"' in str(error)
+    assert f"kubectl create role tfk8s -n {namespace} --verb=get" in error.help
+
+
+def test_a_forbidden_list_is_an_error_and_not_an_empty_answer(stranger, namespace):
+    error = refusal(ClusterError, lambda: KubernetesBackend(namespace=namespace).clusters())
+    assert "may not list statefulsets.apps" in str(error)
+
+
+def test_a_namespace_that_is_missing():
+    error = refusal(Tfk8sError, lambda: KubernetesBackend(namespace="absent").apply(make_job_file("nowhere")))
+    assert 'there is no namespace "absent"' in str(error)
+    assert error.help == "kubectl create namespace absent"
+
+
+def test_a_server_that_is_too_old(monkeypatch, namespace):
+    original = Client.get
+    version = {"major": "1", "minor": "27+", "gitVersion": "v1.27.3"}
+    monkeypatch.setattr(
+        Client, "get", lambda self, path, *a: version if path == "/version" else original(self, path, *a)
+    )
+    error = refusal(ClusterError, lambda: KubernetesBackend(namespace=namespace).apply(make_job_file("old")))
+    assert str(error).endswith("runs Kubernetes v1.27.3; tfk8s needs 1.28 or newer")
+
+
+def test_a_field_that_others_own(client, namespace):
+    backend = KubernetesBackend(namespace=namespace)
+    job_file = make_job_file("shared-field")
+    backend.apply(job_file)
+    path = f"{paths.collection('StatefulSet', namespace)}/shared-field-worker"
+    body = {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"replicas": 1}}
+    client.send("PATCH", path, {"fieldManager": "somebody", "force": True}, body, "application/apply-patch+yaml")
+    error = refusal(ClusterError, lambda: backend.apply(job_file))
+    assert "spec.replicas belongs to somebody" in str(error)
+    backend.delete("shared-field")
