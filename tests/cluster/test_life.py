@@ -92,7 +92,7 @@ def test_up_crashed_after_each_of_its_calls_and_run_again_gives_the_same(up, bac
 
 def test_down_crashed_after_each_of_its_calls_and_run_again_leaves_nothing(up, backend, client, namespace, monkeypatch):
     wanted = make_job_file("fallen", make_job(node_selector={"no": "node"}))
-    for call in range(1, 7):
+    for call in range(1, 8):
         up(wanted, wait=0)
         with monkeypatch.context() as patched:
             writes(patched, crash_after=call)

@@ -96,7 +96,7 @@ def stranger(client, namespace, kubeconfig):
 def test_a_verb_that_is_forbidden_is_named_with_the_role_that_would_allow_it(stranger, namespace):
     error = refusal(ClusterError, lambda: KubernetesBackend(namespace=namespace).apply(make_job_file("denied")))
     assert f'may not get networkpolicies.networking.k8s.io in namespace "{namespace}"' in str(error)
-    assert f"kubectl create role tfk8s -n {namespace} --verb=get" in error.help
+    assert f"tfk8s roles | kubectl apply -n {namespace}" in error.help
 
 
 def test_a_forbidden_list_is_an_error_and_not_an_empty_answer(stranger, namespace):

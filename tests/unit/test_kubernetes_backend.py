@@ -39,7 +39,15 @@ def test_a_forbidden_verb_names_the_role_that_allows_it():
     message = 'pods is forbidden: User "jo" cannot list resource "pods" in API group "" in the namespace "ml"'
     error = errors.refused(403, body(message), "c")
     assert str(error) == '"jo" may not list pods in namespace "ml"'
-    assert "kubectl create role tfk8s -n ml --verb=list --resource=pods" in error.help
+    assert error.help == (
+        "the Role tfk8s-user or tfk8s-submit allows it: tfk8s roles | kubectl apply -n ml -f - makes both, "
+        "kubectl create rolebinding jo -n ml --role=tfk8s-user --user=jo gives one"
+    )
+
+
+def test_a_forbidden_verb_that_only_one_role_has_names_that_one():
+    message = 'x is forbidden: User "jo" cannot patch resource "services" in API group "" in the namespace "ml"'
+    assert errors.refused(403, body(message), "c").help.startswith("the Role tfk8s-user allows it: ")
 
 
 def test_a_forbidden_verb_everywhere_names_a_cluster_role():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s import rendered
+from tfk8s import rendered, rights, yamltext
 from tfk8s.errors import InvalidInput
 from tfk8s.load import load
 from tfk8s.spec import Job, JobFile
@@ -18,6 +18,12 @@ def manifest(job_file):
     return ROOT / "manifests" / f"{job_file.name}.yaml"
 
 
+def require_equal(path, text):
+    if os.environ.get("TFK8S_UPDATE"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_manifests_are_the_rendered_examples(example):
     job_file = load(example)
@@ -25,14 +31,18 @@ def test_manifests_are_the_rendered_examples(example):
         f"# {example.relative_to(ROOT)} as Kubernetes objects. Made by `make update`; kept equal by a test.\n"
         + rendered.text(job_file)
     )
-    if os.environ.get("TFK8S_UPDATE"):
-        manifest(job_file).write_text(text)
-    assert manifest(job_file).read_text() == text
+    require_equal(manifest(job_file), text)
+
+
+def test_the_roles_are_those_that_the_command_prints():
+    note = "# What `tfk8s roles` prints. Made by `make update`; kept equal by a test.\n"
+    require_equal(ROOT / "manifests" / "roles.yaml", note + yamltext.dump(rights.roles()))
 
 
 def test_nothing_else_is_there():
     assert {path.name for path in (ROOT / "manifests").iterdir()} == {
-        manifest(load(example)).name for example in EXAMPLES
+        "roles.yaml",
+        *(manifest(load(example)).name for example in EXAMPLES),
     }
 
 

@@ -57,7 +57,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
         files.init, files.validate, files.schema, files.render,
         clusters.up, scripts.submit, scripts.run, scripts.connect,
         looks.status, looks.ls, looks.devices, looks.logs,
-        clusters.restart, clusters.down, completion, server,
+        clusters.restart, clusters.down, files.roles, completion, server,
     )
 }  # fmt: skip
 

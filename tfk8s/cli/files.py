@@ -1,4 +1,4 @@
-"""Commands that read and write job files, and start nothing: init, validate, schema, render."""
+"""Commands that read and write files, and start nothing: init, validate, schema, render, roles."""
 
 from __future__ import annotations
 
@@ -138,6 +138,20 @@ def render(
     else:
         address = views.pod_address(job_file, namespace or job_file.namespace or "default")
     say(_told(job_file, tasks.find(task, job_file), form, address))
+
+
+def roles() -> None:
+    """Print the Roles that users of a shared namespace need.
+
+    tfk8s-user allows everything but to read Secrets, tfk8s-submit to submit scripts to clusters of others.
+
+    Examples:
+        tfk8s roles | kubectl apply -n team -f -
+        kubectl create rolebinding jo -n team --role=tfk8s-user --user=jo
+    """
+    from tfk8s import rights, yamltext
+
+    say(yamltext.dump(rights.roles()).rstrip("\n"))
 
 
 def _told(job_file: JobFile, task: Task, form: str, address: Callable[[Task], str]) -> str:

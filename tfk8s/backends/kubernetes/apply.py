@@ -131,13 +131,15 @@ def delete(client: Client, namespace: str, name: str) -> None:
         InvalidInput: Helm made it.
     """
     query = paths.of_cluster(name)
-    found = {kind: client.get(paths.collection(kind, namespace), query)["items"] for kind in paths.GROUPS}
+    # Secrets are removed unseen: the right to list them is the right to read all of the namespace.
+    seen = (kind for kind in paths.GROUPS if kind != "Secret")
+    found = {kind: client.get(paths.collection(kind, namespace), query)["items"] for kind in seen}
     if not any(found.values()):
         raise observe.no_such_cluster(client, namespace, name)
     for kind, items in found.items():
         for one in items:
             _require_not_helm(one, f'{kind} "{one["metadata"]["name"]}"')
-    for kind, items in found.items():
+    for kind in paths.GROUPS:
         if kind == "NetworkPolicy":  # the last: it holds as long as a pod runs
             client.send("DELETE", paths.collection("Pod", namespace), query)
             waiting.wait_until(
@@ -145,5 +147,5 @@ def delete(client: Client, namespace: str, name: str) -> None:
                 f'the pods of "{name}" to end',
                 _DELETE_SECONDS,
             )
-        if items:
+        if found.get(kind, True):
             client.send("DELETE", paths.collection(kind, namespace), {**query, "propagationPolicy": "Background"})

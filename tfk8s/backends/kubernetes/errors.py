@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import Any
 
 import urllib3.exceptions
 
+from tfk8s import rights
 from tfk8s.errors import ClusterError
 
 _FORBIDDEN = re.compile(
@@ -71,14 +73,21 @@ def _reason(error: Exception) -> str:
 
 
 def _forbidden(what: dict[str, str]) -> ApiError:
-    kind, flag = ("Role", f" -n {what['namespace']}") if what["namespace"] else ("ClusterRole", "")
     resource = f"{what['resource']}.{what['group']}" if what["group"] else what["resource"]
     where = f'in namespace "{what["namespace"]}"' if what["namespace"] else "in all namespaces"
-    return ApiError(
-        403,
-        f'"{what["user"]}" may not {what["verb"]} {resource} {where}',
-        help=f"a {kind} with this would allow it: kubectl create {kind.lower()} tfk8s{flag} "
-        f"--verb={what['verb']} --resource={resource}, bound to that user",
+    return ApiError(403, f'"{what["user"]}" may not {what["verb"]} {resource} {where}', help=_allowing(what, resource))
+
+
+def _allowing(what: dict[str, str], resource: str) -> str:
+    """Return what would allow it: one of tfk8s' Roles, where it is in a namespace."""
+    right = rights.find(what["verb"], what["resource"], what["group"])
+    if not what["namespace"] or right is None:
+        command = f"kubectl create clusterrole tfk8s --verb={what['verb']} --resource={resource}"
+        return f"a ClusterRole with this would allow it: {command}, bound to that user"
+    flag, user = f"-n {what['namespace']}", shlex.quote(what["user"])
+    return (
+        f"the Role {' or '.join(right.roles)} allows it: tfk8s roles | kubectl apply {flag} -f - makes both, "
+        f"kubectl create rolebinding {user} {flag} --role={right.roles[0]} --user={user} gives one"
     )
 
 

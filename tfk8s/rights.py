@@ -1,0 +1,113 @@
+"""What tfk8s may need to do in a namespace, and for which command: one table for Roles, `doctor` and refusals.
+
+Server-side apply needs `create` besides `patch` where the object is new, and `get` tells whose it is. A stream to a
+pod is a WebSocket: Kubernetes asks for `get`, and since 1.35 for `create` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tfk8s.pods import Object
+
+USER_ROLE = "tfk8s-user"
+SUBMIT_ROLE = "tfk8s-submit"
+ROLES = (USER_ROLE, SUBMIT_ROLE)
+
+_SUBMITTERS = frozenset({"status", "logs", "submit"})  # what the Role of those who only submit is for
+_LOOK = ("ls", "status", "logs", "devices", "submit", "connect", "restart", "down", "up")
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Something that a user must be allowed to do.
+
+    Attributes:
+        verb: as RBAC names it.
+        resource: a kind's plural, and a subresource such as "pods/log".
+        group: the API group; "" is the core's.
+        commands: the commands that need it.
+    """
+
+    verb: str
+    resource: str
+    group: str
+    commands: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}" + (f".{self.group}" if self.group else "")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The names of the Roles that have it."""
+        return tuple(role for role in ROLES if role == USER_ROLE or not _SUBMITTERS.isdisjoint(self.commands))
+
+
+def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield group, resource, verbs, and the commands that need them."""
+    yield "apps", "statefulsets", "list", _LOOK
+    yield "", "pods", "list", ("ls", "status", "submit", "up", "restart", "down")
+    yield "", "pods/log", "get", ("logs", "submit", "status")
+    yield "", "events", "list", ("status", "up")
+    yield "", "pods/portforward", "get create", ("up", "devices", "connect", "restart")
+    # A script's folder travels in a Secret, a large one through `exec`.
+    yield "", "secrets", "create patch", ("submit",)
+    yield "batch", "jobs", "create delete", ("submit",)
+    yield "", "pods", "get", ("submit",)
+    yield "", "pods/exec", "get create", ("submit",)
+    yield "", "pods", "delete", ("restart",)
+    yield "", "pods", "deletecollection", ("up", "restart", "down")
+    for group, resource in (
+        ("networking.k8s.io", "networkpolicies"),
+        ("", "configmaps"),
+        ("", "services"),
+        ("apps", "statefulsets"),
+        ("policy", "poddisruptionbudgets"),
+    ):
+        yield group, resource, "get create patch", ("up",)
+        yield group, resource, "list deletecollection", ("down",)
+    for group, resource in (("apps", "statefulsets"), ("policy", "poddisruptionbudgets")):
+        yield group, resource, "list delete", ("up",)  # of a job that is no longer in the job file
+    yield "batch", "jobs", "list deletecollection", ("down",)
+    yield "", "secrets", "deletecollection", ("down",)
+
+
+def _rights() -> tuple[Right, ...]:
+    commands: dict[tuple[str, str, str], tuple[str, ...]] = {}
+    for group, resource, verbs, needing in _table():
+        for verb in verbs.split():
+            key = (verb, resource, group)
+            commands[key] = tuple(dict.fromkeys((*commands.get(key, ()), *needing)))
+    return tuple(Right(*key, needing) for key, needing in commands.items())
+
+
+RIGHTS = _rights()
+
+
+def find(verb: str, resource: str, group: str) -> Right | None:
+    """Return the right of that name, or None where tfk8s needs no such."""
+    return next(
+        (right for right in RIGHTS if (right.verb, right.resource, right.group) == (verb, resource, group)), None
+    )
+
+
+def roles() -> list[Object]:
+    """Return the Roles: for those who use tfk8s, and for those who only submit; they name no namespace."""
+    return [_role(name) for name in ROLES]
+
+
+def _role(name: str) -> Object:
+    verbs: dict[tuple[str, str], list[str]] = {}
+    for right in RIGHTS:
+        if name in right.roles:
+            verbs.setdefault((right.group, right.resource), []).append(right.verb)
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "tfk8s"}},
+        "rules": [
+            {"apiGroups": [group], "resources": [resource], "verbs": sorted(some)}
+            for (group, resource), some in sorted(verbs.items())
+        ],
+    }
