@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfk8s import naming
-from tfk8s.spec import Job, JobFile, Volume
+from tfk8s.spec import Job, JobFile, Security, Volume
 
 Object = dict[str, Any]
 
@@ -45,7 +45,7 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str]) -> Object:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 5,
-        "securityContext": _pod_security(job_file),
+        "securityContext": pod_security(job_file.security),
         "containers": [_container(job_file, job, volumes)],
         "volumes": list(_volumes(job_file.name, volumes)),
     }
@@ -78,7 +78,7 @@ def _container(job_file: JobFile, job: Job, volumes: tuple[Volume, ...]) -> Obje
         "env": list(_environment(job_file, job)),
         "ports": [{"name": "grpc", "containerPort": port(job_file, job)}],
         "resources": amounts,
-        "securityContext": _container_security(),
+        "securityContext": container_security(),
         # A server listens after 0.3 s, or after an import with `preload`. There is no livenessProbe: what it could
         # see ends the process anyway, and a restart of a server that is merely busy would lose its variables.
         "startupProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 1, "failureThreshold": 300},
@@ -125,18 +125,20 @@ def gpu_environment(job: Job) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def _pod_security(job_file: JobFile) -> Object:
+def pod_security(security: Security) -> Object:
+    """Return who a pod's processes are."""
     return {
         "runAsNonRoot": True,
-        "runAsUser": job_file.security.user,
-        "runAsGroup": job_file.security.group,
-        "fsGroup": job_file.security.group,
+        "runAsUser": security.user,
+        "runAsGroup": security.group,
+        "fsGroup": security.group,
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
 
 
-def _container_security() -> Object:
+def container_security() -> Object:
+    """Return what a container's processes may not do."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},

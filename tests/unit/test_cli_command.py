@@ -43,6 +43,7 @@ Commands:
   restart     Start a task's server anew, or all of them.
   down        Remove a cluster: all that `tfk8s up` made, nothing else.
   roles       Print the Roles that users of a shared namespace need.
+  doctor      Say what is missing here, and what to do about it.
   completion  Print a script that completes commands in your shell.
   server      Run one task's server by hand, in the foreground.
 

@@ -10,6 +10,7 @@ import typer.main
 
 from tfk8s.cli import clusters, files, looks, scripts
 from tfk8s.cli.command import Command, Group, ScriptCommand
+from tfk8s.cli.doctor import doctor
 from tfk8s.cli.output import say
 from tfk8s.version import __version__
 
@@ -57,7 +58,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
         files.init, files.validate, files.schema, files.render,
         clusters.up, scripts.submit, scripts.run, scripts.connect,
         looks.status, looks.ls, looks.devices, looks.logs,
-        clusters.restart, clusters.down, files.roles, completion, server,
+        clusters.restart, clusters.down, files.roles, doctor, completion, server,
     )
 }  # fmt: skip
 

@@ -14,20 +14,20 @@ from tfk8s.spec import JobFile, Task
 
 _MIB = 1024 * 1024
 # Measured with TensorFlow 2.21: the library 300 MB once, shared by all tasks, and 25 to 45 MB for each that is idle.
-_LIBRARY = 300 * _MIB
-_IDLE_TASK = 48 * _MIB
+LIBRARY = 300 * _MIB
+IDLE_TASK = 48 * _MIB
 
 
 def check_memory(job_file: JobFile) -> None:
     """Raise an InvalidInput where the tasks' `memory` is more than this machine has free."""
     available = available_memory()
     parts = [
-        (job, job.tasks * (int(job.memory.value) if job.memory is not None else _IDLE_TASK)) for job in job_file.jobs
+        (job, job.tasks * (int(job.memory.value) if job.memory is not None else IDLE_TASK)) for job in job_file.jobs
     ]
-    needed = _LIBRARY + sum(size for _, size in parts)
+    needed = LIBRARY + sum(size for _, size in parts)
     if needed <= available:
         return
-    listed = ", ".join(f"{job.name} {job.tasks} × {job.memory or f'{_IDLE_TASK // _MIB}Mi'}" for job, _ in parts)
+    listed = ", ".join(f"{job.name} {job.tasks} × {job.memory or f'{IDLE_TASK // _MIB}Mi'}" for job, _ in parts)
     raise InvalidInput(
         f'cluster "{job_file.name}" needs {_gib(needed)} of memory ({listed}); this machine has {_gib(available)} free',
         help="lower `memory` or `tasks` in a copy of the job file for this machine",

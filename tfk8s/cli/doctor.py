@@ -1,0 +1,60 @@
+"""The command that says what is missing here: doctor."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfk8s.cli import options
+from tfk8s.cli.output import document, paint, say
+
+if TYPE_CHECKING:
+    from tfk8s.checks import Check
+
+_COLOURS = {"ok": "32", "missing": "31", "unknown": "33"}
+_WIDTHS = max(map(len, _COLOURS)), len("rights to submit")
+
+
+def doctor(
+    image: Annotated[
+        str | None,
+        typer.Option("--image", metavar="IMAGE", help="Try NetworkPolicy, with two short-lived pods of this image."),
+    ] = None,
+    output: options.Output = None,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> int:
+    """Say what is missing here, and what to do about it.
+
+    It looks at Kubernetes or, with --local, at this machine, and prints a line a check: ok, missing or unknown. The
+    exit code is 1 where something that is needed is missing.
+
+    Examples:
+        tfk8s doctor --local
+        tfk8s doctor --context kind-tfk8s --image tensorflow/tensorflow:2.21.0
+        tfk8s doctor -o json
+
+    JSON: a list of checks, each with name, state, detail, help.
+    """
+    from tfk8s.backends.choice import Where
+    from tfk8s.checks import complete
+    from tfk8s.doctor import examine
+
+    found = []
+    for check in examine(Where(local or None, context, namespace), image):
+        found.append(check)
+        if output is None:
+            say(_line(check))
+    if output is not None:
+        document([dataclasses.asdict(check) for check in found])
+    return 0 if complete(found) else 1
+
+
+def _line(check: Check) -> str:
+    state = paint(check.state.ljust(_WIDTHS[0]), _COLOURS[check.state], sys.stdout)
+    advice = f"; {check.help}" if check.help else ""
+    return f"{state}  {check.name.ljust(_WIDTHS[1])}  {check.detail}{advice}"
