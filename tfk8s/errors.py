@@ -129,6 +129,11 @@ def quoted(text: str, limit: int = 80) -> str:
     return '"' + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text) + '"'
 
 
+def there_are(names: Sequence[str]) -> str:
+    """Return what there is instead of a name that is not."""
+    return f"there {'is' if len(names) == 1 else 'are'} {', '.join(names) or 'none'}"
+
+
 def _excerpt(problem: Problem) -> tuple[str, str]:
     """Return the part of the line that fits a screen, with what can't be seen made visible, and the carets under it."""
     start = max(0, problem.column - 1 - _SCREEN // 2) if len(problem.source) > _SCREEN else 0

@@ -148,8 +148,7 @@ def container_security() -> Object:
 
 def _mounts(volumes: tuple[Volume, ...]) -> Iterator[Object]:
     yield {"name": "tfk8s", "mountPath": f"{PACKAGE_FOLDER}/tfk8s", "readOnly": True}
-    if all(volume.path != SCRATCH_FOLDER for volume in volumes):
-        yield {"name": "scratch", "mountPath": SCRATCH_FOLDER}
+    yield {"name": "scratch", "mountPath": SCRATCH_FOLDER}
     for number, volume in enumerate(volumes):
         mount: Object = {"name": f"volume-{number}", "mountPath": volume.path}
         if volume.read_only:
@@ -159,8 +158,7 @@ def _mounts(volumes: tuple[Volume, ...]) -> Iterator[Object]:
 
 def _volumes(cluster: str, volumes: tuple[Volume, ...]) -> Iterator[Object]:
     yield {"name": "tfk8s", "configMap": {"name": cluster}}
-    if all(volume.path != SCRATCH_FOLDER for volume in volumes):
-        yield {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE}}
+    yield {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE}}
     for number, volume in enumerate(volumes):
         yield {"name": f"volume-{number}", **_source(volume)}
 

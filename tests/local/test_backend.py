@@ -175,7 +175,7 @@ def test_a_cluster_that_is_not_there(backend: LocalBackend, pair: str) -> None:
     for call in (backend.observe, backend.delete, lambda name: backend.restart(name, None)):
         with pytest.raises(NoSuchCluster) as caught:
             call("absent")
-        assert str(caught.value) == 'there is no cluster "absent" on this machine; there are pair'
+        assert str(caught.value) == 'there is no cluster "absent" on this machine; there is pair'
     with pytest.raises(NoSuchCluster):
         backend.observe("../pair")
 

@@ -88,7 +88,7 @@ def test_down_and_down_again(mine: str) -> None:
         wait_until_gone(pid)
     again = tfk8s("down", "--local", mine)
     assert (again.returncode, again.stdout) == (2, "")
-    assert again.stderr.startswith('error: there is no cluster "mine" on this machine; there are ')
+    assert again.stderr.startswith('error: there is no cluster "mine" on this machine; there ')
 
 
 def test_status_devices_logs_and_ls(mine: str) -> None:
@@ -210,7 +210,7 @@ def test_a_name_with_no_cluster() -> None:
     for command in ("status", "devices", "logs", "restart", "connect", "down"):
         done = tfk8s(command, "--local", "absent")
         assert (done.returncode, done.stdout) == (2, ""), command
-        assert done.stderr.startswith('error: there is no cluster "absent" on this machine; there are ')
+        assert done.stderr.startswith('error: there is no cluster "absent" on this machine; there ')
 
 
 def test_no_tensorflow_says_how_to_install_it(job_file: Path, tmp_path: Path) -> None:

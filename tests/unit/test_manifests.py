@@ -182,13 +182,13 @@ def test_the_jobs_variables_override_the_clusters_and_a_python_path_is_kept():
     assert (environment["A"], environment["B"], environment["PYTHONPATH"]) == ("job", "cluster", "/opt/tfk8s:/mine")
 
 
-def test_every_kind_of_volume_and_none_besides_the_users_own_scratch_folder():
+def test_every_kind_of_volume_besides_the_scratch_folder():
     volumes = (
-        Volume(path="/tmp", size=Quantity.parse("9Gi")),
+        Volume(path="/e", size=Quantity.parse("9Gi")),
         Volume(path="/s", secret="s"),  # noqa: S106 - a name
         Volume(path="/c", config_map="c"),
     )  # fmt: skip
-    assert pod_of(render(Job(name="worker"), volumes=volumes), "demo-worker")["volumes"][1:] == [
+    assert pod_of(render(Job(name="worker"), volumes=volumes), "demo-worker")["volumes"][2:] == [
         {"name": "volume-0", "emptyDir": {"sizeLimit": "9Gi"}},
         {"name": "volume-1", "secret": {"secretName": "s"}},
         {"name": "volume-2", "configMap": {"name": "c"}},

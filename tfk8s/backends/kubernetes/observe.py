@@ -11,7 +11,7 @@ from tfk8s import manifests, naming, probe, reasons
 from tfk8s.backends.kubernetes import paths, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
-from tfk8s.errors import NoSuchCluster, Tfk8sError
+from tfk8s.errors import NoSuchCluster, Tfk8sError, there_are
 from tfk8s.pods import Object
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
@@ -107,8 +107,7 @@ def no_such_cluster(client: Client, namespace: str, name: str) -> NoSuchCluster:
     elsewhere = [space for space, cluster in there if cluster == name]
     here = [cluster for space, cluster in there if space == namespace]
     return NoSuchCluster(
-        f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; '
-        + (f"there are {', '.join(here)}" if here else "there are none"),
+        f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; ' + there_are(here),
         help=f"it is in namespace {elsewhere[0]}: add --namespace {elsewhere[0]}"
         if elsewhere
         else "`tfk8s up FILE` makes one",

@@ -14,7 +14,7 @@ from typing import Any
 from tfk8s import views
 from tfk8s.backends import LogLine, Script
 from tfk8s.backends.local import capacity, client, launch, logs, messages, state
-from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable
+from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 from tfk8s.proxies import without_proxy
 from tfk8s.spec import Job, JobFile, Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
@@ -106,8 +106,7 @@ def _existing(name: str) -> tuple[state.Folder, state.Record]:
     folder = state.folder(name)
     record = folder.read()
     if record is None:
-        names = [one.path.name for one in state.folders()]
-        there = f"there are {', '.join(names)}" if names else "there are none"
+        there = there_are([one.path.name for one in state.folders()])
         raise NoSuchCluster(
             f'there is no cluster "{name}" on this machine; {there}', help="tfk8s up --local FILE starts one"
         )
