@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tfk8s.backends import Backend, Script
 from tfk8s.backends.choice import Where, choose
+from tfk8s.changes import Plan
 from tfk8s.cluster import TIMEOUT, Cluster, discard
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.readiness import OnChange
@@ -66,6 +67,16 @@ def up(
             discard(backend, spec.name)
         raise
     return cluster
+
+
+def plan(job_file: str | Path | JobFile, where: Where) -> Plan:
+    """Return what `up` would change; changes nothing.
+
+    Raises:
+        InvalidInput: the job file has problems, or `up` could not use it.
+    """
+    spec = job_file if isinstance(job_file, JobFile) else _load(job_file)
+    return choose(where, spec).plan(spec)
 
 
 def run(

@@ -16,7 +16,7 @@ from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.forward import Failed, Forward
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, TaskStatus
-from tfk8s.tasks import find, select
+from tfk8s.tasks import find, require_counts, select
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -161,6 +161,31 @@ class Cluster:
         if timeout is not None:
             restarted = before if chosen is None else {chosen: before[chosen]}
             readiness.wait_until_ready(self.backend, self.name, timeout, on_change, restarted)
+
+    def scale(
+        self, tasks: Mapping[str, int], *, timeout: float | None = TIMEOUT, on_change: readiness.OnChange | None = None
+    ) -> bool:
+        """Give jobs so many tasks each (`{"worker": 8}`), and wait until the cluster is ready again.
+
+        All tasks are started anew, with a new ClusterSpec: what they held is lost. The job file stays as it is.
+
+        Args:
+            tasks: how many by job, from 1; the other jobs keep theirs.
+            timeout: in seconds; None waits for nothing.
+            on_change: as for `wait`.
+
+        Returns:
+            Whether anything changed.
+
+        Raises:
+            InvalidInput: there is no such job, or it can't have so many tasks.
+        """
+        before = {status.task: status for status in self.tasks()}
+        require_counts(tasks, before)
+        changed = self.backend.scale(self.name, tasks)
+        if timeout is not None:
+            readiness.wait_until_ready(self.backend, self.name, timeout, on_change, before if changed else None)
+        return changed
 
     def down(self) -> None:
         """Remove the cluster, and wait until it is gone."""

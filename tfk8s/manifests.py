@@ -6,6 +6,7 @@ the backend applies, `tfk8s render` prints, and the Helm chart is compared with.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import naming, pods
@@ -120,6 +121,27 @@ def _stateful_set(job_file: JobFile, job: Job) -> Object:
         "selector": {"matchLabels": dict(labels)},
         "template": pods.template(job_file, job, labels),
     }
+    return made
+
+
+def scaled(stateful_set: Object, tasks: Mapping[str, int]) -> Object:
+    """Return what to apply to a job's StatefulSet, as it was found, so that the cluster's jobs have so many tasks."""
+    found = stateful_set["metadata"]
+    annotations = {name: value for name, value in found.get("annotations", {}).items() if name == TTL}
+    made: Object = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": found["name"], "labels": found["labels"], "annotations": annotations},
+        "spec": copy.deepcopy(stateful_set["spec"]),
+    }
+    template = made["spec"]["template"]
+    variables = {variable["name"]: variable for variable in template["spec"]["containers"][0]["env"]}
+    variables["TFK8S_JOBS"]["value"] = pods.scaled_cluster(variables["TFK8S_JOBS"]["value"], tasks)
+    job = variables["TFK8S_JOB"]["value"]
+    if job in tasks:
+        made["spec"]["replicas"] = tasks[job]
+        template["spec"].pop("affinity", None)
+        template["spec"] |= pods.apart(tasks[job], made["spec"]["selector"]["matchLabels"])
     return made
 
 

@@ -69,6 +69,16 @@ def compact_cluster(job_file: JobFile) -> str:
     )
 
 
+def scaled_cluster(compact: str, tasks: Mapping[str, int]) -> str:
+    """Return the compact form of a cluster whose jobs have so many tasks; those not named have as many as before."""
+    parts = []
+    for part in compact.split(","):
+        job, _, count = part.partition("=")
+        before, colon, port = count.partition(":")
+        parts.append(f"{job}={tasks.get(job, before)}{colon}{port}")
+    return ",".join(parts)
+
+
 def _container(job_file: JobFile, job: Job, volumes: tuple[Volume, ...]) -> Object:
     amounts = resources(job)
     return {
@@ -173,12 +183,17 @@ def _source(volume: Volume) -> Object:
     return {"emptyDir": {"sizeLimit": str(volume.size)}}
 
 
+def apart(tasks: int, labels: Mapping[str, str]) -> Object:
+    """Return what has a job's tasks run on different nodes if possible."""
+    if tasks == 1:
+        return {}
+    term = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
+    preferred = [{"weight": 1, "podAffinityTerm": term}]
+    return {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
+
+
 def _placement(job: Job, labels: Mapping[str, str]) -> Object:
     """Return where the tasks may run: apart from each other if possible, and where GPUs or spot capacity are."""
-    apart = {
-        "weight": 1,
-        "podAffinityTerm": {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"},
-    }
     selector = dict(job.node_selector)
     tolerations = [dict(toleration) for toleration in job.tolerations]
     if job.accelerator:
@@ -188,9 +203,7 @@ def _placement(job: Job, labels: Mapping[str, str]) -> Object:
     if job.spot:
         selector[GKE_SPOT] = "true"
         tolerations.append({"key": GKE_SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
-    placement: Object = {}
-    if job.tasks > 1:
-        placement["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    placement = apart(job.tasks, labels)
     if selector:
         placement["nodeSelector"] = selector
     if tolerations:

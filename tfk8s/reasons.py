@@ -75,6 +75,14 @@ def _ended(job: str, pod: Object, end: Object) -> str:
     return f"ended with exit code {code}"
 
 
+def outdated(pod: Object, stateful_set: Object) -> bool:
+    """Return whether a pod was made before its StatefulSet changed, or may have been."""
+    status = stateful_set.get("status", {})
+    if status.get("observedGeneration") != stateful_set["metadata"].get("generation"):
+        return True
+    return bool(pod["metadata"]["labels"].get("controller-revision-hash") != status.get("updateRevision"))
+
+
 def has_run(pod: Object) -> bool:
     """Return whether the pod's container has run, be it for a moment."""
     return any(

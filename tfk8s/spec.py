@@ -17,6 +17,7 @@ API_VERSION = "tfk8s.dev/v1"
 DEFAULT_PORT = 2222
 DEFAULT_TTL = 3600
 EVALUATOR = "evaluator"
+MAX_TASKS = 10_000  # of a job
 
 # The cluster as TensorFlow knows it: the addresses ("host:port") of each job's tasks, by index.
 ClusterSpec = dict[str, list[str]]

@@ -9,6 +9,7 @@ from on_cluster import devices, left, make_job, make_job_file
 from tfk8s import waiting
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
 from tfk8s.backends.kubernetes.client import Client
+from tfk8s.changes import Action, Plan
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.readiness import wait_until_ready
 from tfk8s.spec import Task
@@ -65,7 +66,7 @@ def test_up_answers_soon_and_says_where_every_task_is(up, backend):
 def test_a_second_up_changes_nothing(cluster, backend, client, namespace):
     before = objects(client, namespace, cluster)
     assert backend.apply(make_job_file(cluster)) is False
-    assert backend.plan(make_job_file(cluster)) == []
+    assert backend.plan(make_job_file(cluster)) == Plan(name=cluster)
     assert objects(client, namespace, cluster) == before
 
 
@@ -147,15 +148,68 @@ def test_a_killed_task_is_restarted_and_says_so(up, backend):
     assert after[Task("worker", 1)].since > before[Task("worker", 1)].since
 
 
-def test_scaling_restarts_all_tasks_with_the_new_cluster_spec_and_removes_what_is_gone(up, backend, client, namespace):
-    first = make_job_file("scaled", make_job(), make_job("ps"))
+def changed(plan):
+    return [(change.action, change.kind, change.name) for change in plan.changes]
+
+
+def test_a_plan_says_what_is_made_changed_and_removed_and_which_tasks_that_restarts_and_up_does_so(
+    up, backend, client, namespace
+):
+    first, second = make_job_file("planned", make_job(tasks=2), make_job("ps")), make_job_file("planned", make_job())
+    made = backend.plan(first)
+    assert {change.action for change in made.changes} == {Action.CREATE}
+    assert left(client, namespace, "planned") == []
     name = up(first)
-    assert [change.name for change in backend.plan(dataclasses.replace(first, jobs=(make_job(tasks=2),)))]
-    up(dataclasses.replace(first, jobs=(make_job(tasks=2),)))
-    status = backend.observe(name)
-    assert [str(task.task) for task in status.tasks] == ["worker/0", "worker/1"]
-    assert len(devices(backend, name)) == 2
-    waiting.wait_until(lambda: not [one for one in left(client, namespace, name) if "-ps" in one], "ps to go", 20)
+    before = backend.observe(name)
+    plan = backend.plan(second)
+    assert changed(plan) == [
+        ("change", "StatefulSet", "planned-worker"),
+        ("remove", "StatefulSet", "planned-ps"),
+        ("remove", "PodDisruptionBudget", "planned-ps"),
+    ]
+    paths_of_fields = [field.path for field in plan.changes[0].fields]
+    assert "spec.replicas" in paths_of_fields
+    assert "spec.template.spec.containers[server].env[TFK8S_JOBS].value" in paths_of_fields
+    assert plan.restarts == (Task("worker", 0),)
+    assert backend.observe(name) == before
+    up(second)
+    after = backend.observe(name)
+    assert [str(task.task) for task in after.tasks] == ["worker/0"]
+    assert after.tasks[0].since > before.tasks[0].since
+    assert len(devices(backend, name)) == 1
+    waiting.wait_until(lambda: not [one for one in left(client, namespace, name) if "-ps" in one], "ps to go", 60)
+
+
+def test_up_waits_for_tasks_whose_pods_change(up, backend):
+    first = make_job_file("anew", make_job(tasks=2), make_job("ps"))
+    name = up(first)
+    before = {task.task: task.since for task in backend.observe(name).tasks}
+    other = dataclasses.replace(first, jobs=(make_job(tasks=2, env={"A": "1"}), make_job("ps")))
+    assert backend.plan(other).restarts == (Task("worker", 0), Task("worker", 1))
+    up(other)
+    after = {task.task: task.since for task in backend.observe(name).tasks}
+    assert {task for task in after if after[task] != before[task]} == {Task("worker", 0), Task("worker", 1)}
+
+
+def test_scaling_starts_all_tasks_anew_as_up_with_such_a_job_file_would(up, backend, client, namespace, monkeypatch):
+    jobs = make_job(), make_job("ps")
+    name = up(make_job_file("scaled", *jobs))
+    before = {task.task: task for task in backend.observe(name).tasks}
+    done = writes(monkeypatch)
+    assert backend.scale(name, {"ps": 1}) is False
+    assert done == []
+    assert backend.scale(name, {"worker": 2}) is True
+    assert [method for method, _ in done] == ["PATCH", "PATCH", "DELETE"]
+    wait_until_ready(backend, name, 120, before=before)
+    assert [str(task.task) for task in backend.observe(name).tasks] == ["worker/0", "worker/1", "ps/0"]
+    assert len(devices(backend, name)) == 3
+    assert backend.plan(make_job_file("scaled", make_job(tasks=2), make_job("ps"))) == Plan(name=name)
+    back = backend.plan(make_job_file("scaled", *jobs))
+    assert changed(back) == [("change", "StatefulSet", "scaled-worker"), ("change", "StatefulSet", "scaled-ps")]
+    assert backend.apply(make_job_file("scaled", *jobs)) is True
+    assert backend.plan(make_job_file("scaled", *jobs)) == Plan(name=name)
+    backend.delete(name)
+    assert left(client, namespace, name) == []
 
 
 def test_labels_of_objects_change_without_a_restart(up, backend):

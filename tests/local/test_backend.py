@@ -15,6 +15,7 @@ from clusters import gone, is_ready, job_file, pids, wait_for, wait_until_gone
 
 from tfk8s import probe
 from tfk8s.backends.local import LocalBackend, state
+from tfk8s.changes import Plan
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.quantity import Quantity
 from tfk8s.spec import EVALUATOR, Job, Task
@@ -256,3 +257,18 @@ def test_logs_begin_with_a_line_that_says_what_runs(backend: LocalBackend, pair:
     assert line.task == Task("local", 1)
     assert line.text.startswith("tfk8s: local/1 of 2 tasks listens on port 2223: TensorFlow 2.")
     assert line.text.endswith(", 1 CPU")
+
+
+def test_scaling_starts_all_tasks_anew_in_a_cluster_of_the_new_size(backend: LocalBackend, cluster: str) -> None:
+    before = backend.observe(cluster)
+    assert backend.scale(cluster, {"worker": 2}) is False
+    assert pids(backend.observe(cluster)) == pids(before)
+    assert backend.scale(cluster, {"worker": 1}) is True
+    after = wait_for(backend, cluster, is_ready)
+    assert [str(task.task) for task in after.tasks] == ["worker/0", "ps/0"]
+    assert not set(pids(before).values()) & set(pids(after).values())
+    with backend.dial(cluster, Task("worker", 0)) as stream:
+        assert len(probe.list_devices(stream, 5)) == 2
+    assert backend.plan(job_file(cluster, worker=1, ps=1)) == Plan(name=cluster)
+    (change,) = backend.plan(job_file(cluster, worker=2, ps=1)).changes
+    assert [str(field) for field in change.fields] == ["jobs.worker.tasks: 1 → 2"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tfk8s import views
+from tfk8s import plain, views
 from tfk8s.backends import LogLine, Script
+from tfk8s.changes import Plan, compare
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.spec import EVALUATOR, Job, JobFile, Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
@@ -35,6 +36,7 @@ class FakeBackend:
         code: what scripts exit with.
         script: what a script does, besides.
         first_phase: of the tasks that `apply` makes.
+        refusal: why `apply` would not do what `plan` says.
         streams: the servers' ends of what was dialled.
     """
 
@@ -50,6 +52,7 @@ class FakeBackend:
         self.script: Callable[[Script], None] = lambda script: None
         self.streams: list[socket.socket] = []
         self.first_phase = Phase.READY
+        self.refusal = ""
         for one in job_files:
             self._make(one, phase)
 
@@ -64,6 +67,23 @@ class FakeBackend:
         if job_file.name in self.specs:
             return False
         self._make(job_file, self.first_phase)
+        return True
+
+    def plan(self, job_file: JobFile) -> Plan:
+        self.calls.append(f"plan {job_file.name}")
+        known = self.specs.get(job_file.name)
+        change = compare("cluster", job_file.name, known and plain.from_job_file(known), plain.from_job_file(job_file))
+        restarts = tuple(known) if known and change else ()
+        return Plan(name=job_file.name, changes=(change,) if change else (), restarts=restarts, refusal=self.refusal)
+
+    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
+        self._check(name)
+        self.calls.append(f"scale {name} {dict(tasks)}")
+        before = self.specs[name]
+        jobs = tuple(replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
+        if jobs == before.jobs:
+            return False
+        self._make(replace(before, jobs=jobs), self.first_phase, pid=201)
         return True
 
     def observe(self, name: str) -> ClusterStatus:
@@ -113,7 +133,7 @@ class FakeBackend:
             raise NoSuchCluster(f'there is no cluster "{name}"', help="tfk8s up --local FILE starts one")
         return self.clusters_by_name[name]
 
-    def _make(self, job_file: JobFile, phase: Phase) -> None:
+    def _make(self, job_file: JobFile, phase: Phase, pid: int = 101) -> None:
         address = views.local_address(job_file)
         self.specs[job_file.name] = job_file
         self.clusters_by_name[job_file.name] = ClusterStatus(
@@ -124,7 +144,7 @@ class FakeBackend:
             master=job_file.master_task,
             tasks=tuple(
                 TaskStatus(task=task, phase=phase, address=address(task), where=f"pid {number}", since=CREATED)
-                for number, task in enumerate(job_file, 101)
+                for number, task in enumerate(job_file, pid)
             ),
             created=CREATED,
         )

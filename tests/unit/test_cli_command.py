@@ -32,6 +32,7 @@ Commands:
   validate    Read a job file, and print all that is wrong with it.
   schema      Print the JSON Schema of job files.
   render      Print a cluster's Kubernetes objects, or what a task is told.
+  diff        Show what `up` would change, and change nothing.
   up          Start a job file's cluster, and wait until every task answers.
   submit      Run a session script beside the master.
   run         Start a cluster, run a session script, and remove the cluster.
@@ -40,6 +41,7 @@ Commands:
   ls          List your clusters.
   devices     Show the devices of each task: CPUs, GPUs, their memory.
   logs        Print what tasks wrote.
+  scale       Change how many tasks jobs have; all are started anew.
   restart     Start a task's server anew, or all of them.
   down        Remove a cluster: all that `tfk8s up` made, nothing else.
   roles       Print the Roles that users of a shared namespace need.

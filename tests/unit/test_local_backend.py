@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.backends.local import capacity, differences, launch, logs, state, tasks
+from tfk8s.backends.local import capacity, launch, logs, state, tasks
+from tfk8s.changes import fields
 from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.plain import from_job_file
 from tfk8s.quantity import Quantity
 from tfk8s.spec import Job, JobFile, Task
 
@@ -100,10 +102,9 @@ def test_a_job_file_differs_from_itself_in_nothing_and_from_others_by_field() ->
     other = dataclasses.replace(
         one, jobs=(Job(name="ps", memory=Quantity.parse("2Gi")), Job(name="chief")), env={"A": "1"}
     )
-    plain = state.plain_spec
-    assert list(differences(plain(one), plain(one))) == []
-    assert list(differences(plain(one), plain(other))) == [
-        "env.A: none → 1", "jobs.chief: none → 1 tasks", "jobs.ps.memory: 1Gi → 2Gi", "jobs.worker: 2 tasks → none",
+    assert list(fields(from_job_file(one), from_job_file(one))) == []
+    assert list(map(str, fields(from_job_file(one), from_job_file(other)))) == [
+        "env.A: none → 1", "jobs.chief: none → 1 task", "jobs.ps.memory: 1Gi → 2Gi", "jobs.worker: 2 tasks → none",
     ]  # fmt: skip
 
 

@@ -280,6 +280,21 @@ def test_tasks_derive_the_very_cluster_spec_that_views_give(jobs, port):
         ]
 
 
+def test_a_scaled_cluster_is_that_of_the_scaled_job_file():
+    def sets(chief, worker):
+        jobs = (Job(name="chief", tasks=chief), Job(name="my_ps", port=9, tasks=3), Job(name="worker", tasks=worker))
+        return [one for one in render(*jobs, namespace="ns", queue="gold") if one["kind"] == "StatefulSet"]
+
+    for before, after in (((1, 2), (1, 8)), ((1, 2), (1, 1)), ((2, 1), (1, 2))):
+        wanted = {"chief": after[0], "worker": after[1]}
+        for found, expected in zip(sets(*before), sets(*after), strict=True):
+            original = json.dumps(found)
+            made = manifests.scaled({**found, "status": {}}, wanted)
+            assert json.dumps(found) == original
+            del expected["metadata"]["namespace"]
+            assert made == expected
+
+
 def test_the_same_job_file_gives_the_same_text_and_it_reads_back_without_anchors():
     objects = render()
     text = yamltext.dump(objects)

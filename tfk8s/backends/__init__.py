@@ -1,7 +1,8 @@
 """Where clusters live: the protocol that every backend fulfils, and the choice of one.
 
-A backend does seven things: apply, observe, list, read logs, run a script, dial a task, and delete. All that users
-see beyond them (waiting, probing, devices, `connect`, retries, panels) is built on these, once for all backends.
+A backend plans, applies, scales, observes, lists, tells of events, reads logs, runs a script, dials a task, restarts
+and deletes. All that users see beyond that (waiting, probing, devices, `connect`, retries, panels) is built on these,
+once for all backends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tfk8s.changes import Plan
 from tfk8s.spec import JobFile, Task
 from tfk8s.status import ClusterStatus
 
@@ -55,6 +57,17 @@ class Backend(Protocol):
 
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster so; return whether anything changed. Waits for no task."""
+        ...
+
+    def plan(self, job_file: JobFile) -> Plan:
+        """Return what `apply` would change; change nothing."""
+        ...
+
+    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
+        """Give jobs so many tasks each, and start all tasks anew; return whether anything changed. Waits for none.
+
+        The cluster has these jobs, and each number is 1 or more.
+        """
         ...
 
     def observe(self, name: str) -> ClusterStatus:

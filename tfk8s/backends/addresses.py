@@ -13,6 +13,7 @@ from typing import NoReturn
 from tfk8s import devices, proxies, views
 from tfk8s.backends import LogLine, Script
 from tfk8s.backends.losses import Losses
+from tfk8s.changes import Plan
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.spec import JobFile, Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
@@ -37,6 +38,15 @@ class AddressesBackend:
     def apply(self, job_file: JobFile) -> bool:
         """Refuse: there is nothing to make."""
         self._refuse(job_file.name, "start")
+
+    def plan(self, job_file: JobFile) -> Plan:
+        """Refuse: there is nothing to make."""
+        self._refuse(job_file.name, "start")
+
+    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
+        """Refuse."""
+        del tasks
+        self._refuse(name, "scale")
 
     def observe(self, name: str) -> ClusterStatus:
         """Ask every server at once whether it answers."""

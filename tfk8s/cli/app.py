@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from tfk8s.cli import clusters, files, looks, scripts
+from tfk8s.cli import changes, clusters, files, looks, scripts
 from tfk8s.cli.command import Command, Group, ScriptCommand
 from tfk8s.cli.doctor import doctor
 from tfk8s.cli.output import say
@@ -56,9 +56,9 @@ COMMANDS: dict[str, Callable[..., object]] = {
     function.__name__: function
     for function in (
         files.init, files.validate, files.schema, files.render,
-        clusters.up, scripts.submit, scripts.run, scripts.connect,
+        changes.diff, clusters.up, scripts.submit, scripts.run, scripts.connect,
         looks.status, looks.ls, looks.devices, looks.logs,
-        clusters.restart, clusters.down, files.roles, doctor, completion, server,
+        changes.scale, clusters.restart, clusters.down, files.roles, doctor, completion, server,
     )
 }  # fmt: skip
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tfk8s.cli import options
-from tfk8s.cli.options import TIMEOUT
+from tfk8s.cli.options import TIMEOUT, NoWait
 from tfk8s.cli.output import note, say
 
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't wait until the tasks answer.")]
+if TYPE_CHECKING:
+    from tfk8s.changes import Plan
 
 
 def up(
     file: options.File,
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     allow_exposed_ports: options.ExposedPorts = False,
     local: options.Local = False,
     context: options.Context = None,
@@ -29,11 +31,15 @@ def up(
     Examples:
         tfk8s up --local cluster.yaml
         tfk8s up --context kind-test --timeout 5m cluster.yaml
+        tfk8s up --dry-run cluster.yaml
     """
     from tfk8s import api
-    from tfk8s.backends.choice import flags
+    from tfk8s.backends.choice import Where, flags
     from tfk8s.cli.progress import Progress
 
+    if dry_run:
+        _show_plan(api.plan(file, Where(local or None, context, namespace, allow_exposed_ports)))
+        return
     with Progress() as progress:
         cluster = api.up(
             file, local=local or None, context=context, namespace=namespace, timeout=None if no_wait else timeout,
@@ -44,6 +50,16 @@ def up(
         f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
     )
     note(f"run a script in it: tfk8s submit{flags(cluster.backend)} {cluster.name} SCRIPT")
+
+
+def _show_plan(plan: Plan) -> None:
+    from tfk8s.cli.changes import show
+    from tfk8s.errors import InvalidInput
+
+    show(plan)
+    if plan.refusal:
+        raise InvalidInput(plan.refusal)
+    say(f'cluster "{plan.name}" would be so' if plan else f'cluster "{plan.name}": nothing would change')
 
 
 def restart(

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from tfk8s.changes import Plan
 from tfk8s.cli.output import moment
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import Problem
@@ -47,6 +48,17 @@ def devices(answers: Iterable[TaskDevices]) -> list[Document]:
         }
         for answer in answers
     ]
+
+
+def plan(found: Plan) -> Document:
+    """Return what `diff -o json` prints."""
+    changes = [dataclasses.asdict(change) for change in found.changes]
+    return {
+        "name": found.name,
+        "changes": changes,
+        "restarts": list(map(str, found.restarts)),
+        "refusal": found.refusal,
+    }
 
 
 def problems(file: str, found: Iterable[Problem]) -> Document:

@@ -89,6 +89,7 @@ Timeout = Annotated[
         "--timeout", metavar="TIME", parser=seconds, show_default=False, help="How long to wait; default: 120s."
     ),
 ]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't wait until the tasks answer.")]
 Output = Annotated[
     str | None, typer.Option("--output", "-o", metavar="FORM", parser=form, help="json: a stable document.")
 ]

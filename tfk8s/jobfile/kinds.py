@@ -12,8 +12,7 @@ from pydantic_core import CoreSchema, core_schema
 from tfk8s import naming
 from tfk8s.jobfile import fields, rules
 from tfk8s.quantity import Quantity
-
-MAX_TASKS = 10_000
+from tfk8s.spec import MAX_TASKS
 
 
 class Text:

@@ -17,7 +17,6 @@ from pydantic_core import core_schema
 from tfk8s import spec
 from tfk8s.jobfile import fields
 from tfk8s.jobfile.kinds import (
-    MAX_TASKS,
     Accelerator,
     Address,
     Cidr,
@@ -211,7 +210,7 @@ def _form(value: object) -> str | None:
 
 JobForm = Annotated[
     Annotated[Count, Field(description="How many tasks the job has."), Tag("count")]
-    | Annotated[list[Address], Field(min_length=1, max_length=MAX_TASKS, description=_ADDRESSES), Tag("addresses")]
+    | Annotated[list[Address], Field(min_length=1, max_length=spec.MAX_TASKS, description=_ADDRESSES), Tag("addresses")]
     | Annotated[Job, Tag("map")],
     Discriminator(_form, custom_error_type="job_type", custom_error_message="a job"),
 ]

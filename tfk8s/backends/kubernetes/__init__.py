@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from tfk8s import manifests, naming, rendered
+from tfk8s import naming, rendered
 from tfk8s.backends import LogLine, Script
 from tfk8s.backends.kubernetes import apply, logs, observe, paths, scripts, streams
-from tfk8s.backends.kubernetes.apply import Change
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.observe import Cluster
+from tfk8s.changes import Plan
 from tfk8s.pods import Object
 from tfk8s.spec import JobFile, Task
 from tfk8s.status import ClusterStatus
@@ -41,17 +41,17 @@ class KubernetesBackend:
 
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster so; return whether anything changed."""
-        self._client.require_version()
-        namespace = self._where(job_file)
-        changes = apply.apply(self._client, namespace, job_file.name, self.objects(job_file))
-        self._applied[job_file.name] = namespace
-        return bool(changes)
+        plan = self._apply(job_file)
+        self._applied[job_file.name] = self._where(job_file)
+        return bool(plan)
 
-    def plan(self, job_file: JobFile) -> list[Change]:
+    def plan(self, job_file: JobFile) -> Plan:
         """Return what `apply` would change, according to the API server; changes nothing."""
-        self._client.require_version()
-        namespace = self._where(job_file)
-        return apply.apply(self._client, namespace, job_file.name, self.objects(job_file), dry_run=True)
+        return self._apply(job_file, dry_run=True)
+
+    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
+        """Give jobs so many tasks each, and start all tasks anew; return whether anything changed."""
+        return apply.scale(self._client, self._find(name), tasks)
 
     def observe(self, name: str) -> ClusterStatus:
         """Return what is there now."""
@@ -88,15 +88,20 @@ class KubernetesBackend:
 
     def restart(self, name: str, task: Task | None) -> None:
         """Delete a task's pod, or those of all; the StatefulSets make new ones."""
-        namespace = self._find(name).namespace
-        if task is None:
-            apply.restart(self._client, namespace, manifests.selector(name))
+        cluster = self._find(name)
+        if task is not None:
+            self._client.send("DELETE", paths.pod(cluster.namespace, naming.pod(name, task.job, task.index)))
         else:
-            self._client.send("DELETE", paths.pod(namespace, naming.pod(name, task.job, task.index)))
+            apply.restart(self._client, cluster.namespace, name, list(cluster.sets))
 
     def delete(self, name: str) -> None:
         """Remove the cluster, and wait until its pods are gone."""
         apply.delete(self._client, self._home(name), name)
+
+    def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
+        self._client.require_version()
+        objects = self.objects(job_file)
+        return apply.apply(self._client, self._where(job_file), job_file.name, objects, dry_run=dry_run)
 
     def _where(self, job_file: JobFile) -> str:
         return self._namespace or job_file.namespace or self._client.namespace

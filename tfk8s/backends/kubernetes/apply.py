@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import manifests, waiting
 from tfk8s.backends.kubernetes import observe, paths
 from tfk8s.backends.kubernetes.client import APPLY, Client
+from tfk8s.changes import Change, Plan, compare
 from tfk8s.errors import InvalidInput
 from tfk8s.pods import Object
+from tfk8s.spec import Task
 
 FIELD_MANAGER = "tfk8s"
 _DELETE_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What applying an object does, or did.
-
-    Attributes:
-        kind, name: which object.
-        before: as it was, or None.
-        after: as it is then, or None.
-    """
-
-    kind: str
-    name: str
-    before: Object | None
-    after: Object | None
-
-
-def apply(
-    client: Client, namespace: str, name: str, objects: Sequence[Object], *, dry_run: bool = False
-) -> list[Change]:
+def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], *, dry_run: bool = False) -> Plan:
     """Apply the objects and remove those of the cluster that are no longer among them; return what changed.
 
-    Pods whose ClusterSpec changed are all started anew at once: a server can't change its own, and servers with
-    different ones do not work together.
+    Tasks whose pods change are all started anew at once. Where the ClusterSpec changes these are all there are: a
+    server can't change its own, and servers with different ones do not work together.
 
     Raises:
         InvalidInput: an object of that name is another's; nothing was changed.
@@ -48,17 +31,36 @@ def apply(
     obsolete = _obsolete(client, namespace, name, objects)
     query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
     after = [client.send("PATCH", paths.path(made, namespace), query, made, APPLY) for made in objects]
-    for old in () if dry_run else obsolete:
-        client.send("DELETE", paths.path(old, namespace))
-    changes = [
-        Change(made["kind"], made["metadata"]["name"], old, new)
-        for made, old, new in zip(objects, before, after, strict=True)
-        if old is None or _content(old) != _content(new)
-    ]
-    restarted = [change for change in changes if _cluster_spec(change.before) != _cluster_spec(change.after)]
-    if not dry_run and any(change.before for change in restarted):
-        restart(client, namespace, manifests.selector(name))
-    return changes + [Change(old["kind"], old["metadata"]["name"], old, None) for old in obsolete]
+    pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
+    restarted = [(old, new) for old, new in pairs if old and new and _template(old) != _template(new)]
+    if not dry_run:
+        for old in obsolete:
+            client.send("DELETE", paths.path(old, namespace))
+        if restarted:
+            restart(client, namespace, name, [new["metadata"]["labels"][manifests.COMPONENT] for _, new in restarted])
+    return Plan(
+        name=name,
+        changes=tuple(filter(None, (_change(old, new) for old, new in pairs))),
+        restarts=tuple(task for old, new in restarted for task in _tasks(old, new)),
+    )
+
+
+def _change(old: Object | None, new: Object | None) -> Change | None:
+    thing = old or new
+    assert thing is not None
+    return compare(thing["kind"], thing["metadata"]["name"], *(one and _content(one) for one in (old, new)))
+
+
+def _template(made: Object) -> Object | None:
+    """Return what a StatefulSet makes its pods of; None for another object."""
+    template: Object | None = made["spec"]["template"] if made["kind"] == "StatefulSet" else None
+    return template
+
+
+def _tasks(old: Object, new: Object) -> Iterator[Task]:
+    """Yield the tasks that both of a job's StatefulSets have."""
+    job = observe.container_environment(new)["TFK8S_JOB"]
+    return (Task(job, index) for index in range(min(old["spec"]["replicas"], new["spec"]["replicas"])))
 
 
 def _require_own(made: Object, found: Object | None) -> None:
@@ -108,18 +110,28 @@ def _content(thing: Object) -> Object:
     return {key: value for key, value in thing.items() if key != "status"} | {"metadata": metadata}
 
 
-def _cluster_spec(made: Object | None) -> tuple[str | None, ...] | None:
-    """Return what of a StatefulSet decides how all tasks see the cluster; None for another object."""
-    if made is None or made["kind"] != "StatefulSet":
-        return None
-    environment = observe.container_environment(made)
-    return tuple(environment.get(name) for name in ("TFK8S_NAME", "TFK8S_JOBS", "TFK8S_PORT"))
+def scale(client: Client, cluster: observe.Cluster, tasks: Mapping[str, int]) -> bool:
+    """Give jobs so many tasks each, and start all tasks anew; return whether anything changed.
+
+    Raises:
+        InvalidInput: Helm made the cluster.
+    """
+    changed = []
+    for component, found in cluster.sets.items():
+        _require_not_helm(found, f'StatefulSet "{found["metadata"]["name"]}"')
+        made = manifests.scaled(found, tasks)
+        if made["spec"] != found["spec"]:
+            client.send("PATCH", paths.path(made, cluster.namespace), {"fieldManager": FIELD_MANAGER}, made, APPLY)
+            changed.append(component)
+    if changed:
+        restart(client, cluster.namespace, cluster.name, changed)
+    return bool(changed)
 
 
-def restart(client: Client, namespace: str, labels: dict[str, str]) -> None:
-    """Delete the tasks' pods that have these labels, so that their StatefulSets make new ones."""
-    query = paths.labelled(labels)
-    query["labelSelector"] += f",{manifests.COMPONENT}!={manifests.SCRIPT}"
+def restart(client: Client, namespace: str, name: str, components: Sequence[str]) -> None:
+    """Delete the pods of these jobs' tasks (their DNS names), so that their StatefulSets make new ones."""
+    query = paths.of_cluster(name)
+    query["labelSelector"] += f",{manifests.COMPONENT} in ({','.join(components)})"
     client.send("DELETE", paths.collection("Pod", namespace), query)
 
 

@@ -176,6 +176,8 @@ def _task(
         phase, reason = Phase.PENDING, "its StatefulSet is missing: `tfk8s up` makes it again"
     else:
         phase, reason = reasons.judge(task.job, pod, complaints.get(about["metadata"]["uid"], ()))
+    if pod and (made := cluster.set_of(task.job)) and reasons.outdated(pod, made):
+        phase, reason = Phase.PENDING, "is to be started anew, with what has changed"
     name = naming.pod(cluster.name, task.job, task.index)
     if reason and explained.get(name):
         reason += f": {explained[name]}"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfk8s import views
+from tfk8s import plain, views
 from tfk8s.backends import LogLine, Script
 from tfk8s.backends.local import capacity, client, launch, logs, messages, state
+from tfk8s.changes import Action, Change, Plan, compare, fields
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 from tfk8s.proxies import without_proxy
 from tfk8s.spec import Job, JobFile, Task
@@ -42,19 +44,34 @@ class LocalBackend:
             if record is not None and folder.supervisor() is not None:
                 _check_same(record, job_file)
                 return _revive(folder)
-            if record is not None:
-                client.end(folder)
-            folder.remove()
-            capacity.check_memory(job_file)
-            capacity.check_ports(job_file, exposed=self._exposed)
-            record = _record(job_file, exposed=self._exposed)
-            folder.create(record)
-            try:
-                client.start(folder, record)
-            except BaseException:
-                client.end(folder)
-                folder.remove()
-                raise
+            _start(folder, job_file, exposed=self._exposed)
+        return True
+
+    def plan(self, job_file: JobFile) -> Plan:
+        """Return what `apply` would change; changes nothing."""
+        _check(job_file)
+        name, folder = job_file.name, state.folder(job_file.name)
+        record = folder.read()
+        if record is None or folder.supervisor() is None:
+            _check_room(folder, job_file, exposed=self._exposed)
+            return Plan(name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),))
+        change = compare("cluster", name, record.spec, plain.from_job_file(job_file))
+        if change is None:
+            return Plan(name=name, restarts=tuple(_failed(folder)))
+        return Plan(
+            name=name, changes=(change,), refusal=f"`up` changes no cluster that runs: tfk8s down --local {name} first"
+        )
+
+    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
+        """Give jobs so many tasks each, and start all tasks anew; return whether anything changed."""
+        with state.locked():
+            folder, record = _existing(name)
+            before = plain.to_job_file(record.spec)
+            jobs = (dataclasses.replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
+            after = dataclasses.replace(before, jobs=tuple(jobs))
+            if after == before:
+                return False
+            _start(folder, after, exposed=record.exposed)
         return True
 
     def observe(self, name: str) -> ClusterStatus:
@@ -130,8 +147,30 @@ def _check(job_file: JobFile) -> None:
         raise InvalidInput(f'the servers of "{job_file.name}" run already: its job file gives their addresses')
 
 
+def _check_room(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
+    """Raise an InvalidInput where this machine can't hold the cluster; ports may be in use by that of now."""
+    capacity.check_memory(job_file)
+    capacity.check_ports(job_file, exposed=exposed and folder.supervisor() is None)
+
+
+def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
+    """Start a cluster, in the place of what is there of it."""
+    _check_room(folder, job_file, exposed=exposed)
+    if folder.read() is not None:
+        client.end(folder)
+    folder.remove()
+    record = _record(job_file, exposed=exposed)
+    folder.create(record)
+    try:
+        client.start(folder, record)
+    except BaseException:
+        client.end(folder)
+        folder.remove()
+        raise
+
+
 def _check_same(record: state.Record, job_file: JobFile) -> None:
-    changes = list(differences(record.spec, state.plain_spec(job_file)))
+    changes = [str(field) for field in fields(record.spec, plain.from_job_file(job_file))]
     if changes:
         raise InvalidInput(
             f'cluster "{job_file.name}" runs already, from another job file:\n  ' + "\n  ".join(changes),
@@ -139,27 +178,18 @@ def _check_same(record: state.Record, job_file: JobFile) -> None:
         )
 
 
-def differences(old: dict[str, Any], new: dict[str, Any], path: str = "") -> Iterator[str]:
-    """Yield a line for each value in which two job files differ."""
-    for key in sorted({*old, *new}):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, dict) and isinstance(after, dict) and set(before) | set(after) != {"text", "value"}:
-            yield from differences(before, after, f"{path}{key}.")
-        elif before != after:
-            yield f"{path}{key}: {_shown(before)} → {_shown(after)}"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return str(value.get("text", f"{value['tasks']} tasks" if "tasks" in value else value))
-    return "none" if value is None else str(value)
+def _failed(folder: state.Folder) -> list[Task]:
+    """Return the tasks that wait to be started again."""
+    return [
+        Task(task["job"], task["index"]) for task in client.observed(folder)["tasks"] if task["phase"] == Phase.FAILED
+    ]
 
 
 def _revive(folder: state.Folder) -> bool:
     """Start the tasks that wait to be started again; return whether there were any."""
-    failed = [task for task in client.observed(folder)["tasks"] if task["phase"] == Phase.FAILED]
+    failed = _failed(folder)
     for task in failed:
-        client.ask(folder, {"do": "restart", "task": f"{task['job']}/{task['index']}"})
+        client.ask(folder, {"do": "restart", "task": str(task)})
     return bool(failed)
 
 
@@ -180,7 +210,7 @@ def _record(job_file: JobFile, *, exposed: bool) -> state.Record:
         for task in job
     ]
     return state.Record(
-        name=job_file.name, id=secrets.token_hex(16), created=time.time(), spec=state.plain_spec(job_file),
+        name=job_file.name, id=secrets.token_hex(16), created=time.time(), spec=plain.from_job_file(job_file),
         master=job_file.master, tasks=tasks, cluster=job_file.cluster_spec(address), python=python,
         tensorflow=str(launch.tensorflow_folder(python)), exposed=exposed,
     )  # fmt: skip

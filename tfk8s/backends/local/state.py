@@ -23,7 +23,7 @@ from typing import Any
 
 from tfk8s import naming
 from tfk8s.errors import ClusterError
-from tfk8s.spec import ClusterSpec, JobFile, Task
+from tfk8s.spec import ClusterSpec, Task
 from tfk8s.waiting import wait_until
 
 _LOCK_SECONDS = 60.0
@@ -63,7 +63,7 @@ class Record:
         name: the cluster's.
         id: random; the value of `MARK`.
         created: seconds since the epoch.
-        spec: the job file, as plain data.
+        spec: the job file, as `tfk8s.plain` makes it.
         master: the job whose task 0 sessions connect to.
         tasks: in the job file's order.
         cluster: the ClusterSpec that sessions see.
@@ -98,13 +98,6 @@ class Record:
         data = json.loads(text)
         tasks = [TaskRecord(**task) for task in data.pop("tasks")]
         return cls(tasks=tasks, **data)
-
-
-def plain_spec(job_file: JobFile) -> dict[str, Any]:
-    """Return a job file as plain data that two can be compared by."""
-    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(job_file), default=str))
-    plain["jobs"] = {job["name"]: job for job in plain["jobs"]}
-    return plain
 
 
 @dataclass(frozen=True, slots=True)

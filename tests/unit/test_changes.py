@@ -1,0 +1,66 @@
+"""What differs between two states of something, and a job file as plain data."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tfk8s.changes import Action, Change, Field, Plan, compare, fields
+from tfk8s.plain import from_job_file, to_job_file
+from tfk8s.quantity import Quantity
+from tfk8s.spec import Job, JobFile, Network, Peer, Security, Task, Volume
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}, ["a.b: 1 → 3", "a.c: 2 → none"]),
+        ({"labels": {"x.io/y": "1"}}, {"labels": {}}, ["labels[x.io/y]: 1 → none"]),
+        ({"a": [1, 2]}, {"a": [1]}, ["a: [1, 2] → [1]"]),
+        ({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "A", "value": "2"}]}, ["env[A].value: 1 → 2"]),
+        (
+            {"env": [{"name": "A"}, {"name": "B"}]},
+            {"env": [{"name": "B"}, {"name": "C"}]},
+            ['env[A]: {"name": "A"} → none', 'env[C]: none → {"name": "C"}'],
+        ),
+        ({"a": [{"name": "A"}, {"name": "A"}]}, {"a": []}, ['a: [{"name": "A"}, {"name": "A"}] → []']),
+        ({"a": {}}, {"a": "x"}, ["a: {} → x"]),
+        ({"text": "a\nb\n"}, {"text": "a\n"}, ["text: a text of 2 lines → a text of 1 lines"]),
+        ({"a": "x" * 200}, {"a": ""}, [f'a: {"x" * 100}… → ""']),
+        ({}, {"chief": {"tasks": 1}}, ["chief: none → 1 task"]),
+    ],
+)
+def test_differences_are_named_by_where_they_stand(before, after, lines) -> None:
+    assert [str(field) for field in fields(before, after)] == lines
+
+
+def test_what_comes_goes_changes_or_stays() -> None:
+    assert compare("Service", "a", None, {}) == Change(kind="Service", name="a", action=Action.CREATE)
+    assert compare("Service", "a", {}, None) == Change(kind="Service", name="a", action=Action.REMOVE)
+    assert compare("Service", "a", {"b": 1}, {"b": 2}) == Change(
+        kind="Service", name="a", action=Action.CHANGE, fields=(Field("b", 1, 2),)
+    )
+    assert compare("Service", "a", {"b": 1}, {"b": 1}) is None
+
+
+def test_a_plan_is_something_where_it_changes_or_restarts_something() -> None:
+    assert not Plan(name="a")
+    assert Plan(name="a", restarts=(Task("worker", 0),))
+
+
+def test_a_job_file_comes_back_from_json_as_it_was() -> None:
+    volume = Volume(path="/data", size=Quantity.parse("1Gi"))
+    job_file = JobFile(
+        name="a", master="chief", image="tf:1", env={"A": "1"}, volumes=(volume,), queue="q", ttl=5,
+        jobs=(
+            Job(name="chief", cpu=Quantity.parse("500m"), tolerations=({"key": "a", "tolerationSeconds": 5},)),
+            Job(name="ps", tasks=2, preload=("ops",), volumes=(Volume(path="/s", config_map="s"),), labels={"a": "b"}),
+        ),
+        network=Network(allow_from=(Peer(namespace="n"),), allow_to=(Peer(cidr="10.0.0.0/8", ports=(1, 2)),)),
+        security=Security(user=1000),
+    )  # fmt: skip
+    assert to_job_file(json.loads(json.dumps(from_job_file(job_file)))) == job_file
+    there = JobFile(name="a", master="w", jobs=(Job(name="w", tasks=2, addresses=("a:1", "b:2")),))
+    assert to_job_file(from_job_file(there)) == there
