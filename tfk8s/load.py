@@ -19,7 +19,7 @@ from tfk8s.errors import JobFileError, Problem
 from tfk8s.jobfile import checks, problems, yamlfile
 from tfk8s.jobfile import schema as models
 from tfk8s.jobfile.document import Document
-from tfk8s.jobfile.schema import schema
+from tfk8s.jobfile.json_schema import schema
 
 __all__ = ["load", "loads", "schema"]
 

@@ -166,6 +166,10 @@ TABLE = r"""
   3:25+4 bad-quantity: "2048" is less than 1 MiB [a number without unit is bytes] -> write 2048Mi
 = jobs: {worker: {memory: 400m}}
   3:25+4 bad-quantity: "400m" is less than 1 MiB [m is a thousandth] -> write 400Mi
+= jobs: {worker: {memory: 2097152.5}}
+  3:25+9 bad-quantity: "2097152.5" is not a number of bytes [expected whole bytes]
+= jobs: {worker: {memory: 9000000000m}}
+  3:25+11 bad-quantity: "9000000000m" is not a number of bytes [expected whole bytes]
 = jobs: {worker: {memory: 100Ei}}
   3:25+5 bad-quantity: "100Ei" is too much [at most 8Ei]
 = jobs: {worker: {memory: [4Gi]}}

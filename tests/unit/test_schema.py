@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 
 from tfk8s import spec
 from tfk8s.errors import JobFileError
-from tfk8s.jobfile import yamlfile
+from tfk8s.jobfile import fields, yamlfile
 from tfk8s.jobfile.scalars import Unclear
 from tfk8s.load import loads, schema
 
@@ -31,8 +31,8 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 # Problems that the schema sees too, wherever they are.
 STRUCTURAL = {
     "bad-cluster-name", "bad-duration", "bad-env-name", "bad-image", "bad-job-name", "bad-label", "bad-module",
-    "bad-name", "bad-peer", "bad-value", "bad-volume", "empty", "missing-key", "out-of-range", "reserved-name",
-    "too-many", "unknown-key", "wrong-type",
+    "bad-name", "bad-path", "bad-peer", "bad-toleration", "bad-value", "bad-volume", "empty", "missing-key",
+    "needs-gpus", "out-of-range", "reserved-name", "reserved-path", "too-many", "unknown-key", "wrong-type",
 }  # fmt: skip
 
 
@@ -62,7 +62,9 @@ def test_the_committed_file_is_up_to_date() -> None:
 
 @pytest.mark.programs
 def test_it_is_written_by_the_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "tfk8s.jobfile.schema"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tfk8s.jobfile.json_schema"], capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stdout) == SCHEMA
 
 
@@ -129,6 +131,17 @@ def test_structural_problems_are_seen(text: str, problems: list[str]) -> None:
     document = yamlfile.read(text.encode())
     if codes <= STRUCTURAL - {"bad-duration"} and not unclear(document.data):
         assert VALIDATOR.is_valid(document.data) == (text in SEEN_BY_LOAD_ALONE)
+
+
+@given(st.lists(st.sampled_from(["/", ".", "..", "opt", "tfk8s", "tmp", "work", "a"]), max_size=8).map("".join))
+@settings(max_examples=500)
+def test_reserved_paths_are_those_that_the_pattern_says(path: str) -> None:
+    try:
+        fields.mount_path(f"/{path}")
+    except fields.Refused:
+        assert re.search(fields.RESERVED_PATH, f"/{path}")
+    else:
+        assert not re.search(fields.RESERVED_PATH, f"/{path}")
 
 
 def unclear(data: object) -> bool:

@@ -92,7 +92,7 @@ def schema() -> None:
     Examples:
         tfk8s schema > tfk8s.schema.json
     """
-    from tfk8s.jobfile.schema import schema
+    from tfk8s.jobfile.json_schema import schema
 
     document(schema())
 

@@ -41,6 +41,7 @@ class Text:
 Count = Annotated[int, Field(ge=1, le=MAX_TASKS)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Gpus = Annotated[int, Field(ge=0, le=1000)]
+Seconds = Annotated[int, Field(ge=0, le=fields.MAX_SECONDS)]
 Id = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Name = Annotated[str, Text(rules.DNS_NAME, 253)]
 Label = Annotated[str, Text(rules.DNS_LABEL, 63)]
@@ -48,7 +49,7 @@ Image = Annotated[str, Text(rules.IMAGE, 512)]
 Module = Annotated[str, Text(rules.MODULE, 255)]
 Address = Annotated[str, Text(rules.ADDRESS, 320, fields.address)]
 Cidr = Annotated[str, Text(rules.CIDR, 64, fields.cidr)]
-MountPath = Annotated[str, Text(rules.MOUNT_PATH, 4096, fields.mount_path)]
+MountPath = Annotated[str, Text(rules.MOUNT_PATH, 4096, fields.mount_path, reserved=fields.RESERVED_PATH)]
 LabelKey = Annotated[str, Text(rules.LABEL_KEY, 317)]
 LabelValue = Annotated[str, Text(rules.LABEL_VALUE, 63)]
 OwnLabelKey = Annotated[str, Text(rules.LABEL_KEY, 317, fields.label_key, reserved=fields.RESERVED_LABEL)]
@@ -69,7 +70,14 @@ Cpu = Annotated[
 Size = Annotated[
     Quantity,
     PlainValidator(fields.size),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": fields.MIN_BYTES}, _TEXT_QUANTITY]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": fields.MIN_BYTES, "maximum": fields.MAX_BYTES},
+                _TEXT_QUANTITY | {"not": {"pattern": fields.FRACTION}},
+            ]
+        }
+    ),
 ]
 Duration = Annotated[
     int,

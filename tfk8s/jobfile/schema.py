@@ -1,18 +1,14 @@
-"""What may stand in a job file, key by key, and the JSON Schema that says so to editors and to Helm.
+"""What may stand in a job file, key by key; `json_schema` says it to editors and to Helm.
 
-Only `schema`, `kinds` and `load` import pydantic, which takes longer than all else that a command needs. What concerns
+Only these two, `kinds` and `load` import pydantic, which takes longer than all else that a command needs. What concerns
 several keys at once is in `checks`.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
 
 from tfk8s import spec
 from tfk8s.jobfile import fields
@@ -39,6 +35,7 @@ from tfk8s.jobfile.kinds import (
     OwnLabelKey,
     Port,
     QueueName,
+    Seconds,
     Size,
 )
 
@@ -77,13 +74,28 @@ class Volume(_Model):
 class Toleration(_Model):
     """A Kubernetes toleration, as it stands in a pod's spec."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["key"]},
+                {"required": ["operator"], "properties": {"operator": {"const": "Exists"}}},
+            ],
+            "not": {
+                "required": ["operator", "value"],
+                "properties": {"operator": {"const": "Exists"}, "value": {"minLength": 1}},
+            },
+            "if": {"required": ["tolerationSeconds"]},
+            "then": {"required": ["effect"], "properties": {"effect": {"const": "NoExecute"}}},
+        }
+    )
+
     key: LabelKey | None = Field(None, description="The taint's key; all taints where absent.", examples=["dedicated"])
     operator: Literal["Equal", "Exists"] = Field("Equal", description="How value is compared.", examples=["Exists"])
     value: LabelValue | None = Field(None, description="The taint's value, for Equal.", examples=["training"])
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
         None, description="Only taints of this effect; any where absent.", examples=["NoSchedule"]
     )
-    seconds: int | None = Field(
+    seconds: Seconds | None = Field(
         None, alias="tolerationSeconds", description="For how long; for ever where absent.", examples=[300]
     )
 
@@ -156,6 +168,13 @@ class Security(_Model):
 
 class Job(_Model):
     """A named group of like tasks."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"required": ["accelerator"]},
+            "then": {"required": ["gpus"], "properties": {"gpus": {"minimum": 1}}},
+        }
+    )
 
     tasks: Count = Field(1, description="How many tasks the job has.", examples=[4])
     image: Image | None = Field(
@@ -261,38 +280,3 @@ class JobFile(_Model):
     ttl: Duration = Field(
         spec.DEFAULT_TTL, description="How long a finished submit stays, with its log.", examples=["2h", 600]
     )
-
-
-class _Generator(GenerateJsonSchema):
-    """Says that a key may be absent where pydantic says that it may be null, and what keys of maps look like."""
-
-    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        generated = super().default_schema(schema)
-        if generated.get("default", "") is None:
-            del generated["default"]
-        return generated
-
-    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        keys = self.generate_inner(schema["keys_schema"])
-        generated = {
-            "type": "object",
-            "propertyNames": keys,
-            "additionalProperties": self.generate_inner(schema["values_schema"]),
-        }
-        limits = {"minProperties": schema.get("min_length"), "maxProperties": schema.get("max_length")}
-        return generated | {name: limit for name, limit in limits.items() if limit is not None}
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a job file (draft 2020-12)."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **JobFile.model_json_schema(schema_generator=_Generator),
-    }
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(schema(), indent=2) + "\n")
