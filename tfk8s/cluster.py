@@ -132,6 +132,24 @@ class Cluster:
         """Run a session script, as `submit` does."""
         return self.backend.run(self.name, script)
 
+    def start(self, script: Script) -> str:
+        """Start a session script that goes on without this process; return its name."""
+        return self.backend.start(self.name, script)
+
+    def show(self, script: str, *, follow: bool = False, tail: int | None = None) -> int:
+        """Pass what a script wrote on to this process' standard streams; return 0.
+
+        Args:
+            script: its name, as `start` and the status have it.
+            follow: go on to its end, and return its exit code.
+            tail: only so many lines, the last ones.
+        """
+        return self.backend.show(self.name, script, follow=follow, tail=tail)
+
+    def stop(self, script: str) -> None:
+        """End a script, and remove it and what it wrote."""
+        self.backend.stop(self.name, script)
+
     def logs(
         self, tasks: Iterable[str] = (), *, follow: bool = False, tail: int | None = None
     ) -> tuple[list[Task], Iterator[LogLine]]:

@@ -15,8 +15,8 @@ USER_ROLE = "tfk8s-user"
 SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
 
-_SUBMITTERS = frozenset({"status", "logs", "submit"})  # what the Role of those who only submit is for
-_LOOK = ("ls", "status", "logs", "devices", "submit", "connect", "restart", "down", "up")
+_SUBMITTERS = frozenset({"status", "logs", "submit", "stop"})  # what the Role of those who only submit is for
+_LOOK = ("ls", "status", "logs", "devices", "submit", "stop", "connect", "restart", "down", "up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,16 @@ class Right:
 def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield group, resource, verbs, and the commands that need them."""
     yield "apps", "statefulsets", "list", _LOOK
-    yield "", "pods", "list", ("ls", "status", "submit", "up", "restart", "down")
+    yield "", "pods", "list", ("ls", "status", "submit", "stop", "up", "restart", "down")
+    yield "batch", "jobs", "list", _LOOK  # of scripts
     yield "", "pods/log", "get", ("logs", "submit", "status")
     yield "", "events", "list", ("status", "up")
     yield "", "pods/portforward", "get create", ("up", "devices", "connect", "restart")
     # A script's folder travels in a Secret, a large one through `exec`.
-    yield "", "secrets", "create patch", ("submit",)
-    yield "batch", "jobs", "create delete", ("submit",)
-    yield "", "pods", "get", ("submit",)
+    yield "", "secrets", "create", ("submit",)
+    yield "batch", "jobs", "create", ("submit",)
+    yield "batch", "jobs", "delete", ("submit", "stop")
+    yield "", "pods", "get", ("submit", "logs")
     yield "", "pods/exec", "get create", ("submit",)
     yield "", "pods", "delete", ("restart",)
     yield "", "pods", "deletecollection", ("up", "restart", "down")
@@ -69,7 +71,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
         yield group, resource, "list deletecollection", ("down",)
     for group, resource in (("apps", "statefulsets"), ("policy", "poddisruptionbudgets")):
         yield group, resource, "list delete", ("up",)  # of a job that is no longer in the job file
-    yield "batch", "jobs", "list deletecollection", ("down",)
+    yield "batch", "jobs", "deletecollection", ("down",)
     yield "", "secrets", "deletecollection", ("down",)
 
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import base64
 import copy
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 
-from tfk8s import manifests, pods
+from tfk8s import manifests, pods, reasons
 from tfk8s.pods import Object
 from tfk8s.quantity import Quantity
+from tfk8s.status import MOST_SHOWN, Phase, ScriptPhase, ScriptStatus
+
+JOB_NAME = "batch.kubernetes.io/job-name"  # the label that a Job's pods have since Kubernetes 1.27
 
 WORK_FOLDER = "/work"
 ARCHIVE = "script.tar.gz"
@@ -24,15 +29,37 @@ _REQUESTS = {"cpu": "50m", "memory": "512Mi", "ephemeral-storage": pods.STORAGE_
 _CPU_LIMIT = "4"
 _MEMORY_LIMIT = Quantity.parse("4Gi")
 
+_COMMAND = ("python3", "-m", "tfk8s.unpack")
 _TASKS_OWN = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD")
+_NAME = re.compile(r"script-[0-9a-f]{6}")  # no task's: TensorFlow's job names have no "-"
 
 
-def secret(name: str, cluster: str, files: Mapping[str, str], archive: bytes | None) -> Object:
-    """Return the Secret with the files of this package that the pod needs and, where it is small, the script."""
+def is_name(word: str) -> bool:
+    """Return whether a word is the name of a script, rather than of a task or a job."""
+    return _NAME.fullmatch(word) is not None
+
+
+def object_name(cluster: str, script: str) -> str:
+    """Return the name of a script's Job and Secret."""
+    return f"{cluster[:40].rstrip('-')}-{script}"
+
+
+def name(made: Object) -> str:
+    """Return the name of the script that a Job runs."""
+    return str(made["metadata"]["name"])[-len("script-000000") :]
+
+
+def secret(name: str, uid: str, cluster: str, files: Mapping[str, str], archive: bytes | None) -> Object:
+    """Return the Secret with the files of this package that the pod needs and, where it is small, the script.
+
+    It goes when the Job of that name and uid goes.
+    """
     data = {key: base64.b64encode(text.encode()).decode() for key, text in files.items()}
     if archive is not None:
         data[ARCHIVE] = base64.b64encode(archive).decode()
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": _metadata(name, cluster), "data": data}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}
+    metadata = {**_metadata(name, cluster), "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 
 
 def job(
@@ -70,12 +97,6 @@ def job(
     }
 
 
-def owned(name: str, uid: str) -> Object:
-    """Return the patch by which the Secret goes when its Job goes."""
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}
-    return {"metadata": {"ownerReferences": [owner]}}
-
-
 def _metadata(name: str, cluster: str) -> Object:
     labels = {**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT, manifests.MANAGED_BY: "tfk8s"}
     return {"name": name, "labels": labels}
@@ -98,7 +119,7 @@ def _pod(name: str, of_master: Object, arguments: Sequence[str], environment: Ma
         {
             "name": "script",
             "image": container["image"],
-            "command": ["python3", "-m", "tfk8s.unpack", *arguments],
+            "command": [*_COMMAND, *arguments],
             "workingDir": WORK_FOLDER,
             "env": _environment(container["env"], environment),
             "resources": {
@@ -124,3 +145,68 @@ def _environment(of_master: Sequence[Object], environment: Mapping[str, str]) ->
     given = {variable["name"] for variable in kept}
     own = {**{key: value for key, value in values.items() if key not in given}, **environment}
     return [*kept, *({"name": key, "value": value.replace("$", "$$")} for key, value in own.items())]
+
+
+# ---- what became of it ---------------------------------------------------------------------------------------------
+
+
+def status(made: Object, pod: Object | None, complaints: Sequence[str] = ()) -> ScriptStatus:
+    """Return where a script is in its life.
+
+    Args:
+        made: its Job.
+        pod: its pod; None where there is none.
+        complaints: warnings about the pod, or about the Job where there is no pod; the latest last.
+    """
+    phase, exit_code, reason = _outcome(made, pod, complaints)
+    words = made["spec"]["template"]["spec"]["containers"][0]["command"][len(_COMMAND) :]
+    node = pod["spec"].get("nodeName") if pod else None
+    return ScriptStatus(
+        name=name(made),
+        phase=phase,
+        command=shlex.join(words)[:MOST_SHOWN],
+        where=(f"{pod['metadata']['name']} on {node}" if node else pod["metadata"]["name"]) if pod else "",
+        since=reasons.since(pod or made),
+        exit_code=exit_code,
+        reason=reason,
+    )
+
+
+def _outcome(made: Object, pod: Object | None, complaints: Sequence[str]) -> tuple[ScriptPhase, int | None, str]:
+    if pod is None:
+        if any(one["type"] == "Failed" and one["status"] == "True" for one in made["status"].get("conditions", ())):
+            return ScriptPhase.FAILED, None, "its pod was deleted"
+        if made["spec"].get("suspend"):
+            return ScriptPhase.PENDING, None, "its queue has not admitted it"
+    elif end := ended(pod):
+        return _ended(pod, end)
+    elif pod["status"].get("phase") == "Running":
+        return ScriptPhase.RUNNING, None, ""
+    phase, reason = reasons.judge(_master_job(made), pod, complaints)
+    return (ScriptPhase.FAILED if phase is Phase.FAILED else ScriptPhase.PENDING), None, reason
+
+
+def _master_job(made: Object) -> str:
+    """Return the job of the job file whose settings the script has."""
+    variables = made["spec"]["template"]["spec"]["containers"][0]["env"]
+    jobs: str = next(one["value"] for one in variables if one["name"] == "TFK8S_JOBS")
+    return jobs.partition("=")[0]
+
+
+def _ended(pod: Object, end: Object) -> tuple[ScriptPhase, int | None, str]:
+    code = end.get("exitCode")
+    if code == 0:
+        return ScriptPhase.SUCCEEDED, 0, ""
+    if end.get("reason") == "OOMKilled":
+        limit = pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
+        return ScriptPhase.FAILED, code, f"killed at its pod's memory limit of {limit}"
+    return ScriptPhase.FAILED, code, "" if code is not None else f"its pod failed: {end.get('reason')}"
+
+
+def ended(pod: Object) -> Object | None:
+    """Return how a script's container ended, with "exitCode" where that is known; None while it has not."""
+    for container in pod["status"].get("containerStatuses", ()):
+        if "terminated" in container["state"]:
+            return dict(container["state"]["terminated"])
+    failed = pod["status"].get("phase") == "Failed"
+    return {"reason": pod["status"].get("reason", "for no reason that it says")} if failed else None

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from tfk8s.spec import Task
 
+MOST_SHOWN = 500  # characters of a script's command
+
 
 class Phase(enum.StrEnum):
     """Where a task is in its life."""
@@ -41,6 +43,38 @@ class TaskStatus:
     reason: str = ""
 
 
+class ScriptPhase(enum.StrEnum):
+    """Where a session script is in its life."""
+
+    PENDING = "Pending"  # it has not started yet
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"  # it ended with exit code 0
+    FAILED = "Failed"  # it ended otherwise, or can't start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptStatus:
+    """One session script.
+
+    Attributes:
+        name: what commands take ("script-4e9c21"); where none does, its process ("pid 4711").
+        phase: where it is in its life.
+        command: its file and arguments, with the flags before them, as a shell takes them; cut where it is long.
+        where: the pod and node that it runs on.
+        since: when it entered the phase, seconds since the epoch; None where unknown.
+        exit_code: None until it has ended.
+        reason: why it does not start, or what ended it; "" where there is nothing to say.
+    """
+
+    name: str
+    phase: ScriptPhase
+    command: str
+    where: str = ""
+    since: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
     """A cluster.
@@ -54,7 +88,7 @@ class ClusterStatus:
         tasks: all tasks, in the job file's order.
         created: seconds since the epoch; None where unknown.
         reason: why the cluster as a whole is not usable, such as a supervisor that is gone.
-        scripts: how many session scripts run.
+        scripts: the session scripts that run, and those that ended not long ago, the latest first.
     """
 
     name: str
@@ -65,7 +99,12 @@ class ClusterStatus:
     tasks: tuple[TaskStatus, ...]
     created: float | None = None
     reason: str = ""
-    scripts: int = 0
+    scripts: tuple[ScriptStatus, ...] = ()
+
+    @property
+    def running(self) -> int:
+        """How many session scripts have not ended."""
+        return sum(script.phase in (ScriptPhase.PENDING, ScriptPhase.RUNNING) for script in self.scripts)
 
     @property
     def ready(self) -> int:

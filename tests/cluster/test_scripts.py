@@ -160,4 +160,4 @@ def test_a_finished_scripts_secret_goes_with_its_job(run, client, namespace):
 
 
 def test_status_counts_running_scripts(backend: KubernetesBackend, cluster):
-    waiting.wait_until(lambda: backend.observe(cluster).scripts == 0, "no script to run", 10)
+    waiting.wait_until(lambda: backend.observe(cluster).running == 0, "no script to run", 10)

@@ -200,10 +200,10 @@ def test_a_client_that_is_killed_takes_its_script_with_it(backend: LocalBackend,
     process = start(pair, "import time; print('up', flush=True); time.sleep(60)")
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
-    assert backend.observe(pair).scripts == 1
+    assert backend.observe(pair).running == 1
     process.kill()
     process.wait()
-    wait_for(backend, pair, lambda status: status.scripts == 0)
+    wait_for(backend, pair, lambda status: status.running == 0)
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -322,14 +322,14 @@ def test_a_fork_server_that_dies_ends_its_scripts_and_nothing_else(
     assert process.returncode == 3
     assert "the process that runs scripts ended; its last words are in" in err
     status = backend.observe(cluster)
-    assert (status.scripts, is_ready(status)) == (0, True)
+    assert (status.running, is_ready(status)) == (0, True)
     assert run(cluster, "print('again')")[:2] == (0, "again\n")
 
 
 def test_a_fork_server_that_dies_with_a_request_unread(backend: LocalBackend, cluster: str, start) -> None:
     os.kill(fork_server(cluster), signal.SIGSTOP)
     process = start(cluster, "print('not reached')")
-    wait_for(backend, cluster, lambda status: status.scripts == 1)
+    wait_for(backend, cluster, lambda status: status.running == 1)
     os.kill(fork_server(cluster), signal.SIGKILL)
     _, err = process.communicate(timeout=5)
     assert process.returncode == 3
@@ -345,7 +345,7 @@ def test_a_large_request_does_not_make_the_supervisor_wait(backend: LocalBackend
         many = [str(number) for number in range(100_000)]
         thread = threading.Thread(target=lambda: backend.run(cluster, Script(path=path, arguments=many)), daemon=True)
         thread.start()
-        wait_for(backend, cluster, lambda status: status.scripts == 1)
+        wait_for(backend, cluster, lambda status: status.running == 1)
     finally:
         os.kill(server, signal.SIGCONT)
     thread.join(20)

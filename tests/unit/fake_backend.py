@@ -107,6 +107,19 @@ class FakeBackend:
         self.script(script)
         return self.code
 
+    def start(self, name: str, script: Script) -> str:
+        self.run(name, script)
+        return "script-4e9c21"
+
+    def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
+        self._check(name)
+        self.calls.append(f"show {name} {script} follow={follow} tail={tail}")
+        return self.code if follow else 0
+
+    def stop(self, name: str, script: str) -> None:
+        self._check(name)
+        self.calls.append(f"stop {name} {script}")
+
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream on which the answer lies ready: one that fits GetStatus and ListDevices."""
         status = self._check(name)

@@ -153,6 +153,19 @@ def test_submit_waits_for_the_cluster_if_told_to(run: Run, backend: FakeBackend)
     )
 
 
+def test_submit_detached_prints_the_scripts_name(run: Run, backend: FakeBackend) -> None:
+    assert run("submit", "-d", "mnist", "train.py") == (
+        0,
+        "script-4e9c21\n",
+        "follow it: tfk8s logs -f mnist script-4e9c21; end it: tfk8s stop mnist script-4e9c21\n",
+    )
+
+
+def test_stop(run: Run, backend: FakeBackend) -> None:
+    assert run("stop", "mnist", "script-4e9c21") == (0, 'stopped script-4e9c21 of cluster "mnist"\n', "")
+    assert backend.calls == ["stop mnist script-4e9c21"]
+
+
 def test_a_task_that_is_lost_meanwhile(run: Run, backend: FakeBackend) -> None:
     def lose(_: Script) -> None:
         raise TaskUnreachable("worker/1 was lost: killed by SIGKILL")

@@ -36,11 +36,12 @@ Commands:
   up          Start a job file's cluster, and wait until every task answers.
   submit      Run a session script beside the master.
   run         Start a cluster, run a session script, and remove the cluster.
+  stop        End a script that `tfk8s submit` started, and remove its log.
   connect     Give a loopback address for sessions of this machine.
   status      Show a cluster and its tasks.
   ls          List your clusters.
   devices     Show the devices of each task: CPUs, GPUs, their memory.
-  logs        Print what tasks wrote.
+  logs        Print what tasks wrote, or what a script wrote.
   scale       Change how many tasks jobs have; all are started anew.
   restart     Start a task's server anew, or all of them.
   down        Remove a cluster: all that `tfk8s up` made, nothing else.
@@ -59,11 +60,13 @@ Usage: tfk8s submit [OPTIONS] NAME|FILE SCRIPT [ARGS...]
   Run a session script beside the master.
 
   Its output and its exit code are the command's. What follows SCRIPT is the
-  script's own. It finds the master in TFK8S_TARGET.
+  script's own. It finds the master in TFK8S_TARGET. On Kubernetes it outlives
+  a command that is cut off; Ctrl-C ends it.
 
   Examples:
       tfk8s submit --local mnist train.py --steps 1000
       tfk8s submit --tf1 mnist old_script.py
+      tfk8s submit --detach mnist train.py
 
 Arguments:
   NAME|FILE  The cluster's name, or its job file.
@@ -74,6 +77,7 @@ Options:
   --tf1                 `import tensorflow` gives the script TensorFlow 1's.
   --fresh               In an interpreter of its own, that imports all anew.
   --isolate             Its sessions share no variables with others.
+  -d, --detach          Print the script's name, and leave it to itself.
   --timeout TIME        Wait so long for the cluster first.
   --local               On this machine (TFK8S_LOCAL=1 makes that the
                         default).

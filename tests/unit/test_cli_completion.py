@@ -35,7 +35,7 @@ def found(line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("tfk8s s", ["schema", "submit", "status", "scale", "server"]),
+        ("tfk8s s", ["schema", "submit", "stop", "status", "scale", "server"]),
         ("tfk8s nope ", []),
         ("tfk8s status ", ["mnist", "toy"]),
         ("tfk8s status m", ["mnist"]),

@@ -12,7 +12,7 @@ from fake_backend import CREATED, FakeBackend, Run, change, job_file
 
 from tfk8s.cli import output, progress
 from tfk8s.spec import Task
-from tfk8s.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 
 pytest_plugins = ("cli_fixtures",)
 
@@ -42,7 +42,7 @@ DOCUMENT = {
     "target": "grpc://localhost:2222",
     "master": "chief/0",
     "created": "2023-11-14T22:13:20Z",
-    "scripts": 0,
+    "scripts": [],
     "tasks": [
         {**task, "phase": "Ready", "restarts": 0, "since": "2023-11-14T22:13:20Z", "reason": ""} for task in TASKS
     ],
@@ -63,6 +63,36 @@ def test_status_of_a_lost_cluster_says_why(run: Run, backend: FakeBackend) -> No
         "",
         "its supervisor was killed",
         "",
+    ]
+
+
+def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:
+    scripts = (
+        ScriptStatus(name="script-4e9c21", phase=ScriptPhase.RUNNING, command="a.py --steps 5", since=CREATED + 300),
+        ScriptStatus(name="script-0a1b2c", phase=ScriptPhase.FAILED, command="--tf1 b.py", since=CREATED, exit_code=7),
+    )
+    backend.looks = [lambda status: dataclasses.replace(status, scripts=scripts)] * 2
+    _, out, _ = run("status", "mnist")
+    assert out.splitlines()[1].split()[5] == "1"
+    assert out.splitlines()[-3:] == [
+        "SCRIPT         PHASE    EXIT  AGE    COMMAND         REASON",
+        "script-4e9c21  Running  -     12s    a.py --steps 5",
+        "script-0a1b2c  Failed   7     5m12s  --tf1 b.py",
+    ]
+    _, out, _ = run("status", "mnist", "-o", "json")
+    assert json.loads(out)["scripts"][1] == {
+        "script": "script-0a1b2c", "phase": "Failed", "exit_code": 7, "command": "--tf1 b.py", "where": "",
+        "since": "2023-11-14T22:13:20Z", "reason": "",
+    }  # fmt: skip
+
+
+def test_logs_of_a_script(run: Run, backend: FakeBackend) -> None:
+    backend.code = 7
+    assert run("logs", "mnist", "script-4e9c21")[0] == 0
+    assert run("logs", "-f", "--tail", "5", "mnist", "script-4e9c21")[0] == 7
+    assert backend.calls == [
+        "show mnist script-4e9c21 follow=False tail=None",
+        "show mnist script-4e9c21 follow=True tail=5",
     ]
 
 

@@ -140,9 +140,10 @@ def test_the_stateful_set_stays_as_it_was():
 
 def test_a_secret_has_the_packages_files_and_the_script():
     files = rendered.files((*manifests.TASK_FILES, *manifests.SCRIPT_FILES))
-    made = scriptjobs.secret("a", "demo", files, b"archive")
+    made = scriptjobs.secret("a", "uid", "demo", files, b"archive")
     assert set(made["data"]) == {*files, "script.tar.gz"}
-    assert set(scriptjobs.secret("a", "demo", files, None)["data"]) == set(files)
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "uid"
+    assert set(scriptjobs.secret("a", "uid", "demo", files, None)["data"]) == set(files)
 
 
 def test_a_folder_travels_without_what_is_made_again_and_always_the_same(tmp_path):

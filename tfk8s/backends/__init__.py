@@ -1,6 +1,6 @@
 """Where clusters live: the protocol that every backend fulfils, and the choice of one.
 
-A backend plans, applies, scales, observes, lists, tells of events, reads logs, runs a script, dials a task, restarts
+A backend plans, applies, scales, observes, lists, tells of events, reads logs, runs scripts, dials a task, restarts
 and deletes. All that users see beyond that (waiting, probing, devices, `connect`, retries, panels) is built on these,
 once for all backends.
 """
@@ -90,6 +90,25 @@ class Backend(Protocol):
         Raises:
             TaskError: a task was lost and the script could not go on.
         """
+        ...
+
+    def start(self, name: str, script: Script) -> str:
+        """Start a session script that goes on without this process; return its name.
+
+        Raises:
+            InvalidInput: here, a script belongs to the process that runs it; as for the following two.
+        """
+        ...
+
+    def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
+        """Pass what a script wrote on to this process' standard streams; return 0.
+
+        With `follow`, go on to its end, and return its exit code.
+        """
+        ...
+
+    def stop(self, name: str, script: str) -> None:
+        """End a script, and remove it and what it wrote."""
         ...
 
     def dial(self, name: str, task: Task) -> socket.socket:

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from tfk8s import devices, proxies, views
 from tfk8s.backends import LogLine, Script
+from tfk8s.backends.attended import AttendedScripts
 from tfk8s.backends.losses import Losses
 from tfk8s.changes import Plan
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
@@ -21,7 +22,7 @@ from tfk8s.status import ClusterStatus, Phase, TaskStatus
 _CONNECT_SECONDS = 2.0
 
 
-class AddressesBackend:
+class AddressesBackend(AttendedScripts):
     """Connects to the servers of one job file.
 
     Args:

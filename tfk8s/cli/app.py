@@ -56,7 +56,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     function.__name__: function
     for function in (
         files.init, files.validate, files.schema, files.render,
-        changes.diff, clusters.up, scripts.submit, scripts.run, scripts.connect,
+        changes.diff, clusters.up, scripts.submit, scripts.run, scripts.stop, scripts.connect,
         looks.status, looks.ls, looks.devices, looks.logs,
         changes.scale, clusters.restart, clusters.down, files.roles, doctor, completion, server,
     )

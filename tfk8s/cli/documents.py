@@ -14,7 +14,7 @@ from tfk8s.cli.output import moment
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import Problem
 from tfk8s.spec import Task
-from tfk8s.status import ClusterStatus, TaskStatus
+from tfk8s.status import ClusterStatus, ScriptStatus, TaskStatus
 
 Document = dict[str, Any]
 
@@ -30,7 +30,7 @@ def cluster(status: ClusterStatus) -> Document:
         "target": status.target,
         "master": str(status.master),
         "created": moment(status.created),
-        "scripts": status.scripts,
+        "scripts": [_script(script) for script in status.scripts],
         "tasks": [_task(task) for task in status.tasks],
     }
 
@@ -74,6 +74,18 @@ def _task(status: TaskStatus) -> Document:
         "address": status.address,
         "where": status.where,
         "restarts": status.restarts,
+        "since": moment(status.since),
+        "reason": status.reason,
+    }
+
+
+def _script(status: ScriptStatus) -> Document:
+    return {
+        "script": status.name,
+        "phase": status.phase,
+        "exit_code": status.exit_code,
+        "command": status.command,
+        "where": status.where,
         "since": moment(status.since),
         "reason": status.reason,
     }

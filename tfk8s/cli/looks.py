@@ -12,9 +12,10 @@ from tfk8s.cli.output import age, document, line, memory, note, paint, prefix_co
 
 if TYPE_CHECKING:
     from tfk8s.devices import TaskDevices
-    from tfk8s.status import ClusterStatus
+    from tfk8s.status import ClusterStatus, ScriptStatus
 
 _CLUSTER = ("NAME", "PHASE", "READY", "MASTER", "TARGET", "SCRIPTS", "AGE", "LOCATION")
+_SCRIPT = ("SCRIPT", "PHASE", "EXIT", "AGE", "COMMAND", "REASON")
 
 
 def status(
@@ -32,8 +33,9 @@ def status(
         tfk8s status mnist -o json
         tfk8s status --watch mnist
 
-    JSON: name, backend, location, phase, reason, target, master, created, scripts, and tasks, each with task, job,
-    index, phase, address, where, restarts, since, reason.
+    JSON: name, backend, location, phase, reason, target, master, created, and tasks, each with task, job, index, phase,
+    address, where, restarts, since, reason; and scripts, each with script, phase, exit_code, command, where, since,
+    reason.
     """
     from tfk8s.api import find
     from tfk8s.backends.choice import Where
@@ -115,7 +117,11 @@ def logs(
     name: options.Name,
     tasks: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TASK", help="JOB/INDEX, or JOB for all its tasks; default: all.", show_default=False),
+        typer.Argument(
+            metavar="TASK",
+            help="JOB/INDEX, or JOB for all its tasks; default: all tasks. Or a script's name.",
+            show_default=False,
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
     tail: Annotated[
@@ -124,17 +130,24 @@ def logs(
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
-) -> None:
-    """Print what tasks wrote.
+) -> int:
+    """Print what tasks wrote, or what a script wrote.
+
+    With --follow, a script's exit code is the command's.
 
     Examples:
         tfk8s logs --local mnist
         tfk8s logs -f --tail 10 mnist worker/0 worker/1
+        tfk8s logs -f mnist script-4e9c21
     """
+    from tfk8s import scriptjobs
     from tfk8s.api import find
     from tfk8s.backends.choice import Where
 
-    chosen, lines = find(name, Where(local or None, context, namespace)).logs(tasks or (), follow=follow, tail=tail)
+    cluster = find(name, Where(local or None, context, namespace))
+    if tasks and scriptjobs.is_name(tasks[0]) and len(tasks) == 1:
+        return cluster.show(tasks[0], follow=follow, tail=tail)
+    chosen, lines = cluster.logs(tasks or (), follow=follow, tail=tail)
     width = max(len(str(task)) for task in chosen)
     prefixes = {
         task: paint(f"{str(task).ljust(width)} | ", prefix_colour(number), sys.stdout) if len(chosen) > 1 else ""
@@ -142,6 +155,7 @@ def logs(
     }
     for written in lines:
         say(f"{prefixes[written.task]}{written.text}")
+    return 0
 
 
 def _show(found: ClusterStatus, output: str | None) -> None:
@@ -155,13 +169,20 @@ def _show(found: ClusterStatus, output: str | None) -> None:
     if found.reason:
         say(f"\n{found.reason}")
     say("\n" + table(HEAD, map(row, found.tasks), sys.stdout))
+    if found.scripts:
+        say("\n" + table(_SCRIPT, map(_script, found.scripts), sys.stdout))
 
 
 def _cluster(found: ClusterStatus) -> tuple[str, ...]:
     return (
         found.name, found.phase, f"{found.ready}/{len(found.tasks)}", str(found.master), found.target,
-        str(found.scripts), age(found.created), found.location,
+        str(found.running), age(found.created), found.location,
     )  # fmt: skip
+
+
+def _script(found: ScriptStatus) -> tuple[str, ...]:
+    code = "" if found.exit_code is None else str(found.exit_code)
+    return found.name, found.phase, code, age(found.since), found.command, found.reason
 
 
 def _devices(answer: TaskDevices) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Commands that run session scripts, or let others open sessions: submit, run, connect."""
+"""Commands that run session scripts, or let others open sessions: submit, stop, run, connect."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ def submit(
     tf1: options.Tf1 = False,
     fresh: options.Fresh = False,
     isolate: options.Isolate = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Print the script's name, and leave it to itself.")
+    ] = False,
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", metavar="TIME", parser=options.seconds, help="Wait so long for the cluster first."),
@@ -35,11 +38,12 @@ def submit(
     """Run a session script beside the master.
 
     Its output and its exit code are the command's. What follows SCRIPT is the script's own. It finds the master in
-    TFK8S_TARGET.
+    TFK8S_TARGET. On Kubernetes it outlives a command that is cut off; Ctrl-C ends it.
 
     Examples:
         tfk8s submit --local mnist train.py --steps 1000
         tfk8s submit --tf1 mnist old_script.py
+        tfk8s submit --detach mnist train.py
     """
     from tfk8s.api import find
     from tfk8s.backends.choice import Where
@@ -51,7 +55,34 @@ def submit(
     if timeout is not None:
         with Progress() as progress:
             cluster.wait(timeout, progress.update)
-    return cluster.run(wanted)
+    if not detach:
+        return cluster.run(wanted)
+    started = cluster.start(wanted)
+    say(started)
+    note(f"follow it: tfk8s logs -f {cluster.name} {started}; end it: tfk8s stop {cluster.name} {started}")
+    return 0
+
+
+def stop(
+    name: options.Name,
+    script: Annotated[
+        str, typer.Argument(metavar="SCRIPT", help="Its name, as in `tfk8s status`.", show_default=False)
+    ],
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """End a script that `tfk8s submit` started, and remove its log.
+
+    Examples:
+        tfk8s stop mnist script-4e9c21
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.choice import Where
+
+    cluster = find(name, Where(local or None, context, namespace))
+    cluster.stop(script)
+    say(f'stopped {script} of cluster "{cluster.name}"')
 
 
 def run(

@@ -80,6 +80,18 @@ class KubernetesBackend:
         """Run a session script as a Job beside the cluster's tasks; its output is this process' standard output."""
         return scripts.run(self._client, self._find(name), script)
 
+    def start(self, name: str, script: Script) -> str:
+        """Make the script's Job, and return its name."""
+        return scripts.start(self._client, self._find(name), script)
+
+    def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
+        """Pass on what a script's pod wrote."""
+        return scripts.show(self._client, self._find(name), script, follow=follow, tail=tail)
+
+    def stop(self, name: str, script: str) -> None:
+        """Delete a script's Job."""
+        scripts.stop(self._client, self._find(name), script)
+
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, through the API server."""
         cluster = self._find(name)

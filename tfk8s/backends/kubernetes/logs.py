@@ -20,14 +20,18 @@ Pods = Sequence[tuple[Task, str]]
 def read(client: Client, namespace: str, pods: Pods, tail: int | None) -> Iterator[LogLine]:
     """Yield the last `tail` lines (None: all) of each task."""
     for task, pod in pods:
-        try:
-            text = client.text(paths.pod(namespace, pod, "log"), _query(tail))
-        except ApiError as error:
-            if error.code not in (400, 404):  # no container has started yet, or there is no pod
-                raise
-            continue
-        for line in text.splitlines():
+        for line in read_pod(client, namespace, pod, tail):
             yield LogLine(task=task, text=line)
+
+
+def read_pod(client: Client, namespace: str, pod: str, tail: int | None) -> list[str]:
+    """Return the last `tail` lines (None: all) of one pod; none where it has not started, or isn't there."""
+    try:
+        return client.text(paths.pod(namespace, pod, "log"), _query(tail)).splitlines()
+    except ApiError as error:
+        if error.code not in (400, 404):
+            raise
+        return []
 
 
 def follow(

@@ -7,14 +7,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfk8s import manifests, naming, probe, reasons
+from tfk8s import manifests, naming, probe, reasons, scriptjobs
 from tfk8s.backends.kubernetes import paths, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.errors import NoSuchCluster, Tfk8sError, there_are
 from tfk8s.pods import Object
 from tfk8s.spec import Task
-from tfk8s.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.status import ClusterStatus, Phase, ScriptStatus, TaskStatus
 
 _MOST_LOGS = 3  # how many crashed tasks' logs are read for one look
 _MOST_ASKED = 8
@@ -142,7 +142,9 @@ def status(client: Client, cluster: Cluster) -> ClusterStatus:
     made = _items(client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name)))
     by_name = {pod["metadata"]["name"]: pod for pod in made}
     looks = [(task, by_name.get(naming.pod(cluster.name, task.job, task.index))) for task in cluster.tasks]
-    complaints = _complaints(client, cluster.namespace) if any(_needs_events(pod) for _, pod in looks) else {}
+    scripts = _scripts(client, cluster, made)
+    unclear = any(_needs_events(pod) for pod in (*(pod for _, pod in looks), *(pod for _, pod in scripts)))
+    complaints = _complaints(client, cluster.namespace) if unclear else {}
     explained = _logs_of_crashed(client, [pod for _, pod in looks if pod is not None and reasons.crashed(pod)])
     created = min(reasons.seconds(one["metadata"]["creationTimestamp"]) for one in cluster.sets.values())
     tasks = [_task(cluster, task, pod, complaints, explained) for task, pod in looks]
@@ -155,13 +157,20 @@ def status(client: Client, cluster: Cluster) -> ClusterStatus:
         tasks=tuple(_asked(client, cluster, tasks)),
         created=created,
         reason=_hopeless(tasks, [pod for _, pod in looks]),
-        scripts=sum(is_script(pod) and pod["status"].get("phase") in ("Pending", "Running") for pod in made),
+        scripts=tuple(_script(job, pod, complaints) for job, pod in scripts),
     )
 
 
-def is_script(pod: Object) -> bool:
-    """Return whether a pod runs a session script."""
-    return bool(pod["metadata"]["labels"].get(manifests.COMPONENT) == manifests.SCRIPT)
+def _scripts(client: Client, cluster: Cluster, made: Sequence[Object]) -> list[tuple[Object, Object | None]]:
+    """Return the Jobs of a cluster's scripts, the latest first, each with its pod."""
+    by_job = {pod["metadata"]["labels"].get(scriptjobs.JOB_NAME): pod for pod in made}
+    jobs = _items(client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name)))
+    jobs.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]), reverse=True)
+    return [(job, by_job.get(job["metadata"]["name"])) for job in jobs]
+
+
+def _script(job: Object, pod: Object | None, complaints: Mapping[str, Sequence[str]]) -> ScriptStatus:
+    return scriptjobs.status(job, pod, complaints.get((pod or job)["metadata"]["uid"], ()))
 
 
 def _task(

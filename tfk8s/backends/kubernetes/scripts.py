@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, waiting
 from tfk8s.backends import Script
 from tfk8s.backends.kubernetes import archive, logs, paths, streams
-from tfk8s.backends.kubernetes.client import MERGE, Client
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.observe import Cluster
-from tfk8s.errors import ClusterError
+from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.pods import Object
 from tfk8s.status import Phase
 
 MOST_IN_SECRET = 700_000  # an object has at most 1.5 MB, and a Secret's data grow by a third
 START_SECONDS = 120.0
+_STOP_SECONDS = 60.0
 _MARK = unpack.MARK.decode()
+_HANGUP = 128 + signal.SIGHUP
 
 # Takes an archive of a known size from standard input; it is there when it is whole.
 _TAKE = """
@@ -29,53 +33,67 @@ os.rename(part.name, sys.argv[1])
 
 
 def run(client: Client, cluster: Cluster, script: Script) -> int:
-    """Run a script to its end; return its exit code. What interrupts this process ends the script too."""
+    """Run a script to its end; return its exit code.
+
+    Ctrl-C and SIGTERM end the script too. It goes on where this process just goes away, loses its terminal, or loses
+    sight of the script.
+    """
     name = start(client, cluster, script)
     try:
-        return follow(client, cluster.namespace, name)
+        _started(client, cluster, name)
     except BaseException:
-        query = {"propagationPolicy": "Background"}
-        client.send("DELETE", f"{paths.collection('Job', cluster.namespace)}/{name}", query)
+        _discard(client, cluster, name)
+        raise
+    try:
+        return show(client, cluster, name, follow=True)
+    except (KeyboardInterrupt, SystemExit) as end:
+        if getattr(end, "code", None) != _HANGUP:
+            _discard(client, cluster, name)
         raise
 
 
 def start(client: Client, cluster: Cluster, script: Script) -> str:
-    """Make the Job, and return its name once its pod has the script."""
+    """Make the Job, and return the script's name once its pod can go on without this process."""
     packed = archive.pack(script.path)
     small = len(packed) <= MOST_IN_SECRET
     master = cluster.set_of(cluster.master.job)
     if master is None:
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` makes it again")
-    name = f"{cluster.name[:40].rstrip('-')}-script-{secrets.token_hex(4)}"
-    made = scriptjobs.job(name, master, _arguments(script), _environment(cluster, script, small=small))
-    brought = scriptjobs.secret(
-        name, cluster.name, rendered.files((*manifests.TASK_FILES, *manifests.SCRIPT_FILES)), packed if small else None
-    )
-    client.send("POST", paths.collection("Secret", cluster.namespace), body=brought)
-    uid = client.send("POST", paths.collection("Job", cluster.namespace), body=made)["metadata"]["uid"]
-    client.send("PATCH", paths.path(brought, cluster.namespace), body=scriptjobs.owned(name, uid), content_type=MERGE)
-    if not small:
-        pod = _started(client, cluster.namespace, name)["metadata"]["name"]
-        command = ["python3", "-c", _TAKE, scriptjobs.STREAMED_ARCHIVE, str(len(packed))]
-        streams.execute(client, cluster.namespace, pod, command, _blocks(packed))
+    name = f"script-{secrets.token_hex(3)}"
+    on = scriptjobs.object_name(cluster.name, name)
+    made = scriptjobs.job(on, master, _arguments(script), _environment(cluster, script, small=small))
+    files = rendered.files((*manifests.TASK_FILES, *manifests.SCRIPT_FILES))
+    try:
+        # The pod waits for its Secret, which is the Job's from the first: nothing of it can be left behind.
+        uid = client.send("POST", paths.collection("Job", cluster.namespace), body=made)["metadata"]["uid"]
+        brought = scriptjobs.secret(on, uid, cluster.name, files, packed if small else None)
+        client.send("POST", paths.collection("Secret", cluster.namespace), body=brought)
+        if not small:
+            pod = _started(client, cluster, name)["metadata"]["name"]
+            command = ["python3", "-c", _TAKE, scriptjobs.STREAMED_ARCHIVE, str(len(packed))]
+            streams.execute(client, cluster.namespace, pod, command, _blocks(packed))
+    except BaseException:
+        _discard(client, cluster, name)
+        raise
     return name
 
 
-def follow(client: Client, namespace: str, name: str) -> int:
-    """Pass the output of a script's Job on, from its beginning to its end; return its exit code."""
-    pod = _started(client, namespace, name)["metadata"]["name"]
-    for line in logs.Follower(client, namespace, pod, None, lambda: _end(client, namespace, pod) is None):
-        stream = sys.stderr if line.startswith(_MARK) else sys.stdout
-        stream.write(f"{line.removeprefix(_MARK)}\n")
-        stream.flush()
-    end = _end(client, namespace, pod)
-    if end is None or "exitCode" not in end:
-        raise ClusterError(f"the script's pod {pod} is gone: {(end or {}).get('reason', 'somebody deleted it')}")
-    if end.get("reason") == "OOMKilled":
-        raise ClusterError(
-            "the script was killed at its pod's memory limit", help="raise the memory of the master's job"
-        )
-    return int(end["exitCode"])
+def show(client: Client, cluster: Cluster, name: str, *, follow: bool, tail: int | None = None) -> int:
+    """Pass the output of a script on; with `follow`, to its end, and return its exit code."""
+    _require(client, cluster, name)
+    if follow:
+        pod = _started(client, cluster, name)
+        return _exit_code(pod, _follow(client, cluster, name, pod["metadata"]["name"], tail))
+    if found := _pod(client, cluster, name):
+        _write(logs.read_pod(client, cluster.namespace, found["metadata"]["name"], tail))
+    return 0
+
+
+def stop(client: Client, cluster: Cluster, name: str) -> None:
+    """Delete a script's Job, and wait until its pod is gone."""
+    _require(client, cluster, name)
+    _discard(client, cluster, name)
+    waiting.wait_until(lambda: _pod(client, cluster, name) is None, f"{name} to end", _STOP_SECONDS)
 
 
 def _arguments(script: Script) -> list[str]:
@@ -96,8 +114,44 @@ def _blocks(data: bytes) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
-def _started(client: Client, namespace: str, name: str) -> Object:
-    """Return the pod of a Job once its container runs, or has run.
+def _discard(client: Client, cluster: Cluster, name: str) -> None:
+    """Delete a script's Job, where there is one, and what belongs to it."""
+    path = f"{paths.collection('Job', cluster.namespace)}/{scriptjobs.object_name(cluster.name, name)}"
+    try:
+        client.send("DELETE", path, {"propagationPolicy": "Background"})
+    except ApiError as error:
+        if error.code != 404:
+            raise
+
+
+# ---- looking -------------------------------------------------------------------------------------------------------
+
+
+def _require(client: Client, cluster: Cluster, name: str) -> None:
+    """Check that the cluster has a script of that name.
+
+    Raises:
+        InvalidInput: it has none; says which it has.
+    """
+    jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
+    names = [scriptjobs.name(job) for job in jobs]
+    if name not in names:
+        there = f"there are {', '.join(names)}" if names else "there are none"
+        raise InvalidInput(
+            f'cluster "{cluster.name}" has no script "{name}"; {there}',
+            help="one that has ended is removed after the job file's `ttl`",
+        )
+
+
+def _pod(client: Client, cluster: Cluster, name: str) -> Object | None:
+    """Return the pod of a script, where there is one."""
+    query = paths.labelled({scriptjobs.JOB_NAME: scriptjobs.object_name(cluster.name, name)})
+    found = client.get(paths.collection("Pod", cluster.namespace), query)["items"]
+    return found[0] if found else None
+
+
+def _started(client: Client, cluster: Cluster, name: str) -> Object:
+    """Return the pod of a script once its container runs, or has run.
 
     Raises:
         ClusterError: it can't start; says why.
@@ -106,17 +160,15 @@ def _started(client: Client, namespace: str, name: str) -> Object:
 
     def look() -> Object | None:
         nonlocal reason
-        found = client.get(
-            paths.collection("Pod", namespace), {"labelSelector": f"batch.kubernetes.io/job-name={name}"}
-        )
-        for pod in found["items"]:
-            containers = pod["status"].get("containerStatuses", ())
-            if any("waiting" not in container["state"] for container in containers):
-                return dict(pod)
-            phase, why = reasons.judge("JOB", pod, ())
-            reason = why or reason
-            if phase is Phase.FAILED:
-                raise ClusterError(f"the script can't start: {reason}")
+        pod = _pod(client, cluster, name)
+        if pod is None:
+            return None
+        if any("waiting" not in container["state"] for container in pod["status"].get("containerStatuses", ())):
+            return pod
+        phase, why = reasons.judge(cluster.master.job, pod, ())
+        reason = why or reason
+        if phase is Phase.FAILED:
+            raise ClusterError(f"the script can't start: {reason}")
         return None
 
     found = waiting.wait_until(look, lambda: f"the script to start: {reason}", START_SECONDS)
@@ -124,12 +176,41 @@ def _started(client: Client, namespace: str, name: str) -> Object:
     return found
 
 
-def _end(client: Client, namespace: str, pod: str) -> Object | None:
-    """Return how the script's container ended, or None while it runs."""
-    found = client.find(paths.pod(namespace, pod))
-    if found is None:
-        return {}
-    for container in found["status"].get("containerStatuses", ()):
-        if "terminated" in container["state"]:
-            return dict(container["state"]["terminated"])
-    return {"reason": found["status"].get("reason")} if found["status"].get("phase") == "Failed" else None
+def _follow(client: Client, cluster: Cluster, name: str, pod: str, tail: int | None) -> Object:
+    """Pass the output of a script's pod on to its end; return how it ended."""
+
+    def end() -> Object | None:
+        found = client.find(paths.pod(cluster.namespace, pod))
+        return {"reason": "somebody deleted it"} if found is None else scriptjobs.ended(found)
+
+    try:
+        _write(logs.Follower(client, cluster.namespace, pod, tail, lambda: end() is None))
+        return end() or {}
+    except ClusterError as error:
+        raise ClusterError(
+            f"lost sight of {name}, which goes on: {error}",
+            help=f"`tfk8s logs -f {cluster.name} {name}` shows it again",
+        ) from error
+
+
+def _exit_code(pod: Object, end: Object) -> int:
+    """Return the exit code of a script whose container ended so.
+
+    Raises:
+        ClusterError: it was not the script's own end.
+    """
+    if "exitCode" not in end:
+        raise ClusterError(f"the script's pod {pod['metadata']['name']} is gone: {end.get('reason')}")
+    if end.get("reason") == "OOMKilled":
+        limit = pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
+        raise ClusterError(
+            f"the script was killed at its pod's memory limit of {limit}", help="raise the memory of the master's job"
+        )
+    return int(end["exitCode"])
+
+
+def _write(lines: Iterable[str]) -> None:
+    for line in lines:
+        stream = sys.stderr if line.startswith(_MARK) else sys.stdout
+        stream.write(f"{line.removeprefix(_MARK)}\n")
+        stream.flush()

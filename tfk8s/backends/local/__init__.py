@@ -14,15 +14,16 @@ from typing import Any
 
 from tfk8s import plain, views
 from tfk8s.backends import LogLine, Script
+from tfk8s.backends.attended import AttendedScripts
 from tfk8s.backends.local import capacity, client, launch, logs, messages, state
 from tfk8s.changes import Action, Change, Plan, compare, fields
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 from tfk8s.proxies import without_proxy
 from tfk8s.spec import Job, JobFile, Task
-from tfk8s.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 
 
-class LocalBackend:
+class LocalBackend(AttendedScripts):
     """Runs each task as a process, in a network namespace of the cluster's own.
 
     Args:
@@ -228,11 +229,12 @@ def _gpu_environment(gpus: Sequence[int]) -> dict[str, str]:
 
 
 def _observe(folder: state.Folder, record: state.Record) -> ClusterStatus:
-    reason, scripts = "", 0
+    reason = ""
+    scripts: tuple[ScriptStatus, ...] = ()
     try:
         observed = client.observed(folder)
         tasks = [_task_status(task, known) for task, known in zip(record.tasks, observed["tasks"], strict=True)]
-        scripts = observed["scripts"]
+        scripts = tuple(map(_script_status, observed["scripts"]))
     except client.SupervisorGone as error:
         reason, tasks = str(error), _unseen(record, Phase.FAILED, "ended with the cluster's supervisor")
     except ClusterError as error:
@@ -256,6 +258,15 @@ def _task_status(task: state.TaskRecord, known: dict[str, Any]) -> TaskStatus:
         restarts=known["restarts"],
         since=known["since"],
         reason=known["reason"] or task.note,
+    )
+
+
+def _script_status(known: dict[str, Any]) -> ScriptStatus:
+    return ScriptStatus(
+        name=f"pid {known['pid']}" if known["pid"] else "",
+        phase=ScriptPhase.RUNNING if known["pid"] else ScriptPhase.PENDING,
+        command=known["command"],
+        since=known["since"],
     )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from pathlib import Path
 
 from tfk8s.backends.local import launch, messages, processes
 from tfk8s.backends.local.loop import Loop
+from tfk8s.status import MOST_SHOWN
 
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL for a script whose client is gone
 
@@ -37,12 +40,16 @@ class Conversation:
         news: where the script's runner hears of lost tasks; None where it can't.
         pid: the script's process, which leads a process group of its own; None until it is known.
         fresh: the script has an interpreter of its own, and is no fork of the fork server.
+        command: what it is, for people.
+        since: when it was asked for, seconds since the epoch.
         waiting: signals that came before the process was there.
     """
 
     connection: socket.socket
     news: int
     fresh: bool
+    command: str
+    since: float = field(default_factory=time.time)
     pid: int | None = None
     waiting: list[int] = field(default_factory=list)
 
@@ -57,10 +64,10 @@ class ScriptRunner:
         self._unborn: deque[Conversation] = deque()  # asked of the fork server, not yet forked
         self._running: set[Conversation] = set()
 
-    @property
-    def count(self) -> int:
-        """How many scripts run."""
-        return len(self._running)
+    def observed(self) -> list[messages.Message]:
+        """Return what runs now, the latest first."""
+        running = sorted(self._running, key=lambda one: one.since, reverse=True)
+        return [{"pid": one.pid, "since": one.since, "command": one.command} for one in running]
 
     def prepare(self) -> None:
         """Start the fork server, which then imports TensorFlow for the scripts to come."""
@@ -79,7 +86,8 @@ class ScriptRunner:
         """Start a script for a client; takes over the connection and the streams."""
         read, write = os.pipe()
         fresh = request["fresh"] or not self._fits(request)
-        conversation = Conversation(connection, write, fresh)
+        shown = shlex.join(_command(request["options"]))[:MOST_SHOWN]
+        conversation = Conversation(connection, write, fresh, shown)
         self._running.add(conversation)
         self._loop.on_readable(connection, lambda: self._client_says(conversation))
         if fresh:
@@ -127,10 +135,7 @@ class ScriptRunner:
 
     def _spawn(self, request: messages.Message, descriptors: Sequence[int]) -> int:
         options = request["options"]
-        flags = [f"--{name}" for name in ("tf1", "isolate") if options[name]]
-        command = launch.command(
-            request["python"], "tfk8s.runner", *flags, "--events=3", options["script"], *options["arguments"]
-        )
+        command = launch.command(request["python"], "tfk8s.runner", "--events=3", *_command(options))
         environment = {"PYTHONUNBUFFERED": "1", **request["environment"]}
         return processes.spawn(
             command, descriptors, environment, request["folder"], umask=request["umask"], new_session=True
@@ -204,3 +209,9 @@ class ScriptRunner:
             messages.send(conversation.connection, message)
         conversation.connection.close()
         os.close(conversation.news)
+
+
+def _command(options: messages.Message) -> list[str]:
+    """Return the words that tell `tfk8s.runner` what to run."""
+    flags = [f"--{name}" for name in ("tf1", "isolate") if options[name]]
+    return [*flags, options["script"], *options["arguments"]]

@@ -96,7 +96,7 @@ class Supervisor:
         match request["do"]:
             case "observe":
                 tasks = [task.observed() for task in self._tasks]
-                messages.send(connection, {"tasks": tasks, "scripts": self._scripts.count})
+                messages.send(connection, {"tasks": tasks, "scripts": self._scripts.observed()})
             case "dial":
                 self._dial(connection, request["task"])
             case "restart":

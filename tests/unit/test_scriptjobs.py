@@ -1,0 +1,66 @@
+"""What becomes of a script's Job, in words."""
+
+import pytest
+from test_kubernetes_backend import stateful_sets
+
+from tfk8s import scriptjobs
+from tfk8s.status import ScriptPhase
+
+
+def make_job(**spec):
+    made = scriptjobs.job("demo-script-0a1b2c", stateful_sets()[0], ["--tf1", "train.py", "a b"], {})
+    made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    made["spec"].update(spec)
+    return {**made, "status": {}}
+
+
+def make_pod(state=None, phase="Running", **status):
+    containers = [{"state": state, "ready": True, "image": "tf:1"}] if state else []
+    return {
+        "metadata": {"name": "demo-script-0a1b2c-xyz", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": "node", "containers": [{"resources": {"limits": {"memory": "4Gi"}}}]},
+        "status": {"phase": phase, "containerStatuses": containers, **status},
+    }
+
+
+def ended(code, reason="Error"):
+    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:01:00Z"}}
+
+
+def test_names():
+    assert scriptjobs.object_name("demo", "script-0a1b2c") == "demo-script-0a1b2c"
+    assert len(scriptjobs.object_name("d" * 60, "script-0a1b2c")) <= 63
+    assert scriptjobs.name(make_job()) == "script-0a1b2c"
+    assert scriptjobs.is_name("script-0a1b2c")
+    assert not any(map(scriptjobs.is_name, ("script", "script/0", "script-xyzxyz", "worker/1")))
+
+
+@pytest.mark.parametrize(
+    ("pod", "phase", "code", "reason"),
+    [
+        (make_pod({"running": {"startedAt": "2026-01-01T00:00:30Z"}}), "Running", None, ""),
+        (make_pod(ended(0, "Completed"), "Succeeded"), "Succeeded", 0, ""),
+        (make_pod(ended(7), "Failed"), "Failed", 7, ""),
+        (make_pod(ended(137, "OOMKilled"), "Failed"), "Failed", 137, "killed at its pod's memory limit of 4Gi"),
+        (make_pod(None, "Failed", reason="Evicted"), "Failed", None, "its pod failed: Evicted"),
+        (None, "Pending", None, ""),
+        (
+            make_pod({"waiting": {"reason": "InvalidImageName"}}, "Pending"),
+            "Failed",
+            None,
+            '"tf:1" is not the name of an image: change jobs.chief.image or image',
+        ),
+    ],
+)
+def test_outcomes(pod, phase, code, reason):
+    status = scriptjobs.status(make_job(), pod)
+    assert (status.phase, status.exit_code, status.reason) == (ScriptPhase(phase), code, reason)
+    assert status.command == "--tf1 train.py 'a b'"
+
+
+def test_a_job_without_a_pod():
+    assert scriptjobs.status(make_job(suspend=True), None).reason == "its queue has not admitted it"
+    gone = {**make_job(), "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    assert scriptjobs.status(gone, None).reason == "its pod was deleted"
+    message = "exceeded quota: q, requested: cpu=1, used: cpu=2, limited: cpu=2"
+    assert 'quota "q" is used up' in scriptjobs.status(make_job(), None, [message]).reason

@@ -1,0 +1,33 @@
+"""What backends have in common whose scripts belong to the command that runs them."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from tfk8s.backends import Script
+from tfk8s.errors import InvalidInput
+
+
+class AttendedScripts:
+    """Refuses scripts that go on by themselves; part of a backend."""
+
+    def start(self, name: str, script: Script) -> NoReturn:
+        """Refuse."""
+        del name
+        raise InvalidInput(
+            "a script on this machine ends with the command that runs it: --detach is for Kubernetes",
+            help=f"let the shell do it: nohup tfk8s submit … {script.path} > {script.path.stem}.log 2>&1 &",
+        )
+
+    def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> NoReturn:
+        """Refuse."""
+        del name, follow, tail
+        raise InvalidInput(f"what {script} writes is not kept: a script on this machine writes where it was started")
+
+    def stop(self, name: str, script: str) -> NoReturn:
+        """Refuse."""
+        del name
+        raise InvalidInput(
+            f"{script} can't be stopped by name: a script on this machine ends with the command that runs it",
+            help="Ctrl-C ends it where it was started",
+        )
