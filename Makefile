@@ -5,13 +5,16 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 pytho
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-cluster check update bench clean
+.PHONY: demo test test-faults test-cluster check update bench clean
 
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
 
 test: .venv/dev     ## everything that needs no Kubernetes cluster
 	$(BIN)/pytest -n 2
+
+test-faults: .venv/dev   ## what happens when things break: clusters on this machine, and a fake API server
+	$(BIN)/pytest tests/faults
 
 test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig context
 	$(BIN)/pytest tests/cluster

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tfk8s.api import connect, up
     from tfk8s.cluster import Cluster
     from tfk8s.errors import (
+        BackendUnreachable,
         ClusterError,
         InvalidInput,
         JobFileError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tfk8s.sessions import session
 
 __all__ = [
+    "BackendUnreachable",
     "Cluster",
     "ClusterError",
     "InvalidInput",

@@ -5,6 +5,7 @@
     │   ├── JobFileError         2     a job file has problems, each with its place
     │   └── NoSuchCluster        2     a name that no cluster has
     ├── ClusterError             1   the cluster failed, or could not be reached
+    │   └── BackendUnreachable   1     what runs the cluster does not answer, or can't for now
     ├── TaskError                3   a task failed
     │   └── TaskUnreachable      3     a task does not answer
     └── WaitTimeout            124   a wait reached its limit
@@ -85,6 +86,10 @@ class NoSuchCluster(InvalidInput):
 
 class ClusterError(Tfk8sError):
     """The cluster failed, or could not be reached."""
+
+
+class BackendUnreachable(ClusterError):
+    """What runs the cluster does not answer, or can't for now: it may come back, and the cluster may well go on."""
 
 
 class TaskError(Tfk8sError):

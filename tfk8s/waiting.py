@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from tfk8s.errors import WaitTimeout
+from tfk8s.errors import BackendUnreachable, WaitTimeout
 
 SHORTEST = 0.005
 LONGEST = 0.1
+FIRST_RETRY = 0.1
+LAST_RETRY = 2.0
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -62,12 +65,57 @@ def wait_until(
         sleep: for tests.
 
     Raises:
-        WaitTimeout: it did not come about in time.
+        WaitTimeout: it did not come about in time. What runs the cluster may be silent meanwhile.
+        BackendUnreachable: it was silent at the first look.
     """
-    for _ in poll(timeout, clock=clock, sleep=sleep):
-        if found := look():
-            return found
+    silent: BackendUnreachable | None = None
+    for number, _ in enumerate(poll(timeout, clock=clock, sleep=sleep)):
+        try:
+            if found := look():
+                return found
+            silent = None
+        except BackendUnreachable as error:
+            if number == 0:
+                raise
+            silent = error
+    if silent is not None:
+        raise WaitTimeout(f"waited {timeout:g} s: {silent}", help=silent.help) from silent
     raise WaitTimeout(f"waited {timeout:g} s for {what if isinstance(what, str) else what()}")
+
+
+class Retries:
+    """When to try again what failed: soon, then at growing distances, never the same for two that failed at once.
+
+    Args:
+        patience: for how many seconds from now.
+        clock, sleep, jitter: for tests.
+    """
+
+    def __init__(
+        self,
+        patience: float,
+        *,
+        clock: Clock = time.monotonic,
+        sleep: Sleep = time.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._clock, self._sleep, self._jitter = clock, sleep, jitter
+        self._end = clock() + patience
+        self._pause = FIRST_RETRY
+
+    @property
+    def left(self) -> float:
+        """How many seconds are left."""
+        return max(0.0, self._end - self._clock())
+
+    def wait(self, at_least: float = 0.0) -> bool:
+        """Wait until the next try, `at_least` so many seconds; return False, at once, where there is no time for it."""
+        seconds = max(at_least, self._pause * (0.5 + self._jitter() / 2))
+        if seconds > self.left:
+            return False
+        self._pause = min(2 * self._pause, LAST_RETRY)
+        self._sleep(seconds)
+        return True
 
 
 def changes(look: Callable[[], T], *, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Iterator[T]:

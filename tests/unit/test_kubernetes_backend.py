@@ -73,8 +73,8 @@ def test_a_conflict_names_owner_and_field():
         (401, b"", 'the API server of context "c" refuses your credentials'),
         (404, body("x", kind="namespaces", name="ml"), 'there is no namespace "ml"'),
         (422, body("spec.replicas: must be positive"), "the API server refuses: spec.replicas: must be positive"),
-        (502, b"<html>bad gateway", "the API server refuses: <html>bad gateway"),
-        (500, b"", "the API server refuses: HTTP status 500"),
+        (502, b"<html>bad gateway", 'the API server of context "c" can\'t do it now: <html>bad gateway'),
+        (500, b"", 'the API server of context "c" can\'t do it now: HTTP status 500'),
     ],
 )
 def test_other_refusals(code, answer, words):

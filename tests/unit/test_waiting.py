@@ -8,7 +8,7 @@ import math
 import pytest
 
 from tfk8s import waiting
-from tfk8s.errors import WaitTimeout
+from tfk8s.errors import BackendUnreachable, WaitTimeout
 
 
 class Clock:
@@ -74,6 +74,53 @@ def test_says_what_it_waited_for_in_vain() -> None:
         waiting.wait_until(lambda: None, "worker/1 to answer", 0.25, clock=clock, sleep=clock.sleep)
     assert str(caught.value) == "waited 0.25 s for worker/1 to answer"
     assert caught.value.exit_code == 124
+
+
+def test_what_runs_the_cluster_may_be_silent_meanwhile() -> None:
+    clock, looks = (
+        Clock(),
+        iter([None, BackendUnreachable("no answer"), None, BackendUnreachable("no answer"), "there"]),
+    )
+
+    def look() -> str | None:
+        found = next(looks)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    assert waiting.wait_until(look, "it", 5, clock=clock, sleep=clock.sleep) == "there"
+
+
+def test_who_is_silent_at_first_is_not_waited_for_and_who_is_at_last_is_named() -> None:
+    clock, seen = Clock(), iter([None])
+
+    def look() -> None:
+        for found in seen:
+            return found
+        raise BackendUnreachable("the API server does not answer", help="start it")
+
+    with pytest.raises(WaitTimeout) as caught:
+        waiting.wait_until(look, "it", 0.25, clock=clock, sleep=clock.sleep)
+    assert (str(caught.value), caught.value.help) == ("waited 0.25 s: the API server does not answer", "start it")
+    with pytest.raises(BackendUnreachable):
+        waiting.wait_until(look, "it", 0.25, clock=clock, sleep=clock.sleep)
+
+
+def test_retries_come_later_and_later_and_end() -> None:
+    clock = Clock()
+    retries = waiting.Retries(8, clock=clock, sleep=clock.sleep, jitter=lambda: 0.5)
+    while retries.wait():
+        pass
+    assert clock.sleeps == [0.75 * pause for pause in (0.1, 0.2, 0.4, 0.8, 1.6, 2, 2, 2)]
+    assert retries.left < 1.5
+
+
+def test_a_retry_is_not_earlier_than_asked_and_not_later_than_there_is_time() -> None:
+    clock = Clock()
+    retries = waiting.Retries(8, clock=clock, sleep=clock.sleep)
+    assert retries.wait(5)
+    assert not retries.wait(5)
+    assert clock.sleeps == [5]
 
 
 def test_what_is_missing_is_asked_for_at_the_end() -> None:

@@ -2,30 +2,62 @@
 
 The official client reads the kubeconfig, keeps its credentials fresh, and brings the connections; its thousand
 generated classes are left aside, since what tfk8s sends is what `manifests` renders.
+
+API servers are restarted, refuse when they have too much to do, and lose connections. What may be asked twice (all but
+POST: `up` is server-side apply) is asked again for `PATIENCE` seconds; POST only where it was not heard.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import cast
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, cast
 from urllib.parse import urlencode
 
 import kubernetes.client
 import urllib3
 from kubernetes.client.rest import RESTClientObject
 
+from tfk8s import waiting
 from tfk8s.backends.kubernetes import errors, kubeconfig
 from tfk8s.pods import Object
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 6.0
+STREAM_SECONDS = 10.0  # a stream on which nothing came for so long may be dead
+PATIENCE = 8.0
+TELL_SECONDS = 2.0  # after so many the user hears of it
+
+_LOG = logging.getLogger("tfk8s")  # on standard error, where nobody has other wishes
 OLDEST = (1, 28)  # gives a StatefulSet's pods the label apps.kubernetes.io/pod-index
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 
 Query = Mapping[str, str | int | bool]
+Answer = urllib3.BaseHTTPResponse
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked of the API server.
+
+    Attributes:
+        method, path, query: what.
+        body: an object, or None.
+        content_type: the body's.
+        seconds: how long to wait for the answer, and for each part of it; None is `READ_SECONDS`.
+    """
+
+    method: str
+    path: str
+    query: Query | None = None
+    body: Object | None = None
+    content_type: str = "application/json"
+    seconds: float | None = None
 
 
 class Client:
@@ -45,6 +77,7 @@ class Client:
         self.configuration.retries = False
         self.configuration.connection_pool_maxsize = 32
         self._pool = RESTClientObject(self.configuration).pool_manager
+        self._answered = self._silent = False
 
     def get(self, path: str, query: Query | None = None) -> Object:
         """Return an object, or a list of them."""
@@ -67,22 +100,34 @@ class Client:
         body: Object | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        """Make a request and return the object in its answer.
+        """Make a request and return the object in its answer; deleting what is not there is no failure.
 
         Raises:
             ApiError: the API server refuses.
-            ClusterError: it does not answer.
+            BackendUnreachable: it does not answer, or can't for now.
         """
-        answer = self._open(method, path, query, body, content_type, READ_SECONDS)
-        return cast(Object, json.loads(answer.data))
+        try:
+            return self._ask(
+                Request(method=method, path=path, query=query, body=body, content_type=content_type), _object
+            )
+        except errors.ApiError as error:
+            if (method, error.code) == ("DELETE", 404):
+                return {}
+            raise
 
     def text(self, path: str, query: Query | None = None) -> str:
         """Return a text, such as a log."""
-        return self._open("GET", path, query, None, "", READ_SECONDS).data.decode(errors="replace")
+        return self._ask(
+            Request(method="GET", path=path, query=query), lambda answer: answer.data.decode(errors="replace")
+        )
 
-    def lines(self, path: str, query: Query | None = None) -> Iterator[str]:
-        """Yield the lines of a text while it is written, to its end; a broken connection ends it too."""
-        answer = self._open("GET", path, query, None, "", None)
+    def lines(self, path: str, query: Query | None = None, seconds: float = STREAM_SECONDS) -> Iterator[str]:
+        """Yield the lines of a text while it is written, to its end.
+
+        A broken connection ends it too, and one on which nothing comes for so many seconds; what came of a line then
+        is left out.
+        """
+        answer = self._ask(Request(method="GET", path=path, query=query, seconds=seconds), lambda answer: answer)
         rest = b""
         try:
             for block in answer.stream(1 << 16):
@@ -101,28 +146,49 @@ class Client:
         auth = self.configuration.auth_settings().get("BearerToken")
         return {"authorization": auth["value"]} if auth and auth["value"] else {}
 
-    def _open(
-        self, method: str, path: str, query: Query | None, body: Object | None, content_type: str, seconds: float | None
-    ) -> urllib3.BaseHTTPResponse:
-        url = self.url(path, query)
+    def _ask(self, request: Request, read: Callable[[Answer], T]) -> T:
+        """Return what `read` makes of the answer to a request, which is made again while that may help."""
+        retries = waiting.Retries(PATIENCE)
+        while True:
+            try:
+                answer = self._ask_once(request, read, min(request.seconds or READ_SECONDS, max(1.0, retries.left)))
+                self._tell_of_silence(None)
+                return answer
+            except (errors.Unserved, errors.Unanswered) as error:
+                nobody_there = not self._answered and isinstance(error, errors.Unanswered) and error.unheard
+                harmful = request.method == "POST" and not error.unheard
+                if nobody_there or harmful or not retries.wait(error.retry_after):
+                    raise
+                if PATIENCE - retries.left > TELL_SECONDS:
+                    self._tell_of_silence(error)
+
+    def _tell_of_silence(self, error: Exception | None) -> None:
+        """Tell the user, once, that the API server has been silent for a while, or that it no longer is."""
+        silent = error is not None
+        if silent != self._silent:
+            _LOG.warning("tfk8s: %s", f"{error}; trying again" if error else "the API server answers again")
+        self._silent = silent
+
+    def _ask_once(self, request: Request, read: Callable[[Answer], T], seconds: float) -> T:
         headers = self.headers()
-        if body is not None:
-            headers["content-type"] = content_type
+        if request.body is not None:
+            headers["content-type"] = request.content_type
         try:
             answer = self._pool.request(
-                method,
-                url,
+                request.method,
+                self.url(request.path, request.query),
                 headers=headers,
-                body=None if body is None else json.dumps(body),
+                body=None if request.body is None else json.dumps(request.body),
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds),
                 preload_content=False,
             )
+            self._answered = True
             if answer.status < 400:
-                return answer
+                return read(answer)
             data = answer.data
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise errors.unreachable(error, self.context, self.configuration.host) from error
-        raise errors.refused(answer.status, data, self.context)
+        raise errors.refused(answer.status, data, self.context, answer.headers.get("retry-after"))
 
     def url(self, path: str, query: Query | None = None) -> str:
         """Return the address of a path on the API server."""
@@ -141,3 +207,7 @@ class Client:
                 0,
                 f'context "{self.context}" runs Kubernetes {version.get("gitVersion")}; tfk8s needs {oldest} or newer',
             )
+
+
+def _object(answer: Answer) -> Object:
+    return cast(Object, json.loads(answer.data))

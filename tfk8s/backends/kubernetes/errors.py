@@ -10,7 +10,10 @@ from typing import Any
 import urllib3.exceptions
 
 from tfk8s import rights
-from tfk8s.errors import ClusterError
+from tfk8s.errors import BackendUnreachable, ClusterError
+
+# It has too much to do, is being restarted, or something behind it is: the next try may be answered.
+_PASSING = {429, 500, 502, 503, 504}
 
 _FORBIDDEN = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
@@ -30,8 +33,36 @@ class ApiError(ClusterError):
         self.code = code
 
 
-def refused(code: int, body: bytes, context: str) -> ApiError:
-    """Return the error for an answer of 400 or more."""
+class Unserved(ApiError, BackendUnreachable):
+    """The API server can't do it now.
+
+    Attributes:
+        unheard: nothing of the request was done.
+        retry_after: in seconds, as the API server wishes; 0 where it has no wish.
+    """
+
+    def __init__(self, code: int, message: str, *, retry_after: float = 0.0) -> None:
+        super().__init__(code, message, help="try again; `kubectl get --raw /readyz?verbose` shows how it is")
+        self.unheard, self.retry_after = code in (409, 429), retry_after
+
+
+class Unanswered(BackendUnreachable):
+    """The API server gave no answer, or half of one.
+
+    Attributes:
+        unheard: it can't have seen the request.
+        retry_after: 0, as for `Unserved`.
+    """
+
+    def __init__(self, message: str, *, unheard: bool) -> None:
+        super().__init__(
+            message, help="is the cluster running? `kubectl config get-contexts` shows others, --local needs none"
+        )
+        self.unheard, self.retry_after = unheard, 0.0
+
+
+def refused(code: int, body: bytes, context: str, retry_after: str | None = None) -> ApiError:
+    """Return the error for an answer of 400 or more; `retry_after` is its header of that name."""
     status = _status(body)
     message = status.get("message") or body.decode(errors="replace").strip() or f"HTTP status {code}"
     if code == 401:
@@ -51,15 +82,17 @@ def refused(code: int, body: bytes, context: str) -> ApiError:
     if code == 404 and status.get("details", {}).get("kind") == "namespaces":
         name = status["details"]["name"]
         return ApiError(code, f'there is no namespace "{name}"', help=f"kubectl create namespace {name}")
+    if code in _PASSING or (code == 409 and status.get("reason") == "Conflict"):  # others were quicker, by a moment
+        seconds = float(retry_after) if retry_after and retry_after.isdigit() else 0.0
+        return Unserved(code, f'the API server of context "{context}" can\'t do it now: {message}', retry_after=seconds)
     return ApiError(code, f"the API server refuses: {message}")
 
 
-def unreachable(error: Exception, context: str, host: str) -> ClusterError:
+def unreachable(error: Exception, context: str, host: str) -> Unanswered:
     """Return the error for a request that got no answer."""
-    return ClusterError(
-        f'the API server of context "{context}" ({host}) does not answer: {_reason(error)}',
-        help="is the cluster running? `kubectl config get-contexts` shows others, --local needs none",
-    )
+    unheard = isinstance(error, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
+    said = f'the API server of context "{context}" ({host}) does not answer: {_reason(error)}'
+    return Unanswered(said, unheard=unheard)
 
 
 def _reason(error: Exception) -> str:
@@ -69,6 +102,8 @@ def _reason(error: Exception) -> str:
         return str(error).rpartition("] ")[2]
     if isinstance(error, urllib3.exceptions.TimeoutError | TimeoutError):
         return "no answer in time"
+    if isinstance(error, ValueError | urllib3.exceptions.ProtocolError):
+        return "its answer broke off"
     return str(error) or type(error).__name__
 
 

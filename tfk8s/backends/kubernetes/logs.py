@@ -11,8 +11,10 @@ from tfk8s.backends import LogLine
 from tfk8s.backends.kubernetes import paths
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
-from tfk8s.errors import Tfk8sError
+from tfk8s.errors import BackendUnreachable, Tfk8sError
 from tfk8s.spec import Task
+
+_SILENT_SECONDS = 300.0  # for so long may the API server be away
 
 Pods = Sequence[tuple[Task, str]]
 
@@ -74,11 +76,17 @@ class Follower:
         self._last, self._count = "", 0
 
     def __iter__(self) -> Iterator[str]:
+        silence = waiting.Retries(_SILENT_SECONDS)
         for _ in waiting.poll(None):
-            yield from self._stream()
-            if not self._exists():
-                yield from self._stream(follow=False)
-                return
+            try:
+                yield from self._stream()
+                if not self._exists():
+                    yield from self._stream(follow=False)
+                    return
+                silence = waiting.Retries(_SILENT_SECONDS)
+            except BackendUnreachable:
+                if not silence.wait():
+                    raise
 
     def _stream(self, *, follow: bool = True) -> Iterator[str]:
         query = _query(self._tail) if not self._last else {"sinceTime": self._last[:19] + "Z"}
@@ -86,7 +94,7 @@ class Follower:
             lines = self._client.lines(self._path, {**query, "follow": follow, "timestamps": True})
             yield from self._new(lines)
         except ApiError as error:
-            if error.code not in (400, 404):
+            if error.code not in (400, 404):  # no container has started yet, or there is no pod
                 raise
 
     def _new(self, lines: Iterator[str]) -> Iterator[str]:

@@ -1,0 +1,329 @@
+"""A small API server over HTTP on loopback: what `up`, `status` and `down` need of one, with faults to order."""
+
+from __future__ import annotations
+
+import copy
+import http.server
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+Object = dict[str, Any]
+Fault = Callable[["Handler", Callable[[], None]], None]  # what it does with a request, and how that would be served
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: fake
+contexts: [{{name: fake, context: {{cluster: fake, user: me, namespace: here}}}}]
+clusters: [{{name: fake, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+users: [{{name: me, user: {{token: secret}}}}]
+"""
+
+
+@dataclass
+class ApiServer:
+    """Objects by path, and what was asked.
+
+    Attributes:
+        objects: what there is.
+        requests: every request that came, "GET /path".
+        faults: what is to go wrong, by the number of the request from 0.
+        always: what goes wrong with every request; None for nothing.
+        history: the events that watches tell, each with its version.
+        logs: the lines of a pod's log, each with its time.
+    """
+
+    objects: dict[str, Object] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    faults: dict[int, Fault] = field(default_factory=dict)
+    always: Fault | None = None
+    history: list[tuple[int, Object]] = field(default_factory=list)
+    logs: dict[str, list[str]] = field(default_factory=dict)
+    version: int = 1
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    def start(self, port: int = 0) -> int:
+        """Listen; return the port."""
+        self.closing.clear()
+        self._server = _Server(("127.0.0.1", port), Handler)
+        self._server.api = self
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return int(self._server.server_address[1])
+
+    def stop(self) -> None:
+        """Be gone, with all connections."""
+        self.closing.set()
+        with self.changed:
+            self.changed.notify_all()
+        self._server.shutdown()
+        self._server.close_all()
+
+    def put(self, path: str, thing: Object) -> Object:
+        """Make an object so; return it as it then is."""
+        with self.changed:
+            old = self.objects.get(path)
+            new = copy.deepcopy(thing)
+            own = {"resourceVersion": "", "creationTimestamp": "2026-01-01T00:00:00Z", "uid": f"uid-{self.version}"}
+            new["metadata"] = {**own, **(old or {}).get("metadata", {}), **thing["metadata"]}
+            if old is None or {**old, "metadata": None} != {**new, "metadata": None}:
+                self._note(new, "MODIFIED" if old else "ADDED", path)
+                self.objects[path] = new
+            return self.objects[path]
+
+    def remove(self, path: str) -> None:
+        """Delete an object, and the pods of a StatefulSet."""
+        with self.changed:
+            gone = self.objects.pop(path, None)
+            if gone is not None:
+                self._note(gone, "DELETED", path)
+
+    def _note(self, thing: Object, kind: str, path: str) -> None:
+        self.version += 1
+        thing["metadata"]["resourceVersion"] = str(self.version)
+        self.history.append((self.version, {"type": kind, "object": copy.deepcopy(thing), "path": path}))
+        self.changed.notify_all()
+
+    def make_pods(self) -> None:
+        """Do what the controllers do: a ready pod for each task of each StatefulSet, and none besides."""
+        wanted = {}
+        for path, made in list(self.objects.items()):
+            if "/statefulsets/" not in path:
+                continue
+            for index in range(made["spec"]["replicas"]):
+                name = f"{made['metadata']['name']}-{index}"
+                template = made["spec"]["template"]
+                metadata = {"namespace": "here", **template["metadata"], "name": name}
+                wanted[f"/api/v1/namespaces/here/pods/{name}"] = {
+                    "metadata": metadata, "spec": {**template["spec"], "nodeName": "node"}, "status": _ready(),
+                }  # fmt: skip
+        for path in [path for path in self.objects if "/pods/" in path and path not in wanted]:
+            if "session-script" not in json.dumps(self.objects[path]):
+                self.remove(path)
+        for path, pod in wanted.items():
+            if path not in self.objects:
+                self.put(path, pod)
+
+    def listed(self, collection: str, selector: str) -> list[tuple[str, Object]]:
+        return [
+            (path, thing)
+            for path, thing in sorted(self.objects.items())
+            if path.rpartition("/")[0] == collection and _selects(selector, thing)
+        ]
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    api: ApiServer
+
+    def __init__(self, *arguments: Any) -> None:
+        self.connections: set[socket.socket] = set()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, address: Any) -> None:
+        self.connections.add(request)
+        super().process_request(request, address)
+
+    def handle_error(self, request: Any, address: Any) -> None:
+        """Say nothing: breaking connections is what this is for."""
+
+    def close_all(self) -> None:
+        self.server_close()
+        for connection in list(self.connections):
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """One request."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    @property
+    def api(self) -> ApiServer:
+        return self.server.api
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+    def _do(self) -> None:
+        length = int(self.headers.get("content-length") or 0)
+        self.body = json.loads(self.rfile.read(length)) if length else None
+        with self.api.changed:
+            number = len(self.api.requests)
+            self.api.requests.append(f"{self.command} {self.path}")
+            fault = self.api.faults.pop(number, self.api.always)
+        if fault is None:
+            self.serve()
+        else:
+            fault(self, self.serve)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = _do  # noqa: N815 - the standard library's names
+
+    def serve(self) -> None:
+        """Do what is asked, and answer."""
+        parts = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        if query.get("watch") == "true":
+            self.stream(self._events(parts.path, query))
+        elif parts.path.endswith("/log"):
+            self._log(parts.path, query)
+        else:
+            self.answer(*self._object(self.command, parts.path, query))
+
+    def answer(self, code: int, body: Object, headers: dict[str, str] | None = None) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(code)
+        for name, value in {"content-length": str(len(data)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def stream(self, lines: Iterator[str]) -> None:
+        self.send_response(200)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for line in lines:
+            self.chunk(f"{line}\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def chunk(self, text: str) -> None:
+        self.wfile.write(f"{len(text.encode()):x}\r\n{text}\r\n".encode())
+
+    def hang_up(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def _object(self, method: str, path: str, query: dict[str, str]) -> tuple[int, Object]:
+        api, selector = self.api, query.get("labelSelector", "")
+        if path == "/version":
+            return 200, {"major": "1", "minor": "36", "gitVersion": "v1.36.0"}
+        is_collection = path.rpartition("/")[2] in _COLLECTIONS
+        if method == "PATCH":
+            return 200, api.put(path, self.body)
+        if method == "POST":
+            path = f"{path}/{self.body['metadata']['name']}"
+            return (409, _status("AlreadyExists")) if path in api.objects else (201, api.put(path, self.body))
+        if method == "DELETE":
+            for one in [one for one, _ in api.listed(path, selector)] if is_collection else [path]:
+                api.remove(one)
+            api.make_pods()
+            return 200, {}
+        if is_collection:
+            api.make_pods()
+            items = [thing for _, thing in api.listed(path, selector)]
+            return 200, {"metadata": {"resourceVersion": str(api.version)}, "items": items}
+        return (200, api.objects[path]) if path in api.objects else (404, _status("NotFound"))
+
+    def _events(self, path: str, query: dict[str, str]) -> Iterator[str]:
+        told = int(query["resourceVersion"])
+        while not self.api.closing.is_set():
+            with self.api.changed:
+                news = [(version, event) for version, event in self.api.history if version > told]
+                if not news:
+                    self.api.changed.wait(0.05)
+                    if query.get("once"):
+                        return
+            for version, event in news:
+                told = version
+                if event["path"].rpartition("/")[0] == path:
+                    yield json.dumps({"type": event["type"], "object": event["object"]})
+
+    def _log(self, path: str, query: dict[str, str]) -> None:
+        lines = self.api.logs.get(path.split("/")[-2], [])
+        self.stream(line for line in lines if line >= query.get("sinceTime", "")[:19])
+
+
+_COLLECTIONS = {
+    "jobs", "statefulsets", "poddisruptionbudgets", "services", "configmaps", "secrets", "networkpolicies", "pods",
+    "events",
+}  # fmt: skip
+
+
+def _ready() -> Object:
+    state = {"running": {"startedAt": "2026-01-01T00:00:01Z"}}
+    container = {"name": "task", "state": state, "ready": True, "restartCount": 0, "image": "x"}
+    return {"phase": "Running", "containerStatuses": [container]}
+
+
+def _selects(selector: str, thing: Object) -> bool:
+    labels = thing["metadata"].get("labels", {})
+    for term in filter(None, selector.split(",")):
+        name, equal, value = term.partition("=")
+        if equal and (labels.get(name.rstrip("!")) == value) == name.endswith("!"):
+            return False
+    return True
+
+
+def _status(reason: str) -> Object:
+    return {"kind": "Status", "status": "Failure", "reason": reason, "message": reason}
+
+
+# ---- faults --------------------------------------------------------------------------------------------------------
+
+
+def refuses(code: int, **headers: str) -> Fault:
+    """It answers with this code, and does nothing."""
+    return lambda handler, serve: handler.answer(code, _status("Faulty"), headers)
+
+
+def hangs_up(handler: Handler, serve: Callable[[], None]) -> None:
+    """The connection ends before anything was done."""
+    handler.hang_up()
+
+
+def loses_the_answer(handler: Handler, serve: Callable[[], None]) -> None:
+    """It does what is asked, and the connection ends before the answer."""
+    written, handler.wfile = handler.wfile, _Nowhere()
+    serve()
+    handler.wfile = written
+    handler.hang_up()
+
+
+def cuts_the_answer(handler: Handler, serve: Callable[[], None]) -> None:
+    """It does what is asked, and the connection ends in the middle of the answer."""
+    written, handler.wfile = handler.wfile, _Nowhere()
+    serve()
+    data, handler.wfile = handler.wfile.data, written
+    written.write(data[: len(data) - 5])
+    handler.hang_up()
+
+
+def answers_half_an_object(handler: Handler, serve: Callable[[], None]) -> None:
+    """It does what is asked; the answer is whole as HTTP, and half an object."""
+    written, handler.wfile = handler.wfile, _Nowhere()
+    serve()
+    data, handler.wfile = handler.wfile.data, written
+    body = data.partition(b"\r\n\r\n")[2]
+    half = body[: len(body) // 2 or 1]
+    written.write(b"HTTP/1.1 200 OK\r\ncontent-length: " + str(len(half)).encode() + b"\r\n\r\n" + half)
+
+
+def stalls(handler: Handler, serve: Callable[[], None]) -> None:
+    """It never answers."""
+    handler.api.closing.wait(60)
+    handler.hang_up()
+
+
+class _Nowhere:
+    """Takes what is written, and keeps it."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes) -> int:
+        self.data += data
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing to do."""

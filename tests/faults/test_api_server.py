@@ -1,0 +1,299 @@
+"""Whatever goes wrong between tfk8s and an API server, at whichever request: the same end, or one clear error."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import api_server
+import pytest
+from api_server import ApiServer, Fault, refuses
+
+from tfk8s import waiting
+from tfk8s.backends.kubernetes import KubernetesBackend, client, paths
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.errors import ApiError, Unserved
+from tfk8s.backends.kubernetes.watch import Change, Watch
+from tfk8s.errors import BackendUnreachable, NoSuchCluster
+from tfk8s.spec import Job, JobFile, Task
+from tfk8s.status import Phase
+
+JOB_FILE = JobFile(name="demo", image="x", jobs=(Job(name="chief"), Job(name="ps", tasks=2)), master="chief")
+PODS = paths.collection("Pod", "here")
+
+FAULTS: dict[str, Fault] = {
+    "429": refuses(429, **{"retry-after": "0"}),
+    "500": refuses(500),
+    "503": refuses(503),
+    "it hangs up": api_server.hangs_up,
+    "the answer is lost": api_server.loses_the_answer,
+    "the answer is cut off": api_server.cuts_the_answer,
+    "half an object": api_server.answers_half_an_object,
+    "no answer": api_server.stalls,
+}
+
+
+@pytest.fixture
+def fault(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fault:
+    """One of `FAULTS` or `BREAKS`; only where no answer comes is the wait for it short."""
+    if request.param == "no answer":
+        monkeypatch.setattr(client, "READ_SECONDS", 0.2)
+        monkeypatch.setattr("tfk8s.backends.kubernetes.watch.DEAD_SECONDS", 0.2)
+    return {**FAULTS, **BREAKS}[request.param]
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    server = ApiServer()
+    port = server.start()
+    config = tmp_path / "kubeconfig"
+    config.write_text(api_server.KUBECONFIG.format(port=port))
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    monkeypatch.setattr(waiting, "FIRST_RETRY", 0.001)
+    server.port = port  # type: ignore[attr-defined]
+    yield server
+    server.stop()
+
+
+def backend() -> KubernetesBackend:
+    return KubernetesBackend()
+
+
+def wanted(server: ApiServer) -> dict[str, object]:
+    """Return what there is, but for what differs between two that were made alike."""
+    own = ("uid", "resourceVersion")
+    return {
+        path: {**thing, "metadata": {key: value for key, value in thing["metadata"].items() if key not in own}}
+        for path, thing in server.objects.items()
+    }
+
+
+def calls_of(server: ApiServer, action: Callable[[], object]) -> int:
+    before = len(server.requests)
+    action()
+    return len(server.requests) - before
+
+
+@pytest.mark.parametrize("fault", FAULTS, indirect=True)
+def test_up_and_down_with_a_fault_at_each_of_their_requests(server: ApiServer, fault: Fault) -> None:
+    calls = calls_of(server, lambda: backend().apply(JOB_FILE))
+    server.make_pods()
+    expected = wanted(server)
+    assert backend().observe("demo").phase is Phase.READY
+    ends = calls_of(server, lambda: backend().delete("demo"))
+    assert server.objects == {}
+    for call in range(calls):
+        server.faults[len(server.requests) + call] = fault
+        assert backend().apply(JOB_FILE) is True
+        server.make_pods()
+        assert wanted(server) == expected, f"request {call} of {calls}"
+        server.faults[len(server.requests) + call % ends] = fault
+        backend().delete("demo")
+        assert server.objects == {}, f"request {call % ends} of {ends}"
+    assert server.faults == {}
+
+
+@pytest.mark.parametrize("fault", FAULTS, indirect=True)
+def test_looks_with_a_fault_at_each_of_their_requests(server: ApiServer, fault: Fault) -> None:
+    backend().apply(JOB_FILE)
+    server.logs["demo-ps-1"] = ["2026-01-01T00:00:01Z one", "2026-01-01T00:00:02Z two"]
+
+    def look() -> tuple[object, object]:
+        mine = backend()
+        lines = mine.logs("demo", [Task("ps", 1)], follow=False, tail=None)
+        return mine.observe("demo"), [line.text for line in lines]
+
+    expected = look()
+    calls = calls_of(server, look)
+    for call in range(calls):
+        server.faults[len(server.requests) + call] = fault
+        if fault is not api_server.answers_half_an_object or call < calls - 1:  # a text that was cut is a text
+            assert look() == expected, f"request {call} of {calls}"
+    assert set(server.faults) <= {len(server.requests) + calls - 1}
+
+
+@pytest.mark.parametrize("fault", FAULTS, indirect=True)
+def test_what_must_not_be_made_twice_is_not_sent_twice_unless_it_was_not_heard(server: ApiServer, fault: Fault) -> None:
+    mine = Client(None)
+    mine.require_version()
+    server.faults[len(server.requests)] = fault
+    before, heard = len(server.requests), fault is not FAULTS["429"]
+    body = {"metadata": {"name": "a"}}
+    if heard:
+        with pytest.raises(BackendUnreachable):
+            mine.send("POST", paths.collection("Secret", "here"), body=body)
+    else:
+        mine.send("POST", paths.collection("Secret", "here"), body=body)
+    assert len(server.requests) == before + (1 if heard else 2)
+
+
+@pytest.mark.parametrize("fault", FAULTS, indirect=True)
+def test_a_fault_that_stays_is_told_in_bounded_time(
+    server: ApiServer, fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "PATIENCE", 0.2)
+    mine = backend()
+    server.always = fault
+    with pytest.raises(BackendUnreachable) as caught:
+        mine.observe("demo")
+    address = f"http://127.0.0.1:{server.port}"  # type: ignore[attr-defined]
+    if isinstance(caught.value, Unserved):
+        assert str(caught.value) == 'the API server of context "fake" can\'t do it now: Faulty'
+    else:
+        cause = "no answer in time" if fault is api_server.stalls else "its answer broke off"
+        assert str(caught.value) == f'the API server of context "fake" ({address}) does not answer: {cause}'
+
+
+def test_a_wish_for_a_later_time_is_respected_or_refused_at_once(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(waiting.Retries.__init__, "__kwdefaults__", {
+        **waiting.Retries.__init__.__kwdefaults__, "sleep": slept.append,
+    })  # fmt: skip
+    mine = Client(None)
+    server.faults[0] = refuses(429, **{"retry-after": "3"})
+    mine.require_version()
+    assert slept == [3.0]
+    server.faults[len(server.requests)] = refuses(429, **{"retry-after": "60"})
+    with pytest.raises(Unserved):
+        mine.require_version()
+    assert slept == [3.0]
+
+
+@pytest.mark.parametrize("call", range(8))
+def test_credentials_that_expire_are_one_clear_error(server: ApiServer, call: int) -> None:
+    mine = backend()
+    for number in range(call, 60):
+        server.faults[number] = refuses(401)
+    with pytest.raises(ApiError) as caught:
+        mine.apply(JOB_FILE)
+    assert len(server.requests) == call + 1
+    assert str(caught.value) == (
+        'the API server of context "fake" refuses your credentials: they are wrong, or have expired'
+    )
+
+
+def test_nobody_there_is_told_at_once(server: ApiServer) -> None:
+    server.stop()
+    with pytest.raises(BackendUnreachable, match="does not answer: Connection refused"):
+        backend().apply(JOB_FILE)
+
+
+@pytest.mark.parametrize("call", [3, 9])
+def test_a_restart_in_the_middle_is_waited_for_and_told(
+    server: ApiServer, call: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(client, "TELL_SECONDS", 0.0)
+    back = threading.Event()
+
+    def restart(handler: api_server.Handler, serve: Callable[[], None]) -> None:
+        threading.Thread(target=go_and_come).start()
+        api_server.stalls(handler, serve)
+
+    def go_and_come() -> None:
+        server.stop()
+        waiting.wait_until(lambda: "trying again" in caplog.text, "the client to tell of it", 20)
+        server.start(server.port)  # type: ignore[attr-defined]
+        back.set()
+
+    server.faults[call] = restart
+    assert backend().apply(JOB_FILE) is True
+    assert back.wait(20)
+    assert len(wanted(server)) >= 8
+    assert caplog.messages[-1] == "tfk8s: the API server answers again"
+
+
+def test_a_cluster_that_is_not_there_is_still_told_from_a_silent_api_server(server: ApiServer) -> None:
+    server.faults[1] = refuses(503)
+    with pytest.raises(NoSuchCluster):
+        backend().observe("absent")
+
+
+# ---- watches -------------------------------------------------------------------------------------------------------
+
+
+def breaks_off(handler: api_server.Handler, serve: Callable[[], None]) -> None:
+    """The stream ends in the middle of a line."""
+    handler.send_response(200)
+    handler.send_header("transfer-encoding", "chunked")
+    handler.end_headers()
+    handler.chunk('{"type": "MODIFIED", "object": {"metad')
+    handler.hang_up()
+
+
+def ends_in_a_line(handler: api_server.Handler, serve: Callable[[], None]) -> None:
+    """The stream ends as it should, but for the line."""
+    handler.stream(iter(['{"type": "MODIFIED", "obj']))
+
+
+def ends(handler: api_server.Handler, serve: Callable[[], None]) -> None:
+    """The stream has nothing to say."""
+    handler.stream(iter(()))
+
+
+def says_gone(handler: api_server.Handler, serve: Callable[[], None]) -> None:
+    """Its version is too old, as an event says."""
+    handler.stream(iter(['{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}']))
+
+
+BREAKS: dict[str, Fault] = {
+    **{name: fault for name, fault in FAULTS.items() if name in ("429", "500", "503", "it hangs up", "no answer")},
+    "410": refuses(410),
+    "410 as an event": says_gone,
+    "it breaks off": breaks_off,
+    "it ends in a line": ends_in_a_line,
+    "it ends": ends,
+}
+
+
+def put(server: ApiServer, name: str, phase: str) -> None:
+    server.put(f"{PODS}/{name}", {"metadata": {"name": name, "labels": {"a": "session-script"}}, "status": phase})
+
+
+def told(change: Change) -> str:
+    return f"{change.now['metadata']['name']} {'gone, was ' if change.gone else ''}{change.now['status']}"
+
+
+@pytest.mark.parametrize("fault", BREAKS, indirect=True)
+def test_a_watch_loses_nothing_whatever_its_stream_does(server: ApiServer, fault: Fault) -> None:
+    put(server, "one", "Running")
+    changes = Watch(Client(None), PODS, {}).changes()
+    assert told(next(changes)) == "one Running"
+    for step in range(3):  # with the fault at the first stream, at a second one, and at two one after another
+        for number in range(max(1, step)):
+            server.faults[len(server.requests) + number] = fault
+        put(server, "two", f"Running {step}")
+        assert told(next(changes)) == f"two Running {step}"
+        put(server, "two", f"Succeeded {step}")
+        server.remove(f"{PODS}/two")
+        found = [told(next(changes))]
+        if "gone" not in found[0]:
+            found.append(told(next(changes)))
+        assert found[-1] == f"two gone, was Succeeded {step}"
+    changes.close()
+
+
+def test_what_went_while_nobody_could_watch_is_told_as_it_was_last_seen(server: ApiServer) -> None:
+    put(server, "one", "Running")
+    put(server, "two", "Running")
+    changes = Watch(Client(None), PODS, {}).changes()
+    assert [told(next(changes)) for _ in range(2)] == ["one Running", "two Running"]
+    server.remove(f"{PODS}/one")
+    put(server, "two", "Failed")
+    server.faults[len(server.requests)] = refuses(410)
+    assert [told(next(changes)) for _ in range(2)] == ["one gone, was Running", "two Failed"]
+
+
+def test_a_watch_that_is_not_allowed_says_so(server: ApiServer) -> None:
+    put(server, "one", "Running")
+    changes = Watch(Client(None), PODS, {}).changes()
+    next(changes)
+    server.faults[len(server.requests)] = refuses(403)
+    with pytest.raises(ApiError):
+        next(changes)
+
+
+def test_a_watch_ends_when_it_is_told_to(server: ApiServer) -> None:
+    assert list(Watch(Client(None), PODS, {}).changes(iter([True, False]).__next__)) == []

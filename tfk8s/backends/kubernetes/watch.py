@@ -1,0 +1,115 @@
+"""What becomes of objects: every change, and above all the last one, whatever happens to the stream that tells.
+
+A watch is a stream of changes from a resource version on. It ends when the API server likes, breaks, goes dead, or says
+that its version is too old (410: the API server remembers five minutes). The first three go on where they were; after
+the last, the objects are listed again, and what differs from what was known is told as a watch would have told it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tfk8s import waiting
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.errors import BackendUnreachable
+from tfk8s.pods import Object
+
+STREAM_SECONDS = 4  # the API server ends a stream after that, so that a dead one is told from one without news
+DEAD_SECONDS = 6.0
+_TOO_OLD = 410
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one object.
+
+    Attributes:
+        gone: it was deleted; `now` is what it was at last.
+        now: the object.
+    """
+
+    gone: bool
+    now: Object
+
+
+class Watch:
+    """The objects that a query selects, and what becomes of them.
+
+    Args:
+        client: asks.
+        path: of a collection.
+        query: selects in it.
+
+    Attributes:
+        known: the objects that are there, by uid.
+    """
+
+    def __init__(self, client: Client, path: str, query: Mapping[str, str]) -> None:
+        self._client, self._path, self._query = client, path, query
+        self._version = ""
+        self.known: dict[str, Object] = {}
+
+    def changes(self, goes_on: Callable[[], bool] = lambda: True) -> Iterator[Change]:
+        """Yield each change, first the objects that are there, until `goes_on` says no: asked every few seconds.
+
+        Raises:
+            ApiError: the API server refuses. While it is silent, nothing is raised.
+        """
+        for _ in waiting.poll(None):
+            if not goes_on():
+                return
+            try:
+                yield from self._stream() if self._version else self._list()
+            except BackendUnreachable:
+                continue  # it has been asked for a while
+
+    def _list(self) -> Iterator[Change]:
+        listed = self._client.get(self._path, self._query)
+        there = {thing["metadata"]["uid"]: thing for thing in listed["items"]}
+        gone = [thing for uid, thing in self.known.items() if uid not in there]
+        new = [thing for uid, thing in there.items() if _version(self.known.get(uid)) != _version(thing)]
+        self.known, self._version = there, listed["metadata"]["resourceVersion"]
+        yield from (Change(gone=True, now=thing) for thing in gone)
+        yield from (Change(gone=False, now=thing) for thing in new)
+
+    def _stream(self) -> Iterator[Change]:
+        query: dict[str, str | int | bool] = {
+            **self._query,
+            "watch": True,
+            "allowWatchBookmarks": True,
+            "resourceVersion": self._version,
+            "timeoutSeconds": STREAM_SECONDS,
+        }
+        try:
+            for line in self._client.lines(self._path, query, DEAD_SECONDS):
+                change = self._take(json.loads(line))
+                if change is not None:
+                    yield change
+        except ApiError as error:
+            if error.code != _TOO_OLD:
+                raise
+            self._version = ""
+        except ValueError:  # a stream that was cut off within a line, and was ended properly all the same
+            return
+
+    def _take(self, event: Object) -> Change | None:
+        """Note an event; return what it says of an object."""
+        kind, thing = event["type"], event["object"]
+        if kind == "ERROR":
+            self._version = ""
+            return None
+        self._version = thing["metadata"]["resourceVersion"]
+        if kind == "BOOKMARK":
+            return None
+        if kind == "DELETED":
+            self.known.pop(thing["metadata"]["uid"], None)
+        else:
+            self.known[thing["metadata"]["uid"]] = thing
+        return Change(gone=kind == "DELETED", now=thing)
+
+
+def _version(thing: Object | None) -> str:
+    return str(thing["metadata"]["resourceVersion"]) if thing else ""
