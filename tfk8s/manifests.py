@@ -29,9 +29,10 @@ SCRIPT_FILES = ("errors.py", "forward.py", "runner.py", "sessions.py", "unpack.p
 # A ps or master that restarts loses variables or sessions: nodes are not drained under it. Of others, one may go.
 _KEPT = ("chief", "master", "ps")
 _DNS_PORT = 53
-# The cluster's DNS runs in this namespace, or on the node itself at this address (NodeLocal DNSCache).
+# The cluster's DNS runs in this namespace, or on the node itself at one of these addresses, which no selector finds:
+# NodeLocal DNSCache, and GKE's Cloud DNS.
 _DNS_NAMESPACE = "kube-system"
-_NODE_DNS = "169.254.20.10/32"
+_NODE_DNS = ("169.254.20.10/32", "169.254.169.254/32")
 
 
 def render(job_file: JobFile, files: Mapping[str, str], namespace: str | None = None) -> list[Object]:
@@ -189,7 +190,7 @@ def _dns() -> Object:
     return {
         "to": [
             {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": _DNS_NAMESPACE}}},
-            {"ipBlock": {"cidr": _NODE_DNS}},
+            *({"ipBlock": {"cidr": address}} for address in _NODE_DNS),
         ],
         "ports": [_port(_DNS_PORT, "UDP"), _port(_DNS_PORT)],
     }

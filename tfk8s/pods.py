@@ -27,6 +27,13 @@ STORAGE_LIMIT = "4Gi"
 POD_INDEX = "apps.kubernetes.io/pod-index"  # a StatefulSet's pods have it since Kubernetes 1.28
 GKE_ACCELERATOR = "cloud.google.com/gke-accelerator"
 GKE_SPOT = "cloud.google.com/gke-spot"
+# What of a GKE node's labels tells of its GPUs.
+GKE_GPU_LABELS = (
+    GKE_ACCELERATOR,
+    "cloud.google.com/gke-gpu-partition-size",
+    "cloud.google.com/gke-gpu-sharing-strategy",
+    "cloud.google.com/gke-max-shared-clients-per-gpu",
+)
 
 
 def template(job_file: JobFile, job: Job, labels: Mapping[str, str]) -> Object:

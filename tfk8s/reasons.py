@@ -39,7 +39,7 @@ def judge(job: str, pod: Object | None, complaints: Sequence[str]) -> Verdict:
     if status.get("phase") == "Failed":
         return Phase.FAILED, f"its pod failed: {status.get('reason', '')} {status.get('message', '')}".strip()
     if (placed := condition(pod, "PodScheduled")) and placed["status"] != "True":
-        return Phase.PENDING, unschedulable(job, pod, placed.get("message", ""))
+        return Phase.PENDING, held_back(pod) or unschedulable(job, pod, placed.get("message", ""))
     containers = status.get("containerStatuses")
     if not containers:
         return _PENDING
@@ -113,6 +113,14 @@ def _image(job: str, image: str, reason: str, message: str) -> Verdict:
         return Phase.FAILED, f'image "{image}" may not be pulled: it needs credentials, or there is none; {change}'
     cause = message.rpartition("failed to do request: ")[2] or message
     return Phase.PENDING, f'image "{image}" can\'t be pulled: {cause or reason}; {change}'
+
+
+def held_back(pod: Object) -> str:
+    """Return in words what keeps a pod from the scheduler, or "" where nothing does."""
+    gates = [gate["name"] for gate in pod["spec"].get("schedulingGates", ())]
+    if any(gate.startswith("kueue.x-k8s.io/") for gate in gates):
+        return "its queue has not admitted it: `kubectl get workloads` shows the queue's, and why they wait"
+    return f"it is held back by its scheduling gate {' and '.join(gates)}" if gates else ""
 
 
 def unschedulable(job: str, pod: Object, message: str) -> str:

@@ -106,8 +106,8 @@ def _pod(name: str, of_master: Object, arguments: Sequence[str], environment: Ma
     spec: Object = copy.deepcopy(of_master)
     spec.pop("affinity", None)
     spec["restartPolicy"] = "Never"
-    if "nodeSelector" in spec:
-        spec["nodeSelector"].pop(pods.GKE_ACCELERATOR, None)
+    for label in pods.GKE_GPU_LABELS:  # it asks for no GPU
+        spec.get("nodeSelector", {}).pop(label, None)
     for volume in spec["volumes"]:
         if volume["name"] == "tfk8s":
             del volume["configMap"]

@@ -57,6 +57,14 @@ def test_a_forbidden_verb_everywhere_names_a_cluster_role():
     assert "kubectl create clusterrole tfk8s --verb=list" in error.help
 
 
+def test_a_change_that_kueue_refuses():
+    why = "spec.replicas: Invalid value: 3: field is immutable"
+    message = f'admission webhook "vstatefulset.kb.io" denied the request: {why}'
+    error = errors.refused(403, body(message), "c")
+    assert str(error) == f"Kueue refuses the change: {why}"
+    assert error.help.endswith("down, and up again")
+
+
 def test_a_conflict_names_owner_and_field():
     cause = {
         "reason": "FieldManagerConflict",

@@ -24,6 +24,12 @@ def unscheduled(message):
     )
 
 
+def gated(*gates):
+    held = unscheduled("")
+    held["spec"] = {**SPEC, "schedulingGates": [{"name": gate} for gate in gates]}
+    return held
+
+
 def waiting(reason, message="", **more):
     return pod(state={"waiting": {"reason": reason, "message": message}}, **more)
 
@@ -38,6 +44,11 @@ CASES = [
         pod(state={"running": {}}, ready=True, last={"exitCode": 137, "reason": "Error"}), (),
         Phase.READY, "killed (exit code 137): by its node, or by someone with rights on it",
     ),
+    (
+        gated("kueue.x-k8s.io/admission"), (), Phase.PENDING,
+        "its queue has not admitted it: `kubectl get workloads` shows the queue's, and why they wait",
+    ),
+    (gated("a.b/c", "d"), (), Phase.PENDING, "it is held back by its scheduling gate a.b/c and d"),
     (
         unscheduled("1 Insufficient nvidia.com/gpu" + TAIL), (), Phase.PENDING,
         ("no node has 4 nvidia.com/gpu free (0/1 nodes are available: 1 Insufficient nvidia.com/gpu): "

@@ -19,6 +19,7 @@ _FORBIDDEN = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
+_KUEUE = 'admission webhook "vstatefulset.kb.io" denied the request: '
 
 
 class ApiError(ClusterError):
@@ -85,6 +86,12 @@ def refused(code: int, body: bytes, context: str, retry_after: str | None = None
     if code in _PASSING or (code == 409 and status.get("reason") == "Conflict"):  # others were quicker, by a moment
         seconds = float(retry_after) if retry_after and retry_after.isdigit() else 0.0
         return Unserved(code, f'the API server of context "{context}" can\'t do it now: {message}', retry_after=seconds)
+    if _KUEUE in message:
+        return ApiError(
+            code,
+            f"Kueue refuses the change: {message.partition(_KUEUE)[2]}",
+            help="a cluster in a queue keeps its tasks, what they ask for and its queue: down, and up again",
+        )
     return ApiError(code, f"the API server refuses: {message}")
 
 
