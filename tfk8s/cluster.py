@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ from tfk8s import devices, proxies, readiness
 from tfk8s.backends import Backend, LogLine, Script
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import InvalidInput, NoSuchCluster
-from tfk8s.forward import Failed, Forward
+from tfk8s.forward import Forward, Tell
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, TaskStatus
 from tfk8s.tasks import find, require_counts, select
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 TIMEOUT = 120.0
+
+_LOG = logging.getLogger("tfk8s")  # on standard error, where nobody has other wishes
 
 
 class Cluster:
@@ -69,21 +73,21 @@ class Cluster:
         """
         return readiness.wait_until_ready(self.backend, self.name, timeout, on_change)
 
-    def forward(self, port: int = 0, failed: Failed | None = None) -> Forward:
+    def forward(self, port: int = 0, tell: Tell | None = None) -> Forward:
         """Open a loopback address that leads to the master; the caller closes it.
 
         Args:
             port: where; 0 is any free port.
-            failed: told when a connection could not be carried on, as `Forward` takes it.
+            tell: hears of connections that break, as `Forward` takes it.
         """
         master = self.status().master
-        return Forward(lambda: self.backend.dial(self.name, master), port, failed)
+        return Forward(lambda: self.backend.dial(self.name, master), port, tell)
 
     @property
     def target(self) -> str:
         """Where sessions of this machine connect to, "grpc://127.0.0.1:PORT", until `close`."""
         if self._forward is None:
-            self._forward = self.forward()
+            self._forward = self.forward(tell=functools.partial(_LOG.warning, "tfk8s: %s"))
         return self._forward.target
 
     def session(self, graph: tf.Graph | None = None, config: Any = None) -> tf.compat.v1.Session:

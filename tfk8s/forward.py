@@ -1,9 +1,10 @@
 """A loopback address that leads to a task's server.
 
 Each connection is carried to a stream of its own from `dial`, so that a client's later connections reach a task that
-was started again meanwhile. A TensorFlow server runs any graph for whoever reaches it, and any user of this machine
-can reach its loopback addresses: connections from processes of other users are refused, as far as Linux tells whose
-they are.
+was started again meanwhile: TensorFlow connects again by itself. What breaks, and that it is mended, is told.
+
+A TensorFlow server runs any graph for whoever reaches it, and any user of this machine can reach its loopback
+addresses: connections from processes of other users are refused, as far as Linux tells whose they are.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from tfk8s.errors import InvalidInput, TaskUnreachable, Tfk8sError
+from tfk8s.errors import InvalidInput, Tfk8sError
 
 _CHUNK = 1 << 18
 _LOOPBACK = "127.0.0.1"
 
 Dial = Callable[[], socket.socket]
-Failed = Callable[[Tfk8sError], None]
+Tell = Callable[[str], None]
+
+_BROKEN = "the connection to the task broke off: what was under way fails; what comes next connects again"
 
 
 class Forward:
@@ -33,24 +36,23 @@ class Forward:
     Args:
         dial: opens a stream to the server, for each connection anew.
         port: where to listen; 0 is any free port.
-        failed: told, on another thread, when a connection could not be carried on.
+        tell: hears, on another thread, why connections can't be carried on, once each time, and that they are again.
 
     Attributes:
         port: where it listens.
-        failure: why the last connection could not be carried on; None where there was no such.
 
     Raises:
         InvalidInput: the port is in use, or not allowed.
     """
 
-    def __init__(self, dial: Dial, port: int = 0, failed: Failed | None = None) -> None:
-        self._dial, self._failed = dial, failed
+    def __init__(self, dial: Dial, port: int = 0, tell: Tell | None = None) -> None:
+        self._dial, self._tell = dial, tell
         self._listener = _listen(port)
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._closing = threading.Event()
         self.port: int = self._listener.getsockname()[1]
-        self.failure: Tfk8sError | None = None
+        self._trouble = ""  # told last
         self._start(self._accept)
 
     @property
@@ -95,20 +97,34 @@ class Forward:
         with client, contextlib.ExitStack() as stack:
             try:
                 require_own(self.port, peer_port)
+            except InvalidInput as error:
+                self._say(str(error))
+                return
+            try:
                 server = stack.enter_context(self._dial())
             except (Tfk8sError, OSError) as error:
-                self._tell(error)
+                self._now(str(error) if isinstance(error, Tfk8sError) else f"the task does not answer: {error}")
                 return
             if not self._keep(client, server):
                 return
             for one in (client, server):
                 with contextlib.suppress(OSError):  # not TCP
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            back = self._start(_pump, server, client)
-            _pump(client, server)
+            client_ended = threading.Event()
+            back = self._start(self._carry_back, server, client, client_ended)
+            _pump(client, server, client_ended.set)
             back.join()
             with self._lock:
                 self._open -= {client, server}
+
+    def _carry_back(self, server: socket.socket, client: socket.socket, client_ended: threading.Event) -> None:
+        """Carry what the server says; where it is the first to end, something broke."""
+        trouble = "the task does not answer: the connection to it was closed"
+        with contextlib.suppress(OSError):
+            if server.recv(1, socket.MSG_PEEK):
+                trouble = _BROKEN
+                self._now("")
+        _pump(server, client, lambda: None if client_ended.is_set() else self._now(trouble))
 
     def _keep(self, *sockets: socket.socket) -> bool:
         """Note what is connected, for `close`; return False where that has been called."""
@@ -116,10 +132,16 @@ class Forward:
             self._open.update(sockets)
             return not self._closing.is_set()
 
-    def _tell(self, error: Exception) -> None:
-        self.failure = error if isinstance(error, Tfk8sError) else TaskUnreachable(f"the task does not answer: {error}")
-        if self._failed is not None and not self._closing.is_set():
-            self._failed(self.failure)
+    def _now(self, trouble: str) -> None:
+        """Tell of trouble that is new, and of its end ("")."""
+        with self._lock:
+            known, self._trouble = self._trouble, trouble
+        if trouble != known:
+            self._say(trouble or "the task is reached again")
+
+    def _say(self, text: str) -> None:
+        if self._tell is not None and not self._closing.is_set():
+            self._tell(text)
 
 
 def _listen(port: int) -> socket.socket:
@@ -136,17 +158,26 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Carry bytes one way until there are no more; then tell the sink so, which may go on in the other direction."""
+def _pump(source: socket.socket, sink: socket.socket, at_end: Callable[[], object]) -> None:
+    """Carry bytes one way until the source ends; then tell the sink so, which may go on in the other direction."""
     buffer = memoryview(bytearray(_CHUNK))
-    try:
-        while count := source.recv_into(buffer):
-            sink.sendall(buffer[:count])
-    except OSError:  # one side is gone: so is the other
-        with contextlib.suppress(OSError):
-            source.shutdown(socket.SHUT_RDWR)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # one that breaks has ended
+        while count := _received(source, buffer):
+            try:
+                sink.sendall(buffer[:count])
+            except OSError:  # the sink is gone, which the other direction tells: so is the source
+                source.shutdown(socket.SHUT_RDWR)
+                return
+        at_end()
         sink.shutdown(socket.SHUT_WR)
+
+
+def _received(source: socket.socket, buffer: memoryview) -> int:
+    """Return how many bytes came; 0 where the source has ended or broken."""
+    try:
+        return source.recv_into(buffer)
+    except OSError:
+        return 0
 
 
 # ---- whose connection it is ----------------------------------------------------------------------------------------

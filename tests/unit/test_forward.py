@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import sys
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tfk8s import forward
-from tfk8s.errors import InvalidInput, TaskUnreachable, Tfk8sError
+from tfk8s.errors import InvalidInput, TaskUnreachable
 from tfk8s.forward import Forward
 
 
@@ -105,27 +106,45 @@ def test_every_connection_is_dialled_anew(servers: Servers) -> None:
         assert [end.recv(1) for end in servers.ends] == [b"x", b"x"]
 
 
-def test_where_dialling_fails_the_connection_ends_and_the_reason_is_kept() -> None:
+def test_where_dialling_fails_the_connection_ends_and_the_reason_is_told_once() -> None:
     def dial() -> socket.socket:
         raise TaskUnreachable("worker/0 does not answer: Connection refused")
 
-    told: list[Tfk8sError] = []
-    with Forward(dial, failed=told.append) as to:
+    told: list[str] = []
+    with Forward(dial, tell=told.append) as to:
+        for _ in range(2):
+            with connect(to) as client:
+                assert client.recv(1) == b""
+    assert told == ["worker/0 does not answer: Connection refused"]
+
+
+def test_a_connection_that_breaks_is_told_and_that_the_next_one_works(servers: Servers) -> None:
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+    with Forward(servers.dial, tell=told.put) as to:
         with connect(to) as client:
-            assert client.recv(1) == b""
-        assert str(to.failure) == "worker/0 does not answer: Connection refused"
-        assert told == [to.failure]
+            server = servers.next()
+            server.sendall(b"x")
+            assert client.recv(1) == b"x"
+            server.close()
+            assert "broke off" in told.get(timeout=5)
+        with connect(to):
+            servers.next().close()
+            assert told.get(timeout=5) == "the task does not answer: the connection to it was closed"
+        with connect(to) as client:
+            servers.next().sendall(b"x")
+            assert told.get(timeout=5) == "the task is reached again"
+        assert received(servers.ends[-1]) == b""
+    assert told.empty()
 
 
 def test_an_error_of_the_stream_is_told_as_the_task_s() -> None:
     def dial() -> socket.socket:
         raise ConnectionResetError(104, "Connection reset by peer")
 
-    with Forward(dial) as to:
-        with connect(to) as client:
-            assert client.recv(1) == b""
-        assert isinstance(to.failure, TaskUnreachable)
-        assert str(to.failure) == "the task does not answer: [Errno 104] Connection reset by peer"
+    told: list[str] = []
+    with Forward(dial, tell=told.append) as to, connect(to) as client:
+        assert client.recv(1) == b""
+    assert told == ["the task does not answer: [Errno 104] Connection reset by peer"]
 
 
 def test_listens_on_loopback_alone(servers: Servers) -> None:
@@ -165,9 +184,10 @@ def test_a_port_that_is_none_is_refused(servers: Servers) -> None:
 
 def test_another_user_s_connection_is_refused(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forward, "peer_user", lambda *_: os.geteuid() + 1)
-    with Forward(servers.dial) as to, connect(to) as client:
+    told: list[str] = []
+    with Forward(servers.dial, tell=told.append) as to, connect(to) as client:
         assert client.recv(1) == b""
-        assert str(to.failure) == f"refused a connection to port {to.port}: it came from another user's process"
+    assert told == [f"refused a connection to port {to.port}: it came from another user's process"]
     assert servers.ends == []
 
 

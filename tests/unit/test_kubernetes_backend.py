@@ -9,7 +9,7 @@ import pytest
 import urllib3
 
 from tfk8s import manifests, rendered, scriptjobs, unpack
-from tfk8s.backends.kubernetes import archive, errors, observe
+from tfk8s.backends.kubernetes import archive, errors, observe, streams
 from tfk8s.backends.kubernetes.logs import Follower
 from tfk8s.errors import InvalidInput
 from tfk8s.quantity import Quantity
@@ -253,3 +253,27 @@ def test_a_container_that_has_not_started_is_waited_for():
 def test_a_refusal_is_not():
     with pytest.raises(errors.ApiError):
         follow(errors.ApiError(403, "no"), [])
+
+
+# ---- streams -------------------------------------------------------------------------------------------------------
+
+
+class Pinged:
+    def __init__(self):
+        self.pings = 0
+
+    def ping(self):
+        self.pings += 1
+
+
+def test_a_stream_that_says_nothing_is_asked_for_a_sign_of_life_and_given_up(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(streams.time, "monotonic", lambda: now)
+    stream = Pinged()
+    life = streams._Life(stream)
+    over = []
+    for second in range(1, 21):
+        now = 100.0 + second
+        over.append(life.is_over(said=second in (3, 9)))
+    assert over.index(True) == 9 + streams._DEAD_SECONDS  # the second 18
+    assert stream.pings == 8  # at 2, 5, 7, 11, 13, 15, 17 and 19

@@ -155,7 +155,7 @@ def connect(
     from tfk8s.backends.choice import Where
 
     cluster = find(name, Where(local or None, context, namespace))
-    with cluster.forward(port, failed=lambda error: note(f"tfk8s: {error}")) as forward:
+    with cluster.forward(port, tell=lambda text: note(f"tfk8s: {text}")) as forward:
         say(forward.target)
         note(f'sessions on it reach cluster "{cluster.name}", until Ctrl-C')
         until_interrupted()

@@ -2,6 +2,8 @@
 
 Both are WebSockets whose messages begin with the number of a channel (k8s.io/apimachinery, pkg/util/remotecommand and
 kubelet's portforward/websocket.go, protocol v4.channel.k8s.io): a forwarded port has one for data and one for errors.
+A stream on which nothing is said is asked for a sign of life every few seconds: load balancers drop idle ones, and of a
+machine or a network that is gone, no connection tells.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import select
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -28,6 +31,8 @@ _DATA, _STATUS = 0, 3
 _PORT_MESSAGE = 2  # the first message of each channel of a forwarded port is the port's number
 _MOST_BUFFERED = 1 << 20
 _BLOCK = 1 << 16
+_PING_SECONDS = 2.0
+_DEAD_SECONDS = 8.0
 
 
 def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
@@ -81,6 +86,10 @@ def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websoc
         stream: websocket.WebSocket = create_websocket(  # type: ignore[no-untyped-call]
             client.configuration, url, headers
         )
+        if stream.sock is not None and hasattr(
+            socket, "TCP_USER_TIMEOUT"
+        ):  # else sending to who is gone would wait for a quarter of an hour
+            stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * _DEAD_SECONDS))
         return stream
     except websocket.WebSocketBadStatusException as error:
         body = error.resp_body if isinstance(error.resp_body, bytes) else str(error.resp_body or "").encode()
@@ -101,6 +110,7 @@ def _copy(stream: websocket.WebSocket, ours: socket.socket) -> None:
     assert remote is not None
     greeted: set[int] = set()
     buffer = bytearray()  # what came from the pod and was not taken yet
+    life = _Life(stream)
     poll = select.poll()
     poll.register(remote, select.POLLIN)
     poll.register(ours, select.POLLIN)
@@ -110,7 +120,9 @@ def _copy(stream: websocket.WebSocket, ours: socket.socket) -> None:
         poll.modify(ours, select.POLLIN | (select.POLLOUT if buffer else 0))
         # A TLS connection may hold messages that it has read already, of which the poll knows nothing.
         held = isinstance(remote, ssl.SSLSocket) and remote.pending() > 0 and not full
-        events = dict(poll.poll(0 if held else None))
+        events = dict(poll.poll(0 if held else 1000 * _PING_SECONDS))
+        if life.is_over(said=held or events.get(remote.fileno(), 0) != 0 or full):
+            return
         if held or (not full and events.get(remote.fileno(), 0)):
             data = _receive(stream, greeted)
             if data is None:
@@ -124,6 +136,24 @@ def _copy(stream: websocket.WebSocket, ours: socket.socket) -> None:
             if not block:
                 return
             stream.send_binary(bytes([_DATA]) + block)
+
+
+class _Life:
+    """Whether the other side of a stream still is there: it answers pings, be it busy or idle."""
+
+    def __init__(self, stream: websocket.WebSocket) -> None:
+        self._stream = stream
+        self._heard = self._asked = time.monotonic()
+
+    def is_over(self, *, said: bool) -> bool:
+        """Return whether nothing was heard for too long; asks for a sign of life where nothing is `said`."""
+        now = time.monotonic()
+        if said:
+            self._heard = now
+        elif now - max(self._heard, self._asked) >= _PING_SECONDS:
+            self._stream.ping()
+            self._asked = now
+        return now - self._heard > _DEAD_SECONDS
 
 
 def _receive(stream: websocket.WebSocket, greeted: set[int]) -> bytes | None:
