@@ -15,6 +15,7 @@ from tfk8s import devices, proxies, readiness
 from tfk8s.backends import Backend, LogLine, Script
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.events import Event
 from tfk8s.forward import Forward, Tell
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, TaskStatus
@@ -166,6 +167,14 @@ class Cluster:
         """
         chosen = select(tasks, [task.task for task in self.tasks()])
         return chosen, self.backend.logs(self.name, chosen, follow=follow, tail=tail)
+
+    def events(self, *, follow: bool = False) -> Iterator[Event]:
+        """Return what happened to the cluster, in the order of time.
+
+        Args:
+            follow: go on with what happens from now on, until the cluster is gone.
+        """
+        return self.backend.events(self.name, follow=follow)
 
     def restart(
         self, task: str | None = None, *, timeout: float | None = TIMEOUT, on_change: readiness.OnChange | None = None

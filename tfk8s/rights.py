@@ -16,7 +16,9 @@ SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
 
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop"})  # what the Role of those who only submit is for
-_LOOK = ("ls", "status", "logs", "devices", "submit", "stop", "connect", "restart", "down", "up")
+_LOOK = (
+    "ls", "status", "logs", "events", "devices", "submit", "stop", "connect", "scale", "restart", "down", "up",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,12 @@ class Right:
 def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield group, resource, verbs, and the commands that need them."""
     yield "apps", "statefulsets", "list", _LOOK
-    yield "", "pods", "list", ("ls", "status", "submit", "stop", "up", "restart", "down")
+    yield "", "pods", "list", ("ls", "status", "submit", "stop", "up", "scale", "restart", "down")
     yield "batch", "jobs", "list", _LOOK  # of scripts
     yield "", "pods/log", "get", ("logs", "submit", "status")
-    yield "", "events", "list", ("status", "up")
-    yield "", "pods/portforward", "get create", ("up", "devices", "connect", "restart")
+    yield "", "events", "list", ("status", "events", "up")
+    yield "", "events", "watch", ("events",)
+    yield "", "pods/portforward", "get create", ("up", "devices", "connect", "restart", "scale")
     # A script's folder travels in a Secret, a large one through `exec`.
     yield "", "secrets", "create", ("submit",)
     yield "batch", "jobs", "create", ("submit",)
@@ -59,7 +62,8 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "pods", "get", ("submit", "logs")
     yield "", "pods/exec", "get create", ("submit",)
     yield "", "pods", "delete", ("restart",)
-    yield "", "pods", "deletecollection", ("up", "restart", "down")
+    yield "", "pods", "deletecollection", ("up", "restart", "scale", "down")
+    yield "apps", "statefulsets", "patch", ("scale",)
     for group, resource in (
         ("networking.k8s.io", "networkpolicies"),
         ("", "configmaps"),
@@ -67,10 +71,11 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
         ("apps", "statefulsets"),
         ("policy", "poddisruptionbudgets"),
     ):
-        yield group, resource, "get create patch", ("up",)
+        yield group, resource, "get create patch", ("up", "diff")
         yield group, resource, "list deletecollection", ("down",)
     for group, resource in (("apps", "statefulsets"), ("policy", "poddisruptionbudgets")):
-        yield group, resource, "list delete", ("up",)  # of a job that is no longer in the job file
+        yield group, resource, "list", ("up", "diff")
+        yield group, resource, "delete", ("up",)  # of a job that is no longer in the job file
     yield "batch", "jobs", "deletecollection", ("down",)
     yield "", "secrets", "deletecollection", ("down",)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from on_cluster import left, make_job_file
 
-from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes import KubernetesBackend, nodes
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.readiness import wait_until_ready
 from tfk8s.spec import JobFile
@@ -68,6 +68,12 @@ def up(backend: KubernetesBackend, client: Client, namespace: str) -> Iterator[C
     for name in dict.fromkeys(made):
         if left(client, namespace, name):
             backend.delete(name)
+
+
+@pytest.fixture
+def unseen_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user may not see nodes, so that what none can hold is not refused, but waits."""
+    monkeypatch.setattr(nodes, "_nodes", lambda client: [])
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,25 @@
 """GPUs, on a node that pretends to have two: what tasks ask for, and what the others see."""
 
 import pytest
-from on_cluster import make_job, make_job_file, until_reason
+from on_cluster import left, make_job, make_job_file, until_reason
 
 from tfk8s import waiting
 from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.client import MERGE
+from tfk8s.errors import InvalidInput
 
 PRETENDED = "/status/capacity/nvidia.com~1gpu"
 
 
 @pytest.fixture(scope="module")
-def gpus(client):
-    """Two GPUs on the first node, and the node's labels and taints of GKE's."""
-    node = f"/api/v1/nodes/{client.get('/api/v1/nodes')['items'][0]['metadata']['name']}"
+def node(client):
+    """The path of the first node."""
+    return f"/api/v1/nodes/{client.get('/api/v1/nodes')['items'][0]['metadata']['name']}"
+
+
+@pytest.fixture(scope="module")
+def gpus(client, node):
+    """Two GPUs on the first node, and the node's labels of GKE's."""
 
     def patch(change):
         client.send(
@@ -24,13 +31,9 @@ def gpus(client):
         lambda: client.get(node)["status"]["allocatable"].get("nvidia.com/gpu") == "2", "the node to show GPUs", 30
     )
     label = "cloud.google.com/gke-accelerator"
-    client.send(
-        "PATCH", node, body={"metadata": {"labels": {label: "nvidia-l4"}}}, content_type="application/merge-patch+json"
-    )
+    client.send("PATCH", node, body={"metadata": {"labels": {label: "nvidia-l4"}}}, content_type=MERGE)
     yield
-    client.send(
-        "PATCH", node, body={"metadata": {"labels": {label: None}}}, content_type="application/merge-patch+json"
-    )
+    client.send("PATCH", node, body={"metadata": {"labels": {label: None}}}, content_type=MERGE)
     patch({"op": "remove"})
 
 
@@ -48,12 +51,38 @@ def test_a_task_gets_gpus_and_another_job_hides_them(gpus, up, client, namespace
     assert seen == {"worker": ("2", None, "true"), "ps": (None, "-1", None)}
 
 
-def test_more_gpus_than_a_node_has_are_said_with_the_field(gpus, up, backend):
-    name = up(make_job_file("more-gpus", make_job(gpus=3, accelerator="nvidia-l4")), wait=0)
-    reason = until_reason(backend, name, "no node has 3 nvidia.com/gpu free")
-    assert "lower jobs.worker.gpus" in reason
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (make_job(gpus=3), "it asks for 3 nvidia.com/gpu, and no node has more than 2: lower jobs.worker.gpus"),
+        (
+            make_job(gpus=1, accelerator="nvidia-h100-80gb"),
+            (
+                "no node has the label cloud.google.com/gke-accelerator=nvidia-h100-80gb, only "
+                "cloud.google.com/gke-accelerator=nvidia-l4: change jobs.worker.accelerator"
+            ),
+        ),
+    ],
+)
+def test_what_no_node_can_ever_hold_is_refused_before_anything_is_made(gpus, backend, client, namespace, job, words):
+    for call in (backend.apply, backend.plan):
+        with pytest.raises(InvalidInput) as caught:
+            call(make_job_file("too-much", job))
+        assert str(caught.value) == f"no node can ever hold a task of worker: {words}"
+    assert left(client, namespace, "too-much") == []
 
 
-def test_a_kind_of_gpu_that_no_node_has_is_said_with_the_field(gpus, up, backend):
-    name = up(make_job_file("other-gpus", make_job(gpus=1, accelerator="nvidia-h100-80gb")), wait=0)
-    assert "change jobs.worker.accelerator" in until_reason(backend, name, "no node has the labels")
+def test_gpus_that_are_in_use_are_waited_for_and_said_with_the_field(gpus, up, backend):
+    up(make_job_file("has-gpus", make_job(gpus=2)))
+    name = up(make_job_file("more-gpus", make_job(gpus=1, accelerator="nvidia-l4")), wait=0)
+    assert "lower jobs.worker.gpus" in until_reason(backend, name, "no node has 1 nvidia.com/gpu free")
+
+
+def test_where_nodes_may_come_by_themselves_the_scheduler_has_the_last_word(gpus, up, backend, client, node):
+    pool = "cloud.google.com/gke-nodepool"
+    client.send("PATCH", node, body={"metadata": {"labels": {pool: "default"}}}, content_type=MERGE)
+    try:
+        name = up(make_job_file("grows", make_job(gpus=3)), wait=0)
+    finally:
+        client.send("PATCH", node, body={"metadata": {"labels": {pool: None}}}, content_type=MERGE)
+    assert "lower jobs.worker.gpus" in until_reason(backend, name, "no node has 3 nvidia.com/gpu free")

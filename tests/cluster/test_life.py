@@ -76,6 +76,7 @@ def test_up_writes_at_most_eight_objects_and_two_for_each_job_however_many_tasks
     assert len(done) <= 8 + 2 * 2
 
 
+@pytest.mark.usefixtures("unseen_nodes")
 def test_up_crashed_after_each_of_its_calls_and_run_again_gives_the_same(up, backend, client, namespace, monkeypatch):
     wanted = make_job_file("crashed", make_job(node_selector={"no": "node"}))
     up(wanted, wait=0)
@@ -91,6 +92,7 @@ def test_up_crashed_after_each_of_its_calls_and_run_again_gives_the_same(up, bac
         assert backend.apply(wanted) is False
 
 
+@pytest.mark.usefixtures("unseen_nodes")
 def test_down_crashed_after_each_of_its_calls_and_run_again_leaves_nothing(up, backend, client, namespace, monkeypatch):
     wanted = make_job_file("fallen", make_job(node_selector={"no": "node"}))
     for call in range(1, 8):
@@ -120,6 +122,7 @@ def test_a_cluster_of_another_namespace_is_found_by_name(cluster, namespace):
     assert caught.value.help == f"it is in namespace {namespace}: add --namespace {namespace}"
 
 
+@pytest.mark.usefixtures("unseen_nodes")
 def test_an_object_of_another_cluster_is_never_taken_over(up, backend, client, namespace):
     up(make_job_file("meet", make_job(node_selector={"no": "node"})), wait=0)
     before = objects(client, namespace, "meet")

@@ -10,6 +10,8 @@ from tfk8s.readiness import wait_until_ready
 from tfk8s.spec import Security, Volume
 from tfk8s.status import Phase
 
+pytestmark = pytest.mark.usefixtures("unseen_nodes")
+
 CASES = {
     "gpus": (make_job(gpus=4), "no node has 4 nvidia.com/gpu free", "lower jobs.worker.gpus, or add nodes"),
     "memory": (make_job(memory=Quantity.parse("9Ti")), "no node has 9Ti memory free", "lower jobs.worker.memory"),

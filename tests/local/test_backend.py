@@ -83,6 +83,13 @@ def test_a_killed_task_is_started_again_and_says_why(backend: LocalBackend, clus
     after = pids(status)
     assert after.pop(victim) != before.pop(victim)
     assert after == before
+    told = [
+        (event.reason, event.message) for event in backend.events(cluster, follow=False) if event.about == "worker/1"
+    ]
+    assert told == [
+        ("Starting", ""), ("Ready", ""), ("Failed", "killed by SIGKILL"), ("Starting", "killed by SIGKILL"),
+        ("Ready", "killed by SIGKILL"),
+    ]  # fmt: skip
 
 
 def test_a_task_that_keeps_dying_is_started_later_and_apply_starts_it_now(backend: LocalBackend, cluster: str) -> None:

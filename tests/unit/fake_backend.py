@@ -11,6 +11,7 @@ from tfk8s import plain, views
 from tfk8s.backends import LogLine, Script
 from tfk8s.changes import Plan, compare
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
+from tfk8s.events import Event
 from tfk8s.spec import EVALUATOR, Job, JobFile, Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
 
@@ -36,6 +37,7 @@ class FakeBackend:
         code: what scripts exit with.
         script: what a script does, besides.
         first_phase: of the tasks that `apply` makes.
+        happened: the events of any cluster.
         refusal: why `apply` would not do what `plan` says.
         streams: the servers' ends of what was dialled.
     """
@@ -53,6 +55,7 @@ class FakeBackend:
         self.streams: list[socket.socket] = []
         self.first_phase = Phase.READY
         self.refusal = ""
+        self.happened: list[Event] = []
         for one in job_files:
             self._make(one, phase)
 
@@ -94,6 +97,11 @@ class FakeBackend:
 
     def clusters(self) -> list[ClusterStatus]:
         return [self.clusters_by_name[name] for name in sorted(self.clusters_by_name)]
+
+    def events(self, name: str, *, follow: bool) -> Iterator[Event]:
+        self._check(name)
+        self.calls.append(f"events {name} follow={follow}")
+        return iter(self.happened)
 
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
         self._check(name)

@@ -42,6 +42,7 @@ Commands:
   ls          List your clusters.
   devices     Show the devices of each task: CPUs, GPUs, their memory.
   logs        Print what tasks wrote, or what a script wrote.
+  events      Tell what happened to a cluster, in the order of time.
   scale       Change how many tasks jobs have; all are started anew.
   restart     Start a task's server anew, or all of them.
   down        Remove a cluster: all that `tfk8s up` made, nothing else.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tfk8s.changes import Plan
+from tfk8s.events import Event
 from tfk8s.spec import JobFile, Task
 from tfk8s.status import ClusterStatus
 
@@ -76,6 +77,10 @@ class Backend(Protocol):
 
     def clusters(self) -> list[ClusterStatus]:
         """Return all clusters of this user, by name."""
+        ...
+
+    def events(self, name: str, *, follow: bool) -> Iterator[Event]:
+        """Yield what happened, in the order of time; then, with `follow`, what happens, until the cluster is gone."""
         ...
 
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:

@@ -16,6 +16,7 @@ from tfk8s.backends.attended import AttendedScripts
 from tfk8s.backends.losses import Losses
 from tfk8s.changes import Plan
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
+from tfk8s.events import Event
 from tfk8s.spec import JobFile, Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
 
@@ -65,6 +66,11 @@ class AddressesBackend(AttendedScripts):
     def clusters(self) -> list[ClusterStatus]:
         """Return the one."""
         return [self.observe(self._job_file.name)]
+
+    def events(self, name: str, *, follow: bool) -> Iterator[Event]:
+        """Refuse: nobody notes what happens to the servers."""
+        del follow
+        self._refuse(name, "tell what happened to")
 
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
         """Refuse: whoever started the servers has what they write."""

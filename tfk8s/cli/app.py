@@ -11,6 +11,7 @@ import typer.main
 from tfk8s.cli import changes, clusters, files, looks, scripts
 from tfk8s.cli.command import Command, Group, ScriptCommand
 from tfk8s.cli.doctor import doctor
+from tfk8s.cli.events import events
 from tfk8s.cli.output import say
 from tfk8s.version import __version__
 
@@ -57,7 +58,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     for function in (
         files.init, files.validate, files.schema, files.render,
         changes.diff, clusters.up, scripts.submit, scripts.run, scripts.stop, scripts.connect,
-        looks.status, looks.ls, looks.devices, looks.logs,
+        looks.status, looks.ls, looks.devices, looks.logs, events,
         changes.scale, clusters.restart, clusters.down, files.roles, doctor, completion, server,
     )
 }  # fmt: skip

@@ -13,6 +13,7 @@ from tfk8s.changes import Plan
 from tfk8s.cli.output import moment
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import Problem
+from tfk8s.events import Event
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, ScriptStatus, TaskStatus
 
@@ -48,6 +49,11 @@ def devices(answers: Iterable[TaskDevices]) -> list[Document]:
         }
         for answer in answers
     ]
+
+
+def event(found: Event) -> Document:
+    """Return what `events -o json` prints a list of."""
+    return {**dataclasses.asdict(found), "time": moment(found.time)}
 
 
 def plan(found: Plan) -> Document:

@@ -10,8 +10,10 @@ from typing import TextIO
 
 PIPE_CLOSED = 128 + 13  # as of a program that SIGPIPE ended
 
-# Of the phases of tfk8s.status.
-_COLOURS = {"Ready": "32", "Pending": "33", "Starting": "33", "Failed": "31", "Unknown": "31", "Running": "32"}
+# Of the phases of tfk8s.status, and the types of events.
+_COLOURS = {
+    "Warning": "33", "Ready": "32", "Pending": "33", "Starting": "33", "Failed": "31", "Unknown": "31", "Running": "32",
+}  # fmt: skip
 _PREFIXES = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 

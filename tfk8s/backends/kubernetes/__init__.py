@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import naming, rendered
 from tfk8s.backends import LogLine, Script
-from tfk8s.backends.kubernetes import apply, logs, observe, paths, scripts, streams
+from tfk8s.backends.kubernetes import apply, events, logs, nodes, observe, paths, scripts, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.changes import Plan
+from tfk8s.events import Event
 from tfk8s.pods import Object
 from tfk8s.spec import JobFile, Task
 from tfk8s.status import ClusterStatus
@@ -60,6 +61,10 @@ class KubernetesBackend:
     def clusters(self) -> list[ClusterStatus]:
         """Return the clusters of the namespace that was given, or of all that the user may see."""
         return observe.clusters(self._client, self._namespace)
+
+    def events(self, name: str, *, follow: bool) -> Iterator[Event]:
+        """Yield what Kubernetes tells of the cluster's objects and pods."""
+        return events.read(self._client, self._find(name), follow=follow)
 
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
         """Yield what tasks wrote."""
@@ -113,6 +118,7 @@ class KubernetesBackend:
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()
         objects = self.objects(job_file)
+        nodes.require_room(self._client, objects)
         return apply.apply(self._client, self._where(job_file), job_file.name, objects, dry_run=dry_run)
 
     def _where(self, job_file: JobFile) -> str:

@@ -18,6 +18,7 @@ from tfk8s.backends.attended import AttendedScripts
 from tfk8s.backends.local import capacity, client, launch, logs, messages, state
 from tfk8s.changes import Action, Change, Plan, compare, fields
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
+from tfk8s.events import Event
 from tfk8s.proxies import without_proxy
 from tfk8s.spec import Job, JobFile, Task
 from tfk8s.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
@@ -83,6 +84,12 @@ class LocalBackend(AttendedScripts):
         """Return all clusters of this user on this machine, by name."""
         found = ((folder, folder.read()) for folder in state.folders())
         return [_observe(folder, record) for folder, record in found if record is not None]
+
+    def events(self, name: str, *, follow: bool) -> Iterator[Event]:
+        """Yield the starts and ends of tasks, as the supervisor noted them."""
+        folder, record = _existing(name)
+        lines = logs.read([(Task(record.master, 0), folder.events)], follow=follow, tail=None)
+        return (state.event(line.text) for line in lines)
 
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
         """Yield what tasks wrote."""

@@ -5,6 +5,7 @@ supervisor.json  the process that runs it: its id, and when it started
 control.sock     where it listens
 logs/            what each task wrote, as JOB-INDEX.log
 supervisor.log, scripts.log
+events.log       what happened to the tasks
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,9 @@ from typing import Any
 
 from tfk8s import naming
 from tfk8s.errors import ClusterError
+from tfk8s.events import Event
 from tfk8s.spec import ClusterSpec, Task
+from tfk8s.status import Phase
 from tfk8s.waiting import wait_until
 
 _LOCK_SECONDS = 60.0
@@ -117,6 +121,11 @@ class Folder:
         return self.path / "supervisor.log"
 
     @property
+    def events(self) -> Path:
+        """What happened to the tasks, as `note` wrote it."""
+        return self.path / "events.log"
+
+    @property
     def scripts_log(self) -> Path:
         """What the fork server wrote."""
         return self.path / "scripts.log"
@@ -124,6 +133,12 @@ class Folder:
     def log(self, task: Task) -> Path:
         """Return the file that a task writes to."""
         return self.path / "logs" / f"{task.job}-{task.index}.log"
+
+    def note(self, task: str, phase: Phase, reason: str) -> None:
+        """Note that a task entered a phase."""
+        line = {"time": time.time(), "task": task, "phase": phase, "reason": reason}
+        with self.events.open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
     def create(self, record: Record) -> None:
         """Make the folder, for this user's eyes only; there is a cluster as soon as its `cluster.json` is there.
@@ -170,6 +185,15 @@ class Folder:
     def remove(self) -> None:
         """Remove the folder with all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def event(line: str) -> Event:
+    """Return the event in a line that `Folder.note` wrote."""
+    found = json.loads(line)
+    return Event(
+        id=f"{found['task']}@{found['time']}", time=found["time"], about=found["task"],
+        warning=found["phase"] == Phase.FAILED, reason=found["phase"], message=found["reason"],
+    )  # fmt: skip
 
 
 def root() -> Path:

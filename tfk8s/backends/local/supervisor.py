@@ -158,6 +158,7 @@ class Supervisor:
         return [task for task in self._tasks if task.phase is not Phase.READY and task.settings.member.job != EVALUATOR]
 
     def _changed(self, task: TaskProcess) -> None:
+        self._folder.note(task.name, task.phase, task.reason)
         if task.phase is Phase.READY:
             self._lost.discard(task.name)
             self._release()

@@ -1,0 +1,56 @@
+"""Kubernetes' events, in both of their forms, and whose they are."""
+
+import pytest
+
+from tfk8s import events
+from tfk8s.events import Event
+
+JOBS = {"master": "master", "my-ps-1234": "my_ps"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "about"),
+    [
+        ("Pod", "a-master-0", "master/0"),
+        ("Pod", "a-my-ps-1234-12", "my_ps/12"),
+        ("Pod", "a-worker-0", ""),
+        ("Pod", "a-master-b-0", ""),
+        ("Pod", "b-master-0", ""),
+        ("StatefulSet", "a-master", "StatefulSet a-master"),
+        ("StatefulSet", "a-worker", ""),
+        ("Service", "a-master", "Service a-master"),
+        ("Service", "a", "Service a"),
+        ("ConfigMap", "a-master", ""),
+        ("PodDisruptionBudget", "a-my-ps-1234", "PodDisruptionBudget a-my-ps-1234"),
+        ("Job", "a-script-0123ab", "script-0123ab"),
+        ("Pod", "a-script-0123ab-x7k2p", "script-0123ab"),
+        ("Job", "a-script-script-0123ab", ""),
+        ("Job", "b-script-0123ab", ""),
+    ],
+)
+def test_what_an_object_is_to_a_cluster(kind, name, about):
+    assert events.about(kind, name, "a", JOBS) == about
+
+
+def test_an_event_that_came_again():
+    event = {
+        "metadata": {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}, "type": "Warning", "reason": "BackOff",
+        "message": "Back-off restarting ", "count": 7, "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:09Z", "eventTime": None,
+    }  # fmt: skip
+    assert events.read(event, "worker/1") == Event(
+        id="u", time=1767225609, about="worker/1", warning=True, reason="BackOff", message="Back-off restarting",
+        count=7,
+    )  # fmt: skip
+
+
+def test_an_event_of_the_newer_form():
+    event = {
+        "metadata": {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}, "type": "Normal", "reason": "Scheduled",
+        "message": "assigned", "eventTime": "2026-01-01T00:00:01.500000Z", "lastTimestamp": None,
+    }  # fmt: skip
+    found = events.read(event, "worker/1")
+    assert (found.time, found.warning, found.count) == (1767225601.5, False, 1)
+    series = {"count": 3, "lastObservedTime": "2026-01-01T00:00:05.000000Z"}
+    again = events.read({**event, "series": series}, "worker/1")
+    assert (again.time, again.count) == (1767225605, 3)

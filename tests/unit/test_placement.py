@@ -1,0 +1,129 @@
+"""Whether a node can ever hold a task."""
+
+import pytest
+
+from tfk8s import placement, rendered
+from tfk8s.quantity import Quantity
+from tfk8s.spec import Job, JobFile
+
+
+def node(*taints, labels=None, provider="kind://podman/test/node", **amounts):
+    allocatable = {"cpu": "2", "memory": "8135656Ki", "ephemeral-storage": "9Gi", "pods": "110", **amounts}
+    return {
+        "metadata": {"name": "node", "labels": labels or {}},
+        "spec": {"providerID": provider, "taints": list(taints)},
+        "status": {"allocatable": allocatable},
+    }
+
+
+def gpu_node(gpus="2", model="nvidia-l4", **amounts):
+    taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    return node(taint, labels={"cloud.google.com/gke-accelerator": model}, **{"nvidia.com/gpu": gpus, **amounts})
+
+
+def said(job, *nodes):
+    (made,) = [
+        one
+        for one in rendered.objects(JobFile(name="a", image="tf:1", jobs=(job,), master=job.name))
+        if one["kind"] == "StatefulSet"
+    ]
+    return placement.impossible(job.name, made["spec"]["template"]["spec"], nodes)
+
+
+def amount(text):
+    return Quantity.parse(text)
+
+
+KEPT = {"key": "type", "value": "kwok", "effect": "NoSchedule"}
+TOLERATIONS = [
+    {"key": "type", "operator": "Exists"},
+    {"key": "type", "operator": "Equal", "value": "kwok", "effect": "NoSchedule"},
+    {"key": "type", "value": "kwok"},
+    {"operator": "Exists"},
+]
+
+
+@pytest.mark.parametrize(
+    ("job", "nodes"),
+    [
+        (Job(name="worker"), [node()]),
+        (Job(name="worker", cpu=amount("2000m"), memory=amount("7Gi")), [node()]),
+        (Job(name="worker", gpus=2), [node(), gpu_node()]),
+        (Job(name="worker", gpus=1, accelerator="nvidia-l4"), [node(), gpu_node()]),
+        (Job(name="worker", gpus=1, gpu_resource="amd.com/gpu"), [node(**{"amd.com/gpu": "1"})]),
+        *((Job(name="worker", tolerations=(one,)), [node(KEPT)]) for one in TOLERATIONS),
+        (Job(name="worker"), [node({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"})]),
+        (Job(name="worker"), [node({**KEPT, "effect": "PreferNoSchedule"})]),
+    ],
+)
+def test_a_node_can_hold_it(job, nodes):
+    assert said(job, *nodes) == ""
+
+
+@pytest.mark.parametrize(
+    ("job", "nodes", "words"),
+    [
+        (
+            Job(name="worker", gpus=4),
+            [node(), gpu_node(), gpu_node("1")],
+            "it asks for 4 nvidia.com/gpu, and no node has more than 2: lower jobs.worker.gpus",
+        ),
+        (
+            Job(name="ps", gpus=1),
+            [node()],
+            "it asks for 1 nvidia.com/gpu, and no node has more than 0: lower jobs.ps.gpus",
+        ),
+        (
+            Job(name="worker", memory=amount("9Ti")),
+            [node(), node(memory="4Gi")],
+            "it asks for 9Ti memory, and no node has more than 8135656Ki: lower jobs.worker.memory",
+        ),
+        (
+            Job(name="worker", cpu=amount("2001m")),
+            [node()],
+            "it asks for 2001m cpu, and no node has more than 2: lower jobs.worker.cpu",
+        ),
+        (
+            Job(name="worker", cpu=amount("4"), memory=amount("6Gi")),
+            [node(), node(cpu="8", memory="4Gi")],
+            "no node has 4 cpu, 6Gi memory together: lower jobs.worker.cpu or jobs.worker.memory",
+        ),
+        (
+            Job(name="worker", gpus=1, accelerator="nvidia-h100-80gb"),
+            [node(), gpu_node()],
+            (
+                "no node has the label cloud.google.com/gke-accelerator=nvidia-h100-80gb, only "
+                "cloud.google.com/gke-accelerator=nvidia-l4: change jobs.worker.accelerator"
+            ),
+        ),
+        (
+            Job(name="worker", spot=True),
+            [node()],
+            "no node has the label cloud.google.com/gke-spot=true: change jobs.worker.spot",
+        ),
+        (
+            Job(name="worker", node_selector={"a": "1", "b": "1"}),
+            [node(labels={"a": "1"}), node(labels={"b": "1"})],
+            "no node has all of a=1, b=1: change jobs.worker.node_selector",
+        ),
+        (
+            Job(name="worker", tolerations=({"key": "type", "value": "other"}, {"key": "x", "operator": "Exists"})),
+            [node(KEPT)],
+            "every node keeps it away (type=kwok:NoSchedule): add to jobs.worker.tolerations",
+        ),
+        (
+            Job(name="worker", gpus=1, tolerations=({"operator": "Exists", "effect": "NoExecute"},)),
+            [node(), gpu_node("0"), node(KEPT, **{"nvidia.com/gpu": "8"})],
+            "it asks for 1 nvidia.com/gpu, and no node has more than 0: lower jobs.worker.gpus",
+        ),
+    ],
+)
+def test_no_node_ever_can_and_the_field_is_named(job, nodes, words):
+    assert said(job, *nodes) == words
+
+
+def test_where_nodes_may_come_by_themselves():
+    assert placement.may_grow([])
+    assert not placement.may_grow([node(), node(provider="")])
+    assert placement.may_grow([node(), node(provider="gce://project/zone/node")])
+    assert placement.may_grow([node(labels={"cloud.google.com/gke-nodepool": "default"})])
