@@ -115,6 +115,8 @@ class Cluster:
         fresh: bool = False,
         isolate: bool = False,
         environment: Mapping[str, str] | None = None,
+        requirements: str | Path | None = None,
+        gpus: int = 0,
     ) -> int:
         """Run a session script beside the master, with this process' standard streams; return its exit code.
 
@@ -125,13 +127,19 @@ class Cluster:
             fresh: in an interpreter of its own, even where one with TensorFlow imported stands ready.
             isolate: its sessions share no variables with others.
             environment: variables besides this process' own.
+            requirements: a file for `pip install -r`, before it starts; on Kubernetes only, as what follows.
+            gpus: how many it asks for.
 
         Raises:
             InvalidInput: there is no such script.
             TaskError: a task was lost, and the script could not go on.
         """
-        wanted = as_script(script, arguments, tf1=tf1, fresh=fresh, isolate=isolate, environment=environment)
-        return self.run(wanted)
+        return self.run(
+            as_script(
+                script, arguments, tf1=tf1, fresh=fresh, isolate=isolate, environment=environment,
+                requirements=requirements, gpus=gpus,
+            )
+        )  # fmt: skip
 
     def run(self, script: Script) -> int:
         """Run a session script, as `submit` does."""
@@ -267,16 +275,20 @@ def as_script(
     fresh: bool = False,
     isolate: bool = False,
     environment: Mapping[str, str] | None = None,
+    requirements: str | Path | None = None,
+    gpus: int = 0,
 ) -> Script:
     """Return a script and how to run it, as `Cluster.submit` takes it.
 
     Raises:
-        InvalidInput: there is no such script.
+        InvalidInput: there is no such script, or no such file of requirements.
     """
-    found = require_script(path)
+    if requirements is not None and not Path(requirements).is_file():
+        raise InvalidInput(f'there is no file of requirements "{requirements}"')
     return Script(
-        path=found, arguments=tuple(arguments), tf1=tf1, fresh=fresh, isolate=isolate, environment=environment or {}
-    )
+        path=require_script(path), arguments=tuple(arguments), tf1=tf1, fresh=fresh, isolate=isolate,
+        environment=environment or {}, requirements=Path(requirements) if requirements else None, gpus=gpus,
+    )  # fmt: skip
 
 
 def require_script(path: str | Path) -> Path:

@@ -61,6 +61,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "batch", "jobs", "delete", ("submit", "stop")
     yield "", "pods", "get", ("submit", "logs")
     yield "", "pods/exec", "get create", ("submit",)
+    yield "", "pods/attach", "get create", ("submit",)  # for its standard input
     yield "", "pods", "delete", ("restart",)
     yield "", "pods", "deletecollection", ("up", "restart", "scale", "down")
     yield "apps", "statefulsets", "patch", ("scale",)

@@ -10,11 +10,13 @@ import base64
 import copy
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tfk8s import manifests, pods, reasons
 from tfk8s.pods import Object
 from tfk8s.quantity import Quantity
+from tfk8s.spec import Job
 from tfk8s.status import MOST_SHOWN, Phase, ScriptPhase, ScriptStatus
 
 JOB_NAME = "batch.kubernetes.io/job-name"  # the label that a Job's pods have since Kubernetes 1.27
@@ -31,7 +33,35 @@ _MEMORY_LIMIT = Quantity.parse("4Gi")
 
 _COMMAND = ("python3", "-m", "tfk8s.unpack")
 _TASKS_OWN = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD")
+_NOT_GPUS = ("cpu", "memory", "ephemeral-storage")
+_HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
 _NAME = re.compile(r"script-[0-9a-f]{6}")  # no task's: TensorFlow's job names have no "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """What a script's pod asks for: how many, as which resource, and the labels by which GKE's nodes have them."""
+
+    count: int
+    resource: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How a script is run.
+
+    Attributes:
+        arguments: for `tfk8s.runner`.
+        environment: variables besides the master's.
+        gpus: None is none.
+        stdin: it has a standard input, which somebody will attach to.
+    """
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    gpus: Gpus | None = None
+    stdin: bool = False
 
 
 def is_name(word: str) -> bool:
@@ -62,19 +92,27 @@ def secret(name: str, uid: str, cluster: str, files: Mapping[str, str], archive:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 
 
-def job(
-    name: str,
-    master: Object,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-) -> Object:
+def gpus_like(count: int, sets: Iterable[Object]) -> Gpus | None:
+    """Return so many GPUs of the kind that tasks of these StatefulSets have; where none has any, NVIDIA's."""
+    if not count:
+        return None
+    for made in sets:
+        spec = made["spec"]["template"]["spec"]
+        resources = [one for one in spec["containers"][0]["resources"]["limits"] if one not in _NOT_GPUS]
+        if resources:
+            selector = spec.get("nodeSelector", {})
+            labels = {label: selector[label] for label in pods.GKE_GPU_LABELS if label in selector}
+            return Gpus(count, resources[0], labels)
+    return Gpus(count, Job(name="any").gpu_resource)
+
+
+def job(name: str, master: Object, run: Run) -> Object:
     """Return the Job.
 
     Args:
         name: its own, and the Secret's.
         master: the master's StatefulSet.
-        arguments: for `tfk8s.runner`.
-        environment: variables besides the master's.
+        run: how the script is run.
     """
     labels = master["metadata"]["labels"]
     cluster = labels[manifests.INSTANCE]
@@ -91,7 +129,7 @@ def job(
             "ttlSecondsAfterFinished": int(master["metadata"].get("annotations", {}).get(manifests.TTL, "3600")),
             "template": {
                 "metadata": {"labels": template_labels},
-                "spec": _pod(name, master["spec"]["template"]["spec"], arguments, environment),
+                "spec": _pod(name, master["spec"]["template"]["spec"], run),
             },
         },
     }
@@ -102,48 +140,57 @@ def _metadata(name: str, cluster: str) -> Object:
     return {"name": name, "labels": labels}
 
 
-def _pod(name: str, of_master: Object, arguments: Sequence[str], environment: Mapping[str, str]) -> Object:
+def _pod(name: str, of_master: Object, run: Run) -> Object:
     spec: Object = copy.deepcopy(of_master)
     spec.pop("affinity", None)
     spec["restartPolicy"] = "Never"
-    for label in pods.GKE_GPU_LABELS:  # it asks for no GPU
-        spec.get("nodeSelector", {}).pop(label, None)
     for volume in spec["volumes"]:
         if volume["name"] == "tfk8s":
             del volume["configMap"]
             volume["secret"] = {"secretName": name}
     spec["volumes"].append({"name": "work", "emptyDir": {"sizeLimit": pods.SCRATCH_SIZE}})
-    container = spec["containers"][0]
-    limit = max(_MEMORY_LIMIT, Quantity.parse(container["resources"]["limits"]["memory"]), key=lambda one: one.value)
-    spec["containers"] = [
-        {
-            "name": "script",
-            "image": container["image"],
-            "command": [*_COMMAND, *arguments],
-            "workingDir": WORK_FOLDER,
-            "env": _environment(container["env"], environment),
-            "resources": {
-                "requests": dict(_REQUESTS),
-                "limits": {"cpu": _CPU_LIMIT, "memory": str(limit), "ephemeral-storage": pods.STORAGE_LIMIT},
-            },
-            "securityContext": container["securityContext"],
-            "volumeMounts": [*container["volumeMounts"], {"name": "work", "mountPath": WORK_FOLDER}],
-        }
-    ]
+    spec["containers"] = [_container(spec["containers"][0], run)]
+    for label in pods.GKE_GPU_LABELS:
+        spec.get("nodeSelector", {}).pop(label, None)
+    if run.gpus:
+        if run.gpus.labels:
+            spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **run.gpus.labels}
+        tolerated = {"key": run.gpus.resource, "operator": "Exists", "effect": "NoSchedule"}
+        spec["tolerations"] = [*(one for one in spec.get("tolerations", ()) if one != tolerated), tolerated]
     return spec
 
 
-def _environment(of_master: Sequence[Object], environment: Mapping[str, str]) -> list[Object]:
+def _container(of_master: Object, run: Run) -> Object:
+    memory = max(_MEMORY_LIMIT, Quantity.parse(of_master["resources"]["limits"]["memory"]), key=lambda one: one.value)
+    gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
+    made = {
+        "name": "script",
+        "image": of_master["image"],
+        "command": [*_COMMAND, *run.arguments],
+        "workingDir": WORK_FOLDER,
+        "env": _environment(of_master["env"], run),
+        "resources": {
+            "requests": {**_REQUESTS, **gpus},
+            "limits": {"cpu": _CPU_LIMIT, "memory": str(memory), "ephemeral-storage": pods.STORAGE_LIMIT, **gpus},
+        },
+        "securityContext": of_master["securityContext"],
+        "volumeMounts": [*of_master["volumeMounts"], {"name": "work", "mountPath": WORK_FOLDER}],
+    }
+    return {**made, "stdin": True, "stdinOnce": True} if run.stdin else made
+
+
+def _environment(of_master: Sequence[Object], run: Run) -> list[Object]:
+    """Return the master's variables, those of the script over them, and whether it sees GPUs as it asked."""
     values = {
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "NVIDIA_VISIBLE_DEVICES": "void",
+        **(pods.gpu_environment(Job(name="script", gpus=run.gpus.count)) if run.gpus else _HIDDEN_GPUS),
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": "1",
         "TFK8S_RELAY": "1",  # localhost:PORT+i leads to the tasks
     }
-    kept = [variable for variable in of_master if variable["name"] not in (*_TASKS_OWN, *environment)]
+    dropped = {*_TASKS_OWN, *run.environment, *(_HIDDEN_GPUS if run.gpus else ())}
+    kept = [variable for variable in of_master if variable["name"] not in dropped]
     given = {variable["name"] for variable in kept}
-    own = {**{key: value for key, value in values.items() if key not in given}, **environment}
+    own = {**{key: value for key, value in values.items() if key not in given}, **run.environment}
     return [*kept, *({"name": key, "value": value.replace("$", "$$")} for key, value in own.items())]
 
 

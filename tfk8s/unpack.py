@@ -10,6 +10,8 @@ import json
 import os
 import re
 import signal
+import site
+import subprocess
 import sys
 import tarfile
 import threading
@@ -61,6 +63,8 @@ def mark(source: int, sink: int) -> None:
 def _run(arguments: Sequence[str]) -> None:
     os.environ["TFK8S_CLUSTER"] = cluster_json()
     extract(Path(os.environ["TFK8S_ARCHIVE"]))
+    if requirements := os.environ.get("TFK8S_REQUIREMENTS"):
+        install(requirements)
     runner.leave(runner.main(arguments))
 
 
@@ -81,6 +85,34 @@ def extract(archive: Path) -> None:
         if hasattr(tarfile, "data_filter"):  # Python 3.12, and later releases of older versions
             files.extraction_filter = tarfile.data_filter
         files.extractall()  # noqa: S202 - the user's own folder, made by `archive.pack`
+
+
+def install(requirements: str) -> None:
+    """Install with pip what a file lists, for this process and those that it starts; end this process if that fails.
+
+    It goes into the user's own folder, beside what the image has: a pod's root file system is read-only.
+    """
+    options = ["--user", "--quiet", "--no-input", "--no-cache-dir", "--disable-pip-version-check"]
+    # An index that a NetworkPolicy keeps away would otherwise be waited for for minutes.
+    patience = {"PIP_TIMEOUT": "10", "PIP_RETRIES": "1", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, "--no-warn-script-location", "-r", requirements],
+        env={**patience, **os.environ}, stdin=subprocess.DEVNULL, stdout=2, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        sys.stderr.write(
+            f"error: {requirements} can't be installed: pip ended with exit code {done.returncode}\n"
+            "  = help: the job file's network.allow_to lets scripts reach an index, env may name one (PIP_INDEX_URL);"
+            " or use an image that has the packages\n"
+        )
+        sys.stderr.flush()
+        os._exit(1)
+    known = set(sys.path)
+    site.addsitedir(site.getusersitepackages())  # at the end: but what a user has installed comes first
+    added = [place for place in sys.path if place not in known]
+    kept = [place for place in sys.path if place in known]
+    first = next((i for i, place in enumerate(kept) if place.endswith("-packages")), len(kept))
+    sys.path[:] = [*kept[:first], *added, *kept[first:]]
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def test_scanners_find_nothing(job_files, tmp_path, capsys):
     for job_file in job_files:
         objects = rendered.objects(job_file, "tests")
         master = next(one for one in objects if one["kind"] == "StatefulSet")
-        script = scriptjobs.job("script", master, ["a.py"], {"A": "b"})
+        script = scriptjobs.job("script", master, scriptjobs.Run(arguments=["a.py"], environment={"A": "b"}))
         script["metadata"]["namespace"] = "tests"
         for made in (*objects, script):
             if made["kind"] in ("StatefulSet", "Job"):  # examples name an image by its tag, as people read it

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import fake_backend
 import pytest
@@ -118,6 +119,28 @@ def test_what_is_refused(
         f'tfk8s can\'t {verb} the servers of "there": its job file gives their addresses, so they run already, '
         "and are not tfk8s'"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"requirements": Path("r.txt")}, "--requirements is for Kubernetes"),
+        ({"gpus": 2}, "--gpus is for Kubernetes"),
+    ],
+)
+def test_what_only_a_pod_can_have_is_refused(backend: AddressesBackend, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words) as caught:
+        backend.run("there", Script(path=Path("a.py"), **options))
+    assert caught.value.help in ("install into that: pip install -r r.txt", "CUDA_VISIBLE_DEVICES=0,1 tfk8s submit …")
+
+
+def test_scripts_belong_to_the_command_that_runs_them(backend: AddressesBackend) -> None:
+    with pytest.raises(InvalidInput, match="--detach is for Kubernetes"):
+        backend.start("there", Script(path=Path("a.py")))
+    with pytest.raises(InvalidInput, match="writes where it was started"):
+        backend.show("there", "script-0a1b2c", follow=False, tail=None)
+    with pytest.raises(InvalidInput, match="can't be stopped by name"):
+        backend.stop("there", "script-0a1b2c")
 
 
 def test_logs_are_refused(backend: AddressesBackend) -> None:

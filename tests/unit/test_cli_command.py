@@ -75,16 +75,20 @@ Arguments:
   ARGS       The script's own arguments.
 
 Options:
-  --tf1                 `import tensorflow` gives the script TensorFlow 1's.
-  --fresh               In an interpreter of its own, that imports all anew.
-  --isolate             Its sessions share no variables with others.
-  -d, --detach          Print the script's name, and leave it to itself.
-  --timeout TIME        Wait so long for the cluster first.
-  --local               On this machine (TFK8S_LOCAL=1 makes that the
-                        default).
-  --context NAME        The kubeconfig's context; default: its current one.
-  -n, --namespace NAME  Default: the job file's, else the context's.
-  -h, --help            Show this message and exit.
+  --tf1                    `import tensorflow` gives the script TensorFlow
+                           1's.
+  --fresh                  In an interpreter of its own, that imports all
+                           anew.
+  --isolate                Its sessions share no variables with others.
+  -r, --requirements FILE  On Kubernetes: pip installs these first.
+  --gpus N                 On Kubernetes: GPUs it asks for.
+  -d, --detach             Print the script's name, and leave it to itself.
+  --timeout TIME           Wait so long for the cluster first.
+  --local                  On this machine (TFK8S_LOCAL=1 makes that the
+                           default).
+  --context NAME           The kubeconfig's context; default: its current one.
+  -n, --namespace NAME     Default: the job file's, else the context's.
+  -h, --help               Show this message and exit.
 """
 
 

@@ -42,7 +42,9 @@ def pods(tmp_path):
         path.write_text(JOB_FILES[name])
         sets = [made for made in rendered.objects(load(path)) if made["kind"] == "StatefulSet"]
         found = {made["metadata"]["name"].removeprefix(f"{name}-"): made["spec"]["template"] for made in sets}
-        found["script"] = scriptjobs.job("script", sets[0], [], {})["spec"]["template"]
+        found["script"] = scriptjobs.job("script", sets[0], scriptjobs.Run(arguments=[], environment={}))["spec"][
+            "template"
+        ]
         return found
 
     return make

@@ -3,13 +3,15 @@
 import io
 import json
 import os
+import subprocess
+import sys
 import tarfile
 
 import pytest
 import urllib3
 
 from tfk8s import manifests, rendered, scriptjobs, unpack
-from tfk8s.backends.kubernetes import archive, errors, observe, streams
+from tfk8s.backends.kubernetes import archive, errors, observe, stdin, streams
 from tfk8s.backends.kubernetes.logs import Follower
 from tfk8s.errors import InvalidInput
 from tfk8s.quantity import Quantity
@@ -122,7 +124,8 @@ def test_a_cluster_is_known_from_any_of_its_stateful_sets():
 
 
 def test_a_scripts_job_is_like_the_master_but_for_gpus():
-    made = scriptjobs.job("demo-script-1", stateful_sets()[0], ["--tf1", "a.py"], {"A": "$x"})
+    run = scriptjobs.Run(arguments=["--tf1", "a.py"], environment={"A": "$x"})
+    made = scriptjobs.job("demo-script-1", stateful_sets()[0], run)
     spec = made["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     environment = {one["name"]: one.get("value") for one in container["env"]}
@@ -140,9 +143,36 @@ def test_a_scripts_job_is_like_the_master_but_for_gpus():
     assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "scratch", "work"]
 
 
+@pytest.mark.parametrize("master", [0, 1], ids=["of GPUs", "without"])
+def test_a_script_asks_for_gpus_of_the_clusters_kind(master):
+    gpus = scriptjobs.gpus_like(2, reversed(stateful_sets()))
+    run = scriptjobs.Run(arguments=["a.py"], environment={}, gpus=gpus)
+    spec = scriptjobs.job("a", stateful_sets()[master], run)["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    environment = {one["name"]: one.get("value") for one in container["env"]}
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert container["resources"]["requests"]["nvidia.com/gpu"] == "2"
+    assert spec["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-l4"}
+    assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert "CUDA_VISIBLE_DEVICES" not in environment
+
+
+def test_without_gpus_in_the_cluster_a_script_asks_for_nvidias():
+    assert scriptjobs.gpus_like(1, stateful_sets()[1:]) == scriptjobs.Gpus(1, "nvidia.com/gpu")
+    assert scriptjobs.gpus_like(0, stateful_sets()) is None
+
+
+def test_standard_input_closes_with_who_attached():
+    run = scriptjobs.Run(arguments=["a.py"], environment={}, stdin=True)
+    (container,) = scriptjobs.job("a", stateful_sets()[0], run)["spec"]["template"]["spec"]["containers"]
+    assert container["stdin"]
+    assert container["stdinOnce"]
+
+
 def test_the_stateful_set_stays_as_it_was():
     master = stateful_sets()[0]
-    scriptjobs.job("a", master, [], {})
+    scriptjobs.job("a", master, scriptjobs.Run(arguments=[], environment={}, gpus=scriptjobs.gpus_like(1, [master])))
     assert master == stateful_sets()[0]
 
 
@@ -163,6 +193,85 @@ def test_a_folder_travels_without_what_is_made_again_and_always_the_same(tmp_pat
         assert files.getnames() == ["data.bin", "script.py", "package/a.py"]
     os.utime(tmp_path / "script.py", (1, 1))
     assert archive.pack(tmp_path / "script.py") == packed
+
+
+def test_requirements_travel_too(tmp_path):
+    (tmp_path / "app/conf").mkdir(parents=True)
+    for name in ("app/a.py", "app/conf/in.txt", "out.txt"):
+        (tmp_path / name).touch()
+    script = tmp_path / "app/a.py"
+    for path, found, travelling in (
+        ("app/conf/in.txt", "conf/in.txt", ["a.py", "conf/in.txt"]),
+        ("out.txt", "tfk8s-requirements.txt", ["a.py", "conf/in.txt", "tfk8s-requirements.txt"]),
+    ):
+        assert archive.requirements_in_folder(script, tmp_path / path) == found
+        with tarfile.open(fileobj=io.BytesIO(archive.pack(script, tmp_path / path))) as files:
+            assert files.getnames() == travelling
+
+
+class Pip:
+    """Stands for pip: notes how it was called, and installs a module."""
+
+    def __init__(self, code, place):
+        self.code, self.place = code, place
+
+    def __call__(self, command, env, **options):
+        self.command, self.env = command, env
+        self.place.mkdir()
+        return subprocess.CompletedProcess(command, self.code)
+
+
+def test_requirements_are_installed_before_the_images_packages(monkeypatch, tmp_path):
+    pip = Pip(0, tmp_path / "user")
+    monkeypatch.setattr(unpack.subprocess, "run", pip)
+    monkeypatch.setattr(unpack.site, "getusersitepackages", lambda: str(tmp_path / "user"))
+    monkeypatch.setattr(unpack.sys, "path", ["/opt", "/usr/lib/python3.11", "/usr/lib/python3/dist-packages"])
+    monkeypatch.setenv("PIP_TIMEOUT", "60")
+    unpack.install("my.txt")
+    assert pip.command[1:4] == ["-m", "pip", "install"]
+    assert pip.command[-2:] == ["-r", "my.txt"]
+    assert (pip.env["PIP_TIMEOUT"], pip.env["PIP_RETRIES"]) == ("60", "1")
+    assert sys.path == ["/opt", "/usr/lib/python3.11", str(tmp_path / "user"), "/usr/lib/python3/dist-packages"]
+
+
+def test_requirements_that_can_t_be_installed_end_the_script(monkeypatch, tmp_path, capsys):
+    class Ended(Exception):
+        pass
+
+    def end(code):
+        raise Ended(code)
+
+    monkeypatch.setattr(unpack.subprocess, "run", Pip(1, tmp_path / "user"))
+    monkeypatch.setattr(unpack.os, "_exit", end)
+    with pytest.raises(Ended, match="1"):
+        unpack.install("my.txt")
+    assert capsys.readouterr().err.startswith("error: my.txt can't be installed: pip ended with exit code 1\n")
+
+
+@pytest.mark.parametrize("what", ["/dev/null", "an empty file", "an ended pipe", "closed"])
+def test_there_is_nothing_to_pass_on_of(what, monkeypatch, tmp_path):
+    (tmp_path / "empty").touch()
+    if what == "an ended pipe":
+        read, write = os.pipe()
+        os.close(write)
+    else:
+        read = os.open({"an empty file": tmp_path / "empty"}.get(what, "/dev/null"), os.O_RDONLY)
+    if what == "closed":
+        os.close(read)
+    monkeypatch.setattr(stdin, "_STDIN", read)
+    assert stdin.waiting() is None
+
+
+def test_a_pipe_is_passed_on_to_its_end(monkeypatch):
+    read, write = os.pipe()
+    monkeypatch.setattr(stdin, "_STDIN", read)
+    idle = stdin.waiting()
+    os.write(write, b"one")
+    begun = stdin.waiting()
+    os.write(write, b"two")
+    os.close(write)
+    assert list(begun) == [b"one", b"two"]
+    assert list(idle) == []
 
 
 def test_a_folder_that_is_too_large_is_refused(tmp_path, monkeypatch):

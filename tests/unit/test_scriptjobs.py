@@ -8,7 +8,8 @@ from tfk8s.status import ScriptPhase
 
 
 def make_job(**spec):
-    made = scriptjobs.job("demo-script-0a1b2c", stateful_sets()[0], ["--tf1", "train.py", "a b"], {})
+    run = scriptjobs.Run(arguments=["--tf1", "train.py", "a b"], environment={})
+    made = scriptjobs.job("demo-script-0a1b2c", stateful_sets()[0], run)
     made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     made["spec"].update(spec)
     return {**made, "status": {}}

@@ -30,6 +30,8 @@ class Script:
         fresh: in a new interpreter, even where one with TensorFlow imported stands ready.
         isolate: its sessions share no variables with others' (`isolate_session_state`).
         environment: variables besides the caller's own.
+        requirements: a file for `pip install -r`, before it starts; on Kubernetes only, as what follows.
+        gpus: how many it asks for.
     """
 
     path: Path
@@ -38,6 +40,8 @@ class Script:
     fresh: bool = False
     isolate: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    requirements: Path | None = None
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from tfk8s import devices, proxies, views
-from tfk8s.backends import LogLine, Script
+from tfk8s.backends import LogLine, Script, attended
 from tfk8s.backends.attended import AttendedScripts
 from tfk8s.backends.losses import Losses
 from tfk8s.changes import Plan
@@ -80,6 +80,7 @@ class AddressesBackend(AttendedScripts):
     def run(self, name: str, script: Script) -> int:
         """Run a session script on this machine; end it where it waits for a server that is gone."""
         self._check(name)
+        attended.check(script)
         from tfk8s.backends.local import launch
 
         flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(script, flag)]

@@ -8,6 +8,20 @@ from tfk8s.backends import Script
 from tfk8s.errors import InvalidInput
 
 
+def check(script: Script) -> None:
+    """Raise an InvalidInput for what only a pod can have."""
+    if script.requirements:
+        raise InvalidInput(
+            "--requirements is for Kubernetes: on this machine a script runs in the virtual environment that is active",
+            help=f"install into that: pip install -r {script.requirements}",
+        )
+    if script.gpus:
+        raise InvalidInput(
+            "--gpus is for Kubernetes: on this machine a script sees the GPUs that CUDA_VISIBLE_DEVICES shows it",
+            help=f"CUDA_VISIBLE_DEVICES={','.join(map(str, range(script.gpus)))} tfk8s submit …",
+        )
+
+
 class AttendedScripts:
     """Refuses scripts that go on by themselves; part of a backend."""
 

@@ -28,7 +28,7 @@ def seconds(text: str | float) -> float:
 
 
 def count(text: str | int) -> int:
-    """Read a number of lines.
+    """Read a number of lines, or of GPUs.
 
     Raises:
         ValueError: it is none.
@@ -95,4 +95,11 @@ Output = Annotated[
 ]
 Tf1 = Annotated[bool, typer.Option("--tf1", help="`import tensorflow` gives the script TensorFlow 1's.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="In an interpreter of its own, that imports all anew.")]
+Requirements = Annotated[
+    str | None,
+    typer.Option("--requirements", "-r", metavar="FILE", help="On Kubernetes: pip installs these first."),
+]
+Gpus = Annotated[
+    int, typer.Option("--gpus", metavar="N", parser=count, show_default=False, help="On Kubernetes: GPUs it asks for.")
+]
 Isolate = Annotated[bool, typer.Option("--isolate", help="Its sessions share no variables with others.")]

@@ -24,6 +24,8 @@ def submit(
     tf1: options.Tf1 = False,
     fresh: options.Fresh = False,
     isolate: options.Isolate = False,
+    requirements: options.Requirements = None,
+    gpus: options.Gpus = 0,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Print the script's name, and leave it to itself.")
     ] = False,
@@ -50,7 +52,9 @@ def submit(
     from tfk8s.cli.progress import Progress
     from tfk8s.cluster import as_script
 
-    wanted = as_script(script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate)
+    wanted = as_script(
+        script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus
+    )
     cluster = find(name, Where(local or None, context, namespace))
     if timeout is not None:
         with Progress() as progress:
@@ -92,6 +96,8 @@ def run(
     tf1: options.Tf1 = False,
     fresh: options.Fresh = False,
     isolate: options.Isolate = False,
+    requirements: options.Requirements = None,
+    gpus: options.Gpus = 0,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running.")] = False,
     timeout: options.Timeout = TIMEOUT,
     allow_exposed_ports: options.ExposedPorts = False,
@@ -112,7 +118,9 @@ def run(
     from tfk8s.cli.progress import Progress
     from tfk8s.cluster import as_script
 
-    wanted = as_script(script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate)
+    wanted = as_script(
+        script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus
+    )
     where = Where(local or None, context, namespace, allow_exposed_ports)
     with Once() as signals, Progress() as progress:
 

@@ -12,11 +12,14 @@ from pathlib import Path
 from tfk8s.errors import InvalidInput
 
 MOST_BYTES = 100_000_000
+BROUGHT_REQUIREMENTS = "tfk8s-requirements.txt"
 _LEFT_OUT = {".git", "__pycache__", "node_modules", ".venv", "venv"}
 
 
-def pack(script: Path) -> bytes:
+def pack(script: Path, requirements: Path | None = None) -> bytes:
     """Return the folder that a script stands in as a compressed tar archive; the same folder gives the same bytes.
+
+    A file of requirements that is not in it comes along as `BROUGHT_REQUIREMENTS`.
 
     Raises:
         InvalidInput: there is no such script, or its folder is too large to travel.
@@ -31,7 +34,17 @@ def pack(script: Path) -> bytes:
     ):
         for path in files(folder):
             archive.add(path, path.relative_to(folder), filter=_anonymous)
+        if requirements and requirements_in_folder(script, requirements) == BROUGHT_REQUIREMENTS:
+            archive.add(requirements, BROUGHT_REQUIREMENTS, filter=_anonymous)
     return buffer.getvalue()
+
+
+def requirements_in_folder(script: Path, requirements: Path) -> str:
+    """Return where a file of requirements is, as seen from the script's folder when it has travelled."""
+    folder, path = script.resolve().parent, requirements.resolve()
+    if path.is_relative_to(folder) and _LEFT_OUT.isdisjoint(path.relative_to(folder).parts):
+        return path.relative_to(folder).as_posix()
+    return BROUGHT_REQUIREMENTS
 
 
 def files(folder: Path) -> list[Path]:

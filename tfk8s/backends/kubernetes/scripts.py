@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, waiting
 from tfk8s.backends import Script
-from tfk8s.backends.kubernetes import archive, logs, paths, streams
+from tfk8s.backends.kubernetes import archive, logs, paths, stdin, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.observe import Cluster
@@ -38,30 +38,54 @@ def run(client: Client, cluster: Cluster, script: Script) -> int:
     Ctrl-C and SIGTERM end the script too. It goes on where this process just goes away, loses its terminal, or loses
     sight of the script.
     """
-    name = start(client, cluster, script)
+    blocks = stdin.waiting()
+    name = start(client, cluster, script, stdin=blocks is not None)
+    failures: list[ClusterError] = []
+
+    def unattached(error: ClusterError) -> None:
+        failures.append(error)
+        _discard(client, cluster, name)
+
     try:
-        _started(client, cluster, name)
+        pod = _started(client, cluster, name)["metadata"]["name"]
     except BaseException:
         _discard(client, cluster, name)
         raise
+    if blocks is not None:
+        stdin.PassedOn(client, cluster.namespace, pod, blocks, unattached).start()
     try:
         return show(client, cluster, name, follow=True)
     except (KeyboardInterrupt, SystemExit) as end:
         if getattr(end, "code", None) != _HANGUP:
             _discard(client, cluster, name)
         raise
+    except ClusterError as error:
+        if failures:
+            raise ClusterError(
+                f"the script's standard input can't be passed on: {failures[0]}", help="give it none: < /dev/null"
+            ) from error
+        raise
 
 
-def start(client: Client, cluster: Cluster, script: Script) -> str:
-    """Make the Job, and return the script's name once its pod can go on without this process."""
-    packed = archive.pack(script.path)
+def start(client: Client, cluster: Cluster, script: Script, *, stdin: bool = False) -> str:
+    """Make the Job, and return the script's name once its pod can go on without this process.
+
+    With `stdin`, it waits for somebody to attach to its standard input.
+    """
+    packed = archive.pack(script.path, script.requirements)
     small = len(packed) <= MOST_IN_SECRET
     master = cluster.set_of(cluster.master.job)
     if master is None:
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` makes it again")
     name = f"script-{secrets.token_hex(3)}"
     on = scriptjobs.object_name(cluster.name, name)
-    made = scriptjobs.job(on, master, _arguments(script), _environment(cluster, script, small=small))
+    run = scriptjobs.Run(
+        arguments=_arguments(script),
+        environment=_environment(cluster, script, small=small),
+        gpus=scriptjobs.gpus_like(script.gpus, cluster.sets.values()),
+        stdin=stdin,
+    )
+    made = scriptjobs.job(on, master, run)
     files = rendered.files((*manifests.TASK_FILES, *manifests.SCRIPT_FILES))
     try:
         # The pod waits for its Secret, which is the Job's from the first: nothing of it can be left behind.
@@ -102,11 +126,14 @@ def _arguments(script: Script) -> list[str]:
 
 
 def _environment(cluster: Cluster, script: Script, *, small: bool) -> dict[str, str]:
-    return {
+    environment = {
         **script.environment,
         "TFK8S_TARGET": cluster.target,
         "TFK8S_ARCHIVE": scriptjobs.MOUNTED_ARCHIVE if small else scriptjobs.STREAMED_ARCHIVE,
     }
+    if script.requirements:
+        environment["TFK8S_REQUIREMENTS"] = archive.requirements_in_folder(script.path, script.requirements)
+    return environment
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:

@@ -65,7 +65,7 @@ def execute(client: Client, namespace: str, pod: str, command: Sequence[str], da
     said = b""
     try:
         for block in data:
-            stream.send_binary(bytes([_DATA]) + block)
+            send(stream, block)
         while message := stream.recv_data()[1]:
             if message[0] == _STATUS:
                 status = json.loads(message[1:])
@@ -77,6 +77,20 @@ def execute(client: Client, namespace: str, pod: str, command: Sequence[str], da
         raise ClusterError(f"the stream to pod {pod} broke: {error}") from error
     finally:
         stream.close()
+
+
+def attach(client: Client, namespace: str, pod: str) -> websocket.WebSocket:
+    """Return a connection to the standard input of a pod's container; closing it is the input's end.
+
+    Raises:
+        ClusterError: it can't be attached to.
+    """
+    return _open(client, paths.pod(namespace, pod, "attach"), [("stdin", "true"), ("stdout", "false")])
+
+
+def send(stream: websocket.WebSocket, block: bytes) -> None:
+    """Send a block of a container's standard input."""
+    stream.send_binary(bytes([_DATA]) + block)
 
 
 def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websocket.WebSocket:

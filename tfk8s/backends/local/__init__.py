@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s import plain, views
-from tfk8s.backends import LogLine, Script
+from tfk8s.backends import LogLine, Script, attended
 from tfk8s.backends.attended import AttendedScripts
 from tfk8s.backends.local import capacity, client, launch, logs, messages, state
 from tfk8s.changes import Action, Change, Plan, compare, fields
@@ -99,6 +99,7 @@ class LocalBackend(AttendedScripts):
     def run(self, name: str, script: Script) -> int:
         """Run a session script inside the cluster's network, with this process' standard streams."""
         folder, record = _existing(name)
+        attended.check(script)
         answer = client.run(folder, _request(record, script))
         if "error" in answer:
             raise TaskUnreachable(
