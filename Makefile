@@ -24,6 +24,7 @@ check: .venv/dev    ## style, types, and which module may import which
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint images/*/Dockerfile
 
 update: .venv/dev   ## writes again what is generated from the code
 	$(BIN)/tfk8s schema >docs/job-file.schema.json

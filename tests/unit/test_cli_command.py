@@ -50,6 +50,8 @@ Commands:
   doctor      Say what is missing here, and what to do about it.
   completion  Print a script that completes commands in your shell.
   server      Run one task's server by hand, in the foreground.
+  image       Build images with TensorFlow, load them into kind, push them.
+  kind        Make kind clusters for trying tfk8s, and remove them.
 
   Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed; 124 a
   timeout; 130 Ctrl-C.
@@ -101,12 +103,19 @@ def test_help_of_a_command(run: Run) -> None:
     assert run("submit", "--help") == (0, SUBMIT_HELP, "")
 
 
-@pytest.mark.parametrize("command", sorted(app.COMMANDS.keys() - {"server"}))
+GROUPED = [f"{group} {name}" for group, functions in app.GROUPS.items() for name in functions]
+
+
+@pytest.mark.parametrize("command", [*sorted(app.COMMANDS.keys() - app.GROUPS.keys() - {"server"}), *GROUPED])
 def test_every_command_s_help_has_an_example_and_a_line_for_each_option(run: Run, command: str) -> None:
-    code, text, _ = run(command, "--help")
+    first, *rest = command.split()
+    code, text, _ = run(first, *rest, "--help")
     assert code == 0
     assert f"\n      tfk8s {command}" in text or f"(tfk8s {command}" in text
-    for param in app.program(command).commands[command].params:
+    found = app.program(first)
+    for word in (first, *rest):
+        found = found.commands[word]
+    for param in found.params:
         assert param.help.endswith((".", ").")), f"{param.name}: {param.help}"
         assert len(param.help) < 110
 

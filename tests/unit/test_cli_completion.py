@@ -55,6 +55,11 @@ def found(line: str) -> list[str]:
         ("tfk8s submit mnist -- --t", []),
         ("tfk8s completion ", ["bash", "zsh", "fish"]),
         ("tfk8s schema ", []),
+        ("tfk8s image ", ["build", "load", "push"]),
+        ("tfk8s image --", ["--help"]),
+        ("tfk8s image build s", ["server"]),
+        ("tfk8s image build --b", ["--base"]),
+        ("tfk8s kind up --g", ["--gpus"]),
     ],
 )
 def test_candidates(line: str, expected: list[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from tfk8s.cli import changes, clusters, files, looks, scripts
+from tfk8s.cli import changes, clusters, files, images, kind, looks, scripts
 from tfk8s.cli.command import Command, Group, ScriptCommand
 from tfk8s.cli.doctor import doctor
 from tfk8s.cli.events import events
@@ -59,15 +59,35 @@ COMMANDS: dict[str, Callable[..., object]] = {
         files.init, files.validate, files.schema, files.render,
         changes.diff, clusters.up, scripts.submit, scripts.run, scripts.stop, scripts.connect,
         looks.status, looks.ls, looks.devices, looks.logs, events,
-        changes.scale, clusters.restart, clusters.down, files.roles, doctor, completion, server,
+        changes.scale, clusters.restart, clusters.down, files.roles,
+        doctor, images.image, kind.kind, completion, server,
     )
 }  # fmt: skip
+
+# The commands that are groups of commands.
+GROUPS: dict[str, dict[str, Callable[..., object]]] = {
+    "image": {"build": images.build, "load": images.load, "push": images.push},
+    "kind": {"up": kind.up, "down": kind.down},
+}
 
 _EXIT_CODES = "Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed; 124 a timeout; 130 Ctrl-C."
 
 
 def program(*names: str) -> Any:
     """Return the program with these commands alone: Typer takes a millisecond to make one, and one is what runs."""
+    app = _group(tfk8s, epilog=_EXIT_CODES)
+    for name in names:
+        if name in GROUPS:
+            group = _group(COMMANDS[name])
+            for function in GROUPS[name].values():
+                group.command(cls=Command)(function)
+            app.add_typer(group, name=name)
+        else:
+            app.command(cls=ScriptCommand if name in ("submit", "run") else Command)(COMMANDS[name])
+    return typer.main.get_command(app)
+
+
+def _group(function: Callable[..., object], **settings: Any) -> typer.Typer:
     app = typer.Typer(
         cls=Group,
         add_completion=False,  # `completion` instead
@@ -75,11 +95,8 @@ def program(*names: str) -> Any:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    app.callback(epilog=_EXIT_CODES)(tfk8s)
-    for name in names:
-        cls = ScriptCommand if name in ("submit", "run") else Command
-        app.command(cls=cls)(COMMANDS[name])
-    return typer.main.get_command(app)
+    app.callback(**settings)(function)
+    return app
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -89,8 +106,10 @@ def main(arguments: Sequence[str]) -> int:
         Tfk8sError: what went wrong, for the caller to print.
     """
     names = arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
+    if not arguments or list(arguments) in [[group] for group in GROUPS]:
+        arguments = [*arguments, "--help"]
     try:
-        result = program(*names).main(arguments or ["--help"], prog_name="tfk8s", standalone_mode=False)
+        result = program(*names).main(arguments, prog_name="tfk8s", standalone_mode=False)
     except Exception as error:
         say_usage = getattr(error, "format_message", None)
         if say_usage is None:

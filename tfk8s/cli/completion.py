@@ -41,6 +41,8 @@ complete -c tfk8s -a '(tfk8s __complete (commandline -opc)[2..-1] (commandline -
 _VALUES = {
     "FORM": ("json",),
     "FORMAT": ("cluster-spec", "tf-config", "flags", "env"),
+    "KIND": ("cpu", "gpu", "server"),
+    "KIND|IMAGE": ("cpu", "gpu", "server"),
     "SHELL": tuple(SCRIPTS),
 }
 
@@ -65,6 +67,8 @@ def complete(words: list[str], table: Words) -> Found:
     command = table.get(before[0])
     if command is None or "--" in before:
         return []
+    if "commands" in command and (before[1:] or not current.startswith("-")):
+        return complete(words[1:], command["commands"])
     options = command["options"]
     if (value := options.get(before[-1], {}).get("value")) is not None:
         return _that_begin(_plain(_VALUES.get(value, ())), current)

@@ -13,8 +13,11 @@ def words() -> str:
     """Return the text of the file, as the commands are now."""
     from tfk8s.cli.app import COMMANDS, program
 
-    table = {name: _command(command) for name, command in program(*COMMANDS).commands.items()}
-    return json.dumps(table, indent=1) + "\n"
+    return json.dumps(_commands(program(*COMMANDS)), indent=1) + "\n"
+
+
+def _commands(group: Any) -> dict[str, Any]:
+    return {name: _command(command) for name, command in group.commands.items()}
 
 
 def _command(command: Any) -> dict[str, Any]:
@@ -24,7 +27,8 @@ def _command(command: Any) -> dict[str, Any]:
         if param.param_type_name == "option" and not param.hidden:
             one = {"help": param.help, "value": None if param.is_flag else param.metavar}
             options.update(dict.fromkeys(sorted(param.opts, key=len, reverse=True), one))
-    return {"help": command.get_short_help_str(200), "arguments": arguments, "options": options}
+    words = {"help": command.get_short_help_str(200), "arguments": arguments, "options": options}
+    return words | {"commands": _commands(command)} if hasattr(command, "commands") else words
 
 
 if __name__ == "__main__":

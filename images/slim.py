@@ -1,0 +1,58 @@
+"""Takes out of this interpreter's packages what nobody needs at run time. Run once, while an image is built.
+
+    python slim.py                keeps all that scripts may import
+    python slim.py PACKAGE.py     keeps TensorFlow's C library, and has PACKAGE.py take the place of its Python code
+
+Gone are TensorFlow's C++ headers (for builders of custom operations), packages' own tests, and the symbol tables of
+TensorFlow's libraries, which debuggers read and the dynamic loader does not.
+"""
+
+import shutil
+import struct
+import sys
+import sysconfig
+from pathlib import Path
+
+_LIBRARIES = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
+_NOT_AT_RUN_TIME = ("include", "xla_aot_runtime_src")
+
+
+def main(packages: Path, package: "Path | None") -> None:
+    """Make the folder of packages small; `package` takes the place of all Python code, if given."""
+    tensorflow = packages / "tensorflow"
+    if package:
+        _keep_only(packages, [tensorflow, *packages.glob("tensorflow*.dist-info")])
+        _keep_only(tensorflow, [*(tensorflow / name for name in _LIBRARIES), tensorflow / "THIRD_PARTY_NOTICES.txt"])
+        shutil.copy(package, tensorflow / "__init__.py")
+    for name in _NOT_AT_RUN_TIME:
+        shutil.rmtree(tensorflow / name, ignore_errors=True)
+    for tests in [path for path in packages.glob("*/**/tests") if path.is_dir() and "tensorflow" not in path.parts]:
+        shutil.rmtree(tests)
+    for library in tensorflow.rglob("*.so*"):
+        drop_symbol_table(library)
+
+
+def _keep_only(folder: Path, kept: "list[Path]") -> None:
+    for path in set(folder.iterdir()) - set(kept):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def drop_symbol_table(library: Path) -> None:
+    """End a library after the last byte that its program headers load, without section headers (elf(5))."""
+    with library.open("r+b") as file:
+        header = bytearray(file.read(64))
+        if header[:5] != b"\x7fELF\x02":
+            return
+        (table,) = struct.unpack_from("<Q", header, 32)
+        size, count = struct.unpack_from("<HH", header, 54)
+        file.seek(table)
+        segments = [struct.unpack_from("<IIQQQQ", file.read(size)) for _ in range(count)]
+        file.truncate(max(offset + length for _, _, offset, _, _, length in segments))
+        struct.pack_into("<Q", header, 40, 0)  # where the section headers are
+        struct.pack_into("<HH", header, 60, 0, 0)  # how many they are, and which of them has their names
+        file.seek(0)
+        file.write(header)
+
+
+if __name__ == "__main__":
+    main(Path(sysconfig.get_path("purelib")), Path(sys.argv[1]) if sys.argv[1:] else None)

@@ -1,0 +1,74 @@
+"""Shows that TensorFlow works in this image: `docker run --rm --read-only --tmpfs /tmp --network none IMAGE`.
+
+A session on a server of the C library, a network that learns with Keras, and, where the wheel is for GPUs, the CUDA
+libraries that it needs. Ends with 1 where something does not work, or where it runs as root.
+"""
+
+import ctypes
+import os
+import site
+import sys
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+_GRAPH_SAYS = 238
+
+
+def main() -> None:
+    """Try one thing after the other, and print what was seen."""
+    assert os.getuid() != 0, "this image runs as root"
+    print(f"TensorFlow {tf.__version__}, Keras {tf.keras.__version__}, user {os.getuid()}")
+    print(f"a session computed {session()}")
+    print(f"a network learned y = 2 x: {learned():.2f}")
+    if tf.sysconfig.get_build_info()["is_cuda_build"]:
+        print(f"{cuda_libraries()} CUDA libraries load; GPUs: {len(tf.config.list_physical_devices('GPU'))}")
+
+
+def session() -> int:
+    """Run a graph on a server."""
+    server = tf.distribute.Server.create_local_server()
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.int32)
+        y = x + tf.constant(_GRAPH_SAYS - 2)
+        with tf.compat.v1.Session(server.target) as opened:
+            result = int(opened.run(y, {x: 2}))
+    assert result == _GRAPH_SAYS, result
+    return result
+
+
+def learned() -> float:
+    """Fit a line, with an optimizer."""
+    model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+    model.compile(optimizer=tf.keras.optimizers.Adam(0.1), loss="mse")
+    x = np.linspace(-1, 1, 64).reshape(-1, 1)
+    model.fit(x, 2 * x, epochs=40, verbose=0)
+    slope = float(model.get_weights()[0][0][0])
+    assert abs(slope - 2) < 0.5, slope
+    return slope
+
+
+def cuda_libraries() -> int:
+    """Load NVIDIA's libraries, in any order that works; those of the driver come from the node."""
+    found = [path for folder in site.getsitepackages() for path in Path(folder, "nvidia").glob("*/lib/lib*.so.*")]
+    left = found
+    while left:
+        failed = {path: error for path in left if (error := _load(path))}
+        if len(failed) == len(left):
+            sys.exit("\n".join(f"{path.name}: {error}" for path, error in failed.items()))
+        left = list(failed)
+    assert found, "the CUDA libraries are missing"
+    return len(found)
+
+
+def _load(path: Path) -> str:
+    try:
+        ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+if __name__ == "__main__":
+    main()

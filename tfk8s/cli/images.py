@@ -1,0 +1,93 @@
+"""Commands for images with TensorFlow: build, load, push."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tfk8s.cli.output import note, say
+
+CLUSTER = "tfk8s"
+
+Image = Annotated[
+    str, typer.Argument(metavar="KIND|IMAGE", help="cpu, gpu or server, or any image's name.", show_default=False)
+]
+KindName = Annotated[
+    str, typer.Option("--name", metavar="NAME", show_default=False, help=f"The kind cluster's; default: {CLUSTER}.")
+]
+
+
+def image() -> None:
+    """Build images with TensorFlow, load them into kind, push them."""
+
+
+def build(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="cpu, gpu or server; default: cpu.", show_default=False)
+    ] = "cpu",
+    tag: Annotated[
+        str | None, typer.Option("--tag", metavar="NAME", help="The image's name; default: tfk8s/KIND:VERSIONS.")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="IMAGE", help="Build on this image with Python 3.")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option("--network", metavar="NETWORK", help="Of the build steps: host is this machine's own.")
+    ] = None,
+) -> None:
+    """Build an image with TensorFlow, and try it.
+
+    cpu and gpu run tasks and session scripts; server runs tasks on CPUs, and is the smallest. What is built is run
+    once, as restricted as a pod is.
+
+    Examples:
+        tfk8s image build
+        tfk8s image build server --tag registry.example/team/tensorflow-server:2.21.0
+    """
+    from tfk8s import images
+
+    name = tag or images.reference(kind)
+    engine = images.Engine()
+    engine.build(kind, name, note, base=base, network=network)
+    note(engine.smoke_test(name))
+    say(name)
+    note(f"{engine.size(name) / 1e9:.2f} GB; for job files: image: {images.in_pods(name)}")
+
+
+def load(image: Image = "cpu", name: KindName = CLUSTER) -> None:
+    """Copy an image into the nodes of a kind cluster.
+
+    Examples:
+        tfk8s image load
+        tfk8s image load server --name test
+    """
+    from tfk8s import images, kind
+
+    chosen = images.named(image)
+    kind.require(name)
+    kind.load(name, chosen, images.Engine(), note)
+    say(images.in_pods(chosen))
+    note("that is its name in job files: image: …")
+
+
+def push(
+    image: Image,
+    repository: Annotated[
+        str,
+        typer.Argument(
+            metavar="REPOSITORY", help="Where to; without a tag it gets the image's own.", show_default=False
+        ),
+    ],
+) -> None:
+    """Push an image to a registry.
+
+    Docker's own login is used. Clusters pull it from there: `image: REPOSITORY:TAG` in job files.
+
+    Examples:
+        tfk8s image push cpu registry.example/team/tensorflow
+        tfk8s image push gpu europe-docker.pkg.dev/project/images/tensorflow-gpu
+    """
+    from tfk8s import images
+
+    say(images.Engine().push(images.named(image), repository, note))

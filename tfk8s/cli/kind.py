@@ -1,0 +1,63 @@
+"""Commands for kind clusters: up, down."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tfk8s.cli import options
+from tfk8s.cli.images import CLUSTER, KindName
+from tfk8s.cli.output import note, say
+from tfk8s.cli.signals import Once
+
+
+def kind() -> None:
+    """Make kind clusters for trying tfk8s, and remove them."""
+
+
+def up(
+    name: KindName = CLUSTER,
+    gpus: Annotated[
+        int,
+        typer.Option(
+            "--gpus", metavar="N", parser=options.count, show_default=False,
+            help="Have each node pretend to have so many GPUs.",
+        ),
+    ] = 0,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", metavar="IMAGE", help="Load this image; default: tfk8s/cpu, where it was built."),
+    ] = None,
+) -> None:  # fmt: skip
+    """Make a kind cluster for trying tfk8s, on Docker or podman.
+
+    Its network enforces NetworkPolicy. KIND_NODE_IMAGE names another node image than kind's own, and
+    KIND_EXPERIMENTAL_PROVIDER chooses between Docker and podman.
+
+    Examples:
+        tfk8s kind up
+        tfk8s kind up --name test --gpus 8
+    """
+    from tfk8s import images
+    from tfk8s import kind as clusters
+
+    chosen = images.named(image) if image else images.built("cpu")
+    with Once():
+        clusters.up(name, note, gpus=gpus, image=chosen)
+    say(f'kind cluster "{name}" is up')
+    for line in clusters.advice(name, chosen):
+        note(line)
+
+
+def down(name: KindName = CLUSTER) -> None:
+    """Remove a kind cluster, and all that runs in it.
+
+    Examples:
+        tfk8s kind down
+        tfk8s kind down --name test
+    """
+    from tfk8s import kind as clusters
+
+    clusters.down(name)
+    say(f'kind cluster "{name}" is down')
