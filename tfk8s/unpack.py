@@ -6,6 +6,7 @@ from its output. Standard library only: this file runs in pods, from `TFK8S_ARCH
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -19,8 +20,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tfk8s import runner
-from tfk8s.member import derive_cluster
+from tfk8s import naming, runner
+from tfk8s.losses import Losses, connect
+from tfk8s.member import Cluster, derive_cluster
 
 MARK = b"\x1e"  # ASCII's record separator; terminals do not show it
 _CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
@@ -61,19 +63,35 @@ def mark(source: int, sink: int) -> None:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    os.environ["TFK8S_CLUSTER"] = cluster_json()
+    cluster = derive_cluster(os.environ)
+    os.environ["TFK8S_CLUSTER"] = cluster_json(cluster)
     extract(Path(os.environ["TFK8S_ARCHIVE"]))
     if requirements := os.environ.get("TFK8S_REQUIREMENTS"):
         install(requirements)
-    runner.leave(runner.main(arguments))
+    runner.leave(runner.main([f"--events={watched(cluster)}", *arguments]))
 
 
-def cluster_json() -> str:
-    """Return the ClusterSpec as JSON, from its compact form.
+def watched(cluster: Cluster) -> int:
+    """Watch the tasks for as long as this process lives; return where the runner reads of those that are lost.
+
+    Nobody outside need do it: who submitted the script may be gone.
+    """
+    losses = Losses(
+        {
+            naming.task(job, index): functools.partial(connect, naming.task(job, index), address)
+            for job, tasks in cluster.items()
+            for index, address in tasks.items()
+        }
+    )
+    losses.start()
+    return losses.news
+
+
+def cluster_json(cluster: Cluster) -> str:
+    """Return the ClusterSpec as JSON.
 
     It is made here, since one variable of a new process may have 128 KiB, and the ClusterSpec more.
     """
-    cluster = derive_cluster(os.environ)
     return json.dumps({job: list(tasks.values()) for job, tasks in cluster.items()}, separators=(",", ":"))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +13,6 @@ import pytest
 
 from tfk8s.backends import Script, addresses
 from tfk8s.backends.addresses import AddressesBackend
-from tfk8s.backends.losses import Losses
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.spec import Job, JobFile, Task
 from tfk8s.status import Phase, TaskStatus
@@ -52,11 +49,6 @@ class Server:
         self._listener.close()
         for stream in self._open:
             stream.close()
-
-    def drop(self) -> None:
-        """End what is connected, as a server does with connections on which nothing is said."""
-        while self._open:
-            self._open.pop().close()
 
 
 @pytest.fixture
@@ -146,36 +138,6 @@ def test_scripts_belong_to_the_command_that_runs_them(backend: AddressesBackend)
 def test_logs_are_refused(backend: AddressesBackend) -> None:
     with pytest.raises(InvalidInput, match=r"^tfk8s can't show what they write"):
         backend.logs("there", [], follow=False, tail=None)
-
-
-# ---- losses --------------------------------------------------------------------------------------------------------
-
-
-def test_a_server_that_ends_is_told_at_once(backend: AddressesBackend, servers: dict[Task, Server]) -> None:
-    with Losses(backend, "there", [CHIEF, WORKER]) as losses:
-        _until_held(servers[WORKER])
-        servers[WORKER].end()
-        assert json.loads(os.read(losses.news, 1000)) == {
-            "task": "worker/0",
-            "reason": f"does not answer at {servers[WORKER].address}: Connection refused",
-        }
-
-
-def test_a_server_that_ends_a_connection_only_is_not_lost(
-    backend: AddressesBackend, servers: dict[Task, Server]
-) -> None:
-    with Losses(backend, "there", [WORKER]) as losses:
-        _until_held(servers[WORKER])
-        servers[WORKER].drop()
-        _until_held(servers[WORKER])
-        os.set_blocking(losses.news, False)
-        with pytest.raises(BlockingIOError):
-            os.read(losses.news, 1000)
-
-
-def _until_held(server: Server) -> None:
-    while not server._open:
-        threading.Event().wait(0.001)
 
 
 # ---- running a script ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from tfk8s import manifests, rendered, scriptjobs, unpack
 from tfk8s.backends.kubernetes import archive, errors, observe, stdin, streams
 from tfk8s.backends.kubernetes.logs import Follower
 from tfk8s.errors import InvalidInput
+from tfk8s.member import derive_cluster
 from tfk8s.quantity import Quantity
 from tfk8s.spec import Job, JobFile, Task
 
@@ -297,7 +298,7 @@ def test_a_pod_knows_the_cluster_spec_from_its_compact_form(monkeypatch):
         "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "chief=1,ps=2:2300", "TFK8S_PORT": "2222",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    assert json.loads(unpack.cluster_json()) == {
+    assert json.loads(unpack.cluster_json(derive_cluster(os.environ))) == {
         "chief": ["demo-chief-0.demo.ns.svc:2222"],
         "ps": ["demo-ps-0.demo.ns.svc:2300", "demo-ps-1.demo.ns.svc:2300"],
     }

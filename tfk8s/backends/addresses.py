@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
@@ -10,17 +11,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from tfk8s import devices, proxies, views
+from tfk8s import devices, losses, proxies, views
 from tfk8s.backends import LogLine, Script, attended
 from tfk8s.backends.attended import AttendedScripts
-from tfk8s.backends.losses import Losses
 from tfk8s.changes import Plan
-from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
+from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.events import Event
 from tfk8s.spec import JobFile, Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
-
-_CONNECT_SECONDS = 2.0
 
 
 class AddressesBackend(AttendedScripts):
@@ -84,21 +82,16 @@ class AddressesBackend(AttendedScripts):
         from tfk8s.backends.local import launch
 
         flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(script, flag)]
-        with Losses(self, name, list(self._job_file)) as losses:
-            arguments = [*flags, f"--events={losses.news}", str(script.path), *script.arguments]
+        dials = {str(task): functools.partial(self.dial, name, task) for task in self._job_file}
+        with losses.Losses(dials) as watched:
+            arguments = [*flags, f"--events={watched.news}", str(script.path), *script.arguments]
             command = launch.command(launch.script_python(os.environ), "tfk8s.runner", *arguments)
-            return _run(command, self._environment(script), losses.news)
+            return _run(command, self._environment(script), watched.news)
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Connect to a server."""
         self._check(name)
-        address = self._address(task)
-        host, _, port = address.rpartition(":")
-        try:
-            return socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS)
-        except OSError as error:
-            why = "no connection in time" if isinstance(error, TimeoutError) else error.strerror or error
-            raise TaskUnreachable(f"{task} does not answer at {address}: {why}") from error
+        return losses.connect(str(task), self._address(task))
 
     def restart(self, name: str, task: Task | None) -> None:
         """Refuse."""

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 
 from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, waiting
 from tfk8s.backends import Script
-from tfk8s.backends.kubernetes import archive, logs, paths, stdin, streams
+from tfk8s.backends.kubernetes import archive, logs, observe, paths, stdin, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.observe import Cluster
-from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.errors import ClusterError, InvalidInput, TaskError
 from tfk8s.pods import Object
 from tfk8s.status import Phase
 
@@ -107,7 +107,10 @@ def show(client: Client, cluster: Cluster, name: str, *, follow: bool, tail: int
     _require(client, cluster, name)
     if follow:
         pod = _started(client, cluster, name)
-        return _exit_code(pod, _follow(client, cluster, name, pod["metadata"]["name"], tail))
+        code = _exit_code(pod, _follow(client, cluster, name, pod["metadata"]["name"], tail))
+        if code == TaskError.exit_code:
+            _explain(client, cluster, reasons.seconds(pod["metadata"]["creationTimestamp"]))
+        return code
     if found := _pod(client, cluster, name):
         _write(logs.read_pod(client, cluster.namespace, found["metadata"]["name"], tail))
     return 0
@@ -218,6 +221,13 @@ def _follow(client: Client, cluster: Cluster, name: str, pod: str, tail: int | N
             f"lost sight of {name}, which goes on: {error}",
             help=f"`tfk8s logs -f {cluster.name} {name}` shows it again",
         ) from error
+
+
+def _explain(client: Client, cluster: Cluster, since: float) -> None:
+    """Write what Kubernetes knows of tasks that were lost since then; the script's pod saw no more than their end."""
+    for task in observe.status(client, cluster).tasks:
+        if task.reason and (task.since or since) >= since:
+            sys.stderr.write(f"tfk8s: {task.task}: {task.reason}\n")
 
 
 def _exit_code(pod: Object, end: Object) -> int:

@@ -1,0 +1,135 @@
+"""Servers that go away, come back, or only end a connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+from collections.abc import Callable, Iterator
+
+import fake_backend
+import pytest
+
+from tfk8s import losses, waiting
+from tfk8s.errors import BackendUnreachable, TaskUnreachable, Tfk8sError
+from tfk8s.losses import Losses
+
+
+class Task:
+    """Stands for a task's server.
+
+    Attributes:
+        incarnation: what it answers; a server that was started anew has another.
+        trouble: why it can't be connected to.
+        held: the servers' ends of connections.
+    """
+
+    def __init__(self) -> None:
+        self.incarnation = 1
+        self.trouble: Tfk8sError | None = None
+        self.held: list[socket.socket] = []
+        self.dials = 0
+
+    def dial(self) -> socket.socket:
+        self.dials += 1
+        if self.trouble:
+            raise self.trouble
+        here, there = socket.socketpair()
+        device = fake_backend._field(2, b"CPU") + bytes([6 << 3 | 1]) + self.incarnation.to_bytes(8, "little")
+        answer = fake_backend._field(1, device)
+        there.sendall(fake_backend._frame(b"\0" + struct.pack(">I", len(answer)) + answer))
+        self.held.append(there)
+        return here
+
+    def drop(self) -> None:
+        self.held.pop().close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    waiting.wait_until(condition, "a condition of the test", 20)
+
+
+def until_held(watched: Losses, task: Task) -> None:
+    """Wait until a connection is watched, besides the pipe that ends it all."""
+    until(lambda: len(task.held) == 1 and len(watched._selector.get_map()) == 2)
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Task]:
+    monkeypatch.setattr(losses, "_AGAIN_SECONDS", 0.005)
+    task = Task()
+    yield task
+    for one in task.held:
+        one.close()
+
+
+def told(watched: Losses) -> dict[str, str]:
+    assert select.select([watched.news], [], [], 20)[0]
+    news: dict[str, str] = json.loads(os.read(watched.news, 1000))
+    return news
+
+
+REFUSED = TaskUnreachable("worker/0 does not answer at there: Connection refused")
+
+
+def test_a_server_that_ends_is_told_at_once(task: Task) -> None:
+    with Losses({"worker/0": task.dial}) as watched:
+        until_held(watched, task)
+        task.trouble = REFUSED
+        task.drop()
+        assert told(watched) == {"task": "worker/0", "reason": "does not answer at there: Connection refused"}
+
+
+def test_a_server_that_was_started_anew_meanwhile_is_told(task: Task) -> None:
+    with Losses({"worker/0": task.dial}) as watched:
+        until_held(watched, task)
+        task.incarnation = 2
+        task.drop()
+        assert told(watched) == {"task": "worker/0", "reason": "its server was started anew"}
+
+
+def test_a_server_that_ends_a_connection_only_is_not_lost(task: Task) -> None:
+    with Losses({"worker/0": task.dial}) as watched:
+        until_held(watched, task)
+        task.drop()
+        until_held(watched, task)
+        task.trouble = REFUSED
+        task.drop()
+        assert told(watched)["reason"].endswith("Connection refused")
+
+
+def test_a_lost_server_that_comes_back_can_be_lost_again(task: Task) -> None:
+    with Losses({"worker/0": task.dial}) as watched:
+        for incarnation in (2, 3):
+            until_held(watched, task)
+            task.trouble = REFUSED
+            task.drop()
+            assert told(watched)["reason"].endswith("Connection refused")
+            task.incarnation, task.trouble = incarnation, None
+
+
+def test_a_broken_way_to_the_servers_loses_none(task: Task) -> None:
+    with Losses({"worker/0": task.dial}) as watched:
+        until_held(watched, task)
+        task.trouble = BackendUnreachable("the API server does not answer")
+        task.drop()
+        until(lambda: task.dials > 3)
+        task.trouble = REFUSED
+        assert told(watched)["reason"].endswith("Connection refused")
+
+
+def test_a_server_that_never_answered_is_not_lost(task: Task) -> None:
+    task.trouble = REFUSED
+    with Losses({"worker/0": task.dial}) as watched:
+        until(lambda: task.dials > 3)
+        assert not select.select([watched.news], [], [], 0)[0]
+
+
+def test_where_nobody_listens_the_address_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        losses.connect("ps/0", address).close()
+    with pytest.raises(TaskUnreachable, match=f"^ps/0 does not answer at {address}: Connection refused$"):
+        losses.connect("ps/0", address)
