@@ -5,7 +5,10 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 pytho
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-faults test-cluster check update bench clean
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
+WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
+
+.PHONY: demo test test-faults test-cluster check update bench release clean
 
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
@@ -33,6 +36,24 @@ update: .venv/dev   ## writes again what is generated from the code
 
 bench: .venv/dev    ## measures, as ratios in one run
 	$(BIN)/python bench/start.py
+
+release: .venv/dev   ## all of a release but publishing it: dist/ has the wheel, the sources, and what the wheel needs (SBOM)
+	@grep -q '^## $(VERSION)' CHANGELOG.md || { echo 'CHANGELOG.md says nothing of $(VERSION)'; exit 1; }
+	@test -z "$$(git status --porcelain)" || { echo 'not committed:'; git status --short; exit 1; }
+	$(MAKE) check test
+	$(PIP) --editable '.[release]'
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv --without-pip build/clean
+	$(BIN)/pip --python build/clean/bin/python install --quiet --disable-pip-version-check $(WHEEL)
+	rm build/clean/lib/python*/site-packages/tfk8s-*/direct_url.json    # names the wheel's folder on this machine
+	$(BIN)/cyclonedx-py environment --output-reproducible --output-file dist/tfk8s-$(VERSION).cdx.json build/clean
+	build/clean/bin/tfk8s render examples/tutorial/cluster.yaml >build/tutorial.yaml
+	tail -n +2 manifests/tutorial.yaml | diff - build/tutorial.yaml
+	$(BIN)/pip --python build/clean/bin/python install --quiet --disable-pip-version-check '$(WHEEL)[local]'
+	cd build && test "$$(clean/bin/tfk8s run --local --tf1 ../examples/tutorial/cluster.yaml ../examples/tutorial/two_tasks.py)" = 238
+	@echo "next: git tag v$(VERSION), $(BIN)/twine upload dist/*.whl dist/*.tar.gz, and the image: see CONTRIBUTING.md"
 
 clean:
 	rm -rf .venv dist build

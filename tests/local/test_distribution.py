@@ -1,0 +1,76 @@
+"""The wheel and the source archive: what is in them, and that the wheel alone is all that users need."""
+
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import hatchling.build
+import pytest
+from clusters import REPOSITORY, tfk8s
+
+from tfk8s.version import __version__
+
+NAME = f"tfk8s-{__version__}"
+TUTORIAL = REPOSITORY / "examples" / "tutorial"
+
+
+def built(build, folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(REPOSITORY)
+        return folder / build(str(folder))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return built(hatchling.build.build_wheel, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """Run the commands of the wheel, away from this repository."""
+    folder = tmp_path_factory.mktemp("installed")
+    zipfile.ZipFile(wheel).extractall(folder / "lib")  # noqa: S202 - our own
+    return {"cwd": folder, "env": {**os.environ, "PYTHONPATH": str(folder / "lib")}}
+
+
+def files(*names):
+    """Return all files in these folders, or the files themselves, as they are named in the repository."""
+    paths = [path for name in names for path in (REPOSITORY / name, *(REPOSITORY / name).rglob("*"))]
+    found = [path.relative_to(REPOSITORY) for path in paths if path.is_file() and "__pycache__" not in path.parts]
+    return [str(path) for path in found]
+
+
+def test_the_wheel_is_the_package_with_what_it_ships_and_nothing_else(wheel):
+    package = files("tfk8s")
+    shipped = files(*(f"images/{name}" for name in ("cpu", "gpu", "server", "requirements.txt", "slim.py", "smoke.py")))
+    information = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+    assert sorted(zipfile.ZipFile(wheel).namelist()) == sorted(
+        [
+            *package,
+            *(f"tfk8s/shipped/{name}" for name in (*shipped, "kind-config.yaml")),
+            *(f"{NAME}.dist-info/{name}" for name in information),
+        ]
+    )
+    assert {"tfk8s/py.typed", "tfk8s/cli/words.json"} <= set(package)
+    assert {Path(name).suffix for name in package} == {".py", ".json", ".typed"}
+
+
+def test_the_source_archive_is_the_repository_and_nothing_that_was_made_in_it(tmp_path):
+    with tarfile.open(built(hatchling.build.build_sdist, tmp_path)) as archive:
+        names = [Path(name).relative_to(NAME) for name in archive.getnames()]
+    assert {name.parts[0] for name in names} == {
+        *(".gitignore", "PKG-INFO", "pyproject.toml", "Makefile", "kind-config.yaml"),
+        *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"),
+        *("bench", "docs", "examples", "images", "manifests", "tests", "tfk8s"),
+    }
+    assert not [name for name in names if {"__pycache__", ".venv", "dist"} & set(name.parts)]
+    assert Path("tfk8s/py.typed") in names
+
+
+def test_the_wheel_renders(installed):
+    assert tfk8s("--version", **installed).stdout == f"tfk8s {__version__}\n"
+    done = tfk8s("render", str(TUTORIAL / "cluster.yaml"), **installed)
+    note, _, text = (REPOSITORY / "manifests" / "tutorial.yaml").read_text().partition("\n")
+    assert note.startswith("# ")
+    assert done.stdout == text, done.stderr
