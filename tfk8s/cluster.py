@@ -6,15 +6,15 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tfk8s import devices, proxies, readiness
-from tfk8s.backends import Backend, LogLine, Script
+from tfk8s.backends import Backend, LogLine, Script, attended, here
 from tfk8s.devices import TaskDevices
-from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.errors import InvalidInput, NoSuchCluster, TaskError
 from tfk8s.events import Event
 from tfk8s.forward import Forward, Tell
 from tfk8s.spec import Task
@@ -144,6 +144,26 @@ class Cluster:
     def run(self, script: Script) -> int:
         """Run a session script, as `submit` does."""
         return self.backend.run(self.name, script)
+
+    def run_here(self, script: Script, tell: Callable[[str], None]) -> int:
+        """Run a session script on this machine, whose loopback addresses lead to the tasks; return its exit code.
+
+        Args:
+            script: what to run.
+            tell: hears of connections that break and are mended, and why tasks were lost.
+
+        Raises:
+            InvalidInput: scripts run here anyway, or a task's loopback address is taken.
+        """
+        attended.check(script)
+        if self.backend.name != "kubernetes":
+            raise InvalidInput("--here is for clusters on Kubernetes: for others, scripts run on this machine anyway")
+        code = here.run_forwarded(self.backend, self.status(), script, tell)
+        if code == TaskError.exit_code:
+            for task in self.tasks():
+                if task.reason:
+                    tell(f"{task.task}: {task.reason}")
+        return code
 
     def start(self, script: Script) -> str:
         """Start a session script that goes on without this process; return its name."""

@@ -31,6 +31,20 @@ def local_address(job_file: JobFile) -> Address:
     return lambda task: f"localhost:{ports[task]}"
 
 
+def loopback_ports(addresses: Mapping[Task, str]) -> dict[Task, int]:
+    """Return the ports that tasks would have on a single machine, from where they listen on machines of their own.
+
+    As in `local_address`, jobs that listen on the same port count on from each other.
+    """
+    following: dict[int, int] = {}
+    ports = {}
+    for task, address in addresses.items():
+        own = int(address.rpartition(":")[2])
+        ports[task] = following.get(own, own)
+        following[own] = ports[task] + 1
+    return ports
+
+
 def pod_address(job_file: JobFile, namespace: str) -> Address:
     """Return where tasks listen in Kubernetes."""
     ports = {job.name: job.port or job_file.port for job in job_file.jobs}

@@ -11,7 +11,7 @@ from typing import Any
 import fake_backend
 import pytest
 
-from tfk8s.backends import Script, addresses
+from tfk8s.backends import Script, here
 from tfk8s.backends.addresses import AddressesBackend
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.spec import Job, JobFile, Task
@@ -177,5 +177,5 @@ def test_no_terminal_no_foreground(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_terminal(descriptor: int) -> int:
         raise OSError(25, "Inappropriate ioctl for device")
 
-    monkeypatch.setattr(addresses.os, "tcgetpgrp", no_terminal)
-    assert addresses._in_foreground() is False
+    monkeypatch.setattr(here.os, "tcgetpgrp", no_terminal)
+    assert here._in_foreground() is False

@@ -85,6 +85,8 @@ Options:
   -r, --requirements FILE  On Kubernetes: pip installs these first.
   --gpus N                 On Kubernetes: GPUs it asks for.
   -d, --detach             Print the script's name, and leave it to itself.
+  --here                   On this machine, whose ports 2222… lead to the
+                           tasks.
   --timeout TIME           Wait so long for the cluster first.
   --local                  On this machine (TFK8S_LOCAL=1 makes that the
                            default).

@@ -34,6 +34,12 @@ def test_addresses_on_this_machine() -> None:
     ]
 
 
+def test_the_ports_of_a_single_machine_are_known_from_the_addresses_of_pods() -> None:
+    pods, here = views.pod_address(CLUSTER, "ml"), views.local_address(CLUSTER)
+    ports = views.loopback_ports({task: pods(task) for task in CLUSTER})
+    assert {task: f"localhost:{port}" for task, port in ports.items()} == {task: here(task) for task in CLUSTER}
+
+
 def test_addresses_in_kubernetes() -> None:
     address = views.pod_address(CLUSTER, "ml")
     assert [address(task) for task in CLUSTER] == [

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from tfk8s import devices, losses, proxies, views
-from tfk8s.backends import LogLine, Script, attended
+from tfk8s import devices, losses, views
+from tfk8s.backends import LogLine, Script, attended, here
 from tfk8s.backends.attended import AttendedScripts
 from tfk8s.changes import Plan
 from tfk8s.errors import InvalidInput, NoSuchCluster
@@ -79,14 +75,9 @@ class AddressesBackend(AttendedScripts):
         """Run a session script on this machine; end it where it waits for a server that is gone."""
         self._check(name)
         attended.check(script)
-        from tfk8s.backends.local import launch
-
-        flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(script, flag)]
+        cluster = self._job_file.cluster_spec(self._address)
         dials = {str(task): functools.partial(self.dial, name, task) for task in self._job_file}
-        with losses.Losses(dials) as watched:
-            arguments = [*flags, f"--events={watched.news}", str(script.path), *script.arguments]
-            command = launch.command(launch.script_python(os.environ), "tfk8s.runner", *arguments)
-            return _run(command, self._environment(script), watched.news)
+        return here.run(script, cluster, self._target, dials)
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Connect to a server."""
@@ -117,40 +108,3 @@ class AddressesBackend(AttendedScripts):
     def _status(self, answer: devices.TaskDevices) -> TaskStatus:
         phase = Phase.UNKNOWN if answer.error else Phase.READY
         return TaskStatus(task=answer.task, phase=phase, address=self._address(answer.task), reason=answer.reason)
-
-    def _environment(self, script: Script) -> Mapping[str, str]:
-        cluster = self._job_file.cluster_spec(self._address)
-        hosts = [address.rpartition(":")[0].strip("[]") for addresses in cluster.values() for address in addresses]
-        return {
-            "TF_CPP_MIN_LOG_LEVEL": "1",
-            **os.environ,
-            **proxies.without_proxy(os.environ, (*proxies.LOOPBACK, *hosts)),
-            **views.script_environment(cluster, self._target),
-            **script.environment,
-        }
-
-
-def _run(command: Sequence[str], environment: Mapping[str, str], news: int) -> int:
-    """Run a program with this process' standard streams and signals; return its exit code."""
-    process: subprocess.Popen[bytes] | None = None
-
-    def pass_on(number: int, _: object) -> None:
-        # Ctrl-C reaches all processes of the terminal by itself.
-        if process is not None and not (number == signal.SIGINT and _in_foreground()):
-            process.send_signal(number)
-
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        process = subprocess.Popen(command, env=environment, pass_fds=[news])
-        code = process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return code if code >= 0 else 128 - code
-
-
-def _in_foreground() -> bool:
-    try:
-        return os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ else 0) == os.getpgrp()
-    except (OSError, ValueError):  # no terminal
-        return False

@@ -29,6 +29,7 @@ def submit(
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Print the script's name, and leave it to itself.")
     ] = False,
+    here: Annotated[bool, typer.Option("--here", help="On this machine, whose ports 2222… lead to the tasks.")] = False,
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", metavar="TIME", parser=options.seconds, help="Wait so long for the cluster first."),
@@ -51,7 +52,10 @@ def submit(
     from tfk8s.backends.choice import Where
     from tfk8s.cli.progress import Progress
     from tfk8s.cluster import as_script
+    from tfk8s.errors import InvalidInput
 
+    if here and detach:
+        raise InvalidInput("--here and --detach exclude each other: a script on this machine ends with its command")
     wanted = as_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus
     )
@@ -59,6 +63,8 @@ def submit(
     if timeout is not None:
         with Progress() as progress:
             cluster.wait(timeout, progress.update)
+    if here:
+        return cluster.run_here(wanted, lambda text: note(f"tfk8s: {text}"))
     if not detach:
         return cluster.run(wanted)
     started = cluster.start(wanted)

@@ -1,0 +1,120 @@
+"""Session scripts that run on this machine, for clusters that are elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tfk8s import proxies, views
+from tfk8s.backends import Backend, Script
+from tfk8s.errors import InvalidInput
+from tfk8s.forward import Forward
+from tfk8s.losses import Dial, Losses
+from tfk8s.spec import EVALUATOR, ClusterSpec, Task
+from tfk8s.status import ClusterStatus
+
+MOST_TASKS = 256  # each is a port here, and a connection
+
+Tell = Callable[[str], None]
+
+
+def run(script: Script, cluster: ClusterSpec, target: str, dials: Mapping[str, Dial]) -> int:
+    """Run a script with this process' standard streams and signals; return its exit code.
+
+    Args:
+        script: which.
+        cluster: the ClusterSpec that it is told.
+        target: the master, "grpc://host:port".
+        dials: how to connect to each task, by name: it is ended where it waits for one that is lost.
+    """
+    from tfk8s.backends.local import launch
+
+    flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(script, flag)]
+    with Losses(dials) as watched:
+        arguments = [*flags, f"--events={watched.news}", str(script.path), *script.arguments]
+        command = launch.command(launch.script_python(os.environ), "tfk8s.runner", *arguments)
+        return _run(command, _environment(script, cluster, target), watched.news)
+
+
+def run_forwarded(backend: Backend, status: ClusterStatus, script: Script, tell: Tell) -> int:
+    """Run a script with each task at the loopback address that it would have on a single machine.
+
+    Args:
+        backend: where the cluster lives.
+        status: the cluster.
+        script: which.
+        tell: hears of connections that break, and that they are mended.
+
+    Raises:
+        InvalidInput: such an address is taken here.
+    """
+    if len(status.tasks) > MOST_TASKS:
+        raise InvalidInput(
+            f'"{status.name}" has {len(status.tasks)} tasks; --here is for at most {MOST_TASKS}',
+            help="leave out --here: then the script runs beside the tasks",
+        )
+    ports = views.loopback_ports({task.task: task.address for task in status.tasks})
+    cluster: dict[str, list[str]] = {}
+    for task, port in ports.items():
+        if task.job != EVALUATOR:
+            cluster.setdefault(task.job, []).append(f"localhost:{port}")
+    dials = {str(task): functools.partial(backend.dial, status.name, task) for task in ports}
+    with contextlib.ExitStack() as stack:
+        for task, port in ports.items():
+            stack.enter_context(_forward(task, port, dials[str(task)], tell))
+        return run(script, cluster, f"grpc://localhost:{ports[status.master]}", dials)
+
+
+@contextlib.contextmanager
+def _forward(task: Task, port: int, dial: Dial, tell: Tell) -> Iterator[Forward]:
+    try:
+        forward = Forward(dial, port, lambda text: tell(f"{task}: {text}"))
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{error}: with --here, {task} is at localhost:{port}, where a single machine would have it",
+            help=f"end what listens there (`ss -ltnp 'sport = :{port}'` shows it), or leave out --here",
+        ) from error
+    with forward:
+        yield forward
+
+
+def _environment(script: Script, cluster: ClusterSpec, target: str) -> Mapping[str, str]:
+    hosts = [address.rpartition(":")[0].strip("[]") for addresses in cluster.values() for address in addresses]
+    return {
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        **os.environ,
+        **proxies.without_proxy(os.environ, (*proxies.LOOPBACK, *hosts)),
+        **views.script_environment(cluster, target),
+        **script.environment,
+    }
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], news: int) -> int:
+    """Run a program with this process' standard streams and signals; return its exit code."""
+    process: subprocess.Popen[bytes] | None = None
+
+    def pass_on(number: int, _: object) -> None:
+        # Ctrl-C reaches all processes of the terminal by itself.
+        if process is not None and not (number == signal.SIGINT and _in_foreground()):
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        process = subprocess.Popen(command, env=environment, pass_fds=[news])
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def _in_foreground() -> bool:
+    try:
+        return os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ else 0) == os.getpgrp()
+    except (OSError, ValueError):  # no terminal
+        return False
