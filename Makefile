@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test test-faults test-cluster check update bench release clean
+.PHONY: demo test test-faults reliability test-cluster check update bench release clean
 
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
@@ -18,6 +18,9 @@ test: .venv/dev     ## everything that needs no Kubernetes cluster
 
 test-faults: .venv/dev   ## what happens when things break: clusters on this machine, and a fake API server
 	$(BIN)/pytest tests/faults
+
+reliability: .venv/dev   ## likewise, and writes docs/reliability.md from what it found
+	$(BIN)/pytest tests/faults --reliability docs/reliability.md
 
 test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig context
 	$(BIN)/pytest tests/cluster

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from tfk8s import devices
 from tfk8s.backends import Backend
 from tfk8s.backends.choice import flags
-from tfk8s.errors import ClusterError, TaskError
+from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.waiting import wait_until
@@ -57,7 +57,7 @@ class Readiness:
         Raises:
             ClusterError: it never will be.
         """
-        status = self._backend.observe(self._name)
+        status = self._observe()
         if status != self._status:
             self._status = status
             if self._on_change is not None:
@@ -71,6 +71,14 @@ class Readiness:
             self._silence = error
             return None
         return status
+
+    def _observe(self) -> ClusterStatus:
+        try:
+            return self._backend.observe(self._name)
+        except NoSuchCluster as error:
+            if self._status is None:
+                raise
+            raise ClusterError(f'cluster "{self._name}" was removed by somebody while it came up') from error
 
     def missing(self) -> str:
         """Return what is not as it should be, to be read after "waited for"."""

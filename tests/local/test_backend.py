@@ -168,12 +168,12 @@ def test_a_stopped_task_is_told_of(backend: LocalBackend, cluster: str) -> None:
 def test_a_stopped_supervisor_is_told_of_and_can_be_removed(
     backend: LocalBackend, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfk8s.backends.local.client._ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("tfk8s.backends.local.client._LOOK_SECONDS", 0.2)
     supervisor = state.folder(cluster).supervisor()
     assert supervisor is not None
     os.kill(supervisor, signal.SIGSTOP)
     status = backend.observe(cluster)
-    assert status.reason == f'the supervisor of cluster "{cluster}" does not answer (is it stopped?)'
+    assert status.reason == f'the supervisor of cluster "{cluster}" is stopped by a signal'
     assert {task.phase for task in status.tasks} == {Phase.UNKNOWN}
     backend.delete(cluster)
     assert not state.folder(cluster).path.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -21,6 +22,7 @@ from tfk8s.proxies import without_proxy
 
 _ANSWER_SECONDS = 10.0
 _START_SECONDS = 10.0
+_LOOK_SECONDS = 1.0  # between two looks whether the supervisor is stopped
 
 
 class SupervisorGone(ClusterError):
@@ -34,21 +36,34 @@ def ask(folder: state.Folder, request: messages.Message) -> tuple[messages.Messa
         SupervisorGone: there is no supervisor.
         ClusterError: it does not answer.
     """
-    name = folder.path.name
     try:
         with messages.connect(folder.control, _ANSWER_SECONDS) as connection:
             messages.send(connection, request)
+            _await(folder, connection, _ANSWER_SECONDS)
             answer = messages.receive(connection)
-    except TimeoutError as error:
-        raise ClusterError(
-            f'the supervisor of cluster "{name}" does not answer (is it stopped?)',
-            help=f"tfk8s down --local {name} removes the cluster",
-        ) from error
     except OSError as error:
         raise _gone(folder) from error
     if answer is None:
         raise _gone(folder)
     return answer
+
+
+def _await(folder: state.Folder, connection: socket.socket, seconds: float) -> None:
+    """Wait until the supervisor says something.
+
+    Raises:
+        ClusterError: it is stopped, or says nothing within so many seconds.
+    """
+    name, pid = folder.path.name, folder.supervisor()
+    deadline, was_stopped = time.monotonic() + seconds, False
+    while not select.select([connection], [], [], _LOOK_SECONDS)[0]:
+        is_stopped = pid is not None and state.is_stopped(pid)
+        if (is_stopped and was_stopped) or time.monotonic() > deadline:
+            raise ClusterError(
+                f'the supervisor of cluster "{name}" {"is stopped by a signal" if is_stopped else "does not answer"}',
+                help=f"kill -CONT {pid} continues it; tfk8s down --local {name} removes the cluster",
+            )
+        was_stopped = is_stopped
 
 
 def _gone(folder: state.Folder) -> SupervisorGone:
@@ -104,6 +119,7 @@ def run(folder: state.Folder, request: messages.Message) -> messages.Message:
 
     Raises:
         SupervisorGone: there is no supervisor, or it was killed meanwhile.
+        ClusterError: it is stopped.
     """
     try:
         connection = messages.connect(folder.control, _ANSWER_SECONDS)
@@ -113,6 +129,7 @@ def run(folder: state.Folder, request: messages.Message) -> messages.Message:
         connection.settimeout(None)
         try:
             messages.send(connection, request, [0, 1, 2])
+            _await(folder, connection, math.inf)
             answer = messages.receive(connection)
         except OSError:
             answer = None

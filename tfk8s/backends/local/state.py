@@ -272,6 +272,14 @@ def started(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped by a signal, as by SIGSTOP; one that a debugger holds is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
+
+
 def marked_processes(id: str) -> list[int]:  # noqa: A002 - the record's word
     """Return the processes that carry the mark of the cluster with that id."""
     mark = f"{MARK}={id}".encode()

@@ -30,6 +30,7 @@ from tfk8s.spec import EVALUATOR
 from tfk8s.status import Phase
 
 _PATIENCE = 3.0  # seconds that a script waits for tasks that are being started again
+_LOOK_SECONDS = 1.0  # between two looks for stopped tasks, while scripts run
 _SLOW = 5.0  # seconds that a client may take for one message
 
 
@@ -45,6 +46,8 @@ class Supervisor:
         self._folder = folder
         self._held: list[tuple[socket.socket, messages.Message, list[int]]] = []  # scripts that wait for tasks
         self._lost: set[str] = set()
+        self._were_stopped: set[str] = set()  # tasks, at the last look
+        self._looks = False
         self._stopping: list[socket.socket] = []
         self._loop.on_readable(self._listener, self._accept)
         end, wakeup = os.pipe()
@@ -135,6 +138,7 @@ class Supervisor:
             for connection, request, descriptors in self._held:
                 self._scripts.run(connection, request, descriptors)
             self._held.clear()
+            self._look_for_stopped()
 
     def _refuse(self, held: tuple[socket.socket, messages.Message, list[int]]) -> None:
         if held not in self._held:
@@ -165,6 +169,24 @@ class Supervisor:
         elif task.phase is Phase.FAILED and task.name not in self._lost and task.settings.member.job != EVALUATOR:
             self._lost.add(task.name)
             self._scripts.tell_lost(task.name, task.reason)
+
+    def _look_for_stopped(self) -> None:
+        """Begin to look, where nobody does: for a task that a signal has stopped, sessions wait for ever."""
+        if not self._looks:
+            self._looks = True
+            self._loop.after(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        stopped = {task.name: reason for task in self._tasks if (reason := task.stopped())}
+        for name, reason in stopped.items():
+            if name in self._were_stopped and name not in self._lost:  # twice: not for a moment only
+                self._lost.add(name)
+                self._scripts.tell_lost(name, reason)
+        self._lost -= self._were_stopped - stopped.keys()
+        self._were_stopped = set(stopped)
+        self._looks = False
+        if self._scripts.observed():
+            self._look_for_stopped()
 
     # ---- the end ----
 

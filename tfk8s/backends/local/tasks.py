@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s import server
-from tfk8s.backends.local import launch, namespace, processes
+from tfk8s.backends.local import launch, namespace, processes, state
 from tfk8s.backends.local.loop import Loop
 from tfk8s.member import Member
 from tfk8s.status import Phase
@@ -111,11 +111,17 @@ class TaskProcess:
         if self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)
 
+    def stopped(self) -> str:
+        """Return in words that its process is stopped by a signal; "" where it isn't."""
+        if self.pid is None or not state.is_stopped(self.pid):
+            return ""
+        return f"stopped by a signal; kill -CONT {self.pid} continues it"
+
     def observed(self) -> dict[str, Any]:
         """Return what is known of it, for a message."""
         phase, reason = self.phase, self.reason
-        if self.pid is not None and is_stopped(self.pid):
-            phase, reason = Phase.UNKNOWN, f"stopped by a signal; kill -CONT {self.pid} continues it"
+        if stopped := self.stopped():
+            phase, reason = Phase.UNKNOWN, stopped
         return {
             "job": self.settings.member.job, "index": self.settings.member.index, "pid": self.pid,
             "phase": phase, "reason": reason, "since": self.since, "restarts": self.restarts,
@@ -192,14 +198,6 @@ class TaskProcess:
 
     def _open_log(self) -> int:
         return os.open(self.settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-
-def is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped, as by SIGSTOP (proc_pid_stat(5))."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
-    except OSError:
-        return False
 
 
 def how_it_ended(status: int, log: Path) -> str:

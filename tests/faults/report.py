@@ -1,0 +1,46 @@
+"""docs/reliability.md, from what a run of the table found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pytest
+from commands import Ended
+from rows import VERDICT, Row
+
+Found = tuple[Row, str, Ended]
+FOUND = pytest.StashKey[list[Found]]()
+
+_HEAD = f"""# Reliability
+
+What happens when something breaks: each row was made to happen, on this machine (local) or on a kind cluster (kind),
+and is a test (`make test-faults`; the table is tests/faults/table.py). The verdict is the time from the fault to the
+end of the user's command in the run that wrote this page, on two busy cores; no row may take more than {VERDICT:.0f} s,
+or than the deadline that the command was given. Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed;
+124 a timeout; 128 + the signal that ended the command.
+
+Written by `make reliability`.
+
+| fault | when | where | exit | verdict | it says | left behind |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+def page(found: Sequence[Found]) -> str:
+    """Return the page; the rows are in the order in which they were found, which is the table's."""
+    return _HEAD + "".join(_line(*one) for one in found)
+
+
+def _line(row: Row, where: str, ended: Ended) -> str:
+    cells = (row.fault, row.when, where, str(ended.code), f"{ended.seconds:.1f} s", _said(row, ended), row.left)
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _said(row: Row, ended: Ended) -> str:
+    """Return the line that the row is about, without what differs from run to run."""
+    if not row.words:
+        return ""
+    line = next((line for line in ended.err.splitlines() if row.words[0] in line), "")
+    line = re.sub(r"kill -CONT \d+", "kill -CONT PID", line.removeprefix("error: ").removeprefix("tfk8s: "))
+    return line.replace("|", "\\|").strip()

@@ -1,0 +1,42 @@
+"""What a row of the table is, and what can be left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from commands import Ended
+
+VERDICT = 10.0  # seconds from the fault
+
+USABLE = "the cluster, usable"
+NOTHING = "nothing"
+LOST = "the cluster's folder; `status` tells, `up` starts it again"
+STARTED = "what `up` had started; a second `up` goes on"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One fault at one moment.
+
+    Attributes:
+        fault, when: what goes wrong, and where in what.
+        act: makes it so, on a place; returns how the user's command ended.
+        code: with which exit codes.
+        words: what it says, in this order; the first is quoted in the table.
+        left: what is left behind.
+        limit: seconds until the verdict; where a command was given a deadline, that one.
+    """
+
+    fault: str
+    when: str
+    act: Callable[[Any], Ended]
+    code: int | tuple[int, ...] = 0
+    words: tuple[str, ...] = ()
+    left: str = USABLE
+    limit: float = VERDICT
+
+    @property
+    def id(self) -> str:
+        return f"{self.fault}, {self.when}".replace(" ", "-").replace("`", "")

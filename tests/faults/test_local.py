@@ -1,0 +1,38 @@
+"""The rows of the table on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from local_place import Local
+from rows import Row
+from table import ROWS
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, state_home: Path) -> Iterator[Local]:
+    place = Local(tmp_path_factory.mktemp("faults"))
+    yield place
+    place.remove()
+
+
+@pytest.fixture
+def place(shared: Local) -> Iterator[Local]:
+    yield shared
+    shared.close()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_a_row(row: Row, place: Local, note: Callable[..., None]) -> None:
+    ended = row.act(place)
+    note(row, "local", ended)
+    said = f"{ended.code} after {ended.seconds:.1f} s: {ended.out}{ended.err}"
+    assert ended.code in (row.code if isinstance(row.code, tuple) else (row.code,)), said
+    rest = ended.err
+    for words in row.words:
+        assert words in rest, said
+        rest = rest.partition(words)[2]
+    assert ended.seconds <= row.limit, said
+    place.require_left(row.left)
