@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -34,6 +35,7 @@ def _main(arguments: list[str]) -> int:
 def _command(arguments: list[str]) -> int:
     from tfk8s.cli import signals
 
+    gc.set_threshold(100_000)  # looking for garbage in what is imported takes a tenth of a short command's time
     _prepare_streams()
     signals.prepare()
     try:

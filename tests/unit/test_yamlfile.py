@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -126,3 +127,9 @@ def test_without_libyaml_nothing_else_is_accepted(data: bytes) -> None:
         slow = yamlfile.read(data)
     if fast.complete and slow.complete and not fast.problems and not slow.problems:
         assert fast == slow
+
+
+def test_the_quick_look_at_ascii_finds_what_the_whole_one_does() -> None:
+    for code in range(128):
+        found = [bool(re.search(pattern, chr(code))) for pattern in (yamlfile._BAD_ASCII, yamlfile._BAD_CHARACTER)]
+        assert found[0] == found[1], code

@@ -11,12 +11,13 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tfk8s.changes import Plan
-from tfk8s.events import Event
-from tfk8s.spec import JobFile, Task
-from tfk8s.status import ClusterStatus
+if TYPE_CHECKING:  # commands that need no backend import this module all the same
+    from tfk8s.changes import Plan
+    from tfk8s.events import Event
+    from tfk8s.spec import JobFile, Task
+    from tfk8s.status import ClusterStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,7 @@ Only these two, `kinds` and `load` import pydantic, which takes longer than all 
 several keys at once is in `checks`.
 """
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -63,7 +61,7 @@ class Volume(_Model):
     read_only: bool = Field(False, description="Tasks can't write to it.", examples=[True])
 
     @model_validator(mode="after")
-    def _one_source(self) -> Volume:
+    def _one_source(self) -> Self:
         given = [kind for kind in _SOURCES if getattr(self, kind) is not None]
         if len(given) != 1:
             message = f"a volume can't have {' and '.join(given)} at once" if given else "this volume has no source"
@@ -100,7 +98,7 @@ class Toleration(_Model):
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Toleration:
+    def _consistent(self) -> Self:
         if self.key is None and self.operator != "Exists":
             raise fields.Refused("bad-toleration", "a toleration without key needs operator: Exists")
         if self.value and self.operator == "Exists":
@@ -129,7 +127,7 @@ class Source(_Model):
     cidr: Cidr | None = Field(None, description="A range of addresses, alone.", examples=["10.0.0.0/8"])
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Source:
+    def _one_kind(self) -> Self:
         if self.cidr is not None and (self.namespace is not None or self.pods):
             raise fields.Refused("bad-peer", "cidr can't be combined with namespace or pods", "expected one of them")
         if self.cidr is None and self.namespace is None and not self.pods:
