@@ -17,7 +17,7 @@ from tfk8s.devices import TaskDevices
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskError
 from tfk8s.events import Event
 from tfk8s.forward import Forward, Tell
-from tfk8s.spec import Task
+from tfk8s.spec import EVALUATOR, Task
 from tfk8s.status import ClusterStatus, TaskStatus
 from tfk8s.tasks import find, require_counts, select
 
@@ -91,21 +91,30 @@ class Cluster:
             self._forward = self.forward(tell=functools.partial(_LOG.warning, "tfk8s: %s"))
         return self._forward.target
 
-    def session(self, graph: tf.Graph | None = None, config: Any = None) -> tf.compat.v1.Session:
+    def session(
+        self, graph: tf.Graph | None = None, config: Any = None, *, without: Iterable[str] = ()
+    ) -> tf.compat.v1.Session:
         """Open a session on the master, in this process.
 
         Args:
             graph: what the session runs; default: TensorFlow's default graph.
             config: a `tf.compat.v1.ConfigProto`.
+            without: tasks to leave out ("worker/3"): nothing may be pinned to them.
 
         Raises:
             TaskUnreachable: a task does not answer.
+            VersionSkew: the tasks have different versions of TensorFlow.
         """
-        from tfk8s.sessions import session
+        from tfk8s.preflight import View
+        from tfk8s.sessions import open_session
 
-        devices.require_all(self.devices())
+        status = self.status()
+        tasks = {str(task.task): task for task in status.tasks if task.task.job != EVALUATOR}
+        first = str(status.master)
+        addresses = {first: tasks[first].address, **{name: task.address for name, task in tasks.items()}}
+        view = View(addresses, without, dial=lambda name: self.backend.dial(self.name, tasks[name].task))
         os.environ.update(proxies.without_proxy(os.environ))
-        return session(self.target, graph, config)
+        return open_session(self.target, graph, config, view)
 
     def submit(
         self,

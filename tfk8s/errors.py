@@ -3,11 +3,16 @@
     Tfk8sError                 exit  what happened
     ├── InvalidInput             2   the user's input can't be used, nothing was changed
     │   ├── JobFileError         2     a job file has problems, each with its place
-    │   └── NoSuchCluster        2     a name that no cluster has
+    │   ├── NoSuchCluster        2     a name that no cluster has
+    │   ├── DeviceMissing        2     a graph names a device that its task does not have
+    │   └── GraphTooLarge        2     a graph, or what is fed or fetched, is over 2 GB
     ├── ClusterError             1   the cluster failed, or could not be reached
-    │   └── BackendUnreachable   1     what runs the cluster does not answer, or can't for now
+    │   ├── BackendUnreachable   1     what runs the cluster does not answer, or can't for now
+    │   └── VersionSkew          1     the tasks have different versions of TensorFlow
     ├── TaskError                3   a task failed
-    │   └── TaskUnreachable      3     a task does not answer
+    │   ├── TaskUnreachable      3     a task does not answer
+    │   ├── TaskLost             3     a task that answered is gone
+    │   └── TaskRestarted        3     a task is another one now, without the sessions and variables of the first
     └── WaitTimeout            124   a wait reached its limit
 
 A message says what failed, with the name in quotes, and why. `help` says what to do next, as a command
@@ -84,12 +89,24 @@ class NoSuchCluster(InvalidInput):
     """No cluster has that name here."""
 
 
+class DeviceMissing(InvalidInput):
+    """A graph pins an operation to a device that the cluster does not have."""
+
+
+class GraphTooLarge(InvalidInput):
+    """A graph, or what is fed to it or fetched from it, is over 2 GB: more than one message can hold."""
+
+
 class ClusterError(Tfk8sError):
     """The cluster failed, or could not be reached."""
 
 
 class BackendUnreachable(ClusterError):
     """What runs the cluster does not answer, or can't for now: it may come back, and the cluster may well go on."""
+
+
+class VersionSkew(ClusterError):
+    """The tasks have different versions of TensorFlow, which TensorFlow does not support."""
 
 
 class TaskError(Tfk8sError):
@@ -100,6 +117,14 @@ class TaskError(Tfk8sError):
 
 class TaskUnreachable(TaskError):
     """A task does not answer."""
+
+
+class TaskLost(TaskError):
+    """A task that took part in a session is gone."""
+
+
+class TaskRestarted(TaskError):
+    """A task was started again: sessions opened before are lost, and so are the variables that it kept."""
 
 
 class WaitTimeout(Tfk8sError):

@@ -18,16 +18,25 @@ from dataclasses import dataclass
 
 GET_STATUS = "/tensorflow.WorkerService/GetStatus"
 LIST_DEVICES = "/tensorflow.MasterService/ListDevices"
+CREATE_SESSION = "/tensorflow.MasterService/CreateSession"
 
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _ACK, _PADDED, _END_HEADERS = 1, 1, 8, 4
 _STREAM = 1
 _WINDOW = 2**31 - 1  # let the server send all it has at once
-_UNIMPLEMENTED = 12
+_INVALID_ARGUMENT, _UNIMPLEMENTED = 3, 12
 
 
 class ProbeError(Exception):
     """The server did not answer as a TensorFlow server does; the text says how."""
+
+
+class _Refused(ProbeError):
+    """The server refused; `status` and `message` are gRPC's."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"the server refused (gRPC status {status}{': ' + message if message else ''})")
+        self.status, self.message = status, message
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +81,46 @@ def list_devices(stream: socket.socket, timeout: float) -> list[Device]:
     return [device for _, device in _devices(call(stream, LIST_DEVICES, timeout))]
 
 
-def call(stream: socket.socket, method: str, timeout: float) -> bytes:
-    """Make one gRPC call with an empty request; return the serialized response.
+# Field 1, graph_def: field 4, versions: field 2, min_consumer, a version that no TensorFlow has.
+_GRAPH_OF_THE_FUTURE = b"\x0a\x08\x22\x06\x10\xff\x93\xeb\xdc\x03"
+_VERSION = re.compile(r" for TensorFlow ([^\s,]+?)\.(?:\s|$)")
+
+
+def get_version(stream: socket.socket, device: str, timeout: float) -> str:
+    """Return the version of TensorFlow that a server is, such as "2.21.0"; "" where it does not say.
+
+    No call asks for it. But a server that is given a graph which only later versions can read says why it refuses
+    (CheckVersions in tensorflow/core/framework/versions.cc), and which version it is. No session comes of it.
+
+    Args:
+        stream: connected to the server; it can't be used again.
+        device: the task's own, "/job:worker/task:1": the server shall ask no other about it.
+        timeout: in seconds.
+
+    Raises:
+        ProbeError, OSError: as `get_status`.
+    """
+    only_itself = b"\x22" + bytes([len(device)]) + device.encode()  # field 4, device_filters
+    request = _GRAPH_OF_THE_FUTURE + b"\x12" + bytes([len(only_itself)]) + only_itself  # field 2, config
+    try:
+        call(stream, CREATE_SESSION, timeout, request)
+    except _Refused as refusal:
+        if refusal.status != _INVALID_ARGUMENT:
+            raise
+        found = _VERSION.search(refusal.message)
+        return found[1] if found else ""
+    return ""
+
+
+def call(stream: socket.socket, method: str, timeout: float, request: bytes = b"") -> bytes:
+    """Make one gRPC call, with an empty request where none is given; return the serialized response.
 
     Raises:
         ProbeError, OSError: as `get_status`.
     """
     deadline = time.monotonic() + timeout
     stream.settimeout(timeout)
-    stream.sendall(_request(method))
+    stream.sendall(_request(method, request))
     body = b""
     for kind, flags, payload in _frames(stream, deadline):
         if kind == _SETTINGS and not flags & _ACK:
@@ -101,7 +141,7 @@ def call(stream: socket.socket, method: str, timeout: float) -> bytes:
 # ---- HTTP/2 (RFC 9113) -------------------------------------------------------------------------------------------
 
 
-def _request(method: str) -> bytes:
+def _request(method: str, message: bytes) -> bytes:
     headers = {
         ":method": "POST",
         ":scheme": "http",
@@ -117,7 +157,7 @@ def _request(method: str) -> bytes:
             _frame(_SETTINGS, payload=settings),
             _frame(_WINDOW_UPDATE, payload=struct.pack(">I", _WINDOW - 65535)),
             _frame(_HEADERS, _END_HEADERS, _STREAM, b"".join(map(_literal, headers, headers.values()))),
-            _frame(_DATA, _END_STREAM, _STREAM, bytes(5)),  # one message, not compressed, of no bytes
+            _frame(_DATA, _END_STREAM, _STREAM, struct.pack(">BI", 0, len(message)) + message),  # not compressed
         )
     )
 
@@ -153,7 +193,7 @@ def _frames(stream: socket.socket, deadline: float) -> Iterator[tuple[int, int, 
 # gRPC's C++ server writes header names and values as plain literals; what it leaves to HPACK's tables is never the
 # status of a failed call.
 _STATUS = re.compile(rb"grpc-status[\x01\x02]([0-9]{1,2})")
-_MESSAGE = re.compile(rb"grpc-message(.)", re.DOTALL)
+_MESSAGE = b"grpc-message"
 
 
 def _check_status(headers: bytes) -> None:
@@ -162,9 +202,19 @@ def _check_status(headers: bytes) -> None:
         return
     if int(status[1]) == _UNIMPLEMENTED:
         raise ProbeError("a gRPC server answers there, but not a TensorFlow server")
-    message = _MESSAGE.search(headers)
-    text = headers[message.end() : message.end() + (message[1][0] & 0x7F)].decode(errors="replace") if message else ""
-    raise ProbeError(f"the server refused (gRPC status {int(status[1])}{': ' + text if text else ''})")
+    raise _Refused(int(status[1]), _text_after(_MESSAGE, headers))
+
+
+def _text_after(name: bytes, headers: bytes) -> str:
+    """Return the value of a header, whose length is an integer of seven bits and more (RFC 7541, 5.1)."""
+    start = headers.find(name) + len(name)
+    if start < len(name) or start >= len(headers):
+        return ""
+    size, start = headers[start] & 0x7F, start + 1
+    if size == 0x7F:
+        more, start = _varint(headers, start)
+        size += more
+    return headers[start : start + size].decode(errors="replace")
 
 
 def _message(body: bytes) -> bytes:

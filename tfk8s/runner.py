@@ -2,9 +2,8 @@
 
 A script sees what `python FILE` would show it (arguments, folder, standard streams, exit code), and besides:
 `TFK8S_TARGET` and `TFK8S_CLUSTER`, with `--tf1` TensorFlow 1's `import tensorflow`, and named failures on standard
-error. TensorFlow's sessions wait for ever on a dead master, for long on a dead worker, and ignore SIGINT in
-`session.run`; so a thread beside the script knows of lost tasks and of Ctrl-C, and ends the script if, some
-seconds later, it still sits in the very same call. Standard library and TensorFlow only: this file also runs in pods.
+error. Where it would wait for ever, it is ended (watch.py). Standard library and TensorFlow only: this file also runs
+in pods.
 """
 
 from __future__ import annotations
@@ -14,33 +13,34 @@ import atexit
 import contextlib
 import functools
 import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import io
 import json
 import os
-import select
 import signal
 import socket
 import sys
 import threading
-import time
 import traceback
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tfk8s.errors import TaskUnreachable
+from tfk8s import constraints, verdicts
+from tfk8s.errors import Tfk8sError
 from tfk8s.forward import Forward
-from tfk8s.sessions import require_answers
+from tfk8s.news import known
+from tfk8s.preflight import View
+from tfk8s.watch import INTERRUPTED, Watch
+from tfk8s.witness import Witness
 
-LOST_SECONDS = 3.0  # TensorFlow reports most losses itself within this time
-INTERRUPT_SECONDS = 1.0
 MAX_RELAYS = 256
-TASK_FAILED = 3
-INTERRUPTED = 130
 
-_SESSION_MODULE = "tensorflow/python/client/session.py"
+_OWN = str(Path(__file__).parent) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +59,17 @@ def execute(options: Options) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, nothing is here to be interrupted
     if os.environ.get("TFK8S_RELAY") == "1":
         relay(json.loads(os.environ["TFK8S_CLUSTER"]), int(os.environ["TFK8S_PORT"]))
+    witness = Witness(View.of(os.environ))
     try:
-        require_answers(os.environ)
-    except TaskUnreachable as error:
-        _say(f"error: {error}\n  = help: {error.help}")
-        return error.exit_code
-    watch = Watch(options.events)
-    watch.start()
+        witness.check()
+    except Tfk8sError as error:
+        return _named(error)
+    Watch(options.events, known, witness.view, _say, _end).start()
+    filters = witness.view.filters
+    when_imported(constraints.SESSION_MODULE, lambda: constraints.constrain_all(filters, isolate=options.isolate))
     if options.tf1:
         give_tf1()
-    if options.isolate:
-        isolate_sessions()
-    return run_main(options.script, options.arguments, watch)
+    return run_main(options.script, options.arguments, witness)
 
 
 def relay(cluster: Mapping[str, Sequence[str]], first_port: int) -> list[Forward]:
@@ -117,24 +116,38 @@ def give_tf1() -> None:
     sys.modules["tensorflow"] = tf1
 
 
-def isolate_sessions() -> None:
-    """Have every session of this process keep its variables to itself (ConfigProto.isolate_session_state)."""
-    from tensorflow.core.protobuf import config_pb2
-    from tensorflow.python.client import session
-
-    original = session.BaseSession.__init__
-
-    def isolated(self: object, target: str = "", graph: object = None, config: object = None) -> None:
-        own = config_pb2.ConfigProto()
-        if config is not None:
-            own.CopyFrom(config)
-        own.isolate_session_state = True
-        original(self, target, graph, own)
-
-    session.BaseSession.__init__ = isolated
+def when_imported(name: str, then: Callable[[], None]) -> None:
+    """Do something as soon as a module has been imported, which may be now."""
+    if name in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, _Importer(name, then))
 
 
-def run_main(script: str, arguments: Sequence[str], watch: Watch) -> int:
+class _Importer(importlib.abc.MetaPathFinder):
+    """Finds one module, once, where others would, and does something after it has been executed."""
+
+    def __init__(self, name: str, then: Callable[[], None]) -> None:
+        self._name, self._then = name, then
+
+    def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        del path, target
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_then(module: types.ModuleType) -> None:
+                execute(module)
+                self._then()
+
+            setattr(spec.loader, "exec_module", execute_and_then)  # noqa: B010 - of this one loader
+        return spec
+
+
+def run_main(script: str, arguments: Sequence[str], witness: Witness) -> int:
     """Run a file as `python FILE` does; return the exit code that Python would end with."""
     path = Path(script).resolve()
     sys.argv = [script, *arguments]
@@ -151,7 +164,7 @@ def run_main(script: str, arguments: Sequence[str], watch: Watch) -> int:
     except SystemExit as end:
         return _exit_code(end.code)
     except BaseException as error:
-        return _failed(error, watch)
+        return _failed(error, witness)
     return 0
 
 
@@ -164,112 +177,68 @@ def _exit_code(code: object) -> int:
     return 1
 
 
-def _failed(error: BaseException, watch: Watch) -> int:
-    frames = error.__traceback__.tb_next if error.__traceback__ else None  # without this file's
-    traceback.print_exception(type(error), error, frames)
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
-    if type(error).__module__.startswith("tensorflow.") and watch.lost_tasks(wait=1.0):
-        _say(watch.verdict("the script failed because of it"))
-        return TASK_FAILED
-    return 1
+# ---- how it failed -------------------------------------------------------------------------------------------------
 
 
-# ---- what is watched -----------------------------------------------------------------------------------------------
+def _failed(error: BaseException, witness: Witness) -> int:
+    """Print what ended the script; return its exit code."""
+    meaning: Tfk8sError | None = None
+    if isinstance(error, Tfk8sError):
+        meaning = error
+    elif isinstance(error, Exception) and type(error).__module__.startswith("tensorflow."):
+        meaning = witness.explain(error)
+    if meaning is None or os.environ.get("TFK8S_DEBUG"):
+        _print_whole(error)
+    else:
+        _print_briefly(error)
+    if meaning is not None:
+        return _named(meaning)
+    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 
-class Watch(threading.Thread):
-    """Knows which tasks were lost and whether Ctrl-C came, and ends the script where it is stuck in a session's call.
-
-    A call is told from the next one by its frame, so that a script which opens a new session goes on.
-    """
-
-    def __init__(self, events: int | None) -> None:
-        super().__init__(name="tfk8s-watch", daemon=True)
-        self._events = events
-        self._lost: dict[str, str] = {}
-        self._told = threading.Condition()
-        self._pending: list[tuple[float, int, frozenset[types.FrameType]]] = []
-        self._signals, wakeup = os.pipe()
-        os.set_blocking(wakeup, False)
-        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-
-    def lost_tasks(self, wait: float) -> dict[str, str]:
-        """Return the tasks lost since the script began, with reasons; waits up to `wait` seconds for the first."""
-        with self._told:
-            self._told.wait_for(lambda: self._lost, wait)
-            return dict(self._lost)
-
-    def verdict(self, conclusion: str) -> str:
-        """Return the lost tasks in words, and what they mean for the script."""
-        lost = "; ".join(f"{task} was lost: {reason}" for task, reason in self._lost.items())
-        return (
-            f"error: {lost}; {conclusion}\n"
-            "  = help: a lost worker or master takes its sessions with it, a lost ps its variables;"
-            " lost tasks are started again: run the script once more"
-        )
-
-    def run(self) -> None:
-        """Wait for news and deadlines, for as long as the process lives."""
-        sources = [self._signals] if self._events is None else [self._signals, self._events]
-        while True:
-            readable, _, _ = select.select(sources, [], [], self._until_deadline())
-            if self._signals in readable and signal.SIGINT in os.read(self._signals, 64):
-                self._allow(INTERRUPT_SECONDS, INTERRUPTED)
-            if self._events in readable and not self._read_events(self._events):
-                sources.remove(self._events)
-            self._end_if_stuck()
-
-    def _read_events(self, events: int) -> bool:
-        """Take in news of tasks; return whether more can come."""
-        data = os.read(events, 1 << 16)
-        with self._told:
-            for line in data.splitlines():
-                news = json.loads(line)
-                self._lost[news["task"]] = news["reason"]
-                _say(f"tfk8s: {news['task']} was lost: {news['reason']}")
-            self._told.notify_all()
-        if data:
-            self._allow(LOST_SECONDS, TASK_FAILED)
-        return bool(data)
-
-    def _allow(self, seconds: float, code: int) -> None:
-        """Give the calls that are under way so long to end."""
-        if calls := session_calls():
-            self._pending.append((time.monotonic() + seconds, code, calls))
-
-    def _until_deadline(self) -> float | None:
-        return max(0.0, min(due for due, _, _ in self._pending) - time.monotonic()) if self._pending else None
-
-    def _end_if_stuck(self) -> None:
-        now = time.monotonic()
-        for due, code, calls in [entry for entry in self._pending if entry[0] <= now]:
-            self._pending.remove((due, code, calls))
-            if calls & session_calls():
-                if code == TASK_FAILED:
-                    _say(self.verdict("a session waited for it, and the script was ended"))
-                flush()
-                os._exit(code)
+def _print_whole(error: BaseException) -> None:
+    """Print a traceback as Python does, but for what is tfk8s' own in it."""
+    shown = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = shown
+    while part is not None:
+        part.stack = traceback.StackSummary.from_list([one for one in part.stack if not one.filename.startswith(_OWN)])
+        part = part.__cause__ or part.__context__
+    print("".join(shown.format()), end="", file=sys.stderr, flush=True)
 
 
-def session_calls() -> frozenset[types.FrameType]:
-    """Return the frames of TensorFlow's session module that threads of this process are in now."""
-    calls = set()
-    for frame in sys._current_frames().values():
-        place: types.FrameType | None = frame
-        while place is not None:
-            if place.f_code.co_filename.endswith(_SESSION_MODULE):
-                calls.add(place)
-            place = place.f_back
-    return frozenset(calls)
+def _print_briefly(error: BaseException) -> None:
+    """Print where in the script it failed, and the first of TensorFlow's words: the page that follows helps nobody."""
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not _is_inside(one.filename)]
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
+    cause = error.__cause__ if isinstance(error, Tfk8sError) else error
+    if cause is not None:
+        lines.append(f"{type(cause).__name__}: {verdicts.brief(str(cause))} (TFK8S_DEBUG=1 shows the rest)\n")
+    print("".join(lines), end="", file=sys.stderr, flush=True)
+
+
+def _is_inside(file: str) -> bool:
+    return file.startswith(_OWN) or f"{os.sep}tensorflow{os.sep}python{os.sep}" in file
+
+
+def _named(error: Tfk8sError) -> int:
+    _say(f"error: {error}" + (f"\n  = help: {error.help}" if error.help else ""))
+    return error.exit_code
+
+
+# ---- the end -------------------------------------------------------------------------------------------------------
+
+
+def _end(code: int) -> NoReturn:
+    """End this process at once, whatever its threads do."""
+    flush()
+    os._exit(code)
 
 
 def leave(code: int) -> NoReturn:
     """End this process as Python does, but for taking down modules: for TensorFlow's that takes 0.6 s."""
     getattr(threading, "_shutdown")()  # noqa: B009 - waits for threads, as in multiprocessing's forks
     atexit._run_exitfuncs()
-    flush()
-    os._exit(code)
+    _end(code)
 
 
 def flush() -> None:

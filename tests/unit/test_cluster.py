@@ -238,7 +238,10 @@ def test_a_session_is_opened_only_where_every_task_answers(cluster: Cluster, bac
     with pytest.raises(TaskUnreachable) as caught:
         cluster.session()
     assert str(caught.value) == (
-        "chief/0 does not answer: Connection refused; worker/1 does not answer: Connection refused"
+        "of 3 tasks, chief/0, worker/1 do not answer:\n"
+        "  chief/0   localhost:2222  Connection refused\n"
+        "  worker/0  localhost:2223  answers\n"
+        "  worker/1  localhost:2224  Connection refused"
     )
 
 

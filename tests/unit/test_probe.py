@@ -100,6 +100,30 @@ def test_what_is_no_answer_is_said_in_words(answer: bytes, message: str) -> None
     assert str(caught.value) == message
 
 
+SAYS = (
+    "GraphDef min consumer version 999999999 above current version 2474 for TensorFlow {}.  Please upgrade TensorFlow."
+)
+
+
+@pytest.mark.parametrize("version", ["2.21.0", "2.22.0-rc1", "2.23.0-dev20270101.with.a.long.tail"])
+def test_a_version_is_read_from_a_refusal(version: str) -> None:
+    said = SAYS.format(version).encode()
+    length = bytes([len(said)]) if len(said) < 127 else bytes([127, len(said) - 127])
+    stream = Stream(SETTINGS + frame(1, 5, 1, b"\x88@\x0bgrpc-status\x013\0\x0cgrpc-message" + length + said))
+    assert probe.get_version(stream, "/job:worker/task:1", 1.0) == version
+    assert b"/tensorflow.MasterService/CreateSession" in stream.sent
+    graph, config = b"\x0a\x08\x22\x06\x10\xff\x93\xeb\xdc\x03", field(2, field(4, b"/job:worker/task:1"))
+    assert grpc(graph + config) in stream.sent
+
+
+def test_a_server_that_does_not_say_its_version() -> None:
+    other = SETTINGS + frame(1, 5, 1, b"\0\x0bgrpc-status\x013\0\x0cgrpc-message\x02no")
+    assert probe.get_version(Stream(other), "/job:a/task:0", 1.0) == ""
+    assert probe.get_version(Stream(SETTINGS + frame(0, 1, 1, grpc(b""))), "/job:a/task:0", 1.0) == ""
+    with pytest.raises(probe.ProbeError, match="status 14"):
+        probe.get_version(Stream(SETTINGS + frame(1, 5, 1, b"\0\x0bgrpc-status\x0214")), "/job:a/task:0", 1.0)
+
+
 @given(st.binary(max_size=200), st.booleans())
 def test_no_bytes_break_it(data: bytes, as_message: bool) -> None:
     with contextlib.suppress(probe.ProbeError):

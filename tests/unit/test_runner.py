@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfk8s import runner
+from tfk8s import calls, runner
 
 
 class Listener:
@@ -41,4 +41,4 @@ def test_relays_end_at_a_limit(monkeypatch) -> None:
 
 
 def test_outside_of_tensorflow_there_are_no_session_calls() -> None:
-    assert runner.session_calls() == frozenset()
+    assert calls.under_way() == {}

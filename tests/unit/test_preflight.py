@@ -1,0 +1,92 @@
+"""What is asked of all tasks before a session, and what is said of the answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfk8s import preflight
+from tfk8s.errors import TaskUnreachable, VersionSkew
+from tfk8s.preflight import View
+from tfk8s.verdicts import Answer
+
+
+def answer(task: str, version: str = "2.21.0", error: str = "") -> Answer:
+    return Answer(task, f"{task.replace('/', '-')}:2222", incarnation=1, version=version, error=error)
+
+
+def test_all_well() -> None:
+    preflight.require([answer("master/0"), answer("worker/0", "2.21.1"), answer("worker/1", "")])
+    preflight.require([])
+
+
+def test_a_table_shows_what_answers_where_something_does_not() -> None:
+    answers = [answer("master/0"), answer("worker/0", error="Connection refused"), answer("worker/1")]
+    with pytest.raises(TaskUnreachable) as caught:
+        preflight.require(answers)
+    assert str(caught.value) == (
+        "of 3 tasks, worker/0 does not answer:\n"
+        "  master/0  master-0:2222  answers\n"
+        "  worker/0  worker-0:2222  Connection refused\n"
+        "  worker/1  worker-1:2222  answers"
+    )
+    assert "--without worker/0" in (caught.value.help or "")
+
+
+def test_of_many_tasks_the_table_shows_those_that_do_not_answer() -> None:
+    answers = [answer(f"worker/{i}", error="Connection refused" if i > 50 else "") for i in range(100)]
+    with pytest.raises(TaskUnreachable) as caught:
+        preflight.require(answers)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "of 100 tasks, worker/51, worker/52, worker/53 and 46 more do not answer:"
+    assert len(lines) == 22
+    assert lines[-1] == "  and 29 more"
+
+
+def test_servers_of_two_versions_are_refused() -> None:
+    with pytest.raises(VersionSkew) as caught:
+        preflight.require([answer("master/0"), answer("worker/0", "2.19.1"), answer("worker/1", "2.19.1")])
+    assert str(caught.value).startswith(
+        "the tasks have different versions of TensorFlow (2.21.0: master/0; 2.19.1: worker/0, worker/1), which"
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "warns"), [("2.21.3", False), ("", False), ("2.20.0", True), ("2.22.0-rc1", True), ("3.21.0", True)]
+)
+def test_a_client_of_another_version_is_warned(own: str, warns: bool) -> None:
+    said = preflight.warning([answer("master/0"), answer("worker/0", "")], own)
+    assert (said is not None) == warns
+    if said:
+        assert said.startswith(f"this script has TensorFlow {own}, the tasks have 2.21.0: ")
+
+
+def test_the_warning_is_given_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "own_version", lambda: "2.15.0")
+    monkeypatch.setattr(preflight, "_warned", False)
+    preflight.warn([answer("master/0")])
+    preflight.warn([answer("master/0")])
+    assert capsys.readouterr().err.count("warning: this script has TensorFlow 2.15.0") == 1
+
+
+def test_a_view_leaves_tasks_out_by_device_filters() -> None:
+    environment = {"TFK8S_CLUSTER": '{"master": ["m:1"], "worker": ["a:1", "b:1", "c:1"]}'}
+    assert View.of(environment).filters == []
+    assert View.of(environment).master == "master/0"
+    without = View.of({**environment, "TFK8S_WITHOUT": "worker/1"}, ["worker/2"])
+    assert without.filters == ["/job:master/task:0", "/job:worker/task:0"]
+    assert View.of({}).ask() == []
+
+
+def test_who_can_not_be_dialled_has_an_error() -> None:
+    def dial(task: str) -> object:
+        if task == "ps/0":
+            raise TaskUnreachable("ps/0 does not answer: Connection refused")
+        raise TimeoutError
+
+    view = View({"ps/0": "p:1", "worker/0": "w:1"}, dial=dial)
+    assert [one.error for one in view.ask()] == [
+        "Connection refused",
+        "no answer in 4 s (is it stopped, or overloaded?)",
+    ]
+    assert not view.answers("ps/0")
+    assert not view.answers("nosuch/0")

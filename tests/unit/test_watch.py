@@ -1,0 +1,147 @@
+"""Which calls are ended, and when; real calls of real sessions are in tests/local."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from tfk8s import calls, watch
+from tfk8s.news import News
+from tfk8s.watch import Watch
+
+LOST = {"task": "worker/1", "reason": "killed by SIGKILL"}
+
+
+class Ended(Exception):
+    """The process would have ended."""
+
+
+class Scene:
+    """A watch without a thread, whose calls, clock and end are the test's."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answers: bool = False) -> None:
+        self.active: dict[object, object] = {}
+        monkeypatch.setattr(signal, "set_wakeup_fd", lambda *_, **__: -1)
+        monkeypatch.setattr(calls, "under_way", lambda: self.active)
+        monkeypatch.setattr(watch.time, "monotonic", lambda: 100.0)
+        self.said: list[str] = []
+        view = SimpleNamespace(master="master/0", without={"worker/3"}, answers=lambda task: answers)
+        self.news = News()
+        self.watch = Watch(None, self.news, view, self.said.append, self._end)
+
+    def _end(self, code: int) -> None:
+        raise Ended(code)
+
+    def call(self, *, needs: tuple[str, ...] = (), opens: bool = False, patience: float = 3.0) -> None:
+        frame = sys._getframe()
+        self.active[frame] = SimpleNamespace(opens=opens, patience=patience, needs=lambda task: task in needs)
+
+    def lose(self, task: str) -> None:
+        read, write = os.pipe()
+        os.write(write, json.dumps({**LOST, "task": task}).encode() + b"\n")
+        assert self.watch._read_events(read)
+        os.close(read)
+        os.close(write)
+
+    def look(self, now: float) -> None:
+        self.watch.look(self.active, now)
+
+
+@pytest.mark.parametrize("task", ["master/0", "worker/1"])
+def test_a_call_that_needs_the_lost_task_is_ended_after_a_while(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    scene = Scene(monkeypatch)
+    scene.call(needs=("worker/1",))
+    scene.lose(task)
+    scene.look(102.9)
+    with pytest.raises(Ended, match="3"):
+        scene.look(103.1)
+    assert scene.said[0] == f"tfk8s: {task} was lost: killed by SIGKILL"
+    assert scene.said[1].startswith(
+        f"error: {task} was lost: killed by SIGKILL; a session waited for it, and the script"
+    )
+
+
+def test_a_call_that_does_without_the_lost_task_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch)
+    scene.call(needs=("worker/0",))
+    scene.lose("worker/1")
+    for now in (103.1, 110.0, 1000.0):
+        scene.look(now)
+    scene.lose("worker/0")
+    with pytest.raises(Ended):
+        scene.look(1001.0)
+
+
+def test_a_call_that_ends_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch)
+    scene.call(needs=("worker/1",))
+    scene.lose("worker/1")
+    scene.active.clear()
+    scene.look(101.0)
+    scene.call(needs=("worker/1",))
+    scene.look(103.1)  # another call now, with time of its own
+
+
+@pytest.mark.parametrize("opens", [False, True])
+def test_a_call_that_began_later_goes_on_if_the_task_answers_again(
+    monkeypatch: pytest.MonkeyPatch, opens: bool
+) -> None:
+    scene = Scene(monkeypatch, answers=True)
+    scene.lose("worker/1")
+    scene.call(needs=("worker/1",), opens=opens)
+    scene.look(101.0)
+    scene.look(104.1)
+    assert not scene.news.lost_now
+    scene.look(1000.0)
+
+
+@pytest.mark.parametrize("opens", [False, True])
+def test_a_call_that_began_later_is_ended_if_the_task_stays_away(monkeypatch: pytest.MonkeyPatch, opens: bool) -> None:
+    scene = Scene(monkeypatch)
+    scene.lose("worker/1")
+    scene.call(needs=() if opens else ("worker/1",), opens=opens)
+    scene.look(101.0)
+    with pytest.raises(Ended):
+        scene.look(104.1)
+
+
+def test_a_task_that_is_left_out_may_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch)
+    scene.call(needs=("worker/3",))
+    scene.lose("worker/3")
+    scene.look(1000.0)
+    assert scene.said == []
+
+
+def test_ctrl_c_closes_the_session_and_then_ends_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.default_int_handler)
+    scene, closed = Scene(monkeypatch), threading.Event()
+    scene.call()
+    (call,) = scene.active.values()
+    call.session = SimpleNamespace(close=closed.set)
+    scene.watch._interrupt()
+    scene.look(100.9)
+    assert not closed.is_set()
+    scene.look(101.1)
+    assert closed.wait(60)
+    scene.look(103.0)
+    with pytest.raises(Ended, match="130"):
+        scene.look(103.2)
+
+
+def test_ctrl_c_is_left_to_a_script_that_handles_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: print)
+    scene = Scene(monkeypatch)
+    scene.call()
+    scene.watch._interrupt()
+    for now in (101.1, 103.2, 1000.0):
+        scene.look(now)
+    assert scene.said == [
+        "tfk8s: the script handles Ctrl-C itself, when the session's call ends; again ends the script"
+    ]

@@ -1,0 +1,87 @@
+"""What every session of a script gets: tasks that it leaves out, variables of its own, and a check of sizes.
+
+Scripts that know nothing of tfk8s get it by TensorFlow's session class, as soon as that has been imported. That is
+within the import of TensorFlow, so nothing here may import TensorFlow as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfk8s import verdicts
+from tfk8s.verdicts import MOST_BYTES
+
+SESSION_MODULE = "tensorflow.python.client.session"
+
+_LARGE = 1 << 20
+
+
+def constrained(config: Any, filters: Sequence[str], *, isolate: bool = False) -> Any:
+    """Return a `ConfigProto` with more wishes; filters that it has itself stay."""
+    if not filters and not isolate:
+        return config
+    from tensorflow.core.protobuf import config_pb2
+
+    own = config_pb2.ConfigProto()
+    if config is not None:
+        own.CopyFrom(config)
+    if not own.device_filters:
+        own.device_filters.extend(filters)
+    own.isolate_session_state = own.isolate_session_state or isolate
+    return own
+
+
+def constrain_all(filters: Sequence[str], *, isolate: bool) -> None:
+    """Have every session of this process leave tasks out, keep its variables to itself, refuse what is too large."""
+    from tensorflow.python.client.session import BaseSession
+
+    make, run = BaseSession.__init__, BaseSession.run
+
+    def constrained_init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        make(self, target, graph, constrained(config, filters, isolate=isolate))
+
+    def checked_run(
+        self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        check_sizes(self, feed_dict)
+        try:
+            return run(self, fetches, feed_dict, options, run_metadata)
+        except RuntimeError as error:
+            # Ctrl-C that comes as C++ makes its exception: pybind11 gives up on both.
+            if "REPLACED BY KeyboardInterrupt" in str(error):
+                raise KeyboardInterrupt from None
+            raise
+
+    BaseSession.__init__, BaseSession.run = constrained_init, checked_run
+
+
+def check_sizes(session: Any, feed_dict: Any) -> None:
+    """Refuse what no message can hold: given it, TensorFlow aborts the process ("Check failed: serializer_").
+
+    Raises:
+        GraphTooLarge: says by what.
+    """
+    if isinstance(feed_dict, dict):
+        fed = sum(getattr(value, "nbytes", 0) for value in feed_dict.values())
+        if fed > MOST_BYTES:
+            raise verdicts.too_large("what is fed to the graph", fed)
+    graph = session.graph
+    if graph.version != getattr(session, "_tfk8s_checked", 0):
+        session._tfk8s_checked = graph.version
+        constants = [one for one in graph.get_operations() if one.type == "Const"]
+        if (
+            sum(map(_elements_bytes, constants)) > MOST_BYTES
+            and (size := sum(map(_node_bytes, constants))) > MOST_BYTES
+        ):
+            raise verdicts.too_large("the graph, by its constants,", size)
+
+
+def _elements_bytes(constant: Any) -> int:
+    output = constant.outputs[0]
+    return (output.shape.num_elements() or 0) * (output.dtype.size or 1)
+
+
+def _node_bytes(constant: Any) -> int:
+    """Return what a constant takes in a message: one that repeats a value takes next to nothing."""
+    return constant.node_def.ByteSize() if _elements_bytes(constant) > _LARGE else 0

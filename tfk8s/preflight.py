@@ -1,0 +1,176 @@
+"""Asks all tasks of a cluster at once, before a session depends on them, and tells what does not fit.
+
+TensorFlow itself waits without a word, and without end, for a task that does not answer, and does not compare versions.
+Standard library only: this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib.metadata
+import json
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tfk8s import naming, probe
+from tfk8s.errors import TaskUnreachable, VersionSkew
+from tfk8s.verdicts import Answer
+
+ANSWER_SECONDS = 4.0
+_AT_ONCE = 64
+_ROWS = 20
+Dial = Callable[[str], socket.socket]
+
+_PACKAGES = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu")
+
+
+class View:
+    """The cluster as a script sees it: `TFK8S_CLUSTER`, but for the tasks that `TFK8S_WITHOUT` leaves out.
+
+    Attributes:
+        addresses: where each task listens, by its short name; the master first.
+        without: tasks that are left out.
+    """
+
+    def __init__(self, addresses: Mapping[str, str], without: Iterable[str] = (), dial: Dial | None = None) -> None:
+        """Look at a cluster; `dial` returns a stream to a task where its address does not lead there from here."""
+        self.addresses, self.without = dict(addresses), frozenset(without)
+        self._dial = dial or (lambda task: _connect(self.addresses[task]))
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], without: Iterable[str] = ()) -> View:
+        """Return the one that a script's environment describes."""
+        cluster = json.loads(environment.get("TFK8S_CLUSTER", "{}"))
+        addresses = {naming.task(job, i): at for job, tasks in cluster.items() for i, at in enumerate(tasks)}
+        return cls(addresses, {*filter(None, environment.get("TFK8S_WITHOUT", "").split(",")), *without})
+
+    @property
+    def master(self) -> str:
+        """The task that sessions connect to."""
+        return next(iter(self.addresses), "")
+
+    @property
+    def filters(self) -> list[str]:
+        """What `ConfigProto.device_filters` must be where tasks are left out; empty where none is."""
+        return [_device(task) for task in self.addresses if task not in self.without] if self.without else []
+
+    def ask(self) -> list[Answer]:
+        """Ask each task, all at the same time."""
+        wanted = [task for task in self.addresses if task not in self.without]
+        if not wanted:
+            return []
+        with concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
+            return list(pool.map(self._ask, wanted))
+
+    def answers(self, task: str) -> bool:
+        """Return whether a task answers now."""
+        return task in self.addresses and not self._ask(task).error
+
+    def _ask(self, task: str) -> Answer:
+        address = self.addresses[task]
+        try:
+            with self._dial(task) as stream:
+                devices = probe.get_status(stream, ANSWER_SECONDS)
+            with self._dial(task) as stream:
+                version = probe.get_version(stream, _device(task), ANSWER_SECONDS)
+        except TimeoutError:
+            return Answer(task, address, error=f"no answer in {ANSWER_SECONDS:.0f} s (is it stopped, or overloaded?)")
+        except (OSError, probe.ProbeError, TaskUnreachable) as error:
+            why = str(getattr(error, "strerror", None) or error)
+            return Answer(task, address, error=why.removeprefix(f"{task} does not answer: "))
+        return Answer(task, address, devices[0].incarnation if devices else 0, version)
+
+
+def require(answers: Sequence[Answer]) -> None:
+    """Check that every task answered, and that all have the same version of TensorFlow.
+
+    Raises:
+        TaskUnreachable: some did not answer; with a table of what each said.
+        VersionSkew: some have another version than others.
+    """
+    silent = [answer.task for answer in answers if answer.error]
+    if silent:
+        raise TaskUnreachable(
+            f"of {len(answers)} tasks, {_named(silent)} {'does' if len(silent) == 1 else 'do'} not answer:\n"
+            f"{table(answers)}",
+            help="`tfk8s status` shows the tasks, `tfk8s logs` what they wrote; "
+            f"--without {silent[0]} runs a script that needs it not",
+        )
+    versions = by_version(answers)
+    if len({series(version) for version in versions}) > 1:
+        listed = "; ".join(f"{version}: {_named(tasks)}" for version, tasks in versions.items())
+        raise VersionSkew(
+            f"the tasks have different versions of TensorFlow ({listed}), which TensorFlow does not support",
+            help="give all jobs the same image, or install the same version",
+        )
+
+
+def warning(answers: Sequence[Answer], own: str) -> str | None:
+    """Return what to say where this process' TensorFlow is of another version than the tasks'; None where it fits."""
+    others = [version for version in by_version(answers) if series(version) != series(own)]
+    if not own or not others:
+        return None
+    return (
+        f"this script has TensorFlow {own}, the tasks have {others[0]}: TensorFlow promises nothing of such a mixture"
+    )
+
+
+def warn(answers: Sequence[Answer]) -> None:
+    """Say on standard error, once in this process, what `warning` returns."""
+    global _warned
+    if not _warned and (text := warning(answers, own_version())):
+        _warned = True
+        print(f"warning: {text}", file=sys.stderr, flush=True)  # noqa: T201 - for the script's user
+
+
+_warned = False
+
+
+def own_version() -> str:
+    """Return the version of this interpreter's TensorFlow, without importing it; "" where it is not known."""
+    if "tensorflow" in sys.modules:
+        return str(getattr(sys.modules["tensorflow"], "__version__", ""))
+    for package in _PACKAGES:
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ""
+
+
+def by_version(answers: Sequence[Answer]) -> dict[str, list[str]]:
+    """Return the tasks of each version that is known."""
+    found: dict[str, list[str]] = {}
+    for answer in answers:
+        if answer.version:
+            found.setdefault(answer.version, []).append(answer.task)
+    return found
+
+
+def series(version: str) -> str:
+    """Return the part of a version that must be the same, "2.21"; patch releases keep their formats."""
+    return ".".join(version.split(".")[:2])
+
+
+def table(answers: Sequence[Answer]) -> str:
+    """Return what each task said, a line each; of many tasks, those that did not answer."""
+    shown = [answer for answer in answers if answer.error or len(answers) <= _ROWS][:_ROWS]
+    width, far = (max(len(getattr(answer, key)) for answer in shown) for key in ("task", "address"))
+    lines = [f"  {one.task:{width}}  {one.address:{far}}  {one.error or 'answers'}" for one in shown]
+    more = sum(bool(answer.error) for answer in answers) - sum(bool(answer.error) for answer in shown)
+    return "\n".join((*lines, f"  and {more} more") if more else lines)
+
+
+def _named(tasks: Sequence[str]) -> str:
+    return ", ".join(tasks) if len(tasks) <= 4 else f"{', '.join(tasks[:3])} and {len(tasks) - 3} more"
+
+
+def _device(task: str) -> str:
+    job, _, index = task.partition("/")
+    return naming.device(job, int(index))
+
+
+def _connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS)

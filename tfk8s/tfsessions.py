@@ -1,0 +1,71 @@
+"""A session whose failures have names. Imports TensorFlow.
+
+It is TensorFlow's own with a `try` around `run`, which costs no time a step (bench/session.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import tensorflow.compat.v1 as tf1
+
+from tfk8s import calls
+from tfk8s.constraints import check_sizes, constrained
+from tfk8s.errors import TaskError
+from tfk8s.witness import Witness
+
+_CLOSE_SECONDS = 2.0
+
+
+class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
+    """A session whose `run` raises named errors; TensorFlow's own is the cause.
+
+    Attributes:
+        patience: how many seconds the runner gives its calls after a loss, to raise that error.
+        failure: the loss that `with` has caught, where a new session is to follow; else None.
+    """
+
+    patience = calls.OPENING_PATIENCE
+
+    def __init__(self, target: str, graph: Any, config: Any, witness: Witness, *, recovers: bool = False) -> None:
+        super().__init__(target, graph=graph, config=constrained(config, witness.view.filters))
+        self._witness, self._recovers = witness, recovers
+        self._broken = False
+        self.failure: TaskError | None = None
+        if recovers:
+            self.patience = calls.RECOVERING_PATIENCE
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        """Run what is asked for, as `tf.compat.v1.Session.run` does.
+
+        Raises:
+            TaskLost, TaskRestarted, TaskUnreachable: a task is gone, or another one, or can't be reached.
+            DeviceMissing: the graph names a device that is not there.
+            GraphTooLarge: the graph, the feed or the result is over 2 GB.
+            tf.errors.OpError: whatever else TensorFlow reports.
+        """
+        check_sizes(self, feed_dict)
+        try:
+            return super().run(fetches, feed_dict, options, run_metadata)
+        except tf1.errors.OpError as error:
+            meaning = self._witness.explain(error)
+            if meaning is None:
+                raise
+            self._broken = isinstance(meaning, TaskError)
+            raise meaning from error
+
+    def close(self) -> None:
+        """Close the session; one whose task is gone would wait for it, and is left to itself after a moment."""
+        if not self._broken:
+            super().close()
+            return
+        closing = threading.Thread(target=super().close, name="tfk8s-close", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_SECONDS)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        super().__exit__(kind, error, trace)
+        if self._recovers and isinstance(error, TaskError):
+            self.failure = error
+        return self.failure is not None
