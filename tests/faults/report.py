@@ -43,4 +43,5 @@ def _said(row: Row, ended: Ended) -> str:
         return ""
     line = next((line for line in ended.err.splitlines() if row.words[0] in line), "")
     line = re.sub(r"kill -CONT \d+", "kill -CONT PID", line.removeprefix("error: ").removeprefix("tfk8s: "))
+    line = re.sub(r"/\S*/tfk8s/", "~/.local/state/tfk8s/", line)
     return line.replace("|", "\\|").strip()

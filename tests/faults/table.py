@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
+import environment
 from commands import PATIENCE, Command, Ended
 from local_place import HERE, NAME, SLOW, Local
 from rows import LOST, NOTHING, STARTED, USABLE, VERDICT, Row
@@ -188,4 +189,4 @@ def crowds() -> Iterator[Row]:
     )  # fmt: skip
 
 
-ROWS = [*lost_tasks(), *lost_supervisor(), *lost_client(), *interrupts(), *crowds()]
+ROWS = [*lost_tasks(), *lost_supervisor(), *lost_client(), *interrupts(), *crowds(), *environment.rows()]

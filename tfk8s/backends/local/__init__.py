@@ -164,13 +164,14 @@ def _check_room(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> No
 
 def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
     """Start a cluster, in the place of what is there of it."""
+    folder.require_room()
     _check_room(folder, job_file, exposed=exposed)
     if folder.read() is not None:
         client.end(folder)
     folder.remove()
     record = _record(job_file, exposed=exposed)
-    folder.create(record)
     try:
+        folder.create(record)
         client.start(folder, record)
     except BaseException:
         client.end(folder)

@@ -24,6 +24,12 @@ _ANSWER_SECONDS = 10.0
 _START_SECONDS = 10.0
 _LOOK_SECONDS = 1.0  # between two looks whether the supervisor is stopped
 
+_EXPOSE = (
+    "tasks run in a network namespace, so that nobody else reaches them; where that is not allowed, "
+    "--allow-exposed-ports starts them on this machine's own interfaces, where everybody who can reach it can run any "
+    "program as you"
+)
+
 
 class SupervisorGone(ClusterError):
     """A cluster's supervisor has ended, and all tasks with it."""
@@ -106,9 +112,7 @@ def start(folder: state.Folder, record: state.Record) -> None:
     if answer != "ok":
         raise ClusterError(
             f'cluster "{record.name}" can\'t start: {answer or _last_words(folder)}',
-            help="tasks run in a network namespace, so that nobody else reaches them; where that is not allowed, "
-            "--allow-exposed-ports starts them on this machine's own interfaces, where everybody who can reach "
-            "it can run any program as you",
+            help=_EXPOSE if answer.startswith(launch.NO_NAMESPACE) else None,
         )
 
 

@@ -19,6 +19,8 @@ _READ_AT_IMPORT = (
     "OPENBLAS_", "PYTHON", "TF_", "XLA_",
 )  # fmt: skip
 
+NO_NAMESPACE = "it can't have a network of its own"  # so begins what a supervisor says that may not have one
+
 _PACKAGE = Path(__file__).parents[2]
 _BOOTSTRAP = f"""
 import importlib.util, runpy, sys

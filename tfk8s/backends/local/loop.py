@@ -6,6 +6,7 @@ stays locked in the child for ever.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import os
@@ -73,4 +74,5 @@ def _call(callback: Callback) -> None:
     try:
         callback()
     except Exception:
-        traceback.print_exc()
+        with contextlib.suppress(OSError):  # no room for it
+            traceback.print_exc()

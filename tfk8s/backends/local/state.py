@@ -31,6 +31,7 @@ from tfk8s.status import Phase
 from tfk8s.waiting import wait_until
 
 _LOCK_SECONDS = 60.0
+_LEAST_ROOM = 1 << 20  # for a cluster's records and the beginning of its logs
 MARK = "TFK8S_CLUSTER_ID"  # in the environment of every process of a cluster
 
 
@@ -135,10 +136,20 @@ class Folder:
         return self.path / "logs" / f"{task.job}-{task.index}.log"
 
     def note(self, task: str, phase: Phase, reason: str) -> None:
-        """Note that a task entered a phase."""
+        """Note that a task entered a phase; a full disk is no reason not to."""
         line = {"time": time.time(), "task": task, "phase": phase, "reason": reason}
-        with self.events.open("a") as file:
+        with contextlib.suppress(OSError), self.events.open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+    def require_room(self) -> None:
+        """Check that the disk has room for a cluster.
+
+        Raises:
+            ClusterError: it hasn't.
+        """
+        with _writable(self.path):
+            if shutil.disk_usage(self.path.parent).free < _LEAST_ROOM:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def create(self, record: Record) -> None:
         """Make the folder, for this user's eyes only; there is a cluster as soon as its `cluster.json` is there.

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 from tfk8s import server
-from tfk8s.backends.local import messages, namespace
+from tfk8s.backends.local import launch, messages, namespace
 from tfk8s.backends.local.loop import Loop
 from tfk8s.backends.local.scripts import ScriptRunner
 from tfk8s.backends.local.state import Folder, Record, TaskRecord
@@ -233,6 +233,10 @@ def main(path: str, ready: int) -> None:
     try:
         if not record.exposed:
             namespace.enter()
+    except OSError as error:
+        os.write(ready, f"{launch.NO_NAMESPACE}: {error}".encode())
+        os._exit(1)
+    try:
         supervisor = Supervisor(folder, record)
         folder.write_supervisor(os.getpid())
     except OSError as error:

@@ -7,6 +7,7 @@ gets a process of its own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -177,7 +178,8 @@ class TaskProcess:
             os.environ.update(self.settings.environment)
             server.check_port(member)
             library.start(member)
-            print(server.first_line(member, library.version), flush=True)
+            with contextlib.suppress(OSError):  # no room for its log
+                print(server.first_line(member, library.version), flush=True)
             os.write(3, b"1")
             os.close(3)
             while True:
@@ -197,7 +199,10 @@ class TaskProcess:
         return pid
 
     def _open_log(self) -> int:
-        return os.open(self.settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            return os.open(self.settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError:  # no room for it
+            return os.open(os.devnull, os.O_WRONLY)
 
 
 def how_it_ended(status: int, log: Path) -> str:
@@ -205,7 +210,8 @@ def how_it_ended(status: int, log: Path) -> str:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
-    with log.open("rb") as lines:
+    last = ""
+    with contextlib.suppress(OSError), log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 4096))
         last = lines.read().decode(errors="replace").strip().rpartition("\n")[2]
     return f"exited with {code}: {last}" if last else f"exited with {code}"

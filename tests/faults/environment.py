@@ -1,0 +1,93 @@
+"""Rows about what surrounds tfk8s: disks, proxies, memory, and scripts that ask for what can't be."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+from commands import PATIENCE, Ended
+from local_place import HERE, JOB_FILE, Local
+from rows import NOTHING, USABLE, Row
+
+NOBODY = "http://127.0.0.1:9"  # the port "discard": no proxy is there
+
+# Commands in a mount namespace whose state folder is a small disk of its own.
+_SMALL_DISK = """
+set -e
+mount -t tmpfs -o size=$1k none "$XDG_STATE_HOME"
+mkdir -m 700 "$XDG_STATE_HOME/tfk8s"
+tfk8s() { "$PYTHON" -m tfk8s "$@"; }
+"""
+
+
+def on_small_disk(kilobytes: int, commands: str) -> Callable[[Local], Ended]:
+    """Shell commands with such a disk; `$2` is the job file, `$3` the script with its steps."""
+
+    def act(place: Local) -> Ended:
+        unshare = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--map-root-user", "--mount")
+        shell = ("sh", "-c", _SMALL_DISK + commands, "sh", kilobytes, place.job_file, HERE / "steps.py")
+        place.remove()
+        return place.start(*unshare, *shell, program=True, PYTHON=sys.executable).end(PATIENCE)
+
+    return act
+
+
+FULL_BEFORE = 'tfk8s up --local "$2"'
+READ_ONLY = 'mount -o remount,ro "$XDG_STATE_HOME"; tfk8s up --local "$2"'
+FULL_AFTER = """
+tfk8s up --local "$2"
+trap 'tfk8s down --local faults' EXIT
+cat /dev/zero >"$XDG_STATE_HOME/full" || true
+tfk8s restart --local faults worker/1
+tfk8s submit --local faults "$3" none
+"""
+
+
+def crash_loop(place: Local) -> Ended:
+    place.remove()
+    text = JOB_FILE.replace("ps: 1", "ps: {tasks: 1, preload: [no_such_module]}")
+    ended = place.start("up", "--local", place.file("crash.yaml", text)).end(PATIENCE)
+    place.remove()
+    return ended
+
+
+def script(name: str, *words: str, **environment: str) -> Callable[[Local], Ended]:
+    """A script from its beginning to its end; what is wrong is wrong from a step on."""
+
+    def act(place: Local) -> Ended:
+        command = place.submit(name, *words, **environment)
+        if name != "steps.py":
+            command.until_says("a step")
+        command.now()
+        return command.end(PATIENCE)
+
+    return act
+
+
+def rows() -> Iterator[Row]:
+    yield Row(
+        fault="full disk", when="before `up`", act=on_small_disk(512, FULL_BEFORE), code=1,
+        words=("can't keep clusters' state", "No space left on device", "set XDG_STATE_HOME"), left=NOTHING,
+        limit=PATIENCE,
+    )  # fmt: skip
+    yield Row(
+        fault="full disk", when="once the cluster is up: a restart, and a script", act=on_small_disk(2048, FULL_AFTER),
+        left=NOTHING, limit=PATIENCE,
+    )  # fmt: skip
+    yield Row(
+        fault="read-only state folder", when="before `up`", act=on_small_disk(2048, READ_ONLY), code=1,
+        words=("can't keep clusters' state", "Read-only file system"), left=NOTHING, limit=PATIENCE,
+    )  # fmt: skip
+    yield Row(
+        fault="a task that ends again and again", when="in `up`", act=crash_loop, code=1,
+        words=("can't come up: ps/0 was started again and ended again", "no_such_module"), left=NOTHING,
+        limit=PATIENCE,
+    )  # fmt: skip
+    yield Row(
+        fault="`http_proxy` leads nowhere", when="in `submit`", limit=PATIENCE,
+        act=script("steps.py", "none", http_proxy=NOBODY, https_proxy=NOBODY), left=USABLE,
+    )  # fmt: skip
+    yield Row(
+        fault="py_func pinned to a worker", when="in a step", act=script("callback.py"), code=1, words=("PyFunc",),
+    )  # fmt: skip

@@ -1,0 +1,15 @@
+"""A script that feeds more than the 2 GB that a message can hold."""
+
+import os
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+much = np.zeros(2_100_000_000, np.uint8)
+with tf.device("/job:worker/task:1"):
+    fed = tf.placeholder(tf.uint8, [None])
+    size = tf.size(fed)
+with tf.Session(os.environ["TFK8S_TARGET"]) as session:
+    print("a step", flush=True)
+    print(session.run(size, {fed: much}))
