@@ -86,17 +86,18 @@ def _too_small(job: str, pod: Object, nodes: Sequence[Object]) -> str:
     asked = {name: str(amount) for name, amount in requests.items() if name != _UNCOUNTED}
     fields = {name: f"jobs.{job}.{name if name in ('cpu', 'memory') else 'gpus'}" for name in asked}
     for name, amount in asked.items():
-        largest = max(nodes, key=lambda node: _has(node, name))
-        if _number(amount) > _has(largest, name):
+        largest = max(nodes, key=lambda node: has(node, name))
+        if _number(amount) > has(largest, name):
             most = largest["status"]["allocatable"].get(name, "0")
             return f"it asks for {amount} {name}, and no node has more than {most}: lower {fields[name]}"
-    if any(all(_number(amount) <= _has(node, name) for name, amount in asked.items()) for node in nodes):
+    if any(all(_number(amount) <= has(node, name) for name, amount in asked.items()) for node in nodes):
         return ""
     together = ", ".join(f"{amount} {name}" for name, amount in asked.items())
     return f"no node has {together} together: lower {' or '.join(fields.values())}"
 
 
-def _has(node: Object, resource: str) -> Decimal:
+def has(node: Object, resource: str) -> Decimal:
+    """Return how much of a resource a node has for pods, in use or not."""
     return _number(node["status"].get("allocatable", {}).get(resource, "0"))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tfk8s import devices
 from tfk8s.backends import Backend
-from tfk8s.backends.choice import flags
 from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
@@ -106,7 +105,7 @@ class Readiness:
             task, reason = ended[0].task, ended[0].reason
             raise ClusterError(
                 f'cluster "{self._name}" can\'t come up: {task} was started again and ended again: {reason}',
-                help=f"tfk8s logs{flags(self._backend)} {self._name} {task} shows what it wrote",
+                help=f"tfk8s logs{self._backend.flags} {self._name} {task} shows what it wrote",
             )
 
     def _ended_again(self, tasks: Iterable[TaskStatus]) -> Iterable[TaskStatus]:

@@ -43,6 +43,7 @@ class FakeBackend:
     """
 
     name = "local"
+    flags = " --local"
 
     def __init__(self, *job_files: JobFile, phase: Phase = Phase.READY) -> None:
         self.clusters_by_name: dict[str, ClusterStatus] = {}

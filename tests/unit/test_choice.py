@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.backends.choice import Where, choose, flags, has_kubeconfig
+from tfk8s.backends.choice import Where, choose, has_kubeconfig
 from tfk8s.errors import InvalidInput
 from tfk8s.spec import Job, JobFile
 
@@ -84,7 +84,7 @@ def test_this_machine_is_chosen_by_flag_or_variable(monkeypatch: pytest.MonkeyPa
     assert choose(Where(local=True)).name == "local"
     monkeypatch.setenv("TFK8S_LOCAL", "1")
     assert choose(Where()).name == "local"
-    assert flags(choose(Where())) == " --local"
+    assert choose(Where()).flags == " --local"
 
 
 def test_explicit_addresses_win_over_every_flag() -> None:
@@ -92,4 +92,4 @@ def test_explicit_addresses_win_over_every_flag() -> None:
     spec = JobFile(name="there", jobs=(job,), master="worker")
     assert choose(Where(local=True), spec).name == "addresses"
     assert choose(Where(), spec).name == "addresses"
-    assert flags(choose(Where(), spec)) == ""
+    assert choose(Where(), spec).flags == ""

@@ -157,7 +157,7 @@ def test_submit_detached_prints_the_scripts_name(run: Run, backend: FakeBackend)
     assert run("submit", "-d", "mnist", "train.py") == (
         0,
         "script-4e9c21\n",
-        "follow it: tfk8s logs -f mnist script-4e9c21; end it: tfk8s stop mnist script-4e9c21\n",
+        "follow it: tfk8s logs -f --local mnist script-4e9c21; end it: tfk8s stop --local mnist script-4e9c21\n",
     )
 
 

@@ -3,6 +3,8 @@
 import pytest
 
 from tfk8s import placement, rendered
+from tfk8s.backends.kubernetes import nodes as kubernetes_nodes
+from tfk8s.errors import InvalidInput
 from tfk8s.quantity import Quantity
 from tfk8s.spec import Job, JobFile
 
@@ -120,6 +122,15 @@ def test_a_node_can_hold_it(job, nodes):
 )
 def test_no_node_ever_can_and_the_field_is_named(job, nodes, words):
     assert said(job, *nodes) == words
+
+
+def test_gpus_that_no_node_has_are_refused_a_script(monkeypatch):
+    monkeypatch.setattr(kubernetes_nodes, "_nodes", lambda client: [node(), gpu_node("2")])
+    kubernetes_nodes.require_gpus(None, "nvidia.com/gpu", 2)
+    with pytest.raises(InvalidInput, match=r"^the script asks for 3 nvidia.com/gpu, and no node has more than 2$"):
+        kubernetes_nodes.require_gpus(None, "nvidia.com/gpu", 3)
+    monkeypatch.setattr(kubernetes_nodes, "_nodes", lambda client: [])  # they may not be seen
+    kubernetes_nodes.require_gpus(None, "nvidia.com/gpu", 3)
 
 
 def test_where_nodes_may_come_by_themselves():

@@ -60,6 +60,7 @@ class Backend(Protocol):
     """
 
     name: str
+    flags: str  # what a command needs to choose it again, for advice: " --local", " --namespace ml" or nothing
 
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster so; return whether anything changed. Waits for no task."""

@@ -25,6 +25,7 @@ class AddressesBackend(AttendedScripts):
     """
 
     name = "addresses"
+    flags = ""
 
     def __init__(self, job_file: JobFile) -> None:
         self._job_file = job_file

@@ -64,11 +64,6 @@ def choose(where: Where, job_file: JobFile | None = None) -> Backend:
     return _kubernetes(where.context, namespace, os.environ)
 
 
-def flags(backend: Backend) -> str:
-    """Return what a command needs to choose this backend again, for advice: " --local" or nothing."""
-    return " --local" if backend.name == "local" else ""
-
-
 def _local_by_default(environment: Mapping[str, str]) -> bool:
     value = environment.get(LOCAL_VARIABLE, "")
     if value.lower() not in _WORDS:

@@ -34,7 +34,7 @@ def up(
         tfk8s up --dry-run cluster.yaml
     """
     from tfk8s import api
-    from tfk8s.backends.choice import Where, flags
+    from tfk8s.backends.choice import Where
     from tfk8s.cli.progress import Progress
 
     if dry_run:
@@ -49,7 +49,7 @@ def up(
     say(
         f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
     )
-    note(f"run a script in it: tfk8s submit{flags(cluster.backend)} {cluster.name} SCRIPT")
+    note(f"run a script in it: tfk8s submit{cluster.backend.flags} {cluster.name} SCRIPT")
 
 
 def _show_plan(plan: Plan) -> None:

@@ -69,7 +69,8 @@ def submit(
         return cluster.run(wanted)
     started = cluster.start(wanted)
     say(started)
-    note(f"follow it: tfk8s logs -f {cluster.name} {started}; end it: tfk8s stop {cluster.name} {started}")
+    which = f"{cluster.backend.flags} {cluster.name} {started}"
+    note(f"follow it: tfk8s logs -f{which}; end it: tfk8s stop{which}")
     return 0
 
 

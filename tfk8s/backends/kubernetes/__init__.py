@@ -30,6 +30,8 @@ class KubernetesBackend:
     def __init__(self, context: str | None = None, namespace: str | None = None) -> None:
         self._client = Client(context)
         self._namespace = namespace
+        given = {"context": context, "namespace": namespace}
+        self.flags = "".join(f" --{name} {value}" for name, value in given.items() if value)
         self._applied: dict[str, str] = {}
 
     def objects(self, job_file: JobFile) -> list[Object]:

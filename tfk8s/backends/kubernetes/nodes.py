@@ -33,6 +33,19 @@ def require_room(client: Client, objects: Sequence[Object]) -> None:
         raise InvalidInput("; ".join(reasons), help="or add such nodes first; nothing was made")
 
 
+def require_gpus(client: Client, resource: str, count: int) -> None:
+    """Raise an InvalidInput where no node can ever give a script so many GPUs."""
+    nodes = _nodes(client)
+    if placement.may_grow(nodes):
+        return
+    most = max(placement.has(node, resource) for node in nodes)
+    if most < count:
+        raise InvalidInput(
+            f"the script asks for {count} {resource}, and no node has more than {most}",
+            help="lower --gpus, or add such nodes first; nothing was made",
+        )
+
+
 def _nodes(client: Client) -> list[Object]:
     """Return all nodes; none where the user may not see them, or they are too many."""
     try:

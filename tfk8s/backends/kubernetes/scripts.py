@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, waiting
 from tfk8s.backends import Script
-from tfk8s.backends.kubernetes import archive, logs, observe, paths, stdin, streams
+from tfk8s.backends.kubernetes import archive, logs, nodes, observe, paths, stdin, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.observe import Cluster
@@ -79,10 +79,13 @@ def start(client: Client, cluster: Cluster, script: Script, *, stdin: bool = Fal
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` makes it again")
     name = f"script-{secrets.token_hex(3)}"
     on = scriptjobs.object_name(cluster.name, name)
+    gpus = scriptjobs.gpus_like(script.gpus, cluster.sets.values())
+    if gpus:
+        nodes.require_gpus(client, gpus.resource, gpus.count)
     run = scriptjobs.Run(
         arguments=_arguments(script),
         environment=_environment(cluster, script, small=small),
-        gpus=scriptjobs.gpus_like(script.gpus, cluster.sets.values()),
+        gpus=gpus,
         stdin=stdin,
     )
     made = scriptjobs.job(on, master, run)
@@ -219,7 +222,7 @@ def _follow(client: Client, cluster: Cluster, name: str, pod: str, tail: int | N
     except ClusterError as error:
         raise ClusterError(
             f"lost sight of {name}, which goes on: {error}",
-            help=f"`tfk8s logs -f {cluster.name} {name}` shows it again",
+            help=f"`tfk8s logs -f --namespace {cluster.namespace} {cluster.name} {name}` shows it again",
         ) from error
 
 

@@ -33,6 +33,7 @@ class LocalBackend(AttendedScripts):
     """
 
     name = "local"
+    flags = " --local"
 
     def __init__(self, *, allow_exposed_ports: bool = False) -> None:
         self._exposed = allow_exposed_ports
