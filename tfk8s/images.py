@@ -26,6 +26,7 @@ _ANSWER_SECONDS = 10
 _SILENCE_SECONDS = 1200  # the longest that a step says nothing: a download of gigabytes
 _SMOKE_SECONDS = 300.0
 _LAST_LINES = 15
+_REFUSED = re.compile(r"denied|unauthorized|authentication|credentials", re.IGNORECASE)
 
 Tell = Callable[[str], None]
 
@@ -123,7 +124,7 @@ class Engine:
                 if "error" in event:
                     last = "\n".join(said[-_LAST_LINES:])
                     raise ClusterError(f'image "{tag}" can\'t be built: {event["error"].strip()}\n{last}')
-                for line in event.get("stream", "").splitlines():
+                for line in filter(str.strip, event.get("stream", "").splitlines()):
                     said.append(line)
                     tell(line)
 
@@ -171,10 +172,8 @@ class Engine:
             self._client.images.get(image).tag(name, tag)
             for event in self._client.api.push(name, tag, stream=True, decode=True):
                 if "error" in event:
-                    raise ClusterError(
-                        f'"{name}:{tag}" can\'t be pushed: {event["error"]}',
-                        help=f"docker login {name.partition('/')[0]}",
-                    )
+                    login = f"docker login {name.partition('/')[0]}" if _REFUSED.search(event["error"]) else None
+                    raise ClusterError(f'"{name}:{tag}" can\'t be pushed: {event["error"]}', help=login)
                 if event.get("status") in ("Pushed", "Layer already exists"):
                     tell(f"layer {event['id']}: {event['status']}")
         return f"{name}:{tag}"
@@ -191,7 +190,15 @@ class Engine:
         except self._errors.APIError as error:
             raise ClusterError(f"the Docker engine refuses: {error.explanation or error}") from error
         except (self._errors.DockerException, requests.RequestException) as error:
-            raise ClusterError(f"no Docker engine answers here: {error}", help=_STARTING) from error
+            raise ClusterError(f"no Docker engine answers here: {_cause(error)}", help=_STARTING) from error
+
+
+def _cause(error: BaseException) -> str:
+    """Return what the system said, where an error of Docker's library goes back to that."""
+    first = error
+    while first.__context__ is not None:
+        first = first.__context__
+    return (isinstance(first, OSError) and first.strerror) or str(error)
 
 
 class NoSuchImage(InvalidInput):

@@ -1,0 +1,27 @@
+"""A kind cluster from beginning to end, with a kubeconfig of its own; no image is loaded."""
+
+import shutil
+
+import pytest
+
+from tfk8s import kind
+from tfk8s.backends.kubernetes import health
+
+NAME = "tfk8s-kind-test"
+
+
+@pytest.mark.skipif(shutil.which("kind") is None, reason="kind is not installed")
+def test_kind_up_and_down(tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    if NAME in kind.clusters():
+        kind.down(NAME)
+    told = []
+    kind.up(NAME, told.append, gpus=8)
+    try:
+        found = {check.name: check for check in health.checks(kind.context(NAME), None, None)}
+        assert found["GPUs"].detail == "8 nvidia.com/gpu on 1 node"
+        assert found["rights to up"].state == "ok"
+    finally:
+        kind.down(NAME)
+    assert told == ["each node pretends to have 8 nvidia.com/gpu"]
+    assert NAME not in kind.clusters()
