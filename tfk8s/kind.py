@@ -20,7 +20,7 @@ from tfk8s.images import Engine, in_pods
 OLDEST = (0, 24)  # the first whose own network enforces NetworkPolicy (kubernetes-sigs/kind#842)
 GPU = "nvidia.com/gpu"
 
-_QUICK_SECONDS = 60.0
+_QUICK_SECONDS = 180.0
 _CREATE_SECONDS = 900.0  # a node image may have to be pulled
 _LOAD_SECONDS = 900.0
 _READY = "120s"

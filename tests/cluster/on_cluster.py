@@ -1,4 +1,4 @@
-"""What the tests on a real cluster need besides fixtures. `TFK8S_TEST_IMAGE`: an image with TensorFlow on the nodes, as images/cpu."""
+"""What the tests on a real cluster need besides fixtures. `TFK8S_TEST_IMAGE`: an image on the nodes, as images/cpu."""
 
 from __future__ import annotations
 

@@ -2,17 +2,13 @@
 
 from on_cluster import IMAGE
 
-from tfk8s.backends.kubernetes import health, paths, policyprobe
+from tfk8s.backends.kubernetes import health, paths
 
 
-def test_nothing_is_missing_and_policies_are_enforced(client, namespace):
+def test_nothing_is_missing_policies_are_enforced_and_no_pod_is_left(client, namespace):
     found = {check.name: check for check in health.checks(None, namespace, IMAGE)}
     assert {name: check.state for name, check in found.items()} == dict.fromkeys(found, "ok")
     assert found["NetworkPolicy"].detail.startswith("enforced")
-
-
-def test_the_probe_leaves_nothing_behind(client, namespace):
-    policyprobe.enforced(client, namespace, IMAGE)
     left = [
         one["metadata"]["name"]
         for kind in ("Pod", "NetworkPolicy")
