@@ -70,12 +70,6 @@ def test_a_second_up_changes_nothing(cluster, backend, client, namespace):
     assert objects(client, namespace, cluster) == before
 
 
-def test_up_writes_at_most_eight_objects_and_two_for_each_job_however_many_tasks(backend, monkeypatch, up):
-    done = writes(monkeypatch)
-    up(make_job_file("written", make_job(tasks=40, cpu=None), make_job("ps", cpu=None)), wait=0)
-    assert len(done) <= 8 + 2 * 2
-
-
 @pytest.mark.usefixtures("unseen_nodes")
 def test_up_crashed_after_each_of_its_calls_and_run_again_gives_the_same(up, backend, client, namespace, monkeypatch):
     wanted = make_job_file("crashed", make_job(node_selector={"no": "node"}))
@@ -130,6 +124,41 @@ def test_an_object_of_another_cluster_is_never_taken_over(up, backend, client, n
         backend.apply(make_job_file("meet-master"))
     assert left(client, namespace, "meet-master") == []
     assert objects(client, namespace, "meet") == before
+
+
+@pytest.mark.usefixtures("unseen_nodes")
+def test_names_that_meet_are_refused_in_the_other_order_too(up, backend, client, namespace):
+    up(make_job_file("join-master", make_job(node_selector={"no": "node"})), wait=0)
+    with pytest.raises(InvalidInput, match=r'"join-master" exists already and belongs to cluster "join-master"'):
+        backend.apply(make_job_file("join"))
+    assert left(client, namespace, "join") == []
+
+
+@pytest.mark.usefixtures("unseen_nodes")
+def test_clusters_of_all_namespaces_are_listed(cluster, make_namespace, namespace):
+    other = make_namespace()
+    elsewhere = KubernetesBackend(namespace=other)
+    elsewhere.apply(make_job_file("elsewhere", make_job(node_selector={"no": "node"})))
+    found = {one.name: one.location for one in KubernetesBackend().clusters()}
+    assert found["elsewhere"].endswith(f"namespace {other}")
+    assert found[cluster].endswith(f"namespace {namespace}")
+    assert [one.name for one in elsewhere.clusters()] == ["elsewhere"]
+    elsewhere.delete("elsewhere")
+
+
+def test_events_are_told_in_the_order_of_time_and_followed_to_the_end(up, backend):
+    name = up(make_job_file("eventful", make_job(tasks=2)))
+    told = list(backend.events(name, follow=False))
+    assert [event.time for event in told] == sorted(event.time for event in told)
+    seen = {(event.about, event.reason) for event in told}
+    assert {("worker/0", "Scheduled"), ("worker/1", "Started")} <= seen
+    assert ("StatefulSet eventful-worker", "SuccessfulCreate") in seen
+    following = backend.events(name, follow=True)
+    next(following)
+    backend.restart(name, Task("worker", 1))
+    assert ("worker/1", "Killing") in ((event.about, event.reason) for event in following)
+    backend.delete(name)
+    list(following)
 
 
 def test_an_object_of_somebody_else_is_never_taken_over(backend, client, namespace):

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from on_cluster import make_job_file
 
+from tfk8s import waiting
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
@@ -97,6 +98,31 @@ def test_a_verb_that_is_forbidden_is_named_with_the_role_that_would_allow_it(str
     error = refusal(ClusterError, lambda: KubernetesBackend(namespace=namespace).apply(make_job_file("denied")))
     assert f'may not get networkpolicies.networking.k8s.io in namespace "{namespace}"' in str(error)
     assert f"tfk8s roles | kubectl apply -n {namespace}" in error.help
+
+
+def test_a_write_that_is_forbidden_is_named_too(client, stranger, namespace):
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}]
+    role = {"metadata": {"name": "stranger"}, "rules": rules}
+    binding = {
+        "metadata": {"name": "stranger"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "stranger"},
+        "subjects": [{"kind": "ServiceAccount", "name": "stranger", "namespace": namespace}],
+    }
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    client.send("POST", f"{rbac}/roles", body=role)
+    client.send("POST", f"{rbac}/rolebindings", body=binding)
+
+    def denied():
+        error = refusal(ClusterError, lambda: KubernetesBackend(namespace=namespace).apply(make_job_file("denied")))
+        return error if "may not patch" in str(error) else None
+
+    try:
+        error = waiting.wait_until(denied, "the rights to read to hold", 8)
+    finally:
+        client.send("DELETE", f"{rbac}/rolebindings/stranger")
+        client.send("DELETE", f"{rbac}/roles/stranger")
+    assert f'may not patch networkpolicies.networking.k8s.io in namespace "{namespace}"' in str(error)
+    assert "tfk8s-user" in error.help
 
 
 def test_a_forbidden_list_is_an_error_and_not_an_empty_answer(stranger, namespace):

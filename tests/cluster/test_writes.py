@@ -1,0 +1,59 @@
+"""What commands write to the API server, counted between the two: a constant number, whatever the number of tasks."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from recording import Recorder
+
+JOBS = 2
+
+
+@pytest.fixture(scope="module")
+def crowded(client, make_namespace):
+    """A namespace where no pod may be: objects cost the same without them."""
+    namespace = make_namespace()
+    quota = {
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}},
+    }  # fmt: skip
+    client.send("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", body=quota)
+    return namespace
+
+
+@pytest.fixture
+def tfk8s(client, crowded, tmp_path):
+    """Runs a command; returns what it wrote to the API server."""
+
+    def run(*arguments):
+        with Recorder(client) as recorder:
+            environment = {**os.environ, "KUBECONFIG": str(recorder.kubeconfig(tmp_path))}
+            command = [sys.executable, "-m", "tfk8s", *arguments, "--namespace", crowded]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+            assert done.returncode == 0, done.stderr
+            return recorder.writes
+
+    return run
+
+
+def life(tfk8s, job_file, tasks):
+    """Return what each command of a cluster's life writes."""
+    job_file.write_text(
+        f"apiVersion: tfk8s.dev/v1\nname: counted\nimage: tf:1\njobs: {{ps: {tasks}, worker: {tasks}}}\n"
+    )
+    return {
+        "up": tfk8s("up", "--no-wait", str(job_file)),
+        "up again": tfk8s("up", "--no-wait", str(job_file)),
+        "diff": tfk8s("diff", str(job_file)),
+        "scale": tfk8s("scale", "--no-wait", "counted", f"worker={tasks + 1}"),
+        "down": tfk8s("down", "counted"),
+    }
+
+
+def test_the_number_of_writes_is_the_same_whatever_the_number_of_tasks(tfk8s, tmp_path):
+    two, hundreds = (life(tfk8s, tmp_path / "cluster.yaml", tasks) for tasks in (2, 200))
+    assert two == hundreds
+    assert len(two["up"]) <= 8 + 2 * JOBS
+    assert two["up"] == two["up again"] == two["diff"]  # the latter as a dry run
+    assert two["scale"] == ["PATCH statefulsets", "PATCH statefulsets", "DELETE pods"]
+    assert len(two["down"]) <= 8
