@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
 
 from tfk8s import probe, waiting
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
@@ -22,6 +27,28 @@ def make_job(name: str = "worker", **settings: object) -> Job:
 def make_job_file(name: str, *jobs: Job, **settings: object) -> JobFile:
     jobs = jobs or (make_job(tasks=2),)
     return JobFile(**{"name": name, "image": IMAGE, "jobs": jobs, "master": jobs[0].name, **settings})  # type: ignore[arg-type]
+
+
+def kubeconfig(client: Client, user: Mapping[str, str], server: str | None = None) -> str:
+    """Return a kubeconfig for the same API server, or for another address, with other credentials."""
+    authority = base64.b64encode(Path(client.configuration.ssl_ca_cert).read_bytes()).decode()
+    cluster = {"server": server or client.configuration.host, "certificate-authority-data": authority}
+    return yaml.safe_dump({
+        "apiVersion": "v1", "kind": "Config", "current-context": "other",
+        "clusters": [{"name": "other", "cluster": cluster}],
+        "users": [{"name": "other", "user": dict(user)}],
+        "contexts": [{"name": "other", "context": {"cluster": "other", "user": "other"}}],
+    })  # fmt: skip
+
+
+def token(client: Client, namespace: str, account: str) -> str:
+    """Return the token of a service account, which is made where there is none."""
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    if client.find(f"{accounts}/{account}") is None:
+        made = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
+        client.send("POST", accounts, body=made)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    return str(client.send("POST", f"{accounts}/{account}/token", body=request)["status"]["token"])
 
 
 def devices(backend: KubernetesBackend, name: str) -> list[probe.Device]:

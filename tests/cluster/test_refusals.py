@@ -1,12 +1,10 @@
 """What can't work is one clear error, soon: no kubeconfig, no server, no rights, no namespace."""
 
-import base64
 import time
-from pathlib import Path
 
+import on_cluster
 import pytest
-import yaml
-from on_cluster import make_job_file
+from on_cluster import make_job_file, token
 
 from tfk8s import waiting
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
@@ -26,17 +24,8 @@ def kubeconfig(client, tmp_path, monkeypatch):
     """Writes a kubeconfig for this server, with other credentials or another address."""
 
     def write(user=None, server=None):
-        authority = base64.b64encode(Path(client.configuration.ssl_ca_cert).read_bytes()).decode()
-        cluster = {"server": server or client.configuration.host, "certificate-authority-data": authority}
         path = tmp_path / "config"
-        path.write_text(
-            yaml.safe_dump({
-                "apiVersion": "v1", "kind": "Config", "current-context": "other",
-                "clusters": [{"name": "other", "cluster": cluster}],
-                "users": [{"name": "other", "user": user or {}}],
-                "contexts": [{"name": "other", "context": {"cluster": "other", "user": "other"}}],
-            })
-        )  # fmt: skip
+        path.write_text(on_cluster.kubeconfig(client, user or {}, server))
         monkeypatch.setenv("KUBECONFIG", str(path))
 
     return write
@@ -85,13 +74,7 @@ def test_expired_credentials(kubeconfig):
 @pytest.fixture
 def stranger(client, namespace, kubeconfig):
     """Make a kubeconfig of a service account without any rights."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stranger"}}
-    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    if client.find(f"{accounts}/stranger") is None:
-        client.send("POST", accounts, body=account)
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = client.send("POST", f"{accounts}/stranger/token", body=request)["status"]["token"]
-    kubeconfig({"token": token})
+    kubeconfig({"token": token(client, namespace, "stranger")})
 
 
 def test_a_verb_that_is_forbidden_is_named_with_the_role_that_would_allow_it(stranger, namespace):

@@ -1,0 +1,182 @@
+"""What the Roles of `tfk8s roles` allow, with the real commands and real tokens: all that is needed, and no more."""
+
+import os
+
+import pytest
+from on_cluster import IMAGE, kubeconfig, left, token
+
+from tfk8s import rights, waiting
+from tfk8s.backends.kubernetes import streams
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.cli import scripts
+from tfk8s.cli.app import main
+from tfk8s.errors import ClusterError
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces"
+REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+JOB_FILE = """\
+apiVersion: tfk8s.dev/v1
+name: ours
+image: {image}
+jobs: {{worker: {{tasks: {tasks}, cpu: 100m, memory: 1Gi}}{more}}}
+"""
+TWO_JOBS = ", ps: {cpu: 100m, memory: 1Gi}"
+SCRIPT = "import sys; print(sys.stdin.read() or 'no input')\n"
+
+
+@pytest.fixture(scope="module")
+def team(make_namespace, client):
+    """A namespace with the Roles, and with an account for each of them and one for none."""
+    name = make_namespace()
+    for role in rights.roles():
+        client.send("POST", f"{ROLES}/{name}/roles", body=role)
+        binding = {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": role["metadata"]["name"]},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": role["metadata"]["name"], "namespace": name}],
+        }  # fmt: skip
+        client.send("POST", f"{ROLES}/{name}/rolebindings", body=binding)
+    return name
+
+
+@pytest.fixture
+def become(client, team, tmp_path, monkeypatch):
+    """Has all that follows done by an account; waits until it has its rights."""
+
+    def become(account):
+        path = tmp_path / f"{account}.config"
+        path.write_text(kubeconfig(client, {"token": token(client, team, account)}))
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        own, wanted = Client(None), account in rights.ROLES
+        about = {"namespace": team, "verb": "list", "group": "apps", "resource": "statefulsets"}
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        body["spec"] = {"resourceAttributes": about}
+        waiting.wait_until(
+            lambda: own.send("POST", REVIEW, body=body)["status"]["allowed"] == wanted or None,
+            f"{account}'s rights",
+            30,
+        )
+
+    return become
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Notes what is asked of the API server, in the words of RBAC; a stream asks for two things at once."""
+    found = set()
+    ask, open_stream = Client._ask_once, streams._open
+
+    def note(path, verb):
+        parts = path.split("/")
+        if "namespaces" in parts:  # else it is another's question, which has an answer without the right too
+            group = parts[2] if parts[1] == "apis" else ""
+            kind, name, *rest = [*parts[parts.index("namespaces") + 2 :], ""]
+            found.update((one, "/".join([kind, *rest[:-1]]), group) for one in verb(bool(name)).split())
+
+    def ask_once(self, request, *arguments):
+        verbs = {
+            "GET": lambda named: "get" if named else "watch" if "watch" in (request.query or {}) else "list",
+            "POST": lambda named: "create",
+            "PATCH": lambda named: "create patch" if "apply" in request.content_type else "patch",
+            "DELETE": lambda named: "delete" if named else "deletecollection",
+        }
+        note(request.path, verbs[request.method])
+        return ask(self, request, *arguments)
+
+    def opened(client, path, query):
+        note(path, lambda named: "get create")
+        return open_stream(client, path, query)
+
+    monkeypatch.setattr(Client, "_ask_once", ask_once)
+    monkeypatch.setattr(streams, "_open", opened)
+    return found
+
+
+@pytest.fixture
+def tfk8s(team, capfd):
+    """Run a command in the namespace; return its standard output."""
+
+    def tfk8s(command, *arguments, code=0):
+        capfd.readouterr()
+        assert main([command, "--namespace", team, *arguments]) == code
+        return capfd.readouterr().out
+
+    return tfk8s
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A job file of one job, one of two, and a script; beside the script lies a file that no Secret can hold."""
+    for name, more in (("one", ""), ("two", TWO_JOBS)):
+        (tmp_path / f"{name}.yaml").write_text(JOB_FILE.format(image=IMAGE, tasks=1, more=more))
+    for name in ("small", "large"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "script.py").write_text(SCRIPT)
+    (tmp_path / "large" / "data").write_bytes(os.urandom(1_000_000))
+    return tmp_path
+
+
+def test_a_user_can_do_everything_and_has_no_right_that_nothing_needs(become, tfk8s, asked, files, client, team):
+    become("tfk8s-user")
+    asked.clear()
+    tfk8s("up", str(files / "two.yaml"))
+    tfk8s("up", str(files / "one.yaml"))  # without the ps of before
+    assert "ours" in tfk8s("ls")
+    assert "worker/0" in tfk8s("status", "ours")
+    assert "CPU:0" in tfk8s("devices", "ours")
+    assert "worker/0" in tfk8s("logs", "ours")
+    assert tfk8s("events", "ours")
+    assert tfk8s("submit", "ours", str(files / "large" / "script.py")) == "no input\n"
+    tfk8s("stop", "ours", tfk8s("submit", "--detach", "ours", str(files / "small" / "script.py")).strip())
+    tfk8s("restart", "--no-wait", "ours", "worker/0")
+    tfk8s("scale", "ours", "worker=2")
+    tfk8s("diff", str(files / "one.yaml"), code=1)
+    tfk8s("down", "ours")
+
+    table = {(right.verb, right.resource, right.group) for right in rights.RIGHTS}
+    assert asked - table == set()
+    # Other tests follow events, and give scripts input.
+    elsewhere = {("watch", "events", ""), ("get", "pods/attach", ""), ("create", "pods/attach", "")}
+    assert table - asked <= elsewhere
+    assert left(client, team, "ours") == []
+
+
+CHANGES = (
+    ("up", "one.yaml"), ("devices", "ours"), ("restart", "ours"), ("scale", "ours", "worker=2"), ("down", "ours"),
+    ("connect", "ours"),
+)  # fmt: skip
+
+
+def test_who_only_submits_can_do_that_and_see_what_becomes_of_it(become, tfk8s, files, team, monkeypatch):
+    monkeypatch.chdir(files)
+    monkeypatch.setattr(scripts, "until_interrupted", lambda: None)
+    become("tfk8s-user")
+    tfk8s("up", "one.yaml")
+    become("tfk8s-submit")
+    assert tfk8s("submit", "ours", "small/script.py") == "no input\n"
+    assert "Succeeded" in tfk8s("status", "ours")
+    tfk8s("logs", "ours")
+    for command in CHANGES[:-1]:
+        error = refused(tfk8s, *command)
+        assert f'"system:serviceaccount:{team}:tfk8s-submit" may not ' in str(error), command
+        assert f'in namespace "{team}"' in str(error)
+        assert error.help.startswith("the Role tfk8s-user allows it: "), command
+    become("tfk8s-user")
+    assert "1/1" in tfk8s("status", "ours")
+    tfk8s("down", "ours")
+
+
+def test_without_a_role_every_command_names_the_right_that_is_missing(become, tfk8s, files, team, monkeypatch):
+    monkeypatch.chdir(files)
+    become("stranger")
+    for command in (*CHANGES, ("status", "ours"), ("ls",), ("logs", "ours"), ("submit", "ours", "small/script.py")):
+        error = refused(tfk8s, *command)
+        assert f'"system:serviceaccount:{team}:stranger" may not ' in str(error), command
+        assert "--role=tfk8s-user" in error.help
+
+
+def refused(tfk8s, *command):
+    with pytest.raises(ClusterError) as caught:
+        tfk8s(*command)
+    return caught.value
