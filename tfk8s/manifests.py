@@ -87,13 +87,12 @@ def _config_map(job_file: JobFile, files: Mapping[str, str]) -> Object:
 
 
 def _headless_service(job_file: JobFile) -> Object:
-    ports = sorted({pods.port(job_file, job) for job in job_file.jobs})
     return _object("Service", "v1", job_file.name, job_file.name) | {
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,  # tasks find each other before they are ready
             "selector": selector(job_file.name),
-            "ports": [{"name": f"grpc-{port}", "port": port, "targetPort": port} for port in ports],
+            "ports": [{"name": f"grpc-{port}", "port": port, "targetPort": port} for port in pods.ports(job_file)],
         }
     }
 
@@ -164,13 +163,11 @@ def _disruption_budget(job_file: JobFile, job: Job) -> Object:
 
 
 def _network_policy(job_file: JobFile) -> Object:
-    numbers = sorted({pods.port(job_file, job) for job in job_file.jobs})
-
     def own() -> Object:
         return {"podSelector": {"matchLabels": selector(job_file.name)}}
 
     def ports() -> list[Object]:
-        return [_port(number) for number in numbers]
+        return [_port(number) for number in pods.ports(job_file)]
 
     return _object("NetworkPolicy", "networking.k8s.io/v1", job_file.name, job_file.name) | {
         "spec": {

@@ -68,6 +68,11 @@ def port(job_file: JobFile, job: Job) -> int:
     return job.port or job_file.port
 
 
+def ports(job_file: JobFile) -> list[int]:
+    """Return where the cluster's servers listen, each port once, in the order of the jobs."""
+    return list(dict.fromkeys(port(job_file, job) for job in job_file.jobs))
+
+
 def compact_cluster(job_file: JobFile) -> str:
     """Return the ClusterSpec in the form that `member.derive_cluster` reads: `chief=1,ps=2:2300`."""
     return ",".join(

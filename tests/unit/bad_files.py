@@ -184,7 +184,11 @@ TABLE = r"""
   3:7+5 out-of-range: "port" can't be 70000 [at most 65535]
   4:23+1 out-of-range: "port" can't be 0 [at least 1]
 = ttl: 10 minutes\njobs: {worker: 1}
-  3:6+10 bad-duration: "10 minutes" is not a duration [expected seconds, or a whole number with s, m, h or d, such as 10m]
+  3:6+10 bad-duration: "10 minutes" is not a duration [expected seconds, or a whole number with s, m, h or d, such as 10m; at most 9999d]
+= ttl: 10000d\njobs: {worker: 1}
+  3:6+6 bad-duration: "10000d" is not a duration [expected seconds, or a whole number with s, m, h or d, such as 10m; at most 9999d]
+= ttl: 010m\njobs: {worker: 1}
+  3:6+4 bad-duration: "010m" is not a duration [expected seconds, or a whole number with s, m, h or d, such as 10m; at most 9999d]
 = ttl: 0\njobs: {worker: 1}
   3:6+1 out-of-range: 0 is out of range [from 1 second to 2147483647]
 = ttl: []\njobs: {worker: 1}

@@ -124,34 +124,23 @@ def meeting_names(sound: Sound) -> Iterator[Problem]:
 
 
 def long_names(sound: Sound) -> Iterator[Problem]:
-    """No name that Kubernetes makes of the cluster's and a job's is too long."""
+    """No StatefulSet's name is too long; then no name of a pod or Service is, with at most 10,000 tasks a job."""
     cluster = sound.get("name")
     if not isinstance(cluster, str) or not naming.is_dns_label(cluster):
         return
-    worst: dict[Path, tuple[int, str]] = {}
+    longest: dict[Path, str] = {}
     for job in _named(sound):
         blamed: Path = ("name",) if len(cluster) >= len(naming.dns_label(job)) else ("jobs", job)
-        worst[blamed] = max(worst.get(blamed, (0, "")), _excess(cluster, job, sound.tasks(job) or 1))
-    for path, (excess, label) in worst.items():
+        longest[blamed] = max(longest.get(blamed, ""), naming.stateful_set(cluster, job), key=len)
+    for path, made in longest.items():
+        excess = len(made) - naming.MAX_STATEFUL_SET
         if excess > 0:
             is_key = path != ("name",)
             name = str(path[-1]) if is_key else cluster
             message = f"{quoted(name)} is {excess} character{'s' * (excess > 1)} too long"
+            label = f'StatefulSet "{made}" would have {len(made)} characters, of at most {naming.MAX_STATEFUL_SET}'
             advice = f"shorten it to {len(name) - excess} characters" if excess < len(name) else "shorten name and job"
             yield sound.problem("name-too-long", message, path, key=is_key, label=label, help=advice)
-
-
-def _excess(cluster: str, job: str, tasks: int) -> tuple[int, str]:
-    """Return by how many characters the longest name is too long, and which that is."""
-    names = [
-        ("StatefulSet", naming.stateful_set(cluster, job), naming.MAX_STATEFUL_SET),
-        ("pod", naming.pod(cluster, job, tasks - 1), naming.MAX_DNS_LABEL),
-        ("Service", naming.master_service(cluster), naming.MAX_DNS_LABEL),
-    ]
-    return max(
-        (len(name) - limit, f'{kind} "{name}" would have {len(name)} characters, of at most {limit}')
-        for kind, name, limit in names
-    )
 
 
 def mixed_addresses(sound: Sound) -> Iterator[Problem]:

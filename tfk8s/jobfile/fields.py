@@ -107,16 +107,16 @@ def _quantity(value: object, expected: str, *, cores: bool = False) -> Quantity:
 
 def duration(value: object) -> int:
     """Read a duration, and return it in seconds."""
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
+    if isinstance(value, str):
+        if not re.fullmatch(rules.DURATION, value):
+            label = "expected seconds, or a whole number with s, m, h or d, such as 10m; at most 9999d"
+            raise Refused("bad-duration", f"{quoted(value)} is not a duration", label)
+        return int(value[:-1]) * _SECONDS[value[-1]]
+    if isinstance(value, bool) or not isinstance(value, int):
         raise WrongType("a number of seconds, or a duration such as 10m")
-    match = re.fullmatch(r"([0-9]{1,10})([smhd])", value, re.ASCII) if isinstance(value, str) else None
-    if isinstance(value, str) and not match:
-        label = "expected seconds, or a whole number with s, m, h or d, such as 10m"
-        raise Refused("bad-duration", f"{quoted(value)} is not a duration", label)
-    seconds = int(match[1]) * _SECONDS[match[2]] if match else int(value)
-    if not 1 <= seconds <= MAX_SECONDS:
+    if not 1 <= value <= MAX_SECONDS:
         raise Refused("out-of-range", f"{value} is out of range", f"from 1 second to {MAX_SECONDS}")
-    return seconds
+    return value
 
 
 def address(value: str) -> str:

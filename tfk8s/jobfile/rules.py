@@ -39,7 +39,7 @@ IMAGE = (
 )
 MOUNT_PATH = r"^/[^:\x00-\x1f\x7f]*$"
 CIDR = "^[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})$"
-DURATION = "^[0-9]{1,10}[smhd]$"
+DURATION = "^([1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,4}h|[1-9][0-9]{0,3}d)$"  # under 2^31 seconds
 QUANTITY = f"^{quantity.SYNTAX.pattern}$"
 
 
