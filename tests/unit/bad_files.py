@@ -166,6 +166,8 @@ TABLE = r"""
   3:25+4 bad-quantity: "2048" is less than 1 MiB [a number without unit is bytes] -> write 2048Mi
 = jobs: {worker: {memory: 400m}}
   3:25+4 bad-quantity: "400m" is less than 1 MiB [m is a thousandth] -> write 400Mi
+= jobs: {worker: {memory: 9007199254740993}}
+  3:25+16 unclear: YAML parsers disagree on what "9007199254740993" means [expected a number of bytes, such as 4Gi or 512Mi] -> write "9007199254740993", in quotes
 = jobs: {worker: {memory: 2097152.5}}
   3:25+9 bad-quantity: "2097152.5" is not a number of bytes [expected whole bytes]
 = jobs: {worker: {memory: 9000000000m}}

@@ -71,7 +71,7 @@ def test_dotted_paths() -> None:
 
 _UNCLEAR = """
     y Y yes Yes YES n N no No NO on On ON off Off OFF ~ null Null NULL = << 010 0o10 0x1F 0b1 1_000 +1 -0 1. .5 1e3 1E5
-    22:30 190:20:30.15 .inf -.Inf .nan 2026-11-21 2026-11-21T10:00:00Z 1.2345678 1234567890123456.5 12345678901234567890
+    22:30 190:20:30.15 .inf -.Inf .nan 2026-11-21 2026-11-21T10:00:00Z 1.2345678 1234567890123456.5 1234567890123456
 """
 
 
@@ -83,7 +83,7 @@ def test_scalars_that_parsers_read_differently(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("true", True), ("FALSE", False), ("0", 0), ("-17", -17), ("123456789012345678", 123456789012345678),
+        ("true", True), ("FALSE", False), ("0", 0), ("-17", -17), ("123456789012345", 123456789012345),
         ("0.5", 0.5), ("-1.50", -1.5), ("yEs", "yEs"), ("nope", "nope"), ("1a", "1a"), ("1.2.3", "1.2.3"),
         ("22:60", "22:60"), ("10.0.0.5:2222", "10.0.0.5:2222"), ("500m", "500m"), ("-", "-"), (".", "."),
         ("2026-11-21-rc1", "2026-11-21-rc1"),
@@ -105,7 +105,7 @@ def test_what_is_clear_is_what_yaml_1_1_reads(text: str) -> None:
 
 
 _JSON = st.recursive(
-    st.booleans() | st.integers(-(10**17), 10**17) | st.text(st.characters(exclude_categories=["C", "Z"])),
+    st.booleans() | st.integers(1 - 10**15, 10**15 - 1) | st.text(st.characters(exclude_categories=["C", "Z"])),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc:#- ", max_size=5), inner, max_size=3),
     max_leaves=10,
 )  # fmt: skip

@@ -17,9 +17,9 @@ _YES = frozenset({"y", "Y", "yes", "Yes", "YES", "on", "On", "ON"})
 _NO = frozenset({"n", "N", "no", "No", "NO", "off", "Off", "OFF"})
 _WORDS = _NOTHING | _YES | _NO | {"=", "<<"}
 
-# Numbers that every parser reads alike and writes again as they are, up to zeros at the end: 64-bit integers, and
-# decimals that a double holds.
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
+# Numbers that every parser reads alike and writes again as they are, up to zeros at the end: those that a double
+# holds, for that is what Helm and JavaScript make of them.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,14}", re.ASCII)
 _DECIMAL = re.compile(r"-?(?=[0-9.]{3,16}$)(0|[1-9][0-9]*)\.[0-9]{1,6}", re.ASCII)
 
 # What at least one parser takes for a number or a date, once it has dropped every "_".
