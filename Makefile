@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test test-faults reliability test-cluster check update bench release clean
+.PHONY: demo test test-faults reliability test-chart test-cluster check update bench chart push-chart release clean
 
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
@@ -21,6 +21,9 @@ test-faults: .venv/dev   ## what happens when things break: clusters on this mac
 
 reliability: .venv/dev   ## likewise, and writes docs/reliability.md from what it found
 	$(BIN)/pytest tests/faults --reliability docs/reliability.md
+
+test-chart: .venv/dev   ## the Helm chart, by Helm itself: HELM=helm3 make test-chart for another one
+	$(BIN)/pytest tests/chart
 
 test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig context
 	$(BIN)/pytest tests/cluster
@@ -35,10 +38,16 @@ check: .venv/dev    ## style, types, and which module may import which
 update: .venv/dev   ## writes again what is generated from the code
 	$(BIN)/tfk8s schema >docs/job-file.schema.json
 	$(BIN)/python -m tfk8s.cli.words
-	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/test_rendered.py
+	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/test_rendered.py tests/unit/test_chart.py
 
 bench: .venv/dev    ## measures, as ratios in one run
 	$(BIN)/python bench/start.py
+
+chart:              ## dist/ has the Helm chart
+	helm package --destination dist helm/tfk8s
+
+push-chart: chart   ## to an OCI registry: make push-chart REGISTRY=oci://registry.example/charts
+	helm push dist/tfk8s-$(VERSION).tgz $(REGISTRY)
 
 release: .venv/dev   ## all of a release but publishing it: dist/ has the wheel, the sources, and what the wheel needs (SBOM)
 	@grep -q '^## $(VERSION)' CHANGELOG.md || { echo 'CHANGELOG.md says nothing of $(VERSION)'; exit 1; }

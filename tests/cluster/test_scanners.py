@@ -4,6 +4,7 @@ from pathlib import Path
 
 import check_manifests
 import pytest
+from job_files import EVERYTHING
 from on_cluster import make_job_file
 
 from tfk8s import manifests, rendered, scriptjobs, yamltext
@@ -11,36 +12,6 @@ from tfk8s.backends.kubernetes import paths
 from tfk8s.load import load, loads
 
 ROOT = Path(__file__).parents[2]
-EVERYTHING = f"""
-apiVersion: tfk8s.dev/v1
-name: everything
-image: registry.example/tensorflow@sha256:{"0" * 64}
-master: chief
-port: 2300
-env: {{A: a}}
-volumes: [{{path: /data, claim: data, read_only: true}}]
-queue: gold
-network:
-  allow_from: [{{pods: {{app: notebook}}}}, {{namespace: tools}}]
-  allow_to: [{{cidr: 10.0.0.0/8, ports: [443]}}]
-security: {{user: 12345, group: 12345, service_account: me}}
-ttl: 60
-jobs:
-  chief: 1
-  evaluator: 1
-  My_ps: {{tasks: 2, cpu: 2, memory: 4Gi, labels: {{team: x}}, annotations: {{note: text}}, port: 2400}}
-  worker:
-    tasks: 4
-    gpus: 2
-    accelerator: nvidia-l4
-    spot: true
-    priority: high
-    node_selector: {{zone: a}}
-    tolerations: [{{key: k, operator: Exists}}]
-    env: {{B: b}}
-    preload: [tensorflow_text]
-    volumes: [{{path: /cache, size: 1Gi}}, {{path: /keys, secret: keys}}, {{path: /map, config_map: map}}]
-"""
 
 
 @pytest.fixture(scope="module")

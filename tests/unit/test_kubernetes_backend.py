@@ -11,7 +11,7 @@ import pytest
 import urllib3
 
 from tfk8s import manifests, rendered, scriptjobs, unpack
-from tfk8s.backends.kubernetes import archive, errors, observe, stdin, streams
+from tfk8s.backends.kubernetes import apply, archive, errors, observe, paths, stdin, streams
 from tfk8s.backends.kubernetes.logs import Follower
 from tfk8s.errors import InvalidInput
 from tfk8s.member import derive_cluster
@@ -66,6 +66,40 @@ def test_a_change_that_kueue_refuses():
     error = errors.refused(403, body(message), "c")
     assert str(error) == f"Kueue refuses the change: {why}"
     assert error.help.endswith("down, and up again")
+
+
+class Found:
+    """A cluster that has these objects, and takes no changes."""
+
+    def __init__(self, *objects):
+        self.objects = objects
+
+    def find(self, path):
+        return next((one for one in self.objects if path == paths.path(one, "ns")), None)
+
+    def get(self, path, query):
+        return {"items": [one for one in self.objects if path == paths.collection(one["kind"], "ns")]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda client: apply.apply(client, "ns", "demo", rendered.objects(JOB_FILE)),
+        lambda client: apply.scale(client, observe.describe(client.objects), {"My_ps": 3}),
+        lambda client: apply.delete(client, "ns", "demo"),
+    ],
+    ids=["up", "scale", "down"],
+)
+def test_what_changes_a_cluster_that_helm_installed_is_left_to_helm(change):
+    client = Found(*stateful_sets())
+    for made in client.objects:
+        made["metadata"]["labels"][manifests.MANAGED_BY] = "Helm"
+        made["metadata"]["annotations"] |= {"meta.helm.sh/release-name": "digits"}
+    with pytest.raises(InvalidInput) as caught:
+        change(client)
+    assert str(caught.value) == 'cluster "demo" was installed by Helm, as release "digits"'
+    place = "digits --namespace ns"
+    assert caught.value.help == f"`helm upgrade {place} …` changes it, `helm uninstall {place}` removes it"
 
 
 def test_a_conflict_names_owner_and_field():

@@ -16,6 +16,7 @@ import yaml
 from bad_files import HEAD, cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from job_files import as_json, job_files
 from jsonschema import Draft202012Validator
 
 from tfk8s import spec
@@ -152,103 +153,16 @@ def unclear(data: object) -> bool:
 
 # ---- generated job files -------------------------------------------------------------------------------------------
 
-JUNK = [True, 0.5, -1, "", [], {}, ["x"], {"x": 1}, 70000, "A b", "x" * 70]
-
-
-def mostly(good: st.SearchStrategy[Any], bad: list[Any]) -> st.SearchStrategy[Any]:
-    """Return what is right, and now and then what is wrong."""
-    return st.integers(0, 15).flatmap(lambda number: good if number else st.sampled_from(bad))
-
-
-def one(good: list[Any], bad: list[Any]) -> st.SearchStrategy[Any]:
-    return mostly(st.sampled_from(good), [*bad, *JUNK])
-
-
-def some(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return mappings with some of the keys."""
-    return mostly(st.fixed_dictionaries({}, optional=keys), [{"unknown": 1}, *JUNK])
-
-
-def several(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    return st.lists(values, max_size=2)
-
-
-DNS = one(["a", "team-a", "b2"], ["-", "A", "a_b", "a" * 254])
-PORT = one([1, 443, 65535], [0, 65536, "80"])
-SIZE = one(["4Gi", "1e9", 4 << 30, "512M"], ["4GB", "-1", 0])
-TEXT = one(["", "é ", "1"], [1])
-ENV = some(OMP=TEXT, b_c=TEXT) | st.sampled_from([{"TFK8S_X": "a"}, {"1a": "b"}])
-LABELS = some(b_c=DNS, **{"example.com/x": DNS}) | st.sampled_from([{"tfk8s.dev/x": "a"}, {"a b": "b"}])
-POD = one([{"namespace": "a"}, {"namespace": "a", "pods": {"b": ""}}], [{"pods": {}}, {"pods": {"a": "b c"}}])
-RANGE = one([{"cidr": "10.0.0.0/8"}, {"cidr": "::/0"}], [{"cidr": "x"}, {"cidr": "::/0", "namespace": "a"}])
-GOAL = one([{"cidr": "10.0.0.0/8", "ports": [1, 443]}], [{"namespace": "a", "ports": []}, {"ports": [1]}])
-SOURCES = [{"claim": "a"}, {"secret": "b"}, {"config_map": "c"}, {"size": "1Gi"}]
-VOLUME = st.builds(
-    lambda path, source, more: {"path": path} | source | more,
-    one(["/a", "/b/", "/c/d"], ["c", "/d:e"]),
-    one(SOURCES, [{"claim": "A"}, {"claim": "a", "size": "1Gi"}, {"size": "x"}]).filter(
-        lambda value: isinstance(value, dict)
-    ),
-    st.just({}) | st.builds(dict, read_only=one([True, False], ["yes"])),
-)
-TOLERATION = one(
-    [{"operator": "Exists"}, {"key": "a", "value": "b"}, {"key": "a", "effect": "NoExecute", "tolerationSeconds": 5}],
-    [{"operator": "exists"}, {"key": "a b"}, {"key": "a", "effect": "x"}, {"key": "a", "tolerationSeconds": "5"}],
-)
-JOB = some(
-    tasks=one([1, 2, 10_000], [0, 10_001, "2"]),
-    image=one(["a/b:c", "r.example:5000/a__b@sha256:" + "0" * 64], ["A", "x@y"]),
-    cpu=one([1, 0.5, "500m"], ["x", -1]),
-    memory=SIZE,
-    gpus=one([0, 8], [0.5]),
-    gpu_resource=one(["amd.com/gpu"], ["gpu"]),
-    node_selector=LABELS,
-    tolerations=several(TOLERATION),
-    env=ENV,
-    labels=LABELS,
-    annotations=LABELS,
-    volumes=several(VOLUME),
-    preload=several(one(["a", "a.b"], ["a-b"])),
-    port=PORT,
-    spot=one([True, False], ["true"]),
-    priority=DNS,
-)
-ADDRESSES = one([["a:1"], ["10.0.0.5:65535", "[::1]:80"]], [["b:0"], ["c:65536"], ["d"], ["e:1 "], []])
-JOBS = mostly(
-    st.dictionaries(st.sampled_from(["worker", "My_Job", "ps2"]), JOB | one([1, 10_000], [0]), min_size=1)
-    | st.dictionaries(st.sampled_from(["a", "b_"]), ADDRESSES, min_size=1, max_size=1),
-    [{}, {"a-b": 1}, {"évaluator": 1}, {"a" * 64: 1}, *JUNK],
-)
-FILES = st.builds(
-    lambda head, more: {**head, **more} if isinstance(more, dict) else more,
-    one([{"apiVersion": "tfk8s.dev/v1", "name": "a"}], [{"apiVersion": "v1"}]).filter(
-        lambda value: isinstance(value, dict)
-    ),
-    JOBS.flatmap(
-        lambda jobs: some(
-            image=one(["a"], ["A"]),
-            namespace=DNS,
-            port=PORT,
-            env=ENV,
-            volumes=several(VOLUME),
-            queue=DNS,
-            network=some(allow_from=several(POD | RANGE), allow_to=several(GOAL | POD)),
-            security=some(user=one([1], [0]), group=one([1], [0]), service_account=DNS),
-            ttl=one(["2h", 5], ["h", 0]),
-        ).map(lambda more: {"jobs": jobs} | more if isinstance(more, dict) else more)
-    ),
-)
-
 
 def problems(data: object) -> set[str]:
     try:
-        loads(json.dumps(data, ensure_ascii=False), "job.json")
+        loads(as_json(data), "job.json")
     except JobFileError as error:
         return {problem.code for problem in error.problems}
     return set()
 
 
-@given(FILES)
+@given(job_files(wrong=True))
 @settings(max_examples=200)
 def test_what_load_accepts_the_schema_accepts_and_the_reverse(data: object) -> None:
     codes = problems(data)

@@ -14,7 +14,7 @@ from tfk8s.quantity import Quantity
 MAX_SECONDS = 2**31 - 1
 MIN_BYTES = 1 << 20
 MAX_BYTES = 2**63 - 1
-FRACTION = "[num]$"  # the suffix of a part of a byte
+TOO_SMALL = "[num]$|^[0-9.]{1,6}$"  # texts that are fractions of bytes, or at most 999,999 bytes
 
 # Where tfk8s itself mounts something into tasks.
 OWN_FOLDERS = ("/opt/tfk8s", "/tmp", "/work")  # noqa: S108 - not used as a file here
@@ -87,7 +87,7 @@ def size(value: object) -> Quantity:
         advice = f"write {match[1]}{unit}" if match and amount.value else None
         label = "m is a thousandth" if match and match[2] else "a number without unit is bytes"
         raise Refused("bad-quantity", f"{quoted(amount.text)} is less than 1 MiB", label, advice)
-    if re.search(FRACTION, amount.text) or (isinstance(value, float) and amount.value % 1):
+    if re.search("[num]$", amount.text) or (isinstance(value, float) and amount.value % 1):
         raise Refused("bad-quantity", f"{quoted(amount.text)} is not a number of bytes", "expected whole bytes")
     return amount
 

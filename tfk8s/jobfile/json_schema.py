@@ -11,6 +11,11 @@ from pydantic_core import core_schema
 
 from tfk8s.jobfile.schema import JobFile
 
+_FORMS = (
+    "A number of tasks, a mapping that says more, or a list of where the servers already run, by index; then all jobs "
+    "have addresses."
+)
+
 
 class _Generator(GenerateJsonSchema):
     """Says that a key may be absent where pydantic says that it may be null, and what keys of maps look like."""
@@ -33,6 +38,12 @@ class _Generator(GenerateJsonSchema):
         }
         limits = {"minProperties": schema.get("min_length"), "maxProperties": schema.get("max_length")}
         return generated | {name: limit for name, limit in limits.items() if limit is not None}
+
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
+        """Return the forms of a job, each under keywords of its own type: messages are then about the one meant."""
+        count, addresses, job = (self.generate_inner(schema["choices"][tag]) for tag in ("count", "addresses", "map"))
+        types = {"type": ["integer", "array", "object"], "if": {"type": "object"}, "then": job}
+        return {**count, **addresses, **types, "description": _FORMS}
 
 
 def schema() -> dict[str, Any]:

@@ -61,21 +61,23 @@ QueueName = Annotated[str, Text(rules.DNS_NAME, 63)]  # it becomes the value of 
 EnvName = Annotated[str, Text(rules.ENV_NAME, 255, fields.env_name, reserved=fields.RESERVED_ENV)]
 Env = dict[EnvName, str]
 
-_TEXT_QUANTITY = {"type": "string", "pattern": rules.QUANTITY}
+# A number or a text each: a keyword of JSON Schema concerns values of its own type alone, so that a validator's message
+# is about what was meant.
 Cpu = Annotated[
     Quantity,
     PlainValidator(fields.cpu),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _TEXT_QUANTITY]}),
+    WithJsonSchema({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": rules.QUANTITY}),
 ]
 Size = Annotated[
     Quantity,
     PlainValidator(fields.size),
     WithJsonSchema(
         {
-            "anyOf": [
-                {"type": "integer", "minimum": fields.MIN_BYTES, "maximum": fields.MAX_BYTES},
-                _TEXT_QUANTITY | {"not": {"pattern": fields.FRACTION}},
-            ]
+            "type": ["integer", "string"],
+            "minimum": fields.MIN_BYTES,
+            "maximum": fields.MAX_BYTES,
+            "pattern": rules.QUANTITY,
+            "not": {"type": "string", "pattern": fields.TOO_SMALL},
         }
     ),
 ]
@@ -83,11 +85,6 @@ Duration = Annotated[
     int,
     PlainValidator(fields.duration),
     WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": fields.MAX_SECONDS},
-                {"type": "string", "pattern": rules.DURATION},
-            ]
-        }
+        {"type": ["integer", "string"], "minimum": 1, "maximum": fields.MAX_SECONDS, "pattern": rules.DURATION}
     ),
 ]

@@ -38,7 +38,6 @@ from tfk8s.jobfile.kinds import (
 )
 
 MAX_JOBS = 100
-_ADDRESSES = "Where the tasks' servers already run, by index; then all jobs have addresses."
 _SOURCES = ("claim", "secret", "config_map", "size")
 
 
@@ -226,8 +225,8 @@ def _form(value: object) -> str | None:
 
 
 JobForm = Annotated[
-    Annotated[Count, Field(description="How many tasks the job has."), Tag("count")]
-    | Annotated[list[Address], Field(min_length=1, max_length=spec.MAX_TASKS, description=_ADDRESSES), Tag("addresses")]
+    Annotated[Count, Tag("count")]
+    | Annotated[list[Address], Field(min_length=1, max_length=spec.MAX_TASKS), Tag("addresses")]
     | Annotated[Job, Tag("map")],
     Discriminator(_form, custom_error_type="job_type", custom_error_message="a job"),
 ]

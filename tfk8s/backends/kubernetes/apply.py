@@ -77,14 +77,18 @@ def _require_own(made: Object, found: Object | None) -> None:
             else labels.get(manifests.MANAGED_BY) or "somebody else"
         )
         raise InvalidInput(f"{what} exists already and belongs to {owner}", help="give this cluster another `name`")
-    _require_not_helm(found, what)
+    _require_not_helm(found)
 
 
-def _require_not_helm(found: Object, what: str) -> None:
-    if found["metadata"]["labels"].get(manifests.MANAGED_BY) == "Helm":
-        release = found["metadata"].get("annotations", {}).get("meta.helm.sh/release-name", "RELEASE")
+def _require_not_helm(found: Object) -> None:
+    """Raise an InvalidInput if an object is of a cluster that Helm made; to change that is Helm's."""
+    metadata = found["metadata"]
+    if metadata["labels"].get(manifests.MANAGED_BY) == "Helm":
+        release = metadata.get("annotations", {}).get("meta.helm.sh/release-name", "RELEASE")
+        place = f"{release} --namespace {metadata['namespace']}"
         raise InvalidInput(
-            f"{what} was installed by Helm", help=f"helm uninstall {release}, or helm upgrade {release} to change it"
+            f'cluster "{metadata["labels"][manifests.INSTANCE]}" was installed by Helm, as release "{release}"',
+            help=f"`helm upgrade {place} …` changes it, `helm uninstall {place}` removes it",
         )
 
 
@@ -118,7 +122,7 @@ def scale(client: Client, cluster: observe.Cluster, tasks: Mapping[str, int]) ->
     """
     changed = []
     for component, found in cluster.sets.items():
-        _require_not_helm(found, f'StatefulSet "{found["metadata"]["name"]}"')
+        _require_not_helm(found)
         made = manifests.scaled(found, tasks)
         if made["spec"] != found["spec"]:
             client.send("PATCH", paths.path(made, cluster.namespace), {"fieldManager": FIELD_MANAGER}, made, APPLY)
@@ -148,9 +152,8 @@ def delete(client: Client, namespace: str, name: str) -> None:
     found = {kind: client.get(paths.collection(kind, namespace), query)["items"] for kind in seen}
     if not any(found.values()):
         raise observe.no_such_cluster(client, namespace, name)
-    for kind, items in found.items():
-        for one in items:
-            _require_not_helm(one, f'{kind} "{one["metadata"]["name"]}"')
+    for one in (one for items in found.values() for one in items):
+        _require_not_helm(one)
     for kind in paths.GROUPS:
         if kind == "NetworkPolicy":  # the last: it holds as long as a pod runs
             client.send("DELETE", paths.collection("Pod", namespace), query)

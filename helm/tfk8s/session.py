@@ -1,0 +1,53 @@
+"""What `helm test` runs in a pod beside the tasks: a session on the master that computes on the tasks of every job."""
+
+import os
+import socket
+import sys
+import time
+
+from tfk8s import member, probe
+
+WAIT_SECONDS = 240  # the pod has 300
+
+
+def wait_until_all_answer(master: str) -> int:
+    """Return the number of devices once every task answers the master, which it says by answering itself."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        host, _, port = master.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=5) as stream:
+                return len(probe.list_devices(stream, timeout=10))
+        except (OSError, probe.ProbeError) as error:
+            if time.monotonic() > deadline:
+                sys.exit(f"not every task answers the master at {master}: {error}")
+            time.sleep(0.5)
+
+
+def main() -> None:
+    """Say what was computed, or exit with an error."""
+    cluster = member.derive_cluster(os.environ)
+    master = cluster[os.environ["TFK8S_JOB"]][0]
+    devices = wait_until_all_answer(master)
+    # The first and the last task of each job.
+    tasks = [(job, index) for job, addresses in cluster.items() for index in sorted({0, len(addresses) - 1})]
+    host, _, _ = master.rpartition(":")
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "no_grpc_proxy": host}
+    import tensorflow as tf
+
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.int32, [])
+        sums = []
+        for number, (job, index) in enumerate(tasks):
+            with tf.device(f"/job:{job}/task:{index}"):
+                sums.append(x + number)
+        with tf.compat.v1.Session(f"grpc://{master}") as session:
+            computed = [int(value) for value in session.run(sums, {x: 236})]
+    if computed != list(range(236, 236 + len(tasks))):
+        sys.exit(f"236 and 0, 1, 2, ... make {computed}")
+    names = ", ".join(f"{job}/{index}" for job, index in tasks)
+    print(f"a session on grpc://{master} sees {devices} devices, and computed on {names}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+{{- /* What a pod of a job is: list $ CLUSTER JOB. */}}
+{{- define "tfk8s.pod" }}{{ $ := first . }}{{ $job := last . }}{{ $given := $job.given }}{{ $spot := "cloud.google.com/gke-spot" }}
+{{- $amounts := dict "cpu" $job.cpu "memory" $job.memory }}
+{{- $nodes := $given.node_selector | default dict }}{{ $tolerations := $given.tolerations | default list }}
+{{- with $given.accelerator }}{{ $_ := set $nodes "cloud.google.com/gke-accelerator" . }}{{ end }}
+{{- if $job.gpus }}{{ $_ := set $amounts $job.gpu (toString $job.gpus) }}
+  {{- $tolerations = append $tolerations (dict "key" $job.gpu "operator" "Exists" "effect" "NoSchedule") }}{{ end }}
+{{- if $given.spot }}{{ $_ := set $nodes $spot "true" }}
+  {{- $tolerations = append $tolerations (dict "key" $spot "operator" "Equal" "value" "true" "effect" "NoSchedule") }}{{ end }}
+{{- $security := $.Values.security | default dict }}{{ $group := int ($security.group | default 65532) }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+terminationGracePeriodSeconds: 5
+securityContext: {runAsNonRoot: true, runAsUser: {{ int ($security.user | default 65532) }}, runAsGroup: {{ $group }}, fsGroup: {{ $group }},
+  fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
+{{- with $security.service_account }}{{ printf "\nserviceAccountName: %q" . }}{{ end }}
+{{- with $given.priority }}{{ printf "\npriorityClassName: %q" . }}{{ end }}
+{{- with $nodes }}{{ printf "\nnodeSelector: %s" (toJson .) }}{{ end }}
+{{- with $tolerations }}{{ printf "\ntolerations: %s" (toJson .) }}{{ end }}
+{{- if gt (int $job.tasks) 1 }}
+affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm:
+  {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {{ toJson $job.labels }}}}}]}}{{ end }}
+containers:
+  - name: server
+    image: {{ quote $job.image }}
+    command: [python3, -m, tfk8s.server]
+    env: {{- include "tfk8s.env" . | indent 6 }}
+    ports: [{name: grpc, containerPort: {{ $job.port }}}]
+    resources:
+      requests: {{ merge (dict "ephemeral-storage" "128Mi") $amounts | toJson }}
+      limits: {{ merge (dict "ephemeral-storage" "4Gi") $amounts | toJson }}
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
+    startupProbe: {tcpSocket: {port: grpc}, periodSeconds: 1, failureThreshold: 300}
+    readinessProbe: {tcpSocket: {port: grpc}, periodSeconds: 5, timeoutSeconds: 5}
+    {{- $volumes := concat ($.Values.volumes | default list) ($given.volumes | default list) }}{{ $paths := dict }}
+    volumeMounts:
+      - {name: tfk8s, mountPath: /opt/tfk8s/tfk8s, readOnly: true}
+      - {name: scratch, mountPath: /tmp}
+      {{- range $number, $_ := $volumes }}
+      - {name: volume-{{ $number }}, mountPath: {{ quote .path }}{{ if .read_only }}, readOnly: true{{ end }}}
+      {{- if hasKey $paths (clean .path) }}{{ fail (printf "volumes: two of job %s are mounted at %q" $job.name .path) }}{{ end }}
+      {{- $_ := set $paths (clean .path) true }}{{ end }}
+volumes:
+  - {name: tfk8s, configMap: {name: {{ quote $.Values.name }}}}
+  - {name: scratch, emptyDir: {sizeLimit: 2Gi}}
+  {{- range $number, $_ := $volumes }}
+  - name: volume-{{ $number }}
+    {{ with .claim }}persistentVolumeClaim: {claimName: {{ quote . }}}{{ end }}
+    {{- with .secret }}secret: {secretName: {{ quote . }}}{{ end }}
+    {{- with .config_map }}configMap: {name: {{ quote . }}}{{ end }}
+    {{- with .size }}emptyDir: {sizeLimit: {{ include "tfk8s.text" . | quote }}}{{ end }}
+  {{- end }}{{ end }}
+
+{{- /* The user's variables over tfk8s' own, by name; then those that say which task this is. */}}
+{{- define "tfk8s.env" }}{{ $ := first . }}{{ $job := last . }}{{ $env := dict "HOME" "/tmp" "TF_FORCE_GPU_ALLOW_GROWTH" "true" }}
+{{- if not $job.gpus }}{{ $env = dict "HOME" "/tmp" "CUDA_VISIBLE_DEVICES" "-1" "NVIDIA_VISIBLE_DEVICES" "void" }}{{ end }}
+{{- range $name, $value := $.Values.env }}{{ $_ := set $env $name $value }}{{ end }}
+{{- range $name, $value := $job.given.env }}{{ $_ := set $env $name $value }}{{ end }}
+{{- $_ := set $env "PYTHONPATH" (hasKey $env "PYTHONPATH" | ternary (printf "/opt/tfk8s:%s" $env.PYTHONPATH) "/opt/tfk8s") }}
+{{- range $name, $value := $env }}
+{{- if gt (add (len $name) (len $value)) 131070 }}{{ fail (printf "env: variable %q is too long: with its value, at most 131071 bytes" $name) }}{{ end }}
+- {name: {{ quote $name }}, value: {{ $value | replace "$" "$$" | quote }}}
+{{- end }}
+- {name: TFK8S_NAME, value: {{ quote $.Values.name }}}
+- {name: TFK8S_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+- {name: TFK8S_JOBS, value: {{ quote (index . 1).spec }}}
+- {name: TFK8S_PORT, value: "{{ (index . 1).port }}"}
+- {name: TFK8S_JOB, value: {{ quote $job.name }}}
+- {name: TFK8S_INDEX, valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}
+{{- with $job.given.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}{{ end }}

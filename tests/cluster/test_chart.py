@@ -1,0 +1,101 @@
+"""A cluster that Helm installs is one that tfk8s works on, and leaves to Helm."""
+
+from __future__ import annotations
+
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+from on_cluster import IMAGE, left
+
+from tfk8s import waiting
+from tfk8s.backends import Script
+from tfk8s.errors import InvalidInput
+from tfk8s.load import load
+from tfk8s.readiness import wait_until_ready
+
+CHART = Path(__file__).parents[2] / "helm" / "tfk8s"
+JOB_FILE = f"""
+apiVersion: tfk8s.dev/v1
+name: charted
+image: {IMAGE}
+jobs:
+  chief: {{cpu: 100m, memory: 1Gi}}
+  Worker: {{cpu: 100m, memory: 1Gi}}
+"""
+SCRIPT = """
+    import tensorflow as tf
+    with tf.device("/job:Worker/task:0"):
+        y = tf.constant(2) + 236
+    with tf.Session("grpc://localhost:2222") as session:
+        print(session.run(y))
+"""
+
+
+@pytest.fixture
+def helm(namespace):
+    def run(*arguments):
+        command = ["helm", *arguments, "--namespace", namespace]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=330, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    yield run
+    subprocess.run(
+        ["helm", "uninstall", "digits", "--namespace", namespace, "--ignore-not-found"], timeout=60, check=True
+    )
+
+
+def pods(backend, name):
+    """Return when each task's pod was made."""
+    return {str(task.task): task.since for task in backend.observe(name).tasks}
+
+
+def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, namespace, tmp_path, capfd):
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB_FILE)
+    assert "tfk8s submit charted" in helm("install", "digits", CHART, "--values", file)
+    helm("test", "digits")  # waits for every task, and opens a session
+    wait_until_ready(backend, "charted", 120)
+
+    # tfk8s works on it ...
+    assert "charted" in [one.name for one in backend.clusters()]
+    (tmp_path / "script" / "script.py").parent.mkdir()
+    (tmp_path / "script" / "script.py").write_text(textwrap.dedent(SCRIPT))
+    capfd.readouterr()
+    assert backend.run("charted", Script(path=tmp_path / "script" / "script.py", tf1=True)) == 0
+    assert capfd.readouterr().out == "238\n"
+
+    # ... and leaves it to Helm.
+    by_helm = r'cluster "charted" was installed by Helm, as release "digits"'
+    before = pods(backend, "charted")
+    for change in (
+        lambda: backend.apply(load(file)),
+        lambda: backend.scale("charted", {"Worker": 2}),
+        lambda: backend.delete("charted"),
+    ):
+        with pytest.raises(InvalidInput, match=by_helm) as caught:
+            change()
+        assert f"helm uninstall digits --namespace {namespace}" in caught.value.help
+
+    # Labels and annotations of objects restart nothing; another ClusterSpec restarts all tasks, and that is said.
+    file.write_text(f"{JOB_FILE}ttl: 60\nqueue: none\n")
+    assert "start anew" not in helm("upgrade", "digits", CHART, "--values", file)
+    assert pods(backend, "charted") == before
+    file.write_text(JOB_FILE.replace("chief: {", "chief: {port: 2300, "))
+    said = helm("upgrade", "digits", CHART, "--values", file)
+    assert "Its ClusterSpec was chief=1,Worker=1 on port 2222. All tasks start anew" in said
+    after = waiting.wait_until(lambda: _all_new(before, pods(backend, "charted")), "all pods to be new ones", 120)
+    assert after.keys() == before.keys()
+
+    helm("uninstall", "digits")
+
+    def gone() -> bool:
+        return all("script" in one for one in left(client, namespace, "charted"))
+
+    waiting.wait_until(gone, "the cluster to go", 120)
+
+
+def _all_new(before, now):
+    return now if now.keys() == before.keys() and all(now[task] != before[task] for task in now) else None

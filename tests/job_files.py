@@ -1,0 +1,194 @@
+"""Generated job files: right ones, or ones in which now and then something is wrong; and one that says everything."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from hypothesis import strategies as st
+
+EVERYTHING = f"""
+apiVersion: tfk8s.dev/v1
+name: everything
+image: registry.example/tensorflow@sha256:{"0" * 64}
+master: chief
+port: 2300
+env: {{A: a}}
+volumes: [{{path: /data, claim: data, read_only: true}}]
+queue: gold
+network:
+  allow_from: [{{pods: {{app: notebook}}}}, {{namespace: tools}}]
+  allow_to: [{{cidr: 10.0.0.0/8, ports: [443]}}]
+security: {{user: 12345, group: 12345, service_account: me}}
+ttl: 60
+jobs:
+  chief: 1
+  evaluator: 1
+  My_ps: {{tasks: 2, cpu: 2, memory: 4Gi, labels: {{team: x}}, annotations: {{note: text}}, port: 2400}}
+  worker:
+    tasks: 4
+    gpus: 2
+    accelerator: nvidia-l4
+    spot: true
+    priority: high
+    node_selector: {{zone: a}}
+    tolerations: [{{key: k, operator: Exists}}]
+    env: {{B: b}}
+    preload: [tensorflow_text]
+    volumes: [{{path: /cache, size: 1Gi}}, {{path: /keys, secret: keys}}, {{path: /map, config_map: map}}]
+"""
+
+_JUNK = [True, 0.5, -1, "", [], {}, ["x"], {"x": 1}, 70000, "A b", "x" * 70]
+_HARD_TEXTS = [
+    "", "é ", "1", "1e3", "null", "yes", "$(HOME)", "a$$b", "{{ .Values }}", "a: b #c", "'\"\\", "a\n b\n", "😀",
+    "\x7f\x85\ufeff\u2028",
+]  # fmt: skip
+_SOURCES = [{"claim": "a"}, {"secret": "b"}, {"config_map": "c"}, {"size": "1Gi"}, {"size": 1000000000}]
+_BAD_SOURCES = [{"claim": "A"}, {"claim": "a", "size": "1Gi"}, {"size": "x"}]
+_TOLERATIONS = [
+    {"operator": "Exists"},
+    {"key": "a", "value": "b"},
+    {"key": "a", "operator": "Exists", "value": ""},
+    {"key": "a", "effect": "NoExecute", "tolerationSeconds": 3000000},
+]  # fmt: skip
+_BAD_TOLERATIONS = [
+    {"operator": "exists"}, {"key": "a b"}, {"key": "a", "effect": "x"}, {"key": "a", "tolerationSeconds": 5},
+    {"key": "a", "operator": "Exists", "value": "b"}, {"effect": "NoExecute"},
+]  # fmt: skip
+
+
+def as_json(data: object) -> str:
+    """Return JSON that is YAML too: what stands for itself in JSON alone is written as an escape."""
+    text = json.dumps(data, ensure_ascii=False)
+    return re.sub("[^ -~\xa0-\u2027\u202a-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]", _escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match.group()):04x}"
+
+
+def job_files(*, wrong: bool = False) -> st.SearchStrategy[Any]:
+    """Return job files as data."""
+    return _Parts(wrong=wrong).files()
+
+
+class _Parts:
+    def __init__(self, *, wrong: bool) -> None:
+        self._wrong = wrong
+
+    def mostly(self, good: st.SearchStrategy[Any], bad: list[Any]) -> st.SearchStrategy[Any]:
+        """Return what is right and, if it was asked for, now and then what is wrong."""
+        if not self._wrong:
+            return good
+        return st.integers(0, 15).flatmap(lambda number: good if number else st.sampled_from(bad))
+
+    def one(self, good: list[Any], bad: list[Any]) -> st.SearchStrategy[Any]:
+        return self.mostly(st.sampled_from(good), [*bad, *_JUNK])
+
+    def some(self, **keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+        """Return mappings with some of the keys."""
+        return self.mostly(st.fixed_dictionaries({}, optional=keys), [{"unknown": 1}, *_JUNK])
+
+    def several(self, values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+        return st.lists(values, max_size=2)
+
+    def dns(self) -> st.SearchStrategy[Any]:
+        return self.one(["a", "team-a", "b2", "on", "1e1"], ["-", "A", "a_b", "a" * 254])
+
+    def port(self) -> st.SearchStrategy[Any]:
+        return self.one([1, 443, 2222, 10000, 65535], [0, 65536, "80"])
+
+    def size(self) -> st.SearchStrategy[Any]:
+        return self.one(
+            ["4Gi", "1e9", 4 << 30, "512M", 1 << 20, 10**15 - 1, "0.5Gi"], ["4GB", "-1", 0, "4", "9999999999m"]
+        )
+
+    def env(self) -> st.SearchStrategy[Any]:
+        text = self.one(_HARD_TEXTS, [1]) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+        some = self.some(OMP=text, b_c=text, y=text, PYTHONPATH=text, HOME=text, CUDA_VISIBLE_DEVICES=text)
+        return self.mostly(some, [{"TFK8S_X": "a"}, {"1a": "b"}])
+
+    def labels(self) -> st.SearchStrategy[Any]:
+        some = self.some(b_c=self.dns(), **{"example.com/x": self.dns(), "cloud.google.com/gke-spot": st.just("false")})
+        return self.mostly(some, [{"tfk8s.dev/x": "a"}, {"a b": "b"}])
+
+    def source(self) -> st.SearchStrategy[Any]:
+        pods = self.one(
+            [{"namespace": "a"}, {"pods": {"no": "yes"}}, {"namespace": "on", "pods": {"b": ""}}],
+            [{"pods": {}}, {"pods": {"a": "b c"}}],
+        )
+        return pods | self.one(
+            [{"cidr": "10.0.0.0/8"}, {"cidr": "::/0"}], [{"cidr": "x"}, {"cidr": "::/0", "pods": {}}]
+        )
+
+    def goal(self) -> st.SearchStrategy[Any]:
+        good = [{"cidr": "10.0.0.0/8", "ports": [65535, 443]}, {"namespace": "a", "ports": [1]}]
+        return self.source() | self.one(good, [{"namespace": "a", "ports": []}, {"ports": [1]}])
+
+    def volume(self) -> st.SearchStrategy[Any]:
+        paths = self.one(["/a", "/b/", "/c//./d", "/tmp/x y", "/é"], ["c", "/d:e", "/tmp/.", "/opt//tfk8s/x", "/a/.."])
+        sources = self.mostly(st.sampled_from(_SOURCES), _BAD_SOURCES)
+        more = st.just({}) | st.builds(dict, read_only=self.one([True, False], ["yes"]))
+        return st.builds(lambda path, source, more: {"path": path} | source | more, paths, sources, more)
+
+    def job(self) -> st.SearchStrategy[Any]:
+        some = self.some(
+            tasks=self.one([1, 2, 10_000], [0, 10_001, "2"]),
+            image=self.one(["a/b:c", "r.example:5000/a__b@sha256:" + "0" * 64], ["A", "x@y"]),
+            cpu=self.one([1, 0.5, 2.25, 0.001, 1000000, "500m", "0.1", "1e1"], ["x", -1]),
+            memory=self.size(),
+            gpus=self.one([0, 1, 8, 1000], [0.5]),
+            gpu_resource=self.one(["amd.com/gpu"], ["gpu"]),
+            node_selector=self.labels(),
+            tolerations=self.several(self.one(_TOLERATIONS, _BAD_TOLERATIONS)),
+            env=self.env(),
+            labels=self.labels(),
+            annotations=self.labels() | st.builds(dict, note=st.sampled_from(_HARD_TEXTS)),
+            volumes=self.several(self.volume()),
+            preload=self.several(self.one(["a", "a.b", "on"], ["a-b"])),
+            port=self.port(),
+            spot=self.one([True, False], ["true"]),
+            priority=self.dns(),
+        )
+        with_accelerator = {"accelerator": "nvidia-l4", "gpus": 2}
+        return some | some.map(lambda job: job | with_accelerator if isinstance(job, dict) else job)
+
+    def jobs(self) -> st.SearchStrategy[Any]:
+        names = st.sampled_from(["worker", "chief", "master", "ps", "evaluator", "My_Job", "worker_", "Worker", "y"])
+        any_name = st.from_regex("[A-Za-z][A-Za-z0-9_]{0,20}", fullmatch=True)
+        made = st.dictionaries(names | any_name, self.job() | self.one([1, 10_000], [0]), min_size=1, max_size=5)
+        given = self.one([["a:1"], ["10.0.0.5:65535", "[::1]:80"]], [["b:0"], ["c:65536"], ["d"], ["e:1 "], []])
+        if self._wrong:
+            made |= st.dictionaries(st.sampled_from(["a", "b_"]), given, min_size=1, max_size=1)
+        return self.mostly(made, [{}, {"a-b": 1}, {"évaluator": 1}, {"a" * 64: 1}, *_JUNK])
+
+    def files(self) -> st.SearchStrategy[Any]:
+        rest = self.some(
+            namespace=self.dns(),
+            port=self.port(),
+            env=self.env(),
+            volumes=self.several(self.volume()),
+            queue=self.dns(),
+            network=self.some(allow_from=self.several(self.source()), allow_to=self.several(self.goal())),
+            security=self.some(
+                user=self.one([1, 2**31 - 1], [0]), group=self.one([1], [0]), service_account=self.dns()
+            ),
+            ttl=self.one(["2h", 5, 1000000, "9999d", "90s"], ["h", 0, "05s", "10000d"]),
+        )
+        heads = self.mostly(
+            st.builds(
+                lambda name, image: {"apiVersion": "tfk8s.dev/v1", "name": name, "image": image},
+                st.sampled_from(["a", "y", "null", "e1", "mnist-2"]),
+                self.one(["a", "r.example:5000/a/b:1.0"], ["A"]),
+            ),
+            [{"apiVersion": "v1"}],
+        )
+        masters = st.just({}) | st.sampled_from(["first", "last"])
+        return st.builds(_file, heads, self.jobs(), rest, masters)
+
+
+def _file(head: dict[str, Any], jobs: Any, rest: Any, master: Any) -> Any:
+    names = [name for name in jobs if name != "evaluator"] if isinstance(jobs, dict) else []
+    chosen = {"master": names[0 if master == "first" else -1]} if names and master else {}
+    return {**head, "jobs": jobs, **chosen, **rest} if isinstance(rest, dict) else rest
