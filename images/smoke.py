@@ -23,7 +23,8 @@ def main() -> None:
     print(f"a session computed {session()}")
     print(f"a network learned y = 2 x: {learned():.2f}")
     if tf.sysconfig.get_build_info()["is_cuda_build"]:
-        print(f"{cuda_libraries()} CUDA libraries load; GPUs: {len(tf.config.list_physical_devices('GPU'))}")
+        print(f"{cuda_libraries()} CUDA libraries load")
+        print(f"computed on {computed_on_gpus()} GPU")
 
 
 def session() -> int:
@@ -47,6 +48,15 @@ def learned() -> float:
     slope = float(model.get_weights()[0][0][0])
     assert abs(slope - 2) < 0.5, slope
     return slope
+
+
+def computed_on_gpus() -> int:
+    """Multiply matrices on each GPU that is there."""
+    gpus = tf.config.list_logical_devices("GPU")
+    for gpu in gpus:
+        with tf.device(gpu.name):
+            assert float(tf.reduce_sum(tf.ones((64, 64)) @ tf.ones((64, 64)))) == 64**3, gpu.name
+    return len(gpus)
 
 
 def cuda_libraries() -> int:
