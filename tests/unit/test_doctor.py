@@ -29,6 +29,7 @@ class FakeClient:
 
     def __init__(self, *refused: str, namespaces: tuple[str, ...] = ("team",)) -> None:
         self.refused, self.namespaces = refused, namespaces
+        self.asked: list[str] = []
 
     def __call__(self, context: str | None) -> FakeClient:
         return self
@@ -49,7 +50,8 @@ class FakeClient:
     def send(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         asked = body["spec"]["resourceAttributes"]
         resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
-        return {"status": {"allowed": f"{asked['verb']} {resource}" not in self.refused}}
+        self.asked.append(f"{asked['verb']} {resource}")
+        return {"status": {"allowed": not {self.asked[-1], "all"} & set(self.refused)}}
 
 
 def node(allocatable: dict[str, str], **labels: str) -> dict[str, Any]:
@@ -89,12 +91,14 @@ def test_a_right_that_is_missing_is_named_with_the_role_that_has_it(monkeypatch:
     assert "the Role tfk8s-submit:" in found["rights to submit"].help
 
 
-def test_every_right_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_right_is_asked_for_and_the_first_few_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = FakeClient("all")
+    found = on_kubernetes(monkeypatch, client)
     wanted = [right for right in rights.RIGHTS if set(right.commands) & {"up", "submit", "down"}]
-    refused = [f"{right.verb} {right.resource}" for right in wanted]
-    found = on_kubernetes(monkeypatch, FakeClient(*refused))
-    said = " ".join(check.detail for check in found.values())
-    assert [right for right in wanted if str(right) not in said] == []
+    assert sorted(client.asked) == sorted(f"{right.verb} {right.resource}" for right in wanted)
+    needed = [right for right in wanted if "submit" in right.commands]
+    first = ", ".join(map(str, needed[:3]))
+    assert found["rights to submit"].detail == f'you may not {first} and {len(needed) - 3} more in namespace "team"'
 
 
 def test_a_namespace_that_is_not_there_ends_what_is_asked_about_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from tfk8s.rights import Right
 _COMMANDS = ("up", "submit", "down")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _AT_ONCE = 8
+_NAMED = 3
 
 
 def checks(context: str | None, namespace: str | None, image: str | None) -> Iterator[Check]:
@@ -110,10 +111,11 @@ def rights_check(command: str, namespace: str, lacking: Sequence[Right]) -> Chec
     if not lacking:
         return Check(name, State.OK, f'all, in namespace "{namespace}"')
     role = rights.SUBMIT_ROLE if all(rights.SUBMIT_ROLE in right.roles for right in lacking) else rights.USER_ROLE
+    named = ", ".join(map(str, lacking[:_NAMED])) + f" and {len(lacking) - _NAMED} more" * (len(lacking) > _NAMED)
     return Check(
         name,
         State.MISSING,
-        f'you may not {", ".join(map(str, lacking))} in namespace "{namespace}"',
+        f'you may not {named} in namespace "{namespace}"',
         f"ask for the Role {role}: tfk8s roles | kubectl apply -n {namespace} -f - makes it, "
         f"kubectl create rolebinding YOU -n {namespace} --role={role} --user=YOU gives it",
     )
