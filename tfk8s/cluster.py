@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tfk8s import devices, proxies, readiness
+from tfk8s import retries as again
 from tfk8s.backends import Backend, LogLine, Script, attended, here
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskError
@@ -150,9 +151,15 @@ class Cluster:
             )
         )  # fmt: skip
 
-    def run(self, script: Script) -> int:
-        """Run a session script, as `submit` does."""
-        return self.backend.run(self.name, script)
+    def run(self, script: Script, *, retries: int = 0, tell: Callable[[str], None] = _LOG.warning) -> int:
+        """Run a session script, as `submit` does.
+
+        Args:
+            script: which, and how.
+            retries: how often to run it again, at most, when it has failed because of a task.
+            tell: hears of that.
+        """
+        return again.run(self.backend, self.name, script, retries, tell)
 
     def run_here(self, script: Script, tell: Callable[[str], None]) -> int:
         """Run a session script on this machine, whose loopback addresses lead to the tasks; return its exit code.
@@ -306,6 +313,7 @@ def as_script(
     environment: Mapping[str, str] | None = None,
     requirements: str | Path | None = None,
     gpus: int = 0,
+    without: Sequence[str] = (),
 ) -> Script:
     """Return a script and how to run it, as `Cluster.submit` takes it.
 
@@ -314,9 +322,11 @@ def as_script(
     """
     if requirements is not None and not Path(requirements).is_file():
         raise InvalidInput(f'there is no file of requirements "{requirements}"')
+    left_out = {"TFK8S_WITHOUT": ",".join(without)} if without else {}
     return Script(
         path=require_script(path), arguments=tuple(arguments), tf1=tf1, fresh=fresh, isolate=isolate,
-        environment=environment or {}, requirements=Path(requirements) if requirements else None, gpus=gpus,
+        environment={**(environment or {}), **left_out}, gpus=gpus,
+        requirements=Path(requirements) if requirements else None,
     )  # fmt: skip
 
 

@@ -70,6 +70,7 @@ Usage: tfk8s submit [OPTIONS] NAME|FILE SCRIPT [ARGS...]
       tfk8s submit --local mnist train.py --steps 1000
       tfk8s submit --tf1 mnist old_script.py
       tfk8s submit --detach mnist train.py
+      tfk8s submit --retries 3 --without worker/3 mnist train.py
 
 Arguments:
   NAME|FILE  The cluster's name, or its job file.
@@ -84,6 +85,9 @@ Options:
   --isolate                Its sessions share no variables with others.
   -r, --requirements FILE  On Kubernetes: pip installs these first.
   --gpus N                 On Kubernetes: GPUs it asks for.
+  --without TASK           Leave this task out of its sessions.
+  --retries N              Run it again, at most so often, after the loss of a
+                           task.
   -d, --detach             Print the script's name, and leave it to itself.
   --here                   On this machine, whose ports 2222… lead to the
                            tasks.

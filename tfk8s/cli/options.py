@@ -103,3 +103,17 @@ Gpus = Annotated[
     int, typer.Option("--gpus", metavar="N", parser=count, show_default=False, help="On Kubernetes: GPUs it asks for.")
 ]
 Isolate = Annotated[bool, typer.Option("--isolate", help="Its sessions share no variables with others.")]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="TASK", help="Leave this task out of its sessions."),
+]
+Retries = Annotated[
+    int,
+    typer.Option(
+        "--retries",
+        metavar="N",
+        parser=count,
+        show_default=False,
+        help="Run it again, at most so often, after the loss of a task.",
+    ),
+]

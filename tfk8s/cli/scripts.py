@@ -26,6 +26,8 @@ def submit(
     isolate: options.Isolate = False,
     requirements: options.Requirements = None,
     gpus: options.Gpus = 0,
+    without: options.Without = None,
+    retries: options.Retries = 0,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Print the script's name, and leave it to itself.")
     ] = False,
@@ -47,6 +49,7 @@ def submit(
         tfk8s submit --local mnist train.py --steps 1000
         tfk8s submit --tf1 mnist old_script.py
         tfk8s submit --detach mnist train.py
+        tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
     from tfk8s.api import find
     from tfk8s.backends.choice import Where
@@ -56,9 +59,12 @@ def submit(
 
     if here and detach:
         raise InvalidInput("--here and --detach exclude each other: a script on this machine ends with its command")
+    if retries and (here or detach):
+        raise InvalidInput("--retries is for scripts that run beside the master, and that this command stays with")
     wanted = as_script(
-        script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus
-    )
+        script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
+        without=without or (),
+    )  # fmt: skip
     cluster = find(name, Where(local or None, context, namespace))
     if timeout is not None:
         with Progress() as progress:
@@ -66,7 +72,7 @@ def submit(
     if here:
         return cluster.run_here(wanted, lambda text: note(f"tfk8s: {text}"))
     if not detach:
-        return cluster.run(wanted)
+        return cluster.run(wanted, retries=retries, tell=lambda text: note(f"tfk8s: {text}"))
     started = cluster.start(wanted)
     say(started)
     which = f"{cluster.backend.flags} {cluster.name} {started}"

@@ -124,7 +124,12 @@ class LocalBackend(AttendedScripts):
     def delete(self, name: str) -> None:
         """End all processes of the cluster and remove its folder."""
         with state.locked():
-            folder, _ = _existing(name)
+            folder, record = _existing(name)
+            if os.environ.get(state.MARK) == record.id:
+                raise InvalidInput(
+                    f'a script of cluster "{name}" can\'t remove it: the script would end with it, half-way',
+                    help=f"tfk8s down --local {name}, where the script was submitted",
+                )
             client.end(folder)
             folder.remove()
 

@@ -134,22 +134,21 @@ class Supervisor:
             self._loop.after(_PATIENCE, lambda: self._refuse(held))
 
     def _release(self) -> None:
-        if not self._not_ready():
-            for connection, request, descriptors in self._held:
-                self._scripts.run(connection, request, descriptors)
-            self._held.clear()
+        for held in [held for held in self._held if not self._not_ready(held[1])]:
+            self._held.remove(held)
+            self._scripts.run(*held)
             self._look_for_stopped()
 
     def _refuse(self, held: tuple[socket.socket, messages.Message, list[int]]) -> None:
         if held not in self._held:
             return
         self._held.remove(held)
-        connection, _, descriptors = held
+        connection, request, descriptors = held
         for descriptor in descriptors:
             os.close(descriptor)
         why = "; ".join(
             f"{task.name} is {task.phase.lower()}{': ' + task.reason if task.reason else ''}"
-            for task in self._not_ready()
+            for task in self._not_ready(request)
         )
         with contextlib.suppress(OSError):  # the client has given up
             messages.send(connection, {"error": why})
@@ -157,9 +156,11 @@ class Supervisor:
 
     # ---- news ----
 
-    def _not_ready(self) -> list[TaskProcess]:
-        """Return the tasks that sessions need and that do not answer; nobody's session has the evaluator in it."""
-        return [task for task in self._tasks if task.phase is not Phase.READY and task.settings.member.job != EVALUATOR]
+    def _not_ready(self, request: messages.Message) -> list[TaskProcess]:
+        """Return the tasks that a script's sessions need and that do not answer; the evaluator is in nobody's."""
+        without = request["environment"].get("TFK8S_WITHOUT", "").split(",")
+        missing = [task for task in self._tasks if task.phase is not Phase.READY and task.name not in without]
+        return [task for task in missing if task.settings.member.job != EVALUATOR]
 
     def _changed(self, task: TaskProcess) -> None:
         self._folder.note(task.name, task.phase, task.reason)

@@ -1,0 +1,117 @@
+"""Sessions that go on after the loss of a task, with the example that does; and scripts that run again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clusters import REPOSITORY, is_ready, pids, start_tfk8s, tfk8s, wait_for
+
+from tfk8s.backends.local import LocalBackend
+from tfk8s.spec import Task
+
+RECOVER = REPOSITORY / "examples" / "recover"
+TRAIN = str(RECOVER / "train.py")
+RESULT = "weights [ 0.99999887 -2.0000007   2.9999938  -3.999982  ]\n"
+
+RUNS_TWICE = """
+import sys, tensorflow as tf
+with tf.device("/job:worker/task:1"):
+    y = tf.constant(8) + 1
+with tf.Session("grpc://localhost:2222") as session:
+    session.run(y)
+    print("up", flush=True)
+    sys.stdin.readline()
+    print(session.run(y), flush=True)
+"""
+
+WITHOUT = """
+import tensorflow as tf, tfk8s
+with tf.device("/job:worker/task:0"):
+    y = tf.constant(8) + 1
+print(tf.Session("grpc://localhost:2222").run(y))
+with tfk8s.session() as session:
+    print(session.run(y))
+with tf.device("/job:worker/task:1"):
+    z = tf.constant(8) + 1
+with tfk8s.session() as session:
+    session.run(z)
+"""
+
+
+@pytest.fixture(scope="module")
+def recover() -> Iterator[str]:
+    up = tfk8s("up", "--local", RECOVER / "cluster.yaml")
+    assert up.returncode == 0, up.stderr
+    yield "recover"
+    assert tfk8s("down", "--local", "recover").returncode == 0
+
+
+def kill(name: str, task: Task) -> None:
+    """Kill a task's server, and wait until it has been started again."""
+    backend = LocalBackend()
+    (restarts,) = [one.restarts for one in backend.observe(name).tasks if one.task == task]
+    os.kill(pids(backend.observe(name))[task], signal.SIGKILL)
+    wait_for(
+        backend,
+        name,
+        lambda status: is_ready(status) and any(one.task == task and one.restarts > restarts for one in status.tasks),
+    )
+
+
+def test_training_survives_its_worker_its_ps_and_its_master(recover: str, tmp_path: Path) -> None:
+    victims = {15: Task("worker", 1), 35: Task("ps", 0), 55: Task("master", 0)}
+    script = start_tfk8s(
+        "submit", "--local", "--tf1", recover, TRAIN, str(tmp_path), *map(str, victims), stdin=subprocess.PIPE
+    )
+    for step, victim in victims.items():
+        while f"at step {step}: press Enter" not in (line := script.stdout.readline()):
+            assert line, script.communicate(timeout=60)
+        kill(recover, victim)
+        script.stdin.write("\n")
+        script.stdin.flush()
+    out, err = script.communicate(timeout=120)
+    assert (script.returncode, out.splitlines(keepends=True)[-1]) == (0, RESULT), err
+    for victim in victims.values():
+        assert f"tfk8s: {victim} was restarted (killed by SIGKILL" in err, err
+    assert err.count("here is the new session") == 3
+
+
+def test_training_undisturbed_ends_with_the_same(recover: str, tmp_path: Path) -> None:
+    done = tfk8s("submit", "--local", "--tf1", recover, TRAIN, tmp_path)
+    assert (done.returncode, done.stdout) == (0, RESULT), done.stderr
+
+
+def test_a_script_runs_again_after_a_loss_and_a_plain_one_is_told_which(recover: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(RUNS_TWICE)
+    script = start_tfk8s("submit", "--local", "--tf1", "--retries", "2", recover, str(path), stdin=subprocess.PIPE)
+    assert script.stdout.readline() == "up\n"
+    kill(recover, Task("worker", 1))
+    script.stdin.write("\n")
+    script.stdin.flush()
+    assert script.stdout.readline() == "up\n"
+    out, err = script.communicate("\n", timeout=120)
+    assert (script.returncode, out) == (0, "9\n"), err
+    assert f'File "{path}", line 9, in <module>\n    print(session.run(y), flush=True)\n' in err
+    assert "(TFK8S_DEBUG=1 shows the rest)\n" in err, err
+    assert "error: worker/1 was restarted (killed by SIGKILL" in err, err
+    assert "it runs again when all tasks answer: number 1 of at most 2\n" in err
+    assert "tensorflow/python" not in err
+
+
+def test_a_script_does_without_a_task_that_does_not_answer(recover: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(WITHOUT)
+    pid = pids(LocalBackend().observe(recover))[Task("worker", 1)]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = tfk8s("submit", "--local", "--tf1", "--without", "worker/1", recover, path)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (done.returncode, done.stdout) == (2, "9\n9\n"), done.stderr
+    assert "pinned to /job:worker/task:1: worker/1 is left out of this session\n" in done.stderr

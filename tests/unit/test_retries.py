@@ -1,0 +1,66 @@
+"""When a script runs again."""
+
+from __future__ import annotations
+
+import pytest
+from fake_backend import FakeBackend, job_file
+
+from tfk8s import retries
+from tfk8s.backends import Script
+from tfk8s.errors import InvalidInput, TaskUnreachable
+
+SCRIPT = Script(path="train.py")
+
+
+def run(outcomes: list[object], allowed: int, script: Script = SCRIPT) -> tuple[object, list[str]]:
+    """Run a script that comes to one outcome after another: exit codes, or errors."""
+    said: list[str] = []
+    backend = FakeBackend(job_file())
+
+    def attempt(name: str, script: Script) -> int:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    backend.run = attempt
+    return retries.run(backend, "mnist", script, allowed, said.append), said
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 130])
+def test_without_retries_it_runs_once(code: int) -> None:
+    assert run([code], 0) == (code, [])
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 130])
+def test_only_the_loss_of_a_task_is_a_reason(code: int) -> None:
+    assert run([code], 3) == (code, [])
+
+
+def test_it_runs_again_until_no_task_is_lost_and_says_so() -> None:
+    code, said = run([3, TaskUnreachable("ps/0 does not answer"), 0], 3)
+    assert code == 0
+    assert said == [
+        "the script failed because of a task; it runs again when all tasks answer: number 1 of at most 3",
+        "ps/0 does not answer; it runs again when all tasks answer: number 2 of at most 3",
+    ]
+
+
+def test_the_last_attempt_decides() -> None:
+    assert run([3, 3, 3], 2)[0] == 3
+    with pytest.raises(TaskUnreachable):
+        run([3, TaskUnreachable("gone")], 1)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("worker/7", 'there is no task "worker/7"; there are chief/0, worker/0 to worker/1'),
+        ("chief/0", "sessions can't do without chief/0: it is the master, which they connect to"),
+    ],
+)
+def test_a_script_can_not_do_without_what_is_not_there_or_the_master(word: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        run([0], 0, Script(path="train.py", environment={"TFK8S_WITHOUT": word}))
+    assert str(caught.value) == message
+    assert run([0], 0, Script(path="train.py", environment={"TFK8S_WITHOUT": "worker/1"})) == (0, [])

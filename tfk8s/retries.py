@@ -1,0 +1,65 @@
+"""Runs a session script, and runs it again after the loss of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from tfk8s import devices, waiting
+from tfk8s.backends import Backend, Script
+from tfk8s.errors import InvalidInput, TaskError
+from tfk8s.spec import Task
+from tfk8s.tasks import find
+
+READY_SECONDS = 120.0
+
+Tell = Callable[[str], None]
+
+
+def run(backend: Backend, name: str, script: Script, retries: int, tell: Tell) -> int:
+    """Run a script until no task is lost to it; return its exit code.
+
+    Args:
+        backend: where the cluster is.
+        name: the cluster's.
+        script: which, and how.
+        retries: how often to run it again, at most.
+        tell: hears why it runs again.
+
+    Raises:
+        InvalidInput: it is to do without a task that isn't there, or without the master.
+        TaskError: the last attempt had no better luck.
+        WaitTimeout: the tasks did not come back.
+    """
+    without = _left_out(backend, name, script)
+    for number in range(1, retries + 1):
+        try:
+            if (code := backend.run(name, script)) != TaskError.exit_code:
+                return code
+            why = "the script failed because of a task"
+        except TaskError as error:
+            why = str(error)
+        tell(f"{why}; it runs again when all tasks answer: number {number} of at most {retries}")
+        _wait_for_answers(backend, name, without)
+    return backend.run(name, script)
+
+
+def _wait_for_answers(backend: Backend, name: str, without: Collection[Task]) -> None:
+    errors: list[str] = []
+
+    def all_answer() -> bool:
+        tasks = [one.task for one in backend.observe(name).tasks if one.task not in without]
+        errors[:] = [answer.error for answer in devices.ask_each(backend, name, tasks) if answer.error]
+        return not errors
+
+    waiting.wait_until(all_answer, lambda: f"the tasks to answer: {'; '.join(errors)}", READY_SECONDS)
+
+
+def _left_out(backend: Backend, name: str, script: Script) -> list[Task]:
+    """Return the tasks that a script does without."""
+    if not (words := script.environment.get("TFK8S_WITHOUT")):
+        return []
+    status = backend.observe(name)
+    left_out = [find(word, [one.task for one in status.tasks]) for word in words.split(",")]
+    if status.master in left_out:
+        raise InvalidInput(f"sessions can't do without {status.master}: it is the master, which they connect to")
+    return left_out
