@@ -42,6 +42,7 @@ update: .venv/dev   ## writes again what is generated from the code
 
 bench: .venv/dev    ## measures, as ratios in one run
 	$(BIN)/python bench/start.py
+	$(BIN)/tfk8s run --local --tf1 examples/recover/cluster.yaml bench/session.py
 
 chart:              ## dist/ has the Helm chart
 	helm package --destination dist helm/tfk8s

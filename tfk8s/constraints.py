@@ -6,6 +6,7 @@ within the import of TensorFlow, so nothing here may import TensorFlow as a whol
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ def constrain_all(filters: Sequence[str], *, isolate: bool) -> None:
     def constrained_init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
         make(self, target, graph, constrained(config, filters, isolate=isolate))
 
+    @functools.wraps(run)
     def checked_run(
         self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
