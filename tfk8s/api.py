@@ -13,7 +13,7 @@ from tfk8s.cluster import TIMEOUT, Cluster, discard
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.readiness import OnChange
 from tfk8s.spec import JobFile
-from tfk8s.status import ClusterStatus
+from tfk8s.status import ClusterStatus, ScriptPhase
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -89,10 +89,11 @@ def run(
     on_change: OnChange | None = None,
     on_ready: Callable[[Cluster], None] | None = None,
     before_removal: Callable[[], None] | None = None,
+    on_kept: Callable[[Cluster], None] | None = None,
 ) -> int:
     """Make a job file's cluster so, run a script in it, and remove it; return the script's exit code.
 
-    A cluster that was there before is used, and stays.
+    A cluster that was there before is used, and stays; likewise one in which scripts of others run at the end.
 
     Args:
         job_file: its path, or what `tfk8s.load` returned.
@@ -103,6 +104,7 @@ def run(
         on_change: called with what is there at first, and whenever it has changed.
         on_ready: called before the script runs.
         before_removal: called when the removal, which must not be interrupted, is about to begin.
+        on_kept: called where the cluster that was made stays, since others use it.
     """
     spec = job_file if isinstance(job_file, JobFile) else _load(job_file)
     backend = choose(where, spec)
@@ -116,13 +118,23 @@ def run(
             cluster.wait(timeout, on_change)
             if on_ready is not None:
                 on_ready(cluster)
-            return cluster.run(script)
+            code = cluster.run(script)
+            made = made and not _in_use(cluster, on_kept)
+            return code
         finally:
             if before_removal is not None:
                 before_removal()
     finally:
         if made and not keep:
             discard(backend, spec.name)
+
+
+def _in_use(cluster: Cluster, on_kept: Callable[[Cluster], None] | None) -> bool:
+    """Return whether scripts of others run in a cluster."""
+    in_use = any(script.phase is ScriptPhase.RUNNING for script in cluster.status().scripts)
+    if in_use and on_kept is not None:
+        on_kept(cluster)
+    return in_use
 
 
 def connect(

@@ -89,5 +89,10 @@ def rows() -> Iterator[Row]:
         act=script("steps.py", "none", http_proxy=NOBODY, https_proxy=NOBODY), left=USABLE,
     )  # fmt: skip
     yield Row(
-        fault="py_func pinned to a worker", when="in a step", act=script("callback.py"), code=1, words=("PyFunc",),
+        fault="py_func pinned to a worker", when="in a step", act=script("callback.py"), code=2,
+        words=("a Python function (py_func) can't run on worker/1",),
+    )  # fmt: skip
+    yield Row(
+        fault="a feed of 2.1 GiB", when="in a step", act=script("feed.py"), code=2,
+        words=("what is fed to the graph is 2.3 GB",),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A script that feeds more than the 2 GB that a message can hold."""
+"""A script that feeds 2.1 GiB, more than the 2 GiB that a message can hold."""
 
 import os
 
@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 tf.disable_v2_behavior()
-much = np.zeros(2_100_000_000, np.uint8)
+much = np.zeros(2_254_857_831, np.uint8)
 with tf.device("/job:worker/task:1"):
     fed = tf.placeholder(tf.uint8, [None])
     size = tf.size(fed)

@@ -40,3 +40,14 @@ class Row:
     @property
     def id(self) -> str:
         return f"{self.fault}, {self.when}".replace(" ", "-").replace("`", "")
+
+
+def check(row: Row, ended: Ended) -> None:
+    """Check that a row ended as it should."""
+    said = f"{ended.code} after {ended.seconds:.1f} s: {ended.out}{ended.err}"
+    assert ended.code in (row.code if isinstance(row.code, tuple) else (row.code,)), said
+    rest = ended.err
+    for words in row.words:
+        assert words in rest, said
+        rest = rest.partition(words)[2]
+    assert ended.seconds <= row.limit, said

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from local_place import Local
-from rows import Row
+from rows import Row, check
 from table import ROWS
 
 
@@ -28,11 +28,5 @@ def place(shared: Local) -> Iterator[Local]:
 def test_a_row(row: Row, place: Local, note: Callable[..., None]) -> None:
     ended = row.act(place)
     note(row, "local", ended)
-    said = f"{ended.code} after {ended.seconds:.1f} s: {ended.out}{ended.err}"
-    assert ended.code in (row.code if isinstance(row.code, tuple) else (row.code,)), said
-    rest = ended.err
-    for words in row.words:
-        assert words in rest, said
-        rest = rest.partition(words)[2]
-    assert ended.seconds <= row.limit, said
+    check(row, ended)
     place.require_left(row.left)

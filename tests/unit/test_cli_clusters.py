@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from tfk8s.backends import Script
 from tfk8s.cli import scripts
 from tfk8s.errors import TaskUnreachable
 from tfk8s.spec import JobFile
-from tfk8s.status import Phase
+from tfk8s.status import Phase, ScriptPhase, ScriptStatus
 
 pytest_plugins = ("cli_fixtures",)
 
@@ -199,6 +199,15 @@ def test_run_keeps_it_if_told_to(run: Run, backend: FakeBackend) -> None:
     assert backend.calls == ["apply new", "run new train.py"]
 
 
+def test_run_leaves_its_cluster_to_the_scripts_of_others(run: Run, backend: FakeBackend) -> None:
+    other = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
+    backend.script = lambda script: backend.looks.append(lambda status: replace(status, scripts=(other,)))
+    code, _, err = run("run", "new.yaml", "train.py")
+    assert code == 0
+    assert 'cluster "new" is kept, since other scripts run in it: tfk8s down --local new' in err
+    assert "delete new" not in backend.calls
+
+
 def test_run_uses_a_cluster_that_is_there(run: Run, backend: FakeBackend) -> None:
     backend.specs["mnist"] = api._load("mnist.yaml")
     assert run("run", "mnist.yaml", "train.py") == (
@@ -289,15 +298,21 @@ def test_further_signals_don_t_cut_the_removal_short(
 
 
 def test_connect_gives_an_address_until_ctrl_c(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            raise KeyboardInterrupt
+    def interrupted(cluster: api.Cluster) -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(scripts, "until_interrupted", Interrupted().wait)
+    monkeypatch.setattr(scripts, "until_gone", interrupted)
     code, out, err = run("connect", "mnist")
     assert code == 130
     assert out.startswith("grpc://127.0.0.1:")
     assert err == 'sessions on it reach cluster "mnist", until Ctrl-C\n'
+
+
+def test_connect_ends_with_its_cluster(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts, "_LOOK_SECONDS", 0.001)
+    backend.looks = [lambda status: status, lambda status: replace(status, reason="its supervisor is gone")]
+    code, _, err = run("connect", "mnist")
+    assert (code, err.splitlines()[-1]) == (1, "error: its supervisor is gone")
 
 
 def test_connect_to_a_port_in_use(run: Run, backend: FakeBackend) -> None:

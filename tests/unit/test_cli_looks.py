@@ -11,6 +11,7 @@ import pytest
 from fake_backend import CREATED, FakeBackend, Run, change, job_file
 
 from tfk8s.cli import output, progress
+from tfk8s.errors import NoSuchCluster
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 
@@ -99,6 +100,16 @@ def test_logs_of_a_script(run: Run, backend: FakeBackend) -> None:
 def test_status_as_json(run: Run, backend: FakeBackend) -> None:
     code, out, err = run("status", "mnist", "-o", "json")
     assert (code, json.loads(out), err) == (0, DOCUMENT, "")
+
+
+def test_status_watched_ends_with_the_cluster(run: Run, backend: FakeBackend) -> None:
+    def gone(status: ClusterStatus) -> ClusterStatus:
+        raise NoSuchCluster('there is no cluster "mnist"')
+
+    backend.looks = [lambda status: status, gone]
+    code, out, err = run("status", "--watch", "mnist")
+    assert (code, out.count("Ready"), err) == (0, 3, 'cluster "mnist" is gone\n')
+    assert run("status", "--watch", "absent")[0] == 2
 
 
 def test_status_watched_on_a_plain_stream_is_a_line_a_change(run: Run, backend: FakeBackend) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.backends.local import capacity, launch, logs, state, tasks
+from tfk8s.backends.local import LocalBackend, capacity, launch, logs, state, tasks
 from tfk8s.changes import fields
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.plain import from_job_file
@@ -170,3 +170,24 @@ def test_the_interpreter_is_the_virtual_environments(tmp_path: Path) -> None:
     (tmp_path / "bin" / "python").touch()
     assert launch.script_python({"VIRTUAL_ENV": str(tmp_path)}) == str(tmp_path / "bin" / "python")
     assert launch.script_python({"VIRTUAL_ENV": sys.prefix}) == sys.executable
+
+
+def test_logs_that_are_followed_end_where_another_cluster_s_come_in_their_place(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("one\n")
+    lines = logs.read([(Task("ps", 0), tmp_path / "log")], follow=True, tail=None)
+    assert next(lines).text == "one"
+    (tmp_path / "new").write_text("another cluster's\n")
+    (tmp_path / "new").rename(tmp_path / "log")
+    assert list(lines) == []
+
+
+def test_a_cluster_whose_record_is_damaged_can_be_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = state.folder("damaged")
+    folder.path.mkdir()
+    (folder.path / "cluster.json").write_text('{"name": "damaged"')
+    with pytest.raises(ClusterError) as caught:
+        LocalBackend().observe("damaged")
+    assert caught.value.help == "tfk8s down --local damaged removes it"
+    LocalBackend().delete("damaged")
+    assert not folder.path.exists()

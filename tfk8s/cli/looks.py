@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from tfk8s.cli import options
 from tfk8s.cli.output import age, document, line, memory, note, paint, prefix_colour, say, table
 
 if TYPE_CHECKING:
+    from tfk8s.cluster import Cluster
     from tfk8s.devices import TaskDevices
     from tfk8s.status import ClusterStatus, ScriptStatus
 
@@ -41,18 +43,33 @@ def status(
     from tfk8s.backends.choice import Where
     from tfk8s.cli import documents
     from tfk8s.cli.progress import Progress
-    from tfk8s.waiting import changes
 
     cluster = find(name, Where(local or None, context, namespace))
     if not watch:
         _show(cluster.status(), output)
     elif output is not None:
-        for found in changes(cluster.status):
+        for found in _watched(cluster):
             line(documents.cluster(found))
     else:
         with Progress(sys.stdout) as progress:
-            for found in changes(cluster.status):
+            for found in _watched(cluster):
                 progress.update(found)
+
+
+def _watched(cluster: Cluster) -> Iterator[ClusterStatus]:
+    """Yield what is there of a cluster, and whenever that has changed, until it is removed."""
+    from tfk8s.errors import NoSuchCluster
+    from tfk8s.waiting import changes
+
+    seen = False
+    try:
+        for found in changes(cluster.status):
+            seen = True
+            yield found
+    except NoSuchCluster:
+        if not seen:
+            raise
+        note(f'cluster "{cluster.name}" is gone')
 
 
 def ls(

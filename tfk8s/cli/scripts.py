@@ -12,6 +12,8 @@ from tfk8s.cli.options import TIMEOUT
 from tfk8s.cli.output import note, say
 from tfk8s.cli.signals import Once
 
+_LOOK_SECONDS = 2.0
+
 if TYPE_CHECKING:
     from tfk8s.cluster import Cluster
     from tfk8s.status import ClusterStatus
@@ -147,9 +149,13 @@ def run(
             if not cluster.made:
                 note(f'cluster "{cluster.name}" runs already: it is used, and kept')
 
+        def kept(cluster: Cluster) -> None:
+            remove = f"tfk8s down{cluster.backend.flags} {cluster.name}"
+            note(f'cluster "{cluster.name}" is kept, since other scripts run in it: {remove}')
+
         return api.run(
             file, wanted, where, timeout=timeout, keep=keep,
-            on_change=changed, on_ready=ready, before_removal=signals.hold,
+            on_change=changed, on_ready=ready, before_removal=signals.hold, on_kept=kept,
         )  # fmt: skip
 
 
@@ -179,9 +185,24 @@ def connect(
     with cluster.forward(port, tell=lambda text: note(f"tfk8s: {text}")) as forward:
         say(forward.target)
         note(f'sessions on it reach cluster "{cluster.name}", until Ctrl-C')
-        until_interrupted()
+        until_gone(cluster)
 
 
-def until_interrupted() -> None:
-    """Wait for ever."""
-    threading.Event().wait()
+def until_gone(cluster: Cluster) -> None:
+    """Wait for as long as a cluster is there.
+
+    Raises:
+        ClusterError: it has ended, or was removed.
+    """
+    from tfk8s.errors import BackendUnreachable, ClusterError, NoSuchCluster
+
+    pause = threading.Event()
+    while not pause.wait(_LOOK_SECONDS):
+        try:
+            status = cluster.status()
+        except BackendUnreachable:  # it may come back
+            continue
+        except NoSuchCluster as error:
+            raise ClusterError(f'cluster "{cluster.name}" was removed') from error
+        if status.reason:
+            raise ClusterError(status.reason)

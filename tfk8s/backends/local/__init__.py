@@ -124,8 +124,10 @@ class LocalBackend(AttendedScripts):
     def delete(self, name: str) -> None:
         """End all processes of the cluster and remove its folder."""
         with state.locked():
-            folder, record = _existing(name)
-            if os.environ.get(state.MARK) == record.id:
+            folder = state.folder(name)
+            if not folder.exists():
+                raise _no_such_cluster(name)
+            if (mark := os.environ.get(state.MARK)) and mark == folder.id():
                 raise InvalidInput(
                     f'a script of cluster "{name}" can\'t remove it: the script would end with it, half-way',
                     help=f"tfk8s down --local {name}, where the script was submitted",
@@ -138,11 +140,15 @@ def _existing(name: str) -> tuple[state.Folder, state.Record]:
     folder = state.folder(name)
     record = folder.read()
     if record is None:
-        there = there_are([one.path.name for one in state.folders()])
-        raise NoSuchCluster(
-            f'there is no cluster "{name}" on this machine; {there}', help="tfk8s up --local FILE starts one"
-        )
+        raise _no_such_cluster(name)
     return folder, record
+
+
+def _no_such_cluster(name: str) -> NoSuchCluster:
+    there = there_are([one.path.name for one in state.folders()])
+    return NoSuchCluster(
+        f'there is no cluster "{name}" on this machine; {there}', help="tfk8s up --local FILE starts one"
+    )
 
 
 def _check(job_file: JobFile) -> None:

@@ -174,15 +174,16 @@ def end(folder: state.Folder) -> None:
     Raises:
         ClusterError: a process can't be ended.
     """
-    record = folder.read()
+    mark = folder.id()  # where it can't be read, the supervisor takes all with it but what scripts left behind
     pid = folder.supervisor()
     if pid is not None:
         try:
             ask(folder, {"do": "stop"})
         except ClusterError:
             _kill(pid)
+            _wait_for_end(pid, time.monotonic() + _ANSWER_SECONDS)
     deadline = time.monotonic() + _ANSWER_SECONDS
-    for pid in set(state.marked_processes(record.id) if record else []) - {os.getpid()}:
+    for pid in set(state.marked_processes(mark) if mark else []) - {os.getpid()}:
         _kill(pid)
         _wait_for_end(pid, deadline)
 

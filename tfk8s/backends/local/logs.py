@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -33,12 +34,16 @@ def _follow(readers: Sequence[_Reader], paths: Sequence[Path]) -> Iterator[LogLi
     for _ in waiting.changes(lambda: [_size(path) for path in paths]):
         for reader in readers:
             yield from reader.lines()
-        if not any(path.parent.exists() for path in paths):
+        if not any(path.parent.exists() for path in paths) or any(reader.is_replaced() for reader in readers):
             return
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else -1
+def _size(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, -1
+    return status.st_ino, status.st_size
 
 
 class _Reader:
@@ -51,15 +56,20 @@ class _Reader:
 
     def lines(self) -> Iterator[LogLine]:
         if self._file is None:
-            if not self._path.exists():
+            try:
+                self._file = self._path.open("rb")
+            except FileNotFoundError:
                 return
-            self._file = self._path.open("rb")
             if self._tail is not None:
                 self._file.seek(tail_offset(self._file, self._tail))
         while block := self._file.read(_BLOCK):
             *lines, self._rest = (self._rest + block).split(b"\n")
             for line in lines:
                 yield LogLine(task=self._task, text=line.decode(errors="replace"))
+
+    def is_replaced(self) -> bool:
+        """Return whether another file has come in the place of the one that is open: that of another cluster."""
+        return self._file is not None and _size(self._path)[0] not in (0, os.fstat(self._file.fileno()).st_ino)
 
     def rest(self) -> Iterator[LogLine]:
         if self._rest:

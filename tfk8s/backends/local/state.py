@@ -164,6 +164,10 @@ class Folder:
             unfinished.write_text(record.to_json())
             unfinished.rename(self.path / "cluster.json")
 
+    def exists(self) -> bool:
+        """Return whether there is a cluster, be its record such that it can be read or not."""
+        return (self.path / "cluster.json").exists()
+
     def read(self) -> Record | None:
         """Return what the cluster was started with; None where there is no cluster.
 
@@ -177,8 +181,16 @@ class Folder:
         except (KeyError, TypeError, ValueError) as error:
             raise ClusterError(
                 f"{self.path / 'cluster.json'} is damaged, or of another version of tfk8s",
-                help=f"end its processes with that version's `tfk8s down`, or remove {self.path}",
+                help=f"tfk8s down --local {self.path.name} removes it",
             ) from error
+
+    def id(self) -> str | None:
+        """Return the cluster's id; None where its record can't be read."""
+        try:
+            record = self.read()
+        except ClusterError:
+            return None
+        return record.id if record else None
 
     def write_supervisor(self, pid: int) -> None:
         """Note which process supervises the cluster."""
@@ -252,7 +264,7 @@ def folder(name: str) -> Folder:
 
 def folders() -> list[Folder]:
     """Return the folders of all clusters, by name."""
-    return [Folder(path) for path in sorted(root().iterdir()) if (path / "cluster.json").exists()]
+    return [Folder(path) for path in sorted(root().iterdir()) if Folder(path).exists()]
 
 
 @contextlib.contextmanager
