@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 _GRAPH_SAYS = 238
+_DRIVER = "libcuda.so.1:"
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
     print(f"a session computed {session()}")
     print(f"a network learned y = 2 x: {learned():.2f}")
     if tf.sysconfig.get_build_info()["is_cuda_build"]:
-        print(f"{cuda_libraries()} CUDA libraries load")
+        print(cuda_libraries())
         print(f"computed on {computed_on_gpus()} GPU")
 
 
@@ -59,17 +60,19 @@ def computed_on_gpus() -> int:
     return len(gpus)
 
 
-def cuda_libraries() -> int:
-    """Load NVIDIA's libraries, in any order that works; those of the driver come from the node."""
+def cuda_libraries() -> str:
+    """Load NVIDIA's libraries, in any order that works; the driver's, which some need, comes from the node."""
     found = [path for folder in site.getsitepackages() for path in Path(folder, "nvidia").glob("*/lib/lib*.so.*")]
-    left = found
-    while left:
-        failed = {path: error for path in left if (error := _load(path))}
-        if len(failed) == len(left):
-            sys.exit("\n".join(f"{path.name}: {error}" for path, error in failed.items()))
-        left = list(failed)
     assert found, "the CUDA libraries are missing"
-    return len(found)
+    failed: dict[Path, str] = dict.fromkeys(found, "")
+    left = 0
+    while len(failed) != left:
+        left = len(failed)
+        failed = {path: error for path in failed if (error := _load(path))}
+    broken = [f"{path.name}: {error}" for path, error in failed.items() if not error.startswith(_DRIVER)]
+    if broken:
+        sys.exit("\n".join(broken))
+    return f"{len(found) - left} CUDA libraries load" + f", {left} without a driver can't" * bool(left)
 
 
 def _load(path: Path) -> str:
