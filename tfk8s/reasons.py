@@ -78,7 +78,9 @@ def _ended(job: str, pod: Object, end: Object) -> str:
 def outdated(pod: Object, stateful_set: Object) -> bool:
     """Return whether a pod was made before its StatefulSet changed, or may have been."""
     status = stateful_set.get("status", {})
-    if status.get("observedGeneration") != stateful_set["metadata"].get("generation"):
+    if "observedGeneration" not in status:  # it is new, as its pods are
+        return False
+    if status["observedGeneration"] != stateful_set["metadata"]["generation"]:
         return True
     return bool(pod["metadata"]["labels"].get("controller-revision-hash") != status.get("updateRevision"))
 

@@ -147,3 +147,20 @@ def test_whose_log_explains_its_end(seen, crashed, has_run):
 def test_times_are_seconds():
     assert reasons.since(pod(state={"running": {"startedAt": "1970-01-01T00:01:00Z"}})) == 60
     assert reasons.since(pod()) == reasons.seconds("2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, False),
+        ({"observedGeneration": 1, "updateRevision": "new"}, True),
+        ({"observedGeneration": 2, "updateRevision": "new"}, True),
+        ({"observedGeneration": 2, "updateRevision": "old"}, False),
+    ],
+)
+def test_a_pod_of_before_its_stateful_set_changed(status, expected):
+    labels = {"controller-revision-hash": "old"}
+    assert (
+        reasons.outdated({"metadata": {"labels": labels}}, {"metadata": {"generation": 2}, "status": status})
+        is expected
+    )

@@ -242,8 +242,12 @@ def _needs_events(pod: Object | None) -> bool:
 
 
 def _complaints(client: Client, namespace: str) -> dict[str, list[str]]:
-    """Return the messages of all warnings in a namespace, by the object's uid, the latest last."""
-    events = _items(client.get(paths.collection("Event", namespace), {"fieldSelector": "type=Warning"}))
+    """Return the messages of all warnings in a namespace, by the object's uid, the latest last.
+
+    Not those of the scheduler: a pod that waits for it says so itself, and any other has it behind it.
+    """
+    query = {"fieldSelector": "type=Warning,reason!=FailedScheduling"}
+    events = _items(client.get(paths.collection("Event", namespace), query))
     found: dict[str, list[str]] = {}
     for event in sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime"))):
         found.setdefault(event["involvedObject"].get("uid", ""), []).append(event.get("message", ""))
