@@ -50,7 +50,7 @@ chart:              ## dist/ has the Helm chart
 push-chart: chart   ## to an OCI registry: make push-chart REGISTRY=oci://registry.example/charts
 	helm push dist/tfk8s-$(VERSION).tgz $(REGISTRY)
 
-release: .venv/dev   ## all of a release but publishing it: dist/ has the wheel, the sources, and what the wheel needs (SBOM)
+release: .venv/dev   ## all of a release but publishing it: dist/ has the wheel, the sources, what the wheel needs (SBOM), the chart
 	@grep -q '^## $(VERSION)' CHANGELOG.md || { echo 'CHANGELOG.md says nothing of $(VERSION)'; exit 1; }
 	@test -z "$$(git status --porcelain)" || { echo 'not committed:'; git status --short; exit 1; }
 	$(MAKE) check test
@@ -58,6 +58,7 @@ release: .venv/dev   ## all of a release but publishing it: dist/ has the wheel,
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/twine check --strict dist/*
+	$(MAKE) chart
 	$(PYTHON) -m venv --without-pip build/clean
 	$(BIN)/pip --python build/clean/bin/python install --quiet --disable-pip-version-check $(WHEEL)
 	rm build/clean/lib/python*/site-packages/tfk8s-*/direct_url.json    # names the wheel's folder on this machine
@@ -66,7 +67,7 @@ release: .venv/dev   ## all of a release but publishing it: dist/ has the wheel,
 	tail -n +2 manifests/tutorial.yaml | diff - build/tutorial.yaml
 	$(BIN)/pip --python build/clean/bin/python install --quiet --disable-pip-version-check '$(WHEEL)[local]'
 	cd build && test "$$(clean/bin/tfk8s run --local --tf1 ../examples/tutorial/cluster.yaml ../examples/tutorial/two_tasks.py)" = 238
-	@echo "next: git tag v$(VERSION), $(BIN)/twine upload dist/*.whl dist/*.tar.gz, and the image: see CONTRIBUTING.md"
+	@echo "next: git tag v$(VERSION), $(BIN)/twine upload dist/*.whl dist/*.tar.gz, the image and the chart: see CONTRIBUTING.md"
 
 clean:
 	rm -rf .venv dist build
