@@ -99,7 +99,8 @@ def tfk8s(team, capfd):
 
     def tfk8s(command, *arguments, code=0):
         capfd.readouterr()
-        assert main([command, "--namespace", team, *arguments]) == code
+        patience = ["--timeout", "5m"] if command in ("up", "scale") else []
+        assert main([command, "--namespace", team, *patience, *arguments]) == code
         return capfd.readouterr().out
 
     return tfk8s
