@@ -1,0 +1,127 @@
+"""Which sessions a loop gets, from stand-ins; real ones are in tests/local/test_recover.py."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from tfk8s import sessions
+from tfk8s.errors import InvalidInput, TaskLost, TaskRestarted, WaitTimeout
+from tfk8s.preflight import View
+
+
+class Session:
+    """Stands for a session that catches the loss of a task."""
+
+    def __init__(self) -> None:
+        self.failure: Exception | None = None
+        self.graph = self
+        self.closed = False
+
+    def as_default(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: object, error: Exception | None, trace: object) -> bool:
+        if isinstance(error, TaskLost):
+            self.failure = error
+        return self.failure is not None
+
+
+class Witness:
+    """Stands for tasks that answer, until they don't."""
+
+    def __init__(self, waits: int = 100) -> None:
+        self.waits = waits
+
+    def wait(self, timeout: float) -> None:
+        if not self.waits:
+            raise WaitTimeout("waited for all tasks to answer")
+        self.waits -= 1
+
+
+def loop(
+    failures: list[Exception | None],
+    prepare: Callable[[Session], object] = lambda session: None,
+    *,
+    recoveries: int = 10,
+    waits: int = 100,
+) -> list[Session]:
+    """Run a loop whose body fails so; return the sessions that it got."""
+    seen = []
+    for session in sessions.Sessions(Session, prepare, Witness(waits), recoveries, 1.0):
+        with session:
+            seen.append(session)
+            if failure := failures.pop(0):
+                raise failure
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    waited: list[float] = []
+    monkeypatch.setattr(sessions.time, "sleep", waited.append)
+    return waited
+
+
+def test_one_session_where_nothing_is_lost() -> None:
+    assert len(loop([None])) == 1
+
+
+def test_a_new_session_after_each_loss_and_a_word_about_it(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = loop([TaskLost("worker/1 was lost: killed"), TaskLost("ps/0 was lost: killed"), None])
+    assert len(set(map(id, seen))) == 3
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == [
+        "tfk8s: worker/1 was lost: killed",
+        "tfk8s: a new session when all tasks answer: number 1 of at most 10",
+    ]
+    assert lines[2].endswith("; here is the new session")
+    assert len(lines) == 6
+
+
+def test_losses_one_after_the_other_are_given_more_and_more_time(pauses: list[float]) -> None:
+    loop([TaskLost("gone")] * 8 + [None])
+    assert pauses == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
+def test_the_last_loss_is_raised() -> None:
+    with pytest.raises(TaskLost, match="third"):
+        loop([TaskLost("first"), TaskLost("second"), TaskLost("third")], recoveries=2)
+
+
+def test_other_errors_are_the_scripts() -> None:
+    with pytest.raises(ZeroDivisionError):
+        loop([ZeroDivisionError()])
+
+
+def test_a_loss_while_a_session_is_prepared_counts_too() -> None:
+    prepared: list[Session] = []
+
+    def prepare(session: Session) -> None:
+        prepared.append(session)
+        if len(prepared) == 1:
+            raise TaskRestarted("ps/0 was restarted")
+
+    seen = loop([None], prepare)
+    assert prepared[0].closed
+    assert seen == prepared[1:]
+
+
+def test_tasks_that_do_not_come_back_end_it() -> None:
+    with pytest.raises(WaitTimeout):
+        loop([TaskLost("gone"), None], waits=1)
+
+
+def test_without_a_cluster_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TFK8S_TARGET", raising=False)
+    with pytest.raises(InvalidInput, match="TFK8S_TARGET is not set"):
+        sessions.session()
+    assert View({}).master == ""
