@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,9 +63,17 @@ class Call:
 
 
 def under_way() -> dict[types.FrameType, Call]:
-    """Return the calls of sessions that threads of this process are in now."""
-    found = (_call(list(_stack(frame))) for frame in sys._current_frames().values())
-    return {call.frame: call for call in found if call is not None}
+    """Return the calls of sessions that threads of this process are in now.
+
+    A session that is being closed aside, as TensorFlow's and tfk8s' are after a loss, keeps nobody waiting.
+    """
+    main = threading.main_thread().ident
+    found = {thread: _call(list(_stack(frame))) for thread, frame in sys._current_frames().items()}
+    return {
+        call.frame: call
+        for thread, call in found.items()
+        if call is not None and (thread == main or call.frame.f_code.co_name != "close")
+    }
 
 
 def _stack(frame: types.FrameType | None) -> Iterator[types.FrameType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -47,3 +48,30 @@ def test_a_loop_is_walked_once_and_functions_may_do_anything() -> None:
     first.inputs, second.inputs = [SimpleNamespace(op=second)], [SimpleNamespace(op=first)]
     assert not calls._depend_on([first], set(), "worker/1")
     assert calls._depend_on([operation("", operation(kind="StatefulPartitionedCall"))], set(), "worker/1")
+
+
+def in_a_thread(function: str) -> tuple[threading.Event, threading.Thread]:
+    """Start a thread that sits in a function of a file that is called as TensorFlow's session module is."""
+    there, leave = threading.Event(), threading.Event()
+    names = {"there": there, "leave": leave}
+    text = f"def {function}(self=None):\n    there.set()\n    leave.wait(60)\n"
+    exec(compile(text, "/somewhere/tensorflow/python/client/session.py", "exec"), names)  # noqa: S102
+    thread = threading.Thread(target=names[function])
+    thread.start()
+    assert there.wait(60)
+    return leave, thread
+
+
+@pytest.mark.parametrize(("function", "counts"), [("run", True), ("_extend_graph", True), ("close", False)])
+def test_a_session_that_is_closed_aside_is_no_call(function: str, counts: bool) -> None:
+    leave, thread = in_a_thread(function)
+    try:
+        found = list(calls.under_way().values())
+    finally:
+        leave.set()
+        thread.join(60)
+    assert len(found) == counts
+    if found:
+        assert found[0].opens == (function == "_extend_graph")
+        assert found[0].needs("worker/1")
+        assert found[0].patience == (9.0 if function == "_extend_graph" else 3.0)
