@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +18,14 @@ from tfk8s.quantity import Quantity
 from tfk8s.spec import Job, JobFile
 
 IMAGE = os.environ.get("TFK8S_TEST_IMAGE", "docker.io/tfk8s/test:dev")
+
+
+def start_tfk8s(*arguments: object, **options: object) -> subprocess.Popen[str]:
+    """Start the command line in a process of its own, with an empty standard input."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-m", "tfk8s", *map(str, arguments)]
+    environment = {**os.environ, "TFK8S_LOCAL": "0"}
+    return subprocess.Popen(command, env=environment, **{**streams, **options})  # type: ignore[call-overload,no-any-return]
 
 
 def make_job(name: str = "worker", **settings: object) -> Job:

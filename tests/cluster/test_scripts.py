@@ -5,18 +5,16 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
-from on_cluster import IMAGE, left, make_job, make_job_file
+from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s
 
 from tfk8s import waiting
 from tfk8s.backends import Script
-from tfk8s.backends.kubernetes import KubernetesBackend, paths
+from tfk8s.backends.kubernetes import KubernetesBackend, paths, streams
 from tfk8s.errors import ClusterError, InvalidInput
-from tfk8s.readiness import wait_until_ready
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -32,21 +30,6 @@ def run(backend, cluster, capfd, tmp_path):
         return code, (captured.err if code else captured.out).splitlines()
 
     return run
-
-
-@pytest.fixture(scope="module")
-def tutorial(backend):
-    """The tutorial's cluster: two tasks of the job `local`."""
-    backend.apply(make_job_file("tutorial", make_job("local", tasks=2)))
-    wait_until_ready(backend, "tutorial", 60)
-    yield "tutorial"
-    backend.delete("tutorial")
-
-
-@pytest.mark.parametrize("script", ["single", "session", "two_tasks"])
-def test_the_tutorials_scripts_run_unmodified(run, tutorial, script):
-    code, lines = run(EXAMPLES / f"tutorial/{script}.py", name=tutorial, tf1=True)
-    assert (code, lines) == (0, ["238"])
 
 
 def test_arguments_folder_variables_and_exit_code(run, tmp_path):
@@ -161,3 +144,100 @@ def test_a_finished_scripts_secret_goes_with_its_job(run, client, namespace):
 
 def test_status_counts_running_scripts(backend: KubernetesBackend, cluster):
     waiting.wait_until(lambda: backend.observe(cluster).running == 0, "no script to run", 10)
+
+
+# ---- without the command that submitted them -----------------------------------------------------------------------
+
+
+def status_of(backend, cluster, name):
+    return next((script for script in backend.observe(cluster).scripts if script.name == name), None)
+
+
+def test_a_detached_script_is_shown_followed_and_removed(backend, cluster, capfd, tmp_path):
+    (tmp_path / "a.py").write_text("import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)")
+    name = backend.start(cluster, Script(path=tmp_path / "a.py", arguments=("--steps", "5")))
+    for follow, code in ((True, 7), (False, 0)):
+        assert backend.show(cluster, name, follow=follow, tail=None) == code
+        out, err = capfd.readouterr()
+        assert (out, err.splitlines()[-1]) == ("out\n", "err")
+    waiting.wait_until(lambda: status_of(backend, cluster, name).exit_code == 7, "the exit code to be shown", 20)
+    found = status_of(backend, cluster, name)
+    assert (found.phase, found.command) == ("Failed", "a.py --steps 5")
+    backend.stop(cluster, name)
+    assert status_of(backend, cluster, name) is None
+    with pytest.raises(InvalidInput, match=f'has no script "{name}"'):
+        backend.stop(cluster, name)
+
+
+def test_a_script_outlives_a_command_that_is_killed(backend, cluster, namespace, capfd, tmp_path):
+    # It ends when it is told so, through a file: nothing here depends on how long anything takes.
+    (tmp_path / "a.py").write_text(
+        "import os, time\nprint('runs', flush=True)\nwhile not os.path.exists('/tmp/end'): time.sleep(0.1)\n"
+    )
+    before = {script.name for script in backend.observe(cluster).scripts}
+    process = start_tfk8s("submit", "--namespace", namespace, cluster, tmp_path / "a.py")
+    assert process.stdout.readline() == "runs\n"
+    process.kill()
+    process.communicate()
+    (name,) = {script.name for script in backend.observe(cluster).scripts} - before
+    assert status_of(backend, cluster, name).phase == "Running"
+    pod = status_of(backend, cluster, name).where.partition(" ")[0]
+    streams.execute(backend._client, namespace, pod, ["touch", "/tmp/end"], [])
+    assert backend.show(cluster, name, follow=True, tail=None) == 0
+    assert capfd.readouterr().out == "runs\n"
+
+
+# ---- what a script brings along, and asks for ----------------------------------------------------------------------
+
+
+def test_standard_input_and_its_end_reach_the_script(cluster, namespace, tmp_path):
+    (tmp_path / "a.py").write_text("import sys; text = sys.stdin.read(); print(len(text), text[:5], end='')")
+    command = ["submit", "--namespace", namespace, cluster, tmp_path / "a.py"]
+    for text in ("hello", "x" * 1_000_000, ""):
+        process = start_tfk8s(*command, stdin=subprocess.PIPE)
+        out, err = process.communicate(text, timeout=240)
+        assert (process.returncode, out.rstrip()) == (0, f"{len(text)} {text[:5]}".rstrip()), err
+
+
+def test_requirements_are_installed_beside_what_the_image_has(run, tmp_path):
+    (tmp_path / "wheels").mkdir()
+    about = "tiny-1.0.dist-info"
+    with zipfile.ZipFile(tmp_path / "wheels/tiny-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tiny.py", "value = 5\n")
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("--no-index\n--find-links wheels\ntiny\nnumpy\n")
+    code, lines = run("import tiny, numpy; print(tiny.value)", requirements=requirements)
+    assert (code, lines[-1]) == (0, "5")
+    requirements.write_text("--no-index\nnone-of-that-name\n")
+    code, lines = run("print('not reached')", requirements=requirements)
+    assert code == 1
+    assert "error: requirements.txt can't be installed: pip ended with exit code 1" in lines
+
+
+def test_gpus_that_no_node_has_are_refused(run, client, namespace):
+    before = left(client, namespace, "shared")
+    with pytest.raises(InvalidInput, match=r"^the script asks for 1000 nvidia.com/gpu, and no node has more than \d+$"):
+        run("print()", gpus=1000)
+    assert left(client, namespace, "shared") == before
+
+
+# ---- a task that is lost -------------------------------------------------------------------------------------------
+
+
+def test_a_script_does_not_wait_for_a_master_that_is_lost(up, namespace, client, tmp_path):
+    name = up(make_job_file("lossy"))
+    (tmp_path / "a.py").write_text(
+        "import tensorflow as tf\nx = tf.placeholder(tf.int64, [])\nwith tf.device('/job:worker/task:1'):\n"
+        "    y = tf.while_loop(lambda i: i < 10**15, lambda i: i + 1, [x])\n"
+        "with tf.Session('grpc://localhost:2222') as session:\n"
+        "    print(session.run(x, {x: 5}), flush=True)\n    session.run(y, {x: 0})\n"
+    )
+    process = start_tfk8s("submit", "--namespace", namespace, "--tf1", name, tmp_path / "a.py")
+    assert process.stdout.readline() == "5\n"
+    client.send("DELETE", paths.pod(namespace, f"{name}-worker-0"), {"gracePeriodSeconds": 0})
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 3
+    assert "worker/0 was lost" in err

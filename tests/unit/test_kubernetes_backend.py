@@ -11,7 +11,7 @@ import pytest
 import urllib3
 
 from tfk8s import manifests, rendered, scriptjobs, unpack
-from tfk8s.backends.kubernetes import apply, archive, errors, observe, paths, stdin, streams
+from tfk8s.backends.kubernetes import apply, archive, errors, logs, observe, paths, stdin, streams
 from tfk8s.backends.kubernetes.logs import Follower
 from tfk8s.errors import InvalidInput
 from tfk8s.member import derive_cluster
@@ -387,6 +387,14 @@ def test_a_broken_stream_goes_on_where_it_broke_and_shows_each_line_once():
     assert [query.get("tailLines") for query in asked] == [7, None, None]
     assert asked[1]["sinceTime"] == "2026-01-01T00:00:02Z"
     assert [query["follow"] for query in asked] == [True, True, False]
+
+
+def test_a_log_that_is_read_once_keeps_the_marks_of_standard_error():
+    class Text:
+        def text(self, path, query):
+            return "out\n\x1eerr\n\n"
+
+    assert logs.read_pod(Text(), "ns", "pod", None) == ["out", "\x1eerr", ""]
 
 
 def test_a_container_that_has_not_started_is_waited_for():

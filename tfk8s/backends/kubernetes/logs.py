@@ -29,11 +29,12 @@ def read(client: Client, namespace: str, pods: Pods, tail: int | None) -> Iterat
 def read_pod(client: Client, namespace: str, pod: str, tail: int | None) -> list[str]:
     """Return the last `tail` lines (None: all) of one pod; none where it has not started, or isn't there."""
     try:
-        return client.text(paths.pod(namespace, pod, "log"), _query(tail)).splitlines()
+        text = client.text(paths.pod(namespace, pod, "log"), _query(tail))
     except ApiError as error:
         if error.code not in (400, 404):
             raise
         return []
+    return text.removesuffix("\n").split("\n") if text else []  # str.splitlines would split at unpack.MARK too
 
 
 def follow(

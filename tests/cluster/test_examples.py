@@ -1,0 +1,113 @@
+"""Every example, unmodified, with the results that it has on this machine.
+
+Of the job files only the image differs, and `cpu`, so that all fit on a node of two cores at once.
+
+compare.py draws with matplotlib, which the tests' image lacks: the two curves that it draws are compared here.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from expected_output import REMOTE_GPU_WITHOUT_ONE, TUTORIAL, costs
+from on_cluster import IMAGE, start_tfk8s
+
+import tfk8s
+from tfk8s.cluster import Cluster, as_script
+from tfk8s.quantity import Quantity
+from tfk8s.readiness import wait_until_ready
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PATIENCE = 240  # seconds for a script, on a machine that does much else; more than `submit` itself has
+
+
+def load(path):
+    job_file = tfk8s.load(EXAMPLES / path)
+    jobs = tuple(replace(job, cpu=Quantity.parse("50m")) for job in job_file.jobs)
+    return replace(job_file, image=IMAGE, jobs=jobs)
+
+
+@pytest.fixture(scope="module")
+def make_up(backend):
+    """Makes an example's cluster, for all tests of this file; returns its name."""
+    made = []
+
+    def make(path):
+        job_file = load(path)
+        made.append(job_file.name)
+        backend.apply(job_file)
+        wait_until_ready(backend, job_file.name, PATIENCE)
+        return job_file.name
+
+    yield make
+    for name in made:
+        backend.delete(name)
+
+
+@pytest.fixture(scope="module")
+def tutorial(make_up):
+    return make_up("tutorial/cluster.yaml")
+
+
+@pytest.fixture(scope="module")
+def data_parallel(make_up):
+    return make_up("data_parallel/cluster.yaml")
+
+
+@pytest.fixture
+def submit(namespace):
+    """Submits scripts to a cluster at the same time; returns what each printed."""
+
+    def submit(name, *scripts, flags=("--tf1",)):
+        started = [start_tfk8s("submit", "--namespace", namespace, *flags, name, EXAMPLES / one) for one in scripts]
+        printed = []
+        for process in started:
+            out, err = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0, err
+            printed.append(out)
+        return printed
+
+    return submit
+
+
+def test_the_tutorial(submit, tutorial):
+    names = [*TUTORIAL, "remote_gpu.py"]
+    expected = {**TUTORIAL, "remote_gpu.py": REMOTE_GPU_WITHOUT_ONE}
+    for first, second in zip(names[::2], [*names[1::2], None], strict=True):
+        pair = [name for name in (first, second) if name]
+        printed = submit(tutorial, *(f"tutorial/{name}" for name in pair))
+        assert dict(zip(pair, printed, strict=True)) == {name: expected[name] for name in pair}
+
+
+def test_the_tutorial_in_tensorflow_2(submit, tutorial):
+    assert submit(tutorial, "modern/two_tasks.py", flags=()) == ["238\n"]
+
+
+def test_the_job_by_another_name(submit, make_up):
+    assert submit(make_up("tutorial/renamed.yaml"), "tutorial/two_tasks_renamed.py") == ["238\n"]
+
+
+def test_data_parallel_learns_as_a_single_device_does(submit, data_parallel):
+    single, parallel = map(costs, submit(data_parallel, "data_parallel/single.py", "data_parallel/parallel.py"))
+    assert parallel == pytest.approx(single, rel=1e-4)
+    assert single[399] < 0.01 < single[1]
+
+
+def test_a_script_on_this_machine_finds_the_tasks_at_its_addresses(backend, tutorial, capfd):
+    told = []
+    script = as_script(EXAMPLES / "tutorial/two_tasks.py", tf1=True)
+    assert Cluster(backend, tutorial).run_here(script, told.append) == 0
+    assert (capfd.readouterr().out, told) == ("238\n", [])
+
+
+def test_a_session_of_this_process(backend, tutorial):
+    import tensorflow as tf
+
+    graph = tf.Graph()
+    with graph.as_default(), tf.device("/job:local/task:1"):
+        x = tf.compat.v1.placeholder(tf.int32, [])
+        y = x + 236
+    cluster = Cluster(backend, tutorial)
+    with cluster.session(graph=graph) as session:
+        assert session.run(y, {x: 2}) == 238
+    cluster.close()
