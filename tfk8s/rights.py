@@ -60,6 +60,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "batch", "jobs", "create", ("submit",)
     yield "batch", "jobs", "delete", ("submit", "stop")
     yield "", "pods", "get", ("submit", "logs")
+    yield "", "pods", "watch", ("submit", "logs")  # how a script's pod ended, even where it is gone at once
     yield "", "pods/exec", "get create", ("submit",)
     yield "", "pods/attach", "get create", ("submit",)  # for its standard input
     yield "", "pods", "delete", ("restart",)

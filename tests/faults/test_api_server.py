@@ -14,7 +14,7 @@ from tfk8s import waiting
 from tfk8s.backends.kubernetes import KubernetesBackend, client, paths
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError, Unserved
-from tfk8s.backends.kubernetes.watch import Change, Watch
+from tfk8s.backends.kubernetes.watch import Change, LastSeen, Watch
 from tfk8s.errors import BackendUnreachable, NoSuchCluster
 from tfk8s.spec import Job, JobFile, Task
 from tfk8s.status import Phase
@@ -297,3 +297,12 @@ def test_a_watch_that_is_not_allowed_says_so(server: ApiServer) -> None:
 
 def test_a_watch_ends_when_it_is_told_to(server: ApiServer) -> None:
     assert list(Watch(Client(None), PODS, {}).changes(iter([True, False]).__next__)) == []
+
+
+def test_how_a_thing_ended_is_known_when_it_is_gone(server: ApiServer) -> None:
+    put(server, "one", "Running")
+    last = LastSeen(Watch(Client(None), PODS, {}))
+    waiting.wait_until(lambda: last.thing, "the pod to be seen", 20)
+    put(server, "one", "Succeeded")
+    server.remove(f"{PODS}/one")
+    waiting.wait_until(lambda: last.thing and last.thing["status"] == "Succeeded", "its end to be seen", 20)

@@ -13,6 +13,7 @@ from tfk8s.backends.kubernetes import archive, logs, nodes, observe, paths, stdi
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.observe import Cluster
+from tfk8s.backends.kubernetes.watch import LastSeen, Watch
 from tfk8s.errors import ClusterError, InvalidInput, TaskError
 from tfk8s.pods import Object
 from tfk8s.status import Phase
@@ -211,10 +212,15 @@ def _started(client: Client, cluster: Cluster, name: str) -> Object:
 
 def _follow(client: Client, cluster: Cluster, name: str, pod: str, tail: int | None) -> Object:
     """Pass the output of a script's pod on to its end; return how it ended."""
+    last = LastSeen(
+        Watch(client, paths.collection("Pod", cluster.namespace), {"fieldSelector": f"metadata.name={pod}"})
+    )
 
     def end() -> Object | None:
         found = client.find(paths.pod(cluster.namespace, pod))
-        return {"reason": "somebody deleted it"} if found is None else scriptjobs.ended(found)
+        if found is not None:
+            return scriptjobs.ended(found)
+        return (scriptjobs.ended(last.thing) if last.thing else None) or {"reason": "somebody deleted it"}
 
     try:
         _write(logs.Follower(client, cluster.namespace, pod, tail, lambda: end() is None))

@@ -7,7 +7,9 @@ the last, the objects are listed again, and what differs from what was known is 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -109,6 +111,25 @@ class Watch:
         else:
             self.known[thing["metadata"]["uid"]] = thing
         return Change(gone=kind == "DELETED", now=thing)
+
+
+class LastSeen:
+    """One object as it was seen last, also when it is gone by now: a thread watches it to its end.
+
+    Attributes:
+        thing: the object; None until it was seen.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self.thing: Object | None = None
+        threading.Thread(target=self._see, args=(watch,), name="tfk8s-watch", daemon=True).start()
+
+    def _see(self, watch: Watch) -> None:
+        with contextlib.suppress(ApiError):  # who may not watch has to be quick enough in looking
+            for change in watch.changes():
+                self.thing = change.now
+                if change.gone:
+                    return
 
 
 def _version(thing: Object | None) -> str:
