@@ -7,13 +7,14 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from on_cluster import IMAGE, left
+from on_cluster import IMAGE, devices, left
 
 from tfk8s import waiting
 from tfk8s.backends import Script
 from tfk8s.errors import InvalidInput
 from tfk8s.load import load
 from tfk8s.readiness import wait_until_ready
+from tfk8s.spec import Task
 
 CHART = Path(__file__).parents[2] / "helm" / "tfk8s"
 JOB_FILE = f"""
@@ -57,10 +58,13 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
     file.write_text(JOB_FILE)
     assert "tfk8s submit charted" in helm("install", "digits", CHART, "--values", file)
     helm("test", "digits")  # waits for every task, and opens a session
-    wait_until_ready(backend, "charted", 120)
+    wait_until_ready(backend, "charted", 300)
 
     # tfk8s works on it ...
     assert "charted" in [one.name for one in backend.clusters()]
+    assert len(devices(backend, "charted")) == 2
+    lines = backend.logs("charted", [Task("Worker", 0)], follow=False, tail=None)
+    assert any("Worker/0 of 2 tasks listens" in line.text for line in lines)
     (tmp_path / "script" / "script.py").parent.mkdir()
     (tmp_path / "script" / "script.py").write_text(textwrap.dedent(SCRIPT))
     capfd.readouterr()
@@ -86,7 +90,7 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
     file.write_text(JOB_FILE.replace("chief: {", "chief: {port: 2300, "))
     said = helm("upgrade", "digits", CHART, "--values", file)
     assert "Its ClusterSpec was chief=1,Worker=1 on port 2222. All tasks start anew" in said
-    after = waiting.wait_until(lambda: _all_new(before, pods(backend, "charted")), "all pods to be new ones", 120)
+    after = waiting.wait_until(lambda: _all_new(before, pods(backend, "charted")), "all pods to be new ones", 300)
     assert after.keys() == before.keys()
 
     helm("uninstall", "digits")
@@ -94,7 +98,7 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
     def gone() -> bool:
         return all("script" in one for one in left(client, namespace, "charted"))
 
-    waiting.wait_until(gone, "the cluster to go", 120)
+    waiting.wait_until(gone, "the cluster to go", 300)
 
 
 def _all_new(before, now):
