@@ -18,6 +18,7 @@ from tfk8s.errors import TaskUnreachable, VersionSkew
 from tfk8s.verdicts import Answer
 
 ANSWER_SECONDS = 4.0
+_AGAIN_SECONDS = 2.0  # for one that was told to be lost
 _AT_ONCE = 64
 _ROWS = 20
 Dial = Callable[[str], socket.socket]
@@ -65,17 +66,17 @@ class View:
 
     def answers(self, task: str) -> bool:
         """Return whether a task answers now."""
-        return task in self.addresses and not self._ask(task).error
+        return task in self.addresses and not self._ask(task, _AGAIN_SECONDS).error
 
-    def _ask(self, task: str) -> Answer:
+    def _ask(self, task: str, timeout: float = ANSWER_SECONDS) -> Answer:
         address = self.addresses[task]
         try:
             with self._dial(task) as stream:
-                devices = probe.get_status(stream, ANSWER_SECONDS)
+                devices = probe.get_status(stream, timeout)
             with self._dial(task) as stream:
-                version = probe.get_version(stream, _device(task), ANSWER_SECONDS)
+                version = probe.get_version(stream, _device(task), timeout)
         except TimeoutError:
-            return Answer(task, address, error=f"no answer in {ANSWER_SECONDS:.0f} s (is it stopped, or overloaded?)")
+            return Answer(task, address, error=f"no answer in {timeout:.0f} s (is it stopped, or overloaded?)")
         except (OSError, probe.ProbeError, TaskUnreachable) as error:
             why = str(getattr(error, "strerror", None) or error)
             return Answer(task, address, error=why.removeprefix(f"{task} does not answer: "))
