@@ -87,6 +87,25 @@ def test_ports_that_can_not_be(given_file: JobFile, message: str) -> None:
 # ---- what is kept, and compared ------------------------------------------------------------------------------------
 
 
+def test_a_script_can_not_remove_the_cluster_that_it_runs_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    task = state.TaskRecord(job="a", index=0, address="localhost:1", environment={"A": "b"}, preload=["m"])
+    record = state.Record(
+        name="c", id="1", created=1.5, spec={"name": "c"}, master="a", tasks=[task], cluster={"a": ["localhost:1"]},
+        python="python", tensorflow="tf", exposed=False,
+    )  # fmt: skip
+    state.folder(record.name).create(record)
+    monkeypatch.setenv(state.MARK, record.id)
+    with pytest.raises(InvalidInput) as caught:
+        LocalBackend().delete(record.name)
+    assert str(caught.value) == (
+        f'a script of cluster "{record.name}" can\'t remove it: the script would end with it, half-way'
+    )
+    monkeypatch.setenv(state.MARK, "another's")
+    LocalBackend().delete(record.name)
+    assert state.folder(record.name).read() is None
+
+
 def test_a_record_is_read_as_it_was_written() -> None:
     task = state.TaskRecord(job="a", index=0, address="localhost:1", environment={"A": "b"}, preload=["m"])
     record = state.Record(
