@@ -1,7 +1,7 @@
-"""Takes out of this interpreter's packages what nobody needs at run time. Run once, while an image is built.
+"""Takes out of a folder of packages what nobody needs at run time. Run once, while an image is built.
 
-    python slim.py                keeps all that scripts may import
-    python slim.py PACKAGE.py     keeps TensorFlow's C library, and has PACKAGE.py take the place of its Python code
+    python slim.py FOLDER               keeps all that scripts may import
+    python slim.py FOLDER PACKAGE.py    keeps TensorFlow's C library, with PACKAGE.py in place of its Python code
 
 Gone are TensorFlow's C++ headers (for builders of custom operations), packages' own tests, and the symbol tables of
 TensorFlow's libraries, which debuggers read and the dynamic loader does not.
@@ -10,14 +10,13 @@ TensorFlow's libraries, which debuggers read and the dynamic loader does not.
 import shutil
 import struct
 import sys
-import sysconfig
 from pathlib import Path
 
 _LIBRARIES = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
 _NOT_AT_RUN_TIME = ("include", "xla_aot_runtime_src")
 
 
-def main(packages: Path, package: "Path | None") -> None:
+def main(packages: Path, package: "Path | None" = None) -> None:
     """Make the folder of packages small; `package` takes the place of all Python code, if given."""
     tensorflow = packages / "tensorflow"
     if package:
@@ -55,4 +54,4 @@ def drop_symbol_table(library: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sysconfig.get_path("purelib")), Path(sys.argv[1]) if sys.argv[1:] else None)
+    main(*map(Path, sys.argv[1:]))

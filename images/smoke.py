@@ -6,7 +6,6 @@ libraries that it needs. Ends with 1 where something does not work, or where it 
 
 import ctypes
 import os
-import site
 import sys
 from pathlib import Path
 
@@ -62,7 +61,7 @@ def computed_on_gpus() -> int:
 
 def cuda_libraries() -> str:
     """Load NVIDIA's libraries, in any order that works; the driver's, which some need, comes from the node."""
-    found = [path for folder in site.getsitepackages() for path in Path(folder, "nvidia").glob("*/lib/lib*.so.*")]
+    found = list((Path(tf.__file__).parents[1] / "nvidia").glob("*/lib/lib*.so.*"))
     assert found, "the CUDA libraries are missing"
     failed: dict[Path, str] = dict.fromkeys(found, "")
     left = 0

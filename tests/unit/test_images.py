@@ -90,8 +90,7 @@ def test_the_gpu_s_recipe_is_the_cpu_s_with_other_packages_and_the_driver_s_plac
     gpu, cpu = ((REPOSITORY / "images" / kind / "Dockerfile").read_text() for kind in ("gpu", "cpu"))
     steps = [line for line in gpu.replace("gpu", "cpu").splitlines() if not re.search("^#|description", line)]
     assert [line for line in steps if line not in cpu.splitlines()] == [
-        "ENV PATH=/opt/tensorflow/bin:$PATH HOME=/tmp \\",
-        "    LD_LIBRARY_PATH=/usr/local/nvidia/lib64 NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        "ENV HOME=/tmp LD_LIBRARY_PATH=/usr/local/nvidia/lib64 NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     ]
 
 
