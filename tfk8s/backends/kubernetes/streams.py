@@ -85,7 +85,10 @@ def attach(client: Client, namespace: str, pod: str) -> websocket.WebSocket:
     Raises:
         ClusterError: it can't be attached to.
     """
-    return _open(client, paths.pod(namespace, pod, "attach"), [("stdin", "true"), ("stdout", "false")])
+    stream = _open(client, paths.pod(namespace, pod, "attach"), [("stdin", "true"), ("stdout", "false")])
+    if stream.sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+        stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)  # a script may read late
+    return stream
 
 
 def send(stream: websocket.WebSocket, block: bytes) -> None:
