@@ -187,6 +187,8 @@ def test_its_test_runs_a_session_beside_the_tasks_under_the_same_rules(folder):
 
 
 def test_its_notes_say_what_comes_next(folder):
-    said = helm("install", "digits", CHART, "--values", EXAMPLES[1], "--dry-run=client").stdout
+    said = helm(
+        "install", "digits", CHART, "--values", ROOT / "examples" / "tutorial" / "cluster.yaml", "--dry-run=client"
+    ).stdout
     assert "tfk8s submit tutorial --namespace default SCRIPT.py" in said
     assert "helm test digits --namespace default" in said
