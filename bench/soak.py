@@ -3,9 +3,10 @@
     python bench/soak.py [SESSIONS] [AT_ONCE]
 
 One cluster of four tasks on this machine runs scripts, each with a session that takes two steps over all tasks: first
-some to warm up, then SESSIONS (200) one after another, then twice AT_ONCE (16) at the same time.
-Printed for each process: memory (PSS), descriptors and threads, after the warm-up and at the end. Exits with 1 where
-descriptors or threads have grown, or memory by more than a tenth and 20 MB.
+some to warm up, then SESSIONS (200) one after another, then twice AT_ONCE (16) at the same time. Printed for each
+process, after the warm-up and at the end: memory of its own (RssAnon; libraries, which others may share, are not in
+it), descriptors and threads. Exits with 1 where descriptors or threads have grown, or memory by more than a tenth and
+20 MB.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ class Size:
 def size(pid: int) -> Size:
     """Return how large a process is now."""
     proc = Path(f"/proc/{pid}")
-    pss = next(line for line in (proc / "smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
-    return Size(int(pss.split()[1]) / 1000, len(list((proc / "fd").iterdir())), len(list((proc / "task").iterdir())))
+    anonymous = next(line for line in (proc / "status").read_text().splitlines() if line.startswith("RssAnon:"))
+    memory = int(anonymous.split()[1]) / 1000
+    return Size(memory, len(list((proc / "fd").iterdir())), len(list((proc / "task").iterdir())))
 
 
 def processes() -> dict[str, int]:
