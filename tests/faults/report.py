@@ -17,8 +17,8 @@ _HEAD = f"""# Reliability
 What happens when something breaks: each row was made to happen on one machine, and is a test (`make test-faults`; the
 table is tests/faults/table.py). The verdict is the time from the fault to the end of the user's command, in the run
 that wrote this page, on two busy cores; no row may take more than {VERDICT:.0f} s, or than the deadline that the
-command was given. Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed; 124 a timeout; 128 + the signal that
-ended it.
+command was given. Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed; 124 a timeout; 128 + the signal
+that ended it.
 
 Written by `make reliability`.
 

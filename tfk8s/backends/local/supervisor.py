@@ -188,6 +188,9 @@ class Supervisor:
         self._looks = False
         if self._scripts.observed():
             self._look_for_stopped()
+        else:  # whatever is stopped when the next script runs is news to that one
+            self._lost -= self._were_stopped
+            self._were_stopped = set()
 
     # ---- the end ----
 
