@@ -172,7 +172,12 @@ class Supervisor:
             self._scripts.tell_lost(task.name, task.reason)
 
     def _look_for_stopped(self) -> None:
-        """Begin to look, where nobody does: for a task that a signal has stopped, sessions wait for ever."""
+        """Begin to look, where nobody does: for a task that a signal has stopped, sessions wait for ever.
+
+        What was known before is forgotten: whatever is stopped now is news to a script that has just begun.
+        """
+        self._lost -= self._were_stopped
+        self._were_stopped = set()
         if not self._looks:
             self._looks = True
             self._loop.after(_LOOK_SECONDS, self._look)
@@ -185,12 +190,9 @@ class Supervisor:
                 self._scripts.tell_lost(name, reason)
         self._lost -= self._were_stopped - stopped.keys()
         self._were_stopped = set(stopped)
-        self._looks = False
-        if self._scripts.observed():
-            self._look_for_stopped()
-        else:  # whatever is stopped when the next script runs is news to that one
-            self._lost -= self._were_stopped
-            self._were_stopped = set()
+        self._looks = bool(self._scripts.observed())
+        if self._looks:
+            self._loop.after(_LOOK_SECONDS, self._look)
 
     # ---- the end ----
 
