@@ -45,7 +45,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> None:
-    waiting.wait_until(lambda: gone(pid), f"process {pid} to end", 5)
+    waiting.wait_until(lambda: gone(pid), f"process {pid} to end", 30)
 
 
 def tfk8s(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:

@@ -141,7 +141,7 @@ def test_run_that_is_interrupted_removes_what_it_started(job_file: Path, tmp_pat
     assert process.stdout.readline() == "up\n"
     processes = pids("mine")
     process.send_signal(number)
-    process.communicate(timeout=10)
+    process.communicate(timeout=30)
     assert process.returncode in (130, 143)
     assert state.folder("mine").read() is None
     for pid in processes:
@@ -154,9 +154,9 @@ def test_up_that_is_interrupted_removes_what_it_started(job_file: Path) -> None:
     folder = state.folder("mine")
     from tfk8s.waiting import wait_until
 
-    wait_until(lambda: folder.control.exists(), "the supervisor to listen", 10)
+    wait_until(lambda: folder.control.exists(), "the supervisor to listen", 30)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=30)
     assert process.returncode == 130
     if folder.read() is not None:  # up keeps what it made: a second up goes on from there
         assert tfk8s("down", "--local", "mine").returncode == 0
@@ -180,7 +180,7 @@ def test_connect_makes_a_loopback_address_for_this_user_alone(mine: str, tmp_pat
             assert said.stdout in ("b''\n", ""), said
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate(timeout=30)
     assert process.returncode == 130
 
 

@@ -175,7 +175,7 @@ def test_ctrl_c_reaches_a_script_that_can_handle_it(backend: LocalBackend, pair:
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=10)
+    out, _ = process.communicate(timeout=30)
     assert (process.returncode, out) == (5, "tidied up\n")
 
 
@@ -226,7 +226,7 @@ def test_a_script_goes_on_if_the_lost_task_does_not_stop_it(backend: LocalBacken
     os.kill(pids(backend.observe(cluster))[Task("ps", 0)], signal.SIGKILL)
     assert process.stderr is not None
     assert process.stderr.readline() == "tfk8s: ps/0 was lost: killed by SIGKILL\n"
-    out, _ = process.communicate("still here\n", timeout=10)
+    out, _ = process.communicate("still here\n", timeout=30)
     assert (process.returncode, out) == (0, "still here\n")
 
 
@@ -275,7 +275,7 @@ def test_the_death_of_the_supervisor_ends_the_script_and_the_client(backend: Loc
     supervisor = state.folder(cluster).supervisor()
     assert supervisor is not None
     os.kill(supervisor, signal.SIGKILL)
-    _, err = process.communicate(timeout=5)
+    _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "its supervisor is gone" in err
 
@@ -311,7 +311,7 @@ def test_a_fork_server_that_dies_ends_its_scripts_and_nothing_else(
     process = start(cluster, "import time; print('up', flush=True); time.sleep(60)")
     assert process.stdout.readline() == "up\n"
     os.kill(fork_server(cluster), signal.SIGKILL)
-    _, err = process.communicate(timeout=5)
+    _, err = process.communicate(timeout=30)
     assert process.returncode == 3
     assert "the process that runs scripts ended; its last words are in" in err
     status = backend.observe(cluster)
@@ -324,7 +324,7 @@ def test_a_fork_server_that_dies_with_a_request_unread(backend: LocalBackend, cl
     process = start(cluster, "print('not reached')")
     wait_for(backend, cluster, lambda status: status.running == 1)
     os.kill(fork_server(cluster), signal.SIGKILL)
-    _, err = process.communicate(timeout=5)
+    _, err = process.communicate(timeout=30)
     assert process.returncode == 3
     assert "the process that runs scripts ended" in err
     assert is_ready(backend.observe(cluster))

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import docker
 import pytest
 import requests
 from fake_backend import Run
@@ -17,8 +18,6 @@ from fake_backend import Run
 from tfk8s import images, shipped
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.version import __version__
-
-docker = pytest.importorskip("docker")
 
 pytest_plugins = ("cli_fixtures",)
 
