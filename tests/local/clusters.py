@@ -23,13 +23,13 @@ def job_file(name: str, **jobs: int) -> JobFile:
 
 
 def wait_for(backend: LocalBackend, name: str, condition: Callable[[ClusterStatus], bool]) -> ClusterStatus:
-    """Return the cluster's status as soon as it meets the condition; fail after 20 s."""
+    """Return the cluster's status as soon as it meets the condition; fail after 60 s."""
 
     def look() -> ClusterStatus | None:
         status = backend.observe(name)
         return status if condition(status) else None
 
-    return waiting.wait_until(look, f"cluster {name} to come to that", 20)
+    return waiting.wait_until(look, f"cluster {name} to come to that", 60)
 
 
 def is_ready(status: ClusterStatus) -> bool:

@@ -45,8 +45,11 @@ class Library:
             OSError: there is no such library, as in builds for other platforms.
             AttributeError: it has no such function, as in old versions.
         """
-        ctypes.CDLL(str(folder / "libtensorflow_framework.so.2"), ctypes.RTLD_GLOBAL)
-        library = ctypes.CDLL(str(folder / "libtensorflow_cc.so.2"), ctypes.RTLD_GLOBAL)
+        framework, whole = folder / "libtensorflow_framework.so.2", folder / "libtensorflow_cc.so.2"
+        if not whole.exists():  # looked for first: after the framework's library alone, `import tensorflow` crashes
+            raise OSError(f"there is no {whole}")
+        ctypes.CDLL(str(framework), ctypes.RTLD_GLOBAL)
+        library = ctypes.CDLL(str(whole), ctypes.RTLD_GLOBAL)
         pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
         self._version = _function(library, "TF_Version", text)
         self._new_status = _function(library, "TF_NewStatus", pointer)
