@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfk8s import naming
+from tfk8s.quantity import Quantity
 from tfk8s.spec import Job, JobFile, Security, Volume
 
 Object = dict[str, Any]
@@ -20,6 +21,7 @@ SCRATCH_SIZE = "2Gi"
 
 DEFAULT_CPU = "1"
 DEFAULT_MEMORY = "2Gi"
+CPU_LIMIT = "1"  # where less is asked for
 # What a pod writes to its scratch folder and logs. Scanners ask for both values.
 STORAGE_REQUEST = "128Mi"
 STORAGE_LIMIT = "4Gi"
@@ -110,13 +112,17 @@ def _container(job_file: JobFile, job: Job, volumes: tuple[Volume, ...]) -> Obje
 
 
 def resources(job: Job) -> Object:
-    """Return what a task's container asks for; the limits are the same, but for what it writes."""
+    """Return what a task's container asks for; the limits are the same, but for what it writes, and a core at least.
+
+    A server takes three quarters of a second of a core until it listens: within a limit of 200m that would be eight.
+    """
     amounts = {"cpu": str(job.cpu or DEFAULT_CPU), "memory": str(job.memory or DEFAULT_MEMORY)}
     if job.gpus:
         amounts[job.gpu_resource] = str(job.gpus)
+    cpu_limit = CPU_LIMIT if job.cpu and job.cpu.value < Quantity.parse(CPU_LIMIT).value else amounts["cpu"]
     return {
         "requests": {**amounts, "ephemeral-storage": STORAGE_REQUEST},
-        "limits": {**amounts, "ephemeral-storage": STORAGE_LIMIT},
+        "limits": {**amounts, "cpu": cpu_limit, "ephemeral-storage": STORAGE_LIMIT},
     }
 
 

@@ -1,6 +1,7 @@
 {{- /* What a pod of a job is: list $ CLUSTER JOB. */}}
 {{- define "tfk8s.pod" }}{{ $ := first . }}{{ $job := last . }}{{ $given := $job.given }}{{ $spot := "cloud.google.com/gke-spot" }}
-{{- $amounts := dict "cpu" $job.cpu "memory" $job.memory }}
+{{- $amounts := dict "cpu" $job.cpu "memory" $job.memory }}{{ $cpu := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" $job.cpu }}
+{{- $core := get (dict "" 1 "m" 1000 "u" 1000000 "n" 1000000000) (trimPrefix $cpu $job.cpu) | default 0 | float64 }}
 {{- $nodes := $given.node_selector | default dict }}{{ $tolerations := $given.tolerations | default list }}
 {{- with $given.accelerator }}{{ $_ := set $nodes "cloud.google.com/gke-accelerator" . }}{{ end }}
 {{- if $job.gpus }}{{ $_ := set $amounts $job.gpu (toString $job.gpus) }}
@@ -13,8 +14,7 @@ enableServiceLinks: false
 terminationGracePeriodSeconds: 5
 securityContext: {runAsNonRoot: true, runAsUser: {{ int ($security.user | default 65532) }}, runAsGroup: {{ $group }}, fsGroup: {{ $group }},
   fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
-{{- with $security.service_account }}{{ printf "\nserviceAccountName: %q" . }}{{ end }}
-{{- with $given.priority }}{{ printf "\npriorityClassName: %q" . }}{{ end }}
+{{- with $security.service_account }}{{ printf "\nserviceAccountName: %q" . }}{{ end }}{{ with $given.priority }}{{ printf "\npriorityClassName: %q" . }}{{ end }}
 {{- with $nodes }}{{ printf "\nnodeSelector: %s" (toJson .) }}{{ end }}
 {{- with $tolerations }}{{ printf "\ntolerations: %s" (toJson .) }}{{ end }}
 {{- if gt (int $job.tasks) 1 }}
@@ -28,7 +28,7 @@ containers:
     ports: [{name: grpc, containerPort: {{ $job.port }}}]
     resources:
       requests: {{ merge (dict "ephemeral-storage" "128Mi") $amounts | toJson }}
-      limits: {{ merge (dict "ephemeral-storage" "4Gi") $amounts | toJson }}
+      limits: {{ merge (dict "ephemeral-storage" "4Gi" "cpu" (lt (float64 $cpu) $core | ternary "1" $job.cpu)) $amounts | toJson }}
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
     startupProbe: {tcpSocket: {port: grpc}, periodSeconds: 1, failureThreshold: 300}
     readinessProbe: {tcpSocket: {port: grpc}, periodSeconds: 5, timeoutSeconds: 5}
