@@ -11,34 +11,28 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
-import functools
 import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import io
-import json
 import os
 import signal
-import socket
 import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from tfk8s import constraints, verdicts
 from tfk8s.errors import Tfk8sError
-from tfk8s.forward import Forward
 from tfk8s.news import known
 from tfk8s.preflight import View
 from tfk8s.watch import INTERRUPTED, Watch
 from tfk8s.witness import Witness
-
-MAX_RELAYS = 256
 
 _OWN = str(Path(__file__).parent) + os.sep
 
@@ -57,8 +51,6 @@ class Options:
 def execute(options: Options) -> int:
     """Run the script in this process, as `__main__`; return its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, nothing is here to be interrupted
-    if os.environ.get("TFK8S_RELAY") == "1":
-        relay(json.loads(os.environ["TFK8S_CLUSTER"]), int(os.environ["TFK8S_PORT"]))
     witness = Witness(View.of(os.environ))
     try:
         witness.check()
@@ -70,33 +62,6 @@ def execute(options: Options) -> int:
     if options.tf1:
         give_tf1()
     return run_main(options.script, options.arguments, witness)
-
-
-def relay(cluster: Mapping[str, Sequence[str]], first_port: int) -> list[Forward]:
-    """Make each task reachable at the loopback address that it would have on a single machine.
-
-    Args:
-        cluster: the master's job first, then by name.
-        first_port: of the master; jobs whose tasks listen on another port count from that one.
-
-    Returns:
-        What listens, for as long as it lives. Past `MAX_RELAYS` tasks, nothing does: who wrote a script with fixed
-        addresses did not write thousands of them.
-    """
-    relays: list[Forward] = []
-    following = first_port
-    for addresses in cluster.values():
-        own_port = int(addresses[0].rpartition(":")[2])
-        first = following if own_port == first_port else own_port
-        for index, address in enumerate(addresses[: MAX_RELAYS - len(relays)]):
-            relays.append(Forward(functools.partial(_connect, address), first + index))
-        following = first + len(addresses) if own_port == first_port else following
-    return relays
-
-
-def _connect(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    return socket.create_connection((host.strip("[]"), int(port)), timeout=None)
 
 
 # ---- what the script sees ------------------------------------------------------------------------------------------

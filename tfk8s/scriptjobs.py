@@ -185,7 +185,6 @@ def _environment(of_master: Sequence[Object], run: Run) -> list[Object]:
         **(pods.gpu_environment(Job(name="script", gpus=run.gpus.count)) if run.gpus else _HIDDEN_GPUS),
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": "1",
-        "TFK8S_RELAY": "1",  # localhost:PORT+i leads to the tasks
     }
     dropped = {*_TASKS_OWN, *run.environment, *(_HIDDEN_GPUS if run.gpus else ())}
     kept = [variable for variable in of_master if variable["name"] not in dropped]

@@ -12,18 +12,21 @@ import os
 import re
 import signal
 import site
+import socket
 import subprocess
 import sys
 import tarfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfk8s import naming, runner
+from tfk8s.forward import Forward
 from tfk8s.losses import Losses, connect
 from tfk8s.member import Cluster, derive_cluster
 
+MAX_RELAYS = 256
 MARK = b"\x1e"  # ASCII's record separator; terminals do not show it
 _CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
 
@@ -34,11 +37,17 @@ def main(arguments: Sequence[str]) -> int:
     Process 1 of a container ignores every signal that it has no handler for, and the script must not be it.
     """
     errors, its_errors = os.pipe()
+    ready, set_ready = os.pipe()
     child = os.fork()
     if not child:
         os.dup2(its_errors, 2)
+        os.close(set_ready)
+        os.read(ready, 1)  # to its end
         _run(arguments)
     os.close(its_errors)
+    # Not in the script's own process: TensorFlow's `Session.list_devices` keeps all its threads from running.
+    relays = relay(_addresses(derive_cluster(os.environ)), int(os.environ["TFK8S_PORT"]))
+    os.close(set_ready)
     marker = threading.Thread(target=mark, args=(errors, 2), daemon=True)
     marker.start()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -46,6 +55,8 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, lambda *_: os.kill(child, signal.SIGINT))
     _, status = os.waitpid(child, 0)
     marker.join(timeout=1)  # a process that the script left behind may hold its standard error
+    for one in relays:
+        one.close()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
@@ -92,7 +103,38 @@ def cluster_json(cluster: Cluster) -> str:
 
     It is made here, since one variable of a new process may have 128 KiB, and the ClusterSpec more.
     """
-    return json.dumps({job: list(tasks.values()) for job, tasks in cluster.items()}, separators=(",", ":"))
+    return json.dumps(_addresses(cluster), separators=(",", ":"))
+
+
+def _addresses(cluster: Cluster) -> dict[str, list[str]]:
+    return {job: list(tasks.values()) for job, tasks in cluster.items()}
+
+
+def relay(cluster: Mapping[str, Sequence[str]], first_port: int) -> list[Forward]:
+    """Make each task reachable at the loopback address that it would have on a single machine.
+
+    Args:
+        cluster: the master's job first, then by name.
+        first_port: of the master; jobs whose tasks listen on another port count from that one.
+
+    Returns:
+        What listens, for as long as it lives. Past `MAX_RELAYS` tasks, nothing does: who wrote a script with fixed
+        addresses did not write thousands of them.
+    """
+    relays: list[Forward] = []
+    following = first_port
+    for addresses in cluster.values():
+        own_port = int(addresses[0].rpartition(":")[2])
+        first = following if own_port == first_port else own_port
+        for index, address in enumerate(addresses[: MAX_RELAYS - len(relays)]):
+            relays.append(Forward(functools.partial(_connect, address), first + index))
+        following = first + len(addresses) if own_port == first_port else following
+    return relays
+
+
+def _connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=None)
 
 
 def extract(archive: Path) -> None:
