@@ -68,6 +68,22 @@ class View:
         """Return whether a task answers now."""
         return task in self.addresses and not self._ask(task, _AGAIN_SECONDS).error
 
+    def devices(self) -> list[probe.Device]:
+        """Return the devices of all tasks, as each tells them.
+
+        Raises:
+            TaskUnreachable: one does not answer.
+        """
+        found: list[probe.Device] = []
+        for task in self.addresses:
+            if task not in self.without:
+                try:
+                    with self._dial(task) as stream:
+                        found += probe.get_status(stream, ANSWER_SECONDS)
+                except (OSError, probe.ProbeError) as error:
+                    raise TaskUnreachable(f"{task} does not answer: {error}") from error
+        return found
+
     def _ask(self, task: str, timeout: float = ANSWER_SECONDS) -> Answer:
         address = self.addresses[task]
         try:

@@ -9,6 +9,7 @@ import threading
 from typing import Any
 
 import tensorflow.compat.v1 as tf1
+from tensorflow.python.client.session import _DeviceAttributes as DeviceAttributes
 
 from tfk8s import calls
 from tfk8s.constraints import check_sizes, constrained
@@ -54,6 +55,18 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
                 raise
             self._broken = isinstance(meaning, TaskError)
             raise meaning from error
+
+    def list_devices(self) -> list[Any]:
+        """Return the devices of all tasks, as `tf.compat.v1.Session.list_devices` does.
+
+        They are asked themselves: TensorFlow's own call keeps all threads of the process from running, and one of
+        them may carry its connection.
+
+        Raises:
+            TaskUnreachable: a task does not answer.
+        """
+        found = self._witness.view.devices()
+        return [DeviceAttributes(one.name, one.kind, one.memory, one.incarnation) for one in found]
 
     def close(self) -> None:
         """Close the session; one whose task is gone would wait for it, and is left to itself after a moment."""
