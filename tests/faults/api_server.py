@@ -246,7 +246,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 _COLLECTIONS = {
     "jobs", "statefulsets", "poddisruptionbudgets", "services", "configmaps", "secrets", "networkpolicies", "pods",
-    "events",
+    "events", "nodes",
 }  # fmt: skip
 
 
