@@ -152,7 +152,7 @@ CHANGES = (
 
 def test_who_only_submits_can_do_that_and_see_what_becomes_of_it(become, tfk8s, files, team, monkeypatch):
     monkeypatch.chdir(files)
-    monkeypatch.setattr(scripts, "until_interrupted", lambda: None)
+    monkeypatch.setattr(scripts, "until_gone", lambda _: None)
     become("tfk8s-user")
     tfk8s("up", "one.yaml")
     become("tfk8s-submit")
