@@ -15,7 +15,7 @@ from tfk8s import devices, proxies, readiness
 from tfk8s import retries as again
 from tfk8s.backends import Backend, LogLine, Script, attended, here
 from tfk8s.devices import TaskDevices
-from tfk8s.errors import InvalidInput, NoSuchCluster, TaskError
+from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.events import Event
 from tfk8s.forward import Forward, Tell
 from tfk8s.spec import EVALUATOR, Task
@@ -174,12 +174,12 @@ class Cluster:
         attended.check(script)
         if self.backend.name != "kubernetes":
             raise InvalidInput("--here is for clusters on Kubernetes: for others, scripts run on this machine anyway")
-        code = here.run_forwarded(self.backend, self.status(), script, tell)
-        if code == TaskError.exit_code:
+        outcome = here.run_forwarded(self.backend, self.status(), script, tell)
+        if outcome.for_a_task:
             for task in self.tasks():
                 if task.reason:
                     tell(f"{task.task}: {task.reason}")
-        return code
+        return outcome.code
 
     def start(self, script: Script) -> str:
         """Start a session script that goes on without this process; return its name."""

@@ -33,14 +33,15 @@ def run(backend: Backend, name: str, script: Script, retries: int, tell: Tell) -
     without = _left_out(backend, name, script)
     for number in range(1, retries + 1):
         try:
-            if (code := backend.run(name, script)) != TaskError.exit_code:
-                return code
+            outcome = backend.run(name, script)
+            if not outcome.for_a_task:
+                return outcome.code
             why = "the script failed because of a task"
         except TaskError as error:
             why = str(error)
         tell(f"{why}; it runs again when all tasks answer: number {number} of at most {retries}")
         _wait_for_answers(backend, name, without)
-    return backend.run(name, script)
+    return backend.run(name, script).code
 
 
 def _wait_for_answers(backend: Backend, name: str, without: Collection[Task]) -> None:

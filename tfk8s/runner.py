@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from tfk8s import constraints, verdicts
-from tfk8s.errors import Tfk8sError
+from tfk8s.errors import TaskError, Tfk8sError
 from tfk8s.news import known
 from tfk8s.preflight import View
-from tfk8s.watch import INTERRUPTED, Watch
+from tfk8s.watch import INTERRUPTED, TASK_FAILED, Watch
 from tfk8s.witness import Witness
 
 _OWN = str(Path(__file__).parent) + os.sep
@@ -51,17 +51,18 @@ class Options:
 def execute(options: Options) -> int:
     """Run the script in this process, as `__main__`; return its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, nothing is here to be interrupted
+    verdict = Verdict(os.environ.pop(verdicts.VARIABLE, None))
     witness = Witness(View.of(os.environ))
     try:
         witness.check()
     except Tfk8sError as error:
-        return _named(error)
-    Watch(options.events, known, witness.view, _say, _end).start()
+        return _named(error, verdict)
+    Watch(options.events, known, witness.view, _say, verdict.end).start()
     filters = witness.view.filters
     when_imported(constraints.SESSION_MODULE, lambda: constraints.constrain_all(filters, isolate=options.isolate))
     if options.tf1:
         give_tf1()
-    return run_main(options.script, options.arguments, witness)
+    return run_main(options.script, options.arguments, witness, verdict)
 
 
 # ---- what the script sees ------------------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ class _Importer(importlib.abc.MetaPathFinder):
         return spec
 
 
-def run_main(script: str, arguments: Sequence[str], witness: Witness) -> int:
+def run_main(script: str, arguments: Sequence[str], witness: Witness, verdict: Verdict) -> int:
     """Run a file as `python FILE` does; return the exit code that Python would end with."""
     path = Path(script).resolve()
     sys.argv = [script, *arguments]
@@ -129,7 +130,7 @@ def run_main(script: str, arguments: Sequence[str], witness: Witness) -> int:
     except SystemExit as end:
         return _exit_code(end.code)
     except BaseException as error:
-        return _failed(error, witness)
+        return _failed(error, witness, verdict)
     return 0
 
 
@@ -145,7 +146,30 @@ def _exit_code(code: object) -> int:
 # ---- how it failed -------------------------------------------------------------------------------------------------
 
 
-def _failed(error: BaseException, witness: Witness) -> int:
+class Verdict:
+    """Where it is noted that a script ended because of a task: its exit code alone may be the script's own.
+
+    Args:
+        path: of a file; None where nobody asks.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+
+    def note(self) -> None:
+        """Note it; a full disk is no reason to fail."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                Path(self._path).write_text(verdicts.A_TASK_FAILED)
+
+    def end(self, code: int) -> NoReturn:
+        """End this process at once, as its watcher wants."""
+        if code == TASK_FAILED:
+            self.note()
+        _end(code)
+
+
+def _failed(error: BaseException, witness: Witness, verdict: Verdict) -> int:
     """Print what ended the script; return its exit code."""
     meaning: Tfk8sError | None = None
     if isinstance(error, Tfk8sError):
@@ -157,7 +181,7 @@ def _failed(error: BaseException, witness: Witness) -> int:
     else:
         _print_briefly(error)
     if meaning is not None:
-        return _named(meaning)
+        return _named(meaning, verdict)
     return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 
@@ -185,7 +209,9 @@ def _is_inside(file: str) -> bool:
     return file.startswith(_OWN) or f"{os.sep}tensorflow{os.sep}python{os.sep}" in file
 
 
-def _named(error: Tfk8sError) -> int:
+def _named(error: Tfk8sError, verdict: Verdict) -> int:
+    if isinstance(error, TaskError):
+        verdict.note()
     _say(f"error: {error}" + (f"\n  = help: {error.help}" if error.help else ""))
     return error.exit_code
 

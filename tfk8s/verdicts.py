@@ -23,6 +23,11 @@ from tfk8s.errors import (
 
 MOST_BYTES = 2**31 - 1  # of one protobuf message
 
+# The runner's own verdict, for who runs it: the name of a file, and what it writes there when it ends the script
+# because a task failed. The script may exit with the same code for reasons of its own.
+VARIABLE = "TFK8S_VERDICT"
+A_TASK_FAILED = "a task failed"
+
 # A task as TensorFlow writes it, in most messages with the replica that nobody uses.
 _TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
 _PLACEMENT = re.compile(

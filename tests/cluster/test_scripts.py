@@ -25,7 +25,7 @@ def run(backend, cluster, capfd, tmp_path):
         if isinstance(script, str):
             (tmp_path / "script.py").write_text(script)
             script = tmp_path / "script.py"
-        code = backend.run(options.pop("name", cluster), Script(path=script, arguments=arguments, **options))
+        code = backend.run(options.pop("name", cluster), Script(path=script, arguments=arguments, **options)).code
         captured = capfd.readouterr()
         return code, (captured.err if code else captured.out).splitlines()
 

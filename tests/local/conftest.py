@@ -64,7 +64,7 @@ def run(
     def run(name: str, text: str, *arguments: str, **options: object) -> tuple[int, str, str]:
         path = tmp_path / "script.py"
         path.write_text(text)
-        code = backend.run(name, Script(path=path, arguments=arguments, **options))
+        code = backend.run(name, Script(path=path, arguments=arguments, **options)).code
         out, err = capfd.readouterr()
         return code, out, err
 

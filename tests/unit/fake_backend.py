@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tfk8s import plain, views
-from tfk8s.backends import LogLine, Script
+from tfk8s.backends import LogLine, Outcome, Script
 from tfk8s.changes import Plan, compare
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.events import Event
@@ -60,9 +60,12 @@ class FakeBackend:
         for one in job_files:
             self._make(one, phase)
 
-    def __del__(self) -> None:
+    def close(self) -> None:
+        """Close the servers' ends, where an error may keep this from being forgotten."""
         for stream in self.streams:
             stream.close()
+
+    __del__ = close
 
     def apply(self, job_file: JobFile) -> bool:
         self.calls.append(f"apply {job_file.name}")
@@ -109,12 +112,12 @@ class FakeBackend:
         self.calls.append(f"logs {name} {' '.join(map(str, tasks))} follow={follow} tail={tail}")
         return iter([LogLine(task=task, text=f"{task} listens") for task in tasks])
 
-    def run(self, name: str, script: Script) -> int:
+    def run(self, name: str, script: Script) -> Outcome:
         self._check(name)
         words = [flag for flag in ("tf1", "fresh", "isolate") if getattr(script, flag)]
         self.calls.append(" ".join(["run", name, str(script.path), *script.arguments, *words]))
         self.script(script)
-        return self.code
+        return Outcome(self.code)
 
     def start(self, name: str, script: Script) -> str:
         self.run(name, script)

@@ -11,7 +11,7 @@ from typing import Any
 import fake_backend
 import pytest
 
-from tfk8s.backends import Script, here
+from tfk8s.backends import Outcome, Script, here
 from tfk8s.backends.addresses import AddressesBackend
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.spec import Job, JobFile, Task
@@ -151,7 +151,7 @@ def test_a_script_is_told_of_its_cluster_and_its_exit_code_is_passed_on(
     script.write_text(
         "import os, sys; print(os.environ['TFK8S_TARGET'], os.environ['no_proxy'], sys.argv); sys.exit(7)"
     )
-    assert backend.run("there", Script(path=script, arguments=("--a", "b"))) == 7
+    assert backend.run("there", Script(path=script, arguments=("--a", "b"))).code == 7
     out, err = capfd.readouterr()
     assert out == f"grpc://{servers[CHIEF].address} localhost,127.0.0.1,::1 {[str(script), '--a', 'b']}\n"
     assert err == ""
@@ -161,7 +161,23 @@ def test_a_script_is_told_of_its_cluster_and_its_exit_code_is_passed_on(
 def test_a_script_that_a_signal_ends(backend: AddressesBackend, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    assert backend.run("there", Script(path=script)) == 137
+    assert backend.run("there", Script(path=script)).code == 137
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("import sys; sys.exit(3)", Outcome(3)),
+        ("from tfk8s.errors import TaskLost; raise TaskLost('worker/0 was lost')", Outcome(3, for_a_task=True)),
+    ],
+)
+def test_what_a_script_exits_with_is_not_taken_for_the_loss_of_a_task(
+    backend: AddressesBackend, tmp_path: Path, text: str, outcome: Outcome
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    assert backend.run("there", Script(path=script)) == outcome
 
 
 @pytest.mark.programs
@@ -170,7 +186,7 @@ def test_sigterm_reaches_the_script(backend: AddressesBackend, tmp_path: Path) -
     script.write_text(
         "import os, signal, sys; signal.signal(15, lambda *_: sys.exit(9))\nos.kill(os.getppid(), 15)\nsignal.pause()"
     )
-    assert backend.run("there", Script(path=script)) == 9
+    assert backend.run("there", Script(path=script)).code == 9
 
 
 def test_no_terminal_no_foreground(monkeypatch: pytest.MonkeyPatch) -> None:

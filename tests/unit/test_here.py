@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fake_backend import FakeBackend, Run, change, job_file
 
-from tfk8s.backends import Script, here
+from tfk8s.backends import Outcome, Script, here
 from tfk8s.errors import InvalidInput
 from tfk8s.status import ClusterStatus
 
@@ -44,7 +44,7 @@ def test_each_task_is_where_a_single_machine_has_it(
     backend = FakeBackend(job_file("mnist", chief=1, worker=1))
     script = tmp_path / "script.py"
     script.write_text("import os; print(os.environ['TFK8S_TARGET']); print(os.environ['TFK8S_CLUSTER'])")
-    assert here.run_forwarded(backend, status_at(backend, ports[0]), Script(path=script), print) == 0
+    assert here.run_forwarded(backend, status_at(backend, ports[0]), Script(path=script), print) == Outcome(0)
     target, cluster = capfd.readouterr().out.splitlines()
     assert target == f"grpc://localhost:{ports[0]}"
     assert json.loads(cluster) == {"chief": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]}

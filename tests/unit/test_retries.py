@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from fake_backend import FakeBackend, job_file
 
 from tfk8s import retries
-from tfk8s.backends import Script
+from tfk8s.backends import Outcome, Script
 from tfk8s.errors import InvalidInput, TaskUnreachable
 
 SCRIPT = Script(path="train.py")
+LOST = Outcome(3, for_a_task=True)
 
 
 def run(outcomes: list[object], allowed: int, script: Script = SCRIPT) -> tuple[object, list[str]]:
-    """Run a script that comes to one outcome after another: exit codes, or errors."""
+    """Run a script that comes to one outcome after another: exit codes, LOST, or errors."""
     said: list[str] = []
     backend = FakeBackend(job_file())
 
-    def attempt(name: str, script: Script) -> int:
+    def attempt(name: str, script: Script) -> Outcome:
         outcome = outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        return outcome if isinstance(outcome, Outcome) else Outcome(outcome)
 
     backend.run = attempt
-    return retries.run(backend, "mnist", script, allowed, said.append), said
+    with contextlib.closing(backend):
+        return retries.run(backend, "mnist", script, allowed, said.append), said
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 130])
@@ -32,13 +36,13 @@ def test_without_retries_it_runs_once(code: int) -> None:
     assert run([code], 0) == (code, [])
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 130])
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 130])
 def test_only_the_loss_of_a_task_is_a_reason(code: int) -> None:
     assert run([code], 3) == (code, [])
 
 
 def test_it_runs_again_until_no_task_is_lost_and_says_so() -> None:
-    code, said = run([3, TaskUnreachable("ps/0 does not answer"), 0], 3)
+    code, said = run([LOST, TaskUnreachable("ps/0 does not answer"), 0], 3)
     assert code == 0
     assert said == [
         "the script failed because of a task; it runs again when all tasks answer: number 1 of at most 3",
@@ -47,9 +51,9 @@ def test_it_runs_again_until_no_task_is_lost_and_says_so() -> None:
 
 
 def test_the_last_attempt_decides() -> None:
-    assert run([3, 3, 3], 2)[0] == 3
+    assert run([LOST, LOST, LOST], 2)[0] == 3
     with pytest.raises(TaskUnreachable):
-        run([3, TaskUnreachable("gone")], 1)
+        run([LOST, TaskUnreachable("gone")], 1)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,40 @@
 
 from __future__ import annotations
 
-from tfk8s import calls
+from pathlib import Path
+
+import pytest
+
+from tfk8s import calls, runner, verdicts
+from tfk8s.errors import InvalidInput, TaskLost, Tfk8sError
+from tfk8s.runner import Verdict
+from tfk8s.watch import INTERRUPTED, TASK_FAILED
 
 
 def test_outside_of_tensorflow_there_are_no_session_calls() -> None:
     assert calls.under_way() == {}
+
+
+@pytest.mark.parametrize(("error", "noted"), [(TaskLost("ps/0 was lost"), True), (InvalidInput("no target"), False)])
+def test_that_a_task_is_to_blame_is_noted(error: Tfk8sError, noted: bool, tmp_path: Path) -> None:
+    path = tmp_path / "verdict"
+    assert runner._named(error, Verdict(str(path))) == error.exit_code
+    assert path.exists() == noted
+    assert not noted or path.read_text() == verdicts.A_TASK_FAILED
+
+
+@pytest.mark.parametrize(("code", "noted"), [(TASK_FAILED, True), (INTERRUPTED, False)])
+def test_so_it_is_where_the_watch_ends_the_script(
+    code: int, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(runner, "_end", ended.append)
+    path = tmp_path / "verdict"
+    Verdict(str(path)).end(code)
+    assert ended == [code]
+    assert path.exists() == noted
+
+
+def test_where_nobody_asks_or_the_disk_is_full_it_is_not_noted(tmp_path: Path) -> None:
+    Verdict(None).note()
+    Verdict(str(tmp_path / "no" / "such" / "folder")).note()

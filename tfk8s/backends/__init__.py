@@ -45,6 +45,19 @@ class Script:
     gpus: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a session script ended.
+
+    Attributes:
+        code: its exit code.
+        for_a_task: its runner ended it because a task failed; a script may exit with the same code for its own reasons.
+    """
+
+    code: int
+    for_a_task: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
     """One line that a task wrote."""
@@ -93,8 +106,8 @@ class Backend(Protocol):
         """Yield what tasks wrote: the last `tail` lines of each (None: all), then, with `follow`, each new one."""
         ...
 
-    def run(self, name: str, script: Script) -> int:
-        """Run a session script with this process' standard streams; return its exit code.
+    def run(self, name: str, script: Script) -> Outcome:
+        """Run a session script with this process' standard streams; return how it ended.
 
         SIGINT and SIGTERM of this process reach the script.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from tfk8s import devices, losses, views
-from tfk8s.backends import LogLine, Script, attended, here
+from tfk8s.backends import LogLine, Outcome, Script, attended, here
 from tfk8s.backends.attended import AttendedScripts
 from tfk8s.changes import Plan
 from tfk8s.errors import InvalidInput, NoSuchCluster
@@ -72,7 +72,7 @@ class AddressesBackend(AttendedScripts):
         del tasks, follow, tail
         self._refuse(name, "show what they write")
 
-    def run(self, name: str, script: Script) -> int:
+    def run(self, name: str, script: Script) -> Outcome:
         """Run a session script on this machine; end it where it waits for a server that is gone."""
         self._check(name)
         attended.check(script)

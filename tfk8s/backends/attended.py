@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import contextlib
+import tempfile
+from collections.abc import Mapping
+from types import TracebackType
+from typing import IO, NoReturn
 
-from tfk8s.backends import Script
+from tfk8s import verdicts
+from tfk8s.backends import Outcome, Script
 from tfk8s.errors import InvalidInput
 
 
@@ -20,6 +25,35 @@ def check(script: Script) -> None:
             "--gpus is for Kubernetes: on this machine a script sees the GPUs that CUDA_VISIBLE_DEVICES shows it",
             help=f"CUDA_VISIBLE_DEVICES={','.join(map(str, range(script.gpus)))} tfk8s submit …",
         )
+
+
+class Verdict:
+    """A file in which a script's runner notes that it ended the script because of a task; for a `with`.
+
+    Attributes:
+        environment: by which the runner knows it. Where there is no room for a file, it is not told.
+    """
+
+    def __init__(self) -> None:
+        self._file: IO[str] | None = None
+        self.environment: Mapping[str, str] = {}
+
+    def __enter__(self) -> Verdict:
+        with contextlib.suppress(OSError):
+            self._file = tempfile.NamedTemporaryFile("r", prefix="tfk8s-")
+            self.environment = {verdicts.VARIABLE: self._file.name}
+        return self
+
+    def outcome(self, code: int) -> Outcome:
+        """Return how a script ended whose process ended with this code, as subprocess has it."""
+        noted = self._file.read() if self._file else ""
+        return Outcome(code if code >= 0 else 128 - code, for_a_task=noted == verdicts.A_TASK_FAILED)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 class AttendedScripts:

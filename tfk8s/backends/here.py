@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tfk8s import proxies, views
-from tfk8s.backends import Backend, Script
+from tfk8s.backends import Backend, Outcome, Script, attended
 from tfk8s.errors import InvalidInput
 from tfk8s.forward import Forward
 from tfk8s.losses import Dial, Losses
@@ -23,8 +23,8 @@ MOST_TASKS = 256  # each is a port here, and a connection
 Tell = Callable[[str], None]
 
 
-def run(script: Script, cluster: ClusterSpec, target: str, dials: Mapping[str, Dial]) -> int:
-    """Run a script with this process' standard streams and signals; return its exit code.
+def run(script: Script, cluster: ClusterSpec, target: str, dials: Mapping[str, Dial]) -> Outcome:
+    """Run a script with this process' standard streams and signals; return how it ended.
 
     Args:
         script: which.
@@ -35,13 +35,14 @@ def run(script: Script, cluster: ClusterSpec, target: str, dials: Mapping[str, D
     from tfk8s.backends.local import launch
 
     flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(script, flag)]
-    with Losses(dials) as watched:
+    with Losses(dials) as watched, attended.Verdict() as verdict:
         arguments = [*flags, f"--events={watched.news}", str(script.path), *script.arguments]
         command = launch.command(launch.script_python(os.environ), "tfk8s.runner", *arguments)
-        return _run(command, _environment(script, cluster, target), watched.news)
+        environment = {**_environment(script, cluster, target), **verdict.environment}
+        return verdict.outcome(_run(command, environment, watched.news))
 
 
-def run_forwarded(backend: Backend, status: ClusterStatus, script: Script, tell: Tell) -> int:
+def run_forwarded(backend: Backend, status: ClusterStatus, script: Script, tell: Tell) -> Outcome:
     """Run a script with each task at the loopback address that it would have on a single machine.
 
     Args:
@@ -95,7 +96,7 @@ def _environment(script: Script, cluster: ClusterSpec, target: str) -> Mapping[s
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], news: int) -> int:
-    """Run a program with this process' standard streams and signals; return its exit code."""
+    """Run a program with this process' standard streams and signals; return how it ended, as subprocess has it."""
     process: subprocess.Popen[bytes] | None = None
 
     def pass_on(number: int, _: object) -> None:
@@ -106,11 +107,10 @@ def _run(command: Sequence[str], environment: Mapping[str, str], news: int) -> i
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         process = subprocess.Popen(command, env=environment, pass_fds=[news])
-        code = process.wait()
+        return process.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return code if code >= 0 else 128 - code
 
 
 def _in_foreground() -> bool:

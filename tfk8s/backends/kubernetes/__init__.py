@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import naming, rendered
-from tfk8s.backends import LogLine, Script
+from tfk8s.backends import LogLine, Outcome, Script
 from tfk8s.backends.kubernetes import apply, events, logs, nodes, observe, paths, scripts, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.observe import Cluster
@@ -83,7 +83,7 @@ class KubernetesBackend:
             lambda: bool(self._client.get(paths.collection("StatefulSet", namespace), query)["items"]),
         )
 
-    def run(self, name: str, script: Script) -> int:
+    def run(self, name: str, script: Script) -> Outcome:
         """Run a session script as a Job beside the cluster's tasks; its output is this process' standard output."""
         return scripts.run(self._client, self._find(name), script)
 
@@ -93,7 +93,7 @@ class KubernetesBackend:
 
     def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
         """Pass on what a script's pod wrote."""
-        return scripts.show(self._client, self._find(name), script, follow=follow, tail=tail)
+        return scripts.show(self._client, self._find(name), script, follow=follow, tail=tail).code
 
     def stop(self, name: str, script: str) -> None:
         """Delete a script's Job."""

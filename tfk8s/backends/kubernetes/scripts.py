@@ -7,14 +7,14 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 
-from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, waiting
-from tfk8s.backends import Script
+from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, verdicts, waiting
+from tfk8s.backends import Outcome, Script
 from tfk8s.backends.kubernetes import archive, logs, nodes, observe, paths, stdin, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.backends.kubernetes.watch import LastSeen, Watch
-from tfk8s.errors import ClusterError, InvalidInput, TaskError
+from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.pods import Object
 from tfk8s.status import Phase
 
@@ -23,6 +23,7 @@ START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
 _MARK = unpack.MARK.decode()
 _HANGUP = 128 + signal.SIGHUP
+_TERMINATION_MESSAGE = "/dev/termination-log"  # what a container writes there, its pod's status tells
 
 # Takes an archive of a known size from standard input; it is there when it is whole.
 _TAKE = """
@@ -33,8 +34,8 @@ os.rename(part.name, sys.argv[1])
 """
 
 
-def run(client: Client, cluster: Cluster, script: Script) -> int:
-    """Run a script to its end; return its exit code.
+def run(client: Client, cluster: Cluster, script: Script) -> Outcome:
+    """Run a script to its end; return how it ended.
 
     Ctrl-C and SIGTERM end the script too. It goes on where this process just goes away, loses its terminal, or loses
     sight of the script.
@@ -106,18 +107,18 @@ def start(client: Client, cluster: Cluster, script: Script, *, stdin: bool = Fal
     return name
 
 
-def show(client: Client, cluster: Cluster, name: str, *, follow: bool, tail: int | None = None) -> int:
-    """Pass the output of a script on; with `follow`, to its end, and return its exit code."""
+def show(client: Client, cluster: Cluster, name: str, *, follow: bool, tail: int | None = None) -> Outcome:
+    """Pass the output of a script on; with `follow`, to its end, and return how it ended."""
     _require(client, cluster, name)
     if follow:
         pod = _started(client, cluster, name)
-        code = _exit_code(pod, _follow(client, cluster, name, pod["metadata"]["name"], tail))
-        if code == TaskError.exit_code:
+        outcome = _outcome(pod, _follow(client, cluster, name, pod["metadata"]["name"], tail))
+        if outcome.for_a_task:
             _explain(client, cluster, reasons.seconds(pod["metadata"]["creationTimestamp"]))
-        return code
+        return outcome
     if found := _pod(client, cluster, name):
         _write(logs.read_pod(client, cluster.namespace, found["metadata"]["name"], tail))
-    return 0
+    return Outcome(0)
 
 
 def stop(client: Client, cluster: Cluster, name: str) -> None:
@@ -136,6 +137,7 @@ def _environment(cluster: Cluster, script: Script, *, small: bool) -> dict[str, 
     environment = {
         **script.environment,
         "TFK8S_TARGET": cluster.target,
+        verdicts.VARIABLE: _TERMINATION_MESSAGE,
         "TFK8S_ARCHIVE": scriptjobs.MOUNTED_ARCHIVE if small else scriptjobs.STREAMED_ARCHIVE,
     }
     if script.requirements:
@@ -239,8 +241,8 @@ def _explain(client: Client, cluster: Cluster, since: float) -> None:
             sys.stderr.write(f"tfk8s: {task.task}: {task.reason}\n")
 
 
-def _exit_code(pod: Object, end: Object) -> int:
-    """Return the exit code of a script whose container ended so.
+def _outcome(pod: Object, end: Object) -> Outcome:
+    """Return how a script ended whose container ended so.
 
     Raises:
         ClusterError: it was not the script's own end.
@@ -252,7 +254,7 @@ def _exit_code(pod: Object, end: Object) -> int:
         raise ClusterError(
             f"the script was killed at its pod's memory limit of {limit}", help="raise the memory of the master's job"
         )
-    return int(end["exitCode"])
+    return Outcome(int(end["exitCode"]), for_a_task=end.get("message") == verdicts.A_TASK_FAILED)
 
 
 def _write(lines: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s import plain, views
-from tfk8s.backends import LogLine, Script, attended
+from tfk8s.backends import LogLine, Outcome, Script, attended
 from tfk8s.backends.attended import AttendedScripts
 from tfk8s.backends.local import capacity, client, launch, logs, messages, state
 from tfk8s.changes import Action, Change, Plan, compare, fields
@@ -97,18 +97,18 @@ class LocalBackend(AttendedScripts):
         folder, _ = _existing(name)
         return logs.read([(task, folder.log(task)) for task in tasks], follow=follow, tail=tail)
 
-    def run(self, name: str, script: Script) -> int:
+    def run(self, name: str, script: Script) -> Outcome:
         """Run a session script inside the cluster's network, with this process' standard streams."""
         folder, record = _existing(name)
         attended.check(script)
-        answer = client.run(folder, _request(record, script))
-        if "error" in answer:
-            raise TaskUnreachable(
-                f'cluster "{name}" can\'t run {script.path}: {answer["error"]}',
-                help=f"tfk8s logs --local {name} shows what the tasks wrote",
-            )
-        code = int(answer["exit"])
-        return code if code >= 0 else 128 - code
+        with attended.Verdict() as verdict:
+            answer = client.run(folder, _request(record, script, verdict.environment))
+            if "error" in answer:
+                raise TaskUnreachable(
+                    f'cluster "{name}" can\'t run {script.path}: {answer["error"]}',
+                    help=f"tfk8s logs --local {name} shows what the tasks wrote",
+                )
+            return verdict.outcome(int(answer["exit"]))
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, opened inside the cluster's network."""
@@ -304,7 +304,7 @@ def _umask() -> int:
     return umask
 
 
-def _request(record: state.Record, script: Script) -> messages.Message:
+def _request(record: state.Record, script: Script, more: Mapping[str, str]) -> messages.Message:
     environment = {
         "TF_CPP_MIN_LOG_LEVEL": "1",
         **os.environ,
@@ -312,6 +312,7 @@ def _request(record: state.Record, script: Script) -> messages.Message:
         **views.script_environment(record.cluster, record.target),
         state.MARK: record.id,
         **script.environment,
+        **more,
     }
     return {
         "do": "run",
