@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,10 @@ from tfk8s.devices import TaskDevices
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.events import Event
 from tfk8s.forward import Forward, Tell
+from tfk8s.scripts import as_script
 from tfk8s.spec import EVALUATOR, Task
 from tfk8s.status import ClusterStatus, TaskStatus
-from tfk8s.tasks import find, require_counts, select
+from tfk8s.tasks import find, left_out, require_counts, select
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -62,18 +63,30 @@ class Cluster:
         """Return what each task's server has; a task that does not answer has no devices, and an error."""
         return devices.list_devices(self.backend, self.status())
 
-    def wait(self, timeout: float = TIMEOUT, on_change: readiness.OnChange | None = None) -> ClusterStatus:
+    def wait(
+        self,
+        timeout: float = TIMEOUT,
+        on_change: readiness.OnChange | None = None,
+        *,
+        without: Iterable[str] = (),
+    ) -> ClusterStatus:
         """Wait until every task is ready and answers the master; return what is there then.
 
         Args:
             timeout: in seconds.
             on_change: called with what is there at first, and whenever it has changed.
+            without: tasks that are not waited for ("worker/3"); the others are asked themselves, not by the master.
 
         Raises:
+            InvalidInput: there is no such task, or it is the master.
             WaitTimeout: says which tasks are missing, and why.
             ClusterError: a task ends again and again, or the cluster is lost.
         """
-        return readiness.wait_until_ready(self.backend, self.name, timeout, on_change)
+        absent: list[Task] = []
+        if words := list(without):
+            status = self.status()
+            absent = left_out(words, [one.task for one in status.tasks], status.master)
+        return readiness.wait_until_ready(self.backend, self.name, timeout, on_change, without=absent)
 
     def forward(self, port: int = 0, tell: Tell | None = None) -> Forward:
         """Open a loopback address that leads to the master; the caller closes it.
@@ -301,44 +314,3 @@ def discard(backend: Backend, name: str) -> None:
     """Remove a cluster, whether it is there or not."""
     with contextlib.suppress(NoSuchCluster):
         backend.delete(name)
-
-
-def as_script(
-    path: str | Path,
-    arguments: Sequence[str] = (),
-    *,
-    tf1: bool = False,
-    fresh: bool = False,
-    isolate: bool = False,
-    environment: Mapping[str, str] | None = None,
-    requirements: str | Path | None = None,
-    gpus: int = 0,
-    without: Sequence[str] = (),
-) -> Script:
-    """Return a script and how to run it, as `Cluster.submit` takes it.
-
-    Raises:
-        InvalidInput: there is no such script, or no such file of requirements.
-    """
-    if requirements is not None and not Path(requirements).is_file():
-        raise InvalidInput(f'there is no file of requirements "{requirements}"')
-    left_out = {"TFK8S_WITHOUT": ",".join(without)} if without else {}
-    return Script(
-        path=require_script(path), arguments=tuple(arguments), tf1=tf1, fresh=fresh, isolate=isolate,
-        environment={**(environment or {}), **left_out}, gpus=gpus,
-        requirements=Path(requirements) if requirements else None,
-    )  # fmt: skip
-
-
-def require_script(path: str | Path) -> Path:
-    """Return the path of a script.
-
-    Raises:
-        InvalidInput: it isn't there, or it is no file.
-    """
-    path = Path(path)
-    if path.is_dir():
-        raise InvalidInput(f'"{path}" is a folder, not a script', help="name the Python file in it")
-    if not path.exists():
-        raise InvalidInput(f'there is no script "{path}"')
-    return path

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from tfk8s import devices
 from tfk8s.backends import Backend
@@ -21,6 +22,7 @@ def wait_until_ready(
     timeout: float,
     on_change: OnChange | None = None,
     before: Mapping[Task, TaskStatus] | None = None,
+    without: Collection[Task] = (),
 ) -> ClusterStatus:
     """Wait until every task of a cluster is ready and answers the master; return what is there then.
 
@@ -30,12 +32,13 @@ def wait_until_ready(
         timeout: in seconds.
         on_change: called with what is there at first, and whenever it has changed.
         before: tasks that are being started anew, as they were; they count as ready once they are other ones.
+        without: tasks that are not waited for; then the others are asked each by itself.
 
     Raises:
         WaitTimeout: says which tasks are missing, and why.
         ClusterError: a task ends again and again, or the cluster is lost.
     """
-    readiness = Readiness(backend, name, on_change, before or {})
+    readiness = Readiness(backend, name, on_change, before or {}, without)
     return wait_until(readiness.look, readiness.missing, timeout)
 
 
@@ -43,9 +46,15 @@ class Readiness:
     """What is known of a cluster on its way to be ready."""
 
     def __init__(
-        self, backend: Backend, name: str, on_change: OnChange | None, before: Mapping[Task, TaskStatus]
+        self,
+        backend: Backend,
+        name: str,
+        on_change: OnChange | None,
+        before: Mapping[Task, TaskStatus],
+        without: Collection[Task],
     ) -> None:
-        self._backend, self._name, self._on_change, self._before = backend, name, on_change, before
+        self._backend, self._name, self._on_change = backend, name, on_change
+        self._before, self._without = before, without
         self._status: ClusterStatus | None = None
         self._restarts: dict[Task, int] = {}
         self._silence: TaskError | None = None
@@ -65,15 +74,24 @@ class Readiness:
         if status.phase is not Phase.READY or not all(map(self._is_new, status.tasks)):
             return None
         try:
-            devices.ask_master(self._backend, status)
+            self._ask(status)
         except TaskError as error:
             self._silence = error
             return None
         return status
 
+    def _ask(self, status: ClusterStatus) -> None:
+        """Ask whether the tasks answer: the master for all, but where one may not answer it."""
+        if self._without:
+            tasks = [task.task for task in status.tasks]
+            devices.require_all(devices.ask_each(self._backend, self._name, tasks))
+        else:
+            devices.ask_master(self._backend, status)
+
     def _observe(self) -> ClusterStatus:
         try:
-            return self._backend.observe(self._name)
+            status = self._backend.observe(self._name)
+            return replace(status, tasks=tuple(task for task in status.tasks if task.task not in self._without))
         except NoSuchCluster as error:
             if self._status is None:
                 raise

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 
 from tfk8s import devices, waiting
 from tfk8s.backends import Backend, Script
-from tfk8s.errors import InvalidInput, TaskError
+from tfk8s.errors import TaskError
 from tfk8s.spec import Task
-from tfk8s.tasks import find
+from tfk8s.tasks import left_out
 
 READY_SECONDS = 120.0
 
@@ -60,7 +60,4 @@ def _left_out(backend: Backend, name: str, script: Script) -> list[Task]:
     if not (words := script.environment.get("TFK8S_WITHOUT")):
         return []
     status = backend.observe(name)
-    left_out = [find(word, [one.task for one in status.tasks]) for word in words.split(",")]
-    if status.master in left_out:
-        raise InvalidInput(f"sessions can't do without {status.master}: it is the master, which they connect to")
-    return left_out
+    return left_out(words.split(","), [one.task for one in status.tasks], status.master)

@@ -49,6 +49,19 @@ def select(words: Iterable[str], tasks: Iterable[Task]) -> list[Task]:
     return [task for task in known if task in chosen] or known
 
 
+def left_out(words: Iterable[str], tasks: Iterable[Task], master: Task) -> list[Task]:
+    """Return the tasks that sessions are to do without.
+
+    Raises:
+        InvalidInput: a word means none of them, or the master.
+    """
+    known = list(tasks)
+    chosen = [find(word, known) for word in words]
+    if master in chosen:
+        raise InvalidInput(f"sessions can't do without {master}: it is the master, which they connect to")
+    return chosen
+
+
 def counts(words: Iterable[str]) -> dict[str, int]:
     """Read numbers of tasks, as `worker=8`.
 

@@ -13,9 +13,10 @@ from expected_output import REMOTE_GPU_WITHOUT_ONE, TUTORIAL, costs
 from on_cluster import IMAGE, start_tfk8s
 
 import tfk8s
-from tfk8s.cluster import Cluster, as_script
+from tfk8s.cluster import Cluster
 from tfk8s.quantity import Quantity
 from tfk8s.readiness import wait_until_ready
+from tfk8s.scripts import as_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE = 240  # seconds for a script, on a machine that does much else; more than `submit` itself has

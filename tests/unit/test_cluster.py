@@ -85,6 +85,16 @@ def test_ready_means_that_the_servers_answer(cluster: Cluster, backend: FakeBack
     )
 
 
+def test_a_task_that_is_left_out_is_not_waited_for(cluster: Cluster, backend: FakeBackend) -> None:
+    backend.looks = [change("worker/1", phase=FAILED, reason="its node is gone")]
+    assert [task.task for task in cluster.wait(5, without=["worker/1"]).tasks] == [CHIEF, FIRST]
+    backend.silent = {FIRST}
+    with pytest.raises(WaitTimeout, match=r"worker/0 does not answer: Connection refused$"):
+        cluster.wait(0, without=["worker/1"])
+    with pytest.raises(InvalidInput, match=r"^sessions can't do without chief/0"):
+        cluster.wait(0, without=["chief/0"])
+
+
 def test_a_task_that_fails_once_is_waited_for(cluster: Cluster, backend: FakeBackend) -> None:
     backend.looks = [
         change("worker/1", phase=FAILED, reason="killed by SIGKILL"),

@@ -36,8 +36,8 @@ def init(
         tfk8s init --from train.py
     """
     from tfk8s import starter
-    from tfk8s.cluster import require_script
     from tfk8s.errors import InvalidInput
+    from tfk8s.scripts import require_script
 
     guess, name = starter.Guess(), Path.cwd().name
     if from_script is not None:

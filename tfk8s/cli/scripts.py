@@ -56,8 +56,8 @@ def submit(
     from tfk8s.api import find
     from tfk8s.backends.choice import Where
     from tfk8s.cli.progress import Progress
-    from tfk8s.cluster import as_script
     from tfk8s.errors import InvalidInput
+    from tfk8s.scripts import as_script
 
     if here and detach:
         raise InvalidInput("--here and --detach exclude each other: a script on this machine ends with its command")
@@ -70,7 +70,7 @@ def submit(
     cluster = find(name, Where(local or None, context, namespace))
     if timeout is not None:
         with Progress() as progress:
-            cluster.wait(timeout, progress.update)
+            cluster.wait(timeout, progress.update, without=without or ())
     if here:
         return cluster.run_here(wanted, lambda text: note(f"tfk8s: {text}"))
     if not detach:
@@ -131,7 +131,7 @@ def run(
     from tfk8s import api
     from tfk8s.backends.choice import Where
     from tfk8s.cli.progress import Progress
-    from tfk8s.cluster import as_script
+    from tfk8s.scripts import as_script
 
     wanted = as_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus
