@@ -45,7 +45,7 @@ def test_nothing_heavy(arguments: list[str]) -> None:
 
 def test_job_files_need_no_more_than_their_parser() -> None:
     for arguments in (["validate", CLUSTER], ["render", CLUSTER, "--task", "local/0"], ["schema"]):
-        assert imported(*arguments) & HEAVY <= {"pydantic", "yaml"}
+        assert imported(*arguments) & HEAVY <= {"yaml"}
 
 
 def test_the_package_needs_next_to_nothing() -> None:

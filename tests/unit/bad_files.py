@@ -68,6 +68,8 @@ TABLE = r"""
   5:3+6 duplicate-key: "worker" is given twice [it is also on line 4]
 = jobs: {[a]: 1, worker: 1}
   3:8+1 bad-key: a key is text -> write it in quotes if it is meant as text
+! {[a]: 1, jobs: {worker: {env: 3}}}
+  1:2+1 bad-key: a key is text -> write it in quotes if it is meant as text
 = image: {{ .Values.image }}\njobs: {worker: 1}
   3:9+1 bad-key: a key is text -> write it in quotes if it is meant as text
 = jobs: {worker:2}
@@ -84,6 +86,8 @@ TABLE = r"""
   3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, gpus, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority
 = jobs: {worker: {replicas: 1}}
   3:17+8 unknown-key: there is no key "replicas" here -> write tasks
+= jobs: {worker: {apiVersion: tfk8s.dev/v1}}
+  3:17+10 unknown-key: there is no key "apiVersion" here -> it belongs to the whole file, beside jobs
 = gpus: 1\njobs: {worker: {queue: a}}
   3:1+4 unknown-key: there is no key "gpus" here -> it belongs to a job, as in jobs: {worker: {gpus: …}}
   4:17+5 unknown-key: there is no key "queue" here -> it belongs to the whole file, beside jobs

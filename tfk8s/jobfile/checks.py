@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
 from tfk8s import naming
 from tfk8s.errors import Problem, quoted
+from tfk8s.jobfile import rules
 from tfk8s.jobfile.document import Document, Path
 from tfk8s.jobfile.fields import normal_path
 from tfk8s.spec import EVALUATOR
@@ -30,16 +30,13 @@ class Sound:
 
     def get(self, *path: str | int) -> Any:
         """Return the value at a path, or None where there is none that is right."""
+        if any(path[:length] in self._bad for length in range(len(path) + 1)):
+            return None
         value: Any = self.document.data
-        for length, step in enumerate(path, 1):
-            if path[:length] in self._bad:
+        for step in path:
+            if isinstance(step, str) and (not isinstance(value, dict) or step not in value):
                 return None
-            if isinstance(step, int):
-                value = value[step]
-            elif not isinstance(value, dict) or step not in value:
-                return None
-            else:
-                value = value[step]
+            value = value[step]
         return value
 
     def entries(self, *path: str | int) -> Iterator[tuple[Path, Any]]:
@@ -101,9 +98,9 @@ def master(sound: Sound) -> Iterator[Problem]:
         message = "sessions can't connect to the evaluator, which takes no part in the training"
         yield sound.problem("bad-master", message, ("master",), label=f"expected one of {', '.join(candidates)}")
     elif isinstance(name, str) and name not in sound.jobs:
-        nearest = difflib.get_close_matches(name, candidates, 1)
+        near = rules.nearest(name, candidates)
         label = f"the jobs are {', '.join(candidates[:10])}"
-        help = f"write {nearest[0]}" if nearest else None  # noqa: A001
+        help = near and f"write {near}"  # noqa: A001
         yield sound.problem("unknown-master", f"there is no job {quoted(name)}", ("master",), label=label, help=help)
 
 

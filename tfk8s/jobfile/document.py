@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from tfk8s.errors import Problem, quoted
 
+MAX_PROBLEMS = 100  # that are said
+
 # Where something is in the data: keys and indices.
 Path = tuple[str | int, ...]
 
@@ -40,6 +42,11 @@ class Document:
     broken: set[Path] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     complete: bool = False
+
+    def raw(self, path: Path) -> str:
+        """Return a value as it stands in the file, as far as it is on one line."""
+        place = self.values[path]
+        return self.lines[place.line - 1][place.column - 1 :][: place.length]
 
     def problem(
         self,
@@ -76,3 +83,13 @@ def dotted(path: Path) -> str:
         else:
             text += f"[{quoted(step)}]"
     return text
+
+
+def subject(path: Path) -> str:
+    """Return what messages call the value at a path."""
+    if not path:
+        return "the job file"
+    step = path[-1]
+    if isinstance(step, str):
+        return quoted(step)
+    return f"an entry of {quoted(str(next(s for s in reversed(path) if isinstance(s, str))))}"

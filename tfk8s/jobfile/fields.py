@@ -14,6 +14,8 @@ from tfk8s.quantity import Quantity
 MAX_SECONDS = 2**31 - 1
 MIN_BYTES = 1 << 20
 MAX_BYTES = 2**63 - 1
+CORES = "a number of cores, such as 2 or 500m"
+BYTES = "a number of bytes, such as 4Gi or 512Mi"
 TOO_SMALL = "[num]$|^[0-9.]{1,6}$"  # texts that are fractions of bytes, or at most 999,999 bytes
 
 # Where tfk8s itself mounts something into tasks.
@@ -27,20 +29,12 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _NEAR_QUANTITY = re.compile(r"([0-9.]+) *([kmgtpe])i?(b|bytes?)?", re.IGNORECASE)
 
 
-class Refused(ValueError):
-    """A value that can't be; says what pydantic can't."""
+class Refused(Exception):
+    """A value that can't be."""
 
     def __init__(self, code: str, message: str, label: str = "", help: str | None = None) -> None:  # noqa: A002
         super().__init__(message)
         self.code, self.label, self.help = code, label, help
-
-
-class WrongType(ValueError):
-    """A value of another type than `expected`."""
-
-    def __init__(self, expected: str) -> None:
-        super().__init__(f"not {expected}")
-        self.expected = expected
 
 
 def syntax(text: str, pattern: str, limit: int) -> None:
@@ -67,17 +61,17 @@ def number_text(value: int | float) -> str:
     return format(Decimal(repr(value)).normalize(), "f") if isinstance(value, float) else str(value)
 
 
-def cpu(value: object) -> Quantity:
+def cpu(value: int | float | str) -> Quantity:
     """Read a number of cores."""
-    amount = _quantity(value, "a number of cores, such as 2 or 500m", cores=True)
+    amount = _quantity(value, CORES)
     if amount.value * 1000 % 1 or not 0 < amount.value <= MAX_BYTES / 1000:
         raise Refused("bad-quantity", f"{quoted(amount.text)} is not a number of cores", "at least 1m, in steps of 1m")
     return amount
 
 
-def size(value: object) -> Quantity:
+def size(value: int | float | str) -> Quantity:
     """Read a number of bytes."""
-    amount = _quantity(value, "a number of bytes, such as 4Gi or 512Mi")
+    amount = _quantity(value, BYTES)
     if amount.value > MAX_BYTES:
         raise Refused("bad-quantity", f"{quoted(amount.text)} is too much", "at most 8Ei")
     if amount.value < MIN_BYTES:
@@ -92,28 +86,24 @@ def size(value: object) -> Quantity:
     return amount
 
 
-def _quantity(value: object, expected: str, *, cores: bool = False) -> Quantity:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise WrongType(expected)
+def _quantity(value: int | float | str, expected: str) -> Quantity:
     text = value if isinstance(value, str) else number_text(value)
     try:
         return Quantity.parse(text)
     except ValueError as error:
-        near = None if cores else _NEAR_QUANTITY.fullmatch(text)
+        near = None if expected == CORES else _NEAR_QUANTITY.fullmatch(text)
         unit = near[2].upper() if near else ""
         advice = f"write {near[1]}{unit}i or {near[1]}{unit.replace('K', 'k')}" if near else None
         raise Refused("bad-quantity", f"{quoted(text)} is not a quantity", f"expected {expected}", advice) from error
 
 
-def duration(value: object) -> int:
+def duration(value: int | str) -> int:
     """Read a duration, and return it in seconds."""
     if isinstance(value, str):
         if not re.fullmatch(rules.DURATION, value):
             label = "expected seconds, or a whole number with s, m, h or d, such as 10m; at most 9999d"
             raise Refused("bad-duration", f"{quoted(value)} is not a duration", label)
         return int(value[:-1]) * _SECONDS[value[-1]]
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise WrongType("a number of seconds, or a duration such as 10m")
     if not 1 <= value <= MAX_SECONDS:
         raise Refused("out-of-range", f"{value} is out of range", f"from 1 second to {MAX_SECONDS}")
     return value

@@ -1,90 +1,215 @@
-"""The types of single values in a job file, for pydantic: how each is checked, and what the JSON Schema says of it."""
+"""The types of single values in a job file: how each is checked, and what the JSON Schema says of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
-
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from typing import TYPE_CHECKING, Any
 
 from tfk8s import naming
+from tfk8s.errors import quoted
 from tfk8s.jobfile import fields, rules
-from tfk8s.quantity import Quantity
+from tfk8s.jobfile.document import Path, subject
+from tfk8s.jobfile.fields import Refused
+from tfk8s.jobfile.scalars import Unclear
 from tfk8s.spec import MAX_TASKS
 
+if TYPE_CHECKING:
+    from tfk8s.jobfile.problems import Report
 
-class Text:
-    """In `Annotated`: text of a syntax, which the JSON Schema states as a pattern.
 
-    Not pydantic's own patterns, so that a message can say more than that one is broken.
+class Kind:
+    """A type of values.
+
+    Attributes:
+        takes: the types that they have.
+        expected: what messages call them.
+        schema: what the JSON Schema says.
+        absent: what it means that there is none, or None.
     """
 
-    def __init__(self, pattern: str, limit: int, *checks: Callable[[str], str], reserved: str | None = None) -> None:
-        self._pattern, self._limit, self._checks, self._reserved = pattern, limit, checks, reserved
+    takes: tuple[type, ...]
+    expected: str
+    schema: dict[str, Any]
+    absent: object = None
 
-    def _check(self, text: str) -> str:
-        fields.syntax(text, self._pattern, self._limit)
+    def read(self, value: Any, path: Path, report: Report, /) -> Any:
+        """Return what a value means, which is of one of the types, and stands at a path.
+
+        Raises:
+            Refused: it can't be. What is wrong inside of it goes to the report instead.
+        """
+        raise NotImplementedError
+
+    def rewritten(self, _value: object, _text: str, /) -> str | None:
+        """Return how to write a value of another type, which stands in the file as that text; or None."""
+        return None
+
+
+class Number(Kind):
+    """A whole number."""
+
+    takes = (int,)
+    expected = "a whole number"
+
+    def __init__(self, least: int, most: int, *, of: str = "", zero: str = "", whole: str = "") -> None:
+        """Make one: `of` is said before its name, `zero` why it can't be 0, `whole` why it can't be any but whole."""
+        self.schema = {"type": "integer", "minimum": least, "maximum": most}
+        self._least, self._most = least, most
+        self._of, self._zero, self._whole = of, zero, whole
+
+    def read(self, number: Any, path: Path, _: Report, /) -> Any:
+        """Return the number."""
+        if self._least <= number <= self._most:
+            return number
+        limit = f"at least {self._least}" if number < self._least else f"at most {self._most}"
+        advice = self._zero if number == 0 else ""
+        raise Refused("out-of-range", f"{self._of}{subject(path)} can't be {number}", limit, advice or None)
+
+    def rewritten(self, value: object, _: str, /) -> str | None:
+        """Return the number that a text is."""
+        if isinstance(value, Unclear):
+            return "write a plain number, without leading zeros, signs or exponents"
+        if isinstance(value, str) and value.isascii() and value.isdecimal():
+            return f"write {value}, without quotes"
+        return self._whole or None
+
+
+class Text(Kind):
+    """Text: any, or of a syntax, which the JSON Schema states as a pattern."""
+
+    takes = (str,)
+    expected = "text"
+
+    def __init__(
+        self, pattern: str = "", limit: int = 0, *checks: Callable[[str], str], reserved: str | None = None
+    ) -> None:
+        """Make one: `reserved` says to the JSON Schema what the checks refuse."""
+        self.schema = {"type": "string"}
+        if pattern:
+            self.schema |= {"pattern": pattern, "maxLength": limit}
+        if reserved:
+            self.schema |= {"not": {"pattern": reserved}}
+        self._pattern, self._limit, self._checks = pattern, limit, checks
+
+    def read(self, text: Any, _path: Path, _report: Report, /) -> Any:
+        """Return the text."""
+        if self._pattern:
+            fields.syntax(text, self._pattern, self._limit)
         for check in self._checks:
             check(text)
         return text
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        forbidden = {"not": {"pattern": self._reserved}} if self._reserved else {}
-        return handler(schema) | {"pattern": self._pattern, "maxLength": self._limit} | forbidden
+    def rewritten(self, value: object, text: str, /) -> str | None:
+        """Return the text that a number or a truth value would be."""
+        return f'write "{text}", in quotes' if isinstance(value, (bool, int, float, Unclear)) else None
 
 
-Count = Annotated[int, Field(ge=1, le=MAX_TASKS)]
-Port = Annotated[int, Field(ge=1, le=65535)]
-Gpus = Annotated[int, Field(ge=0, le=1000)]
-Seconds = Annotated[int, Field(ge=0, le=fields.MAX_SECONDS)]
-Id = Annotated[int, Field(ge=1, le=2**31 - 1)]
-Name = Annotated[str, Text(rules.DNS_NAME, 253)]
-Label = Annotated[str, Text(rules.DNS_LABEL, 63)]
-Image = Annotated[str, Text(rules.IMAGE, 512)]
-Module = Annotated[str, Text(rules.MODULE, 255)]
-Address = Annotated[str, Text(rules.ADDRESS, 320, fields.address)]
-Cidr = Annotated[str, Text(rules.CIDR, 64, fields.cidr)]
-MountPath = Annotated[str, Text(rules.MOUNT_PATH, 4096, fields.mount_path, reserved=fields.RESERVED_PATH)]
-LabelKey = Annotated[str, Text(rules.LABEL_KEY, 317)]
-LabelValue = Annotated[str, Text(rules.LABEL_VALUE, 63)]
-OwnLabelKey = Annotated[str, Text(rules.LABEL_KEY, 317, fields.label_key, reserved=fields.RESERVED_LABEL)]
-GpuResource = Annotated[str, Text(rules.GPU_RESOURCE, 317)]
-Accelerator = Annotated[str, Text(rules.ACCELERATOR, 63)]
-JobName = Annotated[str, Text(rules.JOB_NAME, naming.MAX_JOB_NAME)]
-ClusterName = Annotated[str, Text(rules.CLUSTER_NAME, naming.MAX_DNS_LABEL)]
-QueueName = Annotated[str, Text(rules.DNS_NAME, 63)]  # it becomes the value of a label
-EnvName = Annotated[str, Text(rules.ENV_NAME, 255, fields.env_name, reserved=fields.RESERVED_ENV)]
-Env = dict[EnvName, str]
+class Truth(Kind):
+    """True or false."""
+
+    takes = (bool,)
+    expected = "true or false"
+
+    def __init__(self) -> None:
+        self.schema = {"type": "boolean"}
+
+    def read(self, truth: Any, _path: Path, _report: Report, /) -> Any:
+        """Return it."""
+        return truth
+
+    def rewritten(self, value: object, _: str, /) -> str | None:
+        """Return the truth value that a text, or what some parsers read as one, is."""
+        if isinstance(value, Unclear):
+            return None if value.truth is None else f"write {str(value.truth).lower()}"
+        return f"write {value}, without quotes" if value in ("true", "false") else None
+
+
+class Choice(Kind):
+    """One of a few words."""
+
+    takes = (str,)
+
+    def __init__(self, *words: str) -> None:
+        self.expected = " or ".join(words)
+        self.schema = {"type": "string"} | ({"enum": list(words)} if len(words) > 1 else {"const": words[0]})
+        self._words = words
+
+    def read(self, word: Any, path: Path, _: Report, /) -> Any:
+        """Return the word."""
+        if word in self._words:
+            return word
+        near = self._words[0] if len(self._words) == 1 else rules.nearest(word, self._words)
+        message = f"{quoted(word)} is no value of {subject(path)}"
+        raise Refused("bad-value", message, f"expected {self.expected}", near and f"write {near}")
+
+
+class Amount(Kind):
+    """A number or a text that says how much, as a function of `fields` reads it."""
+
+    def __init__(
+        self, read: Callable[[Any], object], takes: tuple[type, ...], expected: str, schema: dict[str, Any]
+    ) -> None:
+        self._read, self.takes, self.expected, self.schema = read, takes, expected, schema
+
+    def read(self, amount: Any, _path: Path, _report: Report, /) -> Any:
+        """Return how much it is."""
+        return self._read(amount)
+
+    def rewritten(self, value: object, text: str, /) -> str | None:
+        """Return the text that what parsers disagree on would be."""
+        return f'write "{text}", in quotes' if isinstance(value, Unclear) else None
+
+
+TRUTH = Truth()
+
+COUNT = Number(1, MAX_TASKS)
+TASKS = Number(1, MAX_TASKS, of="the tasks of ")
+PORT = Number(1, 65535)
+GPUS = Number(0, 1000, whole="Kubernetes gives a task whole GPUs only")
+SECONDS = Number(0, fields.MAX_SECONDS)
+ID = Number(1, 2**31 - 1, zero="0 is root, which nothing in a pod may be")
+
+TEXT = Text()
+NAME = Text(rules.DNS_NAME, 253)
+LABEL = Text(rules.DNS_LABEL, 63)
+IMAGE = Text(rules.IMAGE, 512)
+MODULE = Text(rules.MODULE, 255)
+ADDRESS = Text(rules.ADDRESS, 320, fields.address)
+CIDR = Text(rules.CIDR, 64, fields.cidr)
+MOUNT_PATH = Text(rules.MOUNT_PATH, 4096, fields.mount_path, reserved=fields.RESERVED_PATH)
+LABEL_KEY = Text(rules.LABEL_KEY, 317)
+LABEL_VALUE = Text(rules.LABEL_VALUE, 63)
+OWN_LABEL_KEY = Text(rules.LABEL_KEY, 317, fields.label_key, reserved=fields.RESERVED_LABEL)
+GPU_RESOURCE = Text(rules.GPU_RESOURCE, 317)
+ACCELERATOR = Text(rules.ACCELERATOR, 63)
+JOB_NAME = Text(rules.JOB_NAME, naming.MAX_JOB_NAME)
+CLUSTER_NAME = Text(rules.CLUSTER_NAME, naming.MAX_DNS_LABEL)
+QUEUE_NAME = Text(rules.DNS_NAME, 63)  # it becomes the value of a label
+ENV_NAME = Text(rules.ENV_NAME, 255, fields.env_name, reserved=fields.RESERVED_ENV)
 
 # A number or a text each: a keyword of JSON Schema concerns values of its own type alone, so that a validator's message
 # is about what was meant.
-Cpu = Annotated[
-    Quantity,
-    PlainValidator(fields.cpu),
-    WithJsonSchema({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": rules.QUANTITY}),
-]
-Size = Annotated[
-    Quantity,
-    PlainValidator(fields.size),
-    WithJsonSchema(
-        {
-            "type": ["integer", "string"],
-            "minimum": fields.MIN_BYTES,
-            "maximum": fields.MAX_BYTES,
-            "pattern": rules.QUANTITY,
-            "not": {"type": "string", "pattern": fields.TOO_SMALL},
-        }
-    ),
-]
-Duration = Annotated[
-    int,
-    PlainValidator(fields.duration),
-    WithJsonSchema(
-        {"type": ["integer", "string"], "minimum": 1, "maximum": fields.MAX_SECONDS, "pattern": rules.DURATION}
-    ),
-]
+CPU = Amount(
+    fields.cpu,
+    (int, float, str),
+    fields.CORES,
+    {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": rules.QUANTITY},
+)
+SIZE = Amount(
+    fields.size,
+    (int, float, str),
+    fields.BYTES,
+    {
+        "type": ["integer", "string"],
+        "minimum": fields.MIN_BYTES,
+        "maximum": fields.MAX_BYTES,
+        "pattern": rules.QUANTITY,
+        "not": {"type": "string", "pattern": fields.TOO_SMALL},
+    },
+)
+DURATION = Amount(
+    fields.duration,
+    (int, str),
+    "a number of seconds, or a duration such as 10m",
+    {"type": ["integer", "string"], "minimum": 1, "maximum": fields.MAX_SECONDS, "pattern": rules.DURATION},
+)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tfk8s import naming, quantity
@@ -127,6 +127,13 @@ def code_point(character: str) -> str:
 def strange_characters(text: str) -> str:
     """Return the characters that look like others, or like nothing, by their Unicode names; "" where there are none."""
     return ", ".join(code_point(c) for c in dict.fromkeys(text) if not " " <= c <= "~")
+
+
+def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the word that looks most like `word`, or None where none looks like it."""
+    import difflib  # takes 5 ms, and few job files need it
+
+    return next(iter(difflib.get_close_matches(word, words, 1, cutoff)), None)
 
 
 def suggestion(pattern: str, text: str, limit: int) -> str | None:

@@ -1,279 +1,268 @@
 """What may stand in a job file, key by key; `json_schema` says it to editors and to Helm.
 
-Only these two, `kinds` and `load` import pydantic, which takes longer than all else that a command needs. What concerns
-several keys at once is in `checks`.
+What a value is like is in `kinds`, and what concerns several keys at once in `checks`.
 """
 
-from typing import Annotated, Literal, Self
+from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from typing import TYPE_CHECKING, Any
 
 from tfk8s import spec
-from tfk8s.jobfile import fields
-from tfk8s.jobfile.kinds import (
-    Accelerator,
-    Address,
-    Cidr,
-    ClusterName,
-    Count,
-    Cpu,
-    Duration,
-    Env,
-    GpuResource,
-    Gpus,
-    Id,
-    Image,
-    JobName,
-    Label,
-    LabelKey,
-    LabelValue,
-    Module,
-    MountPath,
-    Name,
-    OwnLabelKey,
-    Port,
-    QueueName,
-    Seconds,
-    Size,
-)
+from tfk8s.jobfile import kinds
+from tfk8s.jobfile.containers import Key, List, Map, Record
+from tfk8s.jobfile.document import Path
+from tfk8s.jobfile.fields import Refused
+from tfk8s.jobfile.kinds import Choice, Kind
+
+if TYPE_CHECKING:
+    from tfk8s.jobfile.problems import Report
+
+Given = dict[str, Any]  # the values of a record's keys, as far as they are given
 
 MAX_JOBS = 100
 _SOURCES = ("claim", "secret", "config_map", "size")
+_ENV = Map(kinds.ENV_NAME, kinds.TEXT)
+_LABELS = Map(kinds.LABEL_KEY, kinds.LABEL_VALUE)
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
+def _one_source(volume: Given) -> None:
+    given = [kind for kind in _SOURCES if kind in volume]
+    if len(given) != 1:
+        message = f"a volume can't have {' and '.join(given)} at once" if given else "this volume has no source"
+        raise Refused("bad-volume", message, "expected exactly one of claim, secret, config_map and size")
 
 
-class Volume(_Model):
-    """Something mounted into tasks: exactly one of claim, secret, config_map and size."""
-
-    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in _SOURCES]})
-
-    path: MountPath = Field(description="Where it is mounted, an absolute path.", examples=["/data"])
-    claim: Name | None = Field(None, description="The name of a PersistentVolumeClaim.", examples=["datasets"])
-    secret: Name | None = Field(None, description="The name of a Secret.", examples=["storage-key"])
-    config_map: Name | None = Field(None, description="The name of a ConfigMap.", examples=["vocabulary"])
-    size: Size | None = Field(
-        None, description="An empty folder of at most this size, which goes with the pod.", examples=["10Gi"]
-    )
-    read_only: bool = Field(False, description="Tasks can't write to it.", examples=[True])
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        given = [kind for kind in _SOURCES if getattr(self, kind) is not None]
-        if len(given) != 1:
-            message = f"a volume can't have {' and '.join(given)} at once" if given else "this volume has no source"
-            raise fields.Refused("bad-volume", message, "expected exactly one of claim, secret, config_map and size")
-        return self
+VOLUME = Record(
+    "Volume",
+    "Something mounted into tasks: exactly one of claim, secret, config_map and size.",
+    {
+        "path": Key(kinds.MOUNT_PATH, "Where it is mounted, an absolute path.", "/data", required=True),
+        "claim": Key(kinds.NAME, "The name of a PersistentVolumeClaim.", "datasets"),
+        "secret": Key(kinds.NAME, "The name of a Secret.", "storage-key"),
+        "config_map": Key(kinds.NAME, "The name of a ConfigMap.", "vocabulary"),
+        "size": Key(kinds.SIZE, "An empty folder of at most this size, which goes with the pod.", "10Gi"),
+        "read_only": Key(kinds.TRUTH, "Tasks can't write to it.", True, default=False),
+    },
+    make=spec.Volume,
+    rule=_one_source,
+    said={"oneOf": [{"required": [kind]} for kind in _SOURCES]},
+)
 
 
-class Toleration(_Model):
-    """A Kubernetes toleration, as it stands in a pod's spec."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [
-                {"required": ["key"]},
-                {"required": ["operator"], "properties": {"operator": {"const": "Exists"}}},
-            ],
-            "not": {
-                "required": ["operator", "value"],
-                "properties": {"operator": {"const": "Exists"}, "value": {"minLength": 1}},
-            },
-            "if": {"required": ["tolerationSeconds"]},
-            "then": {"required": ["effect"], "properties": {"effect": {"const": "NoExecute"}}},
-        }
-    )
-
-    key: LabelKey | None = Field(None, description="The taint's key; all taints where absent.", examples=["dedicated"])
-    operator: Literal["Equal", "Exists"] = Field("Equal", description="How value is compared.", examples=["Exists"])
-    value: LabelValue | None = Field(None, description="The taint's value, for Equal.", examples=["training"])
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
-        None, description="Only taints of this effect; any where absent.", examples=["NoSchedule"]
-    )
-    seconds: Seconds | None = Field(
-        None, alias="tolerationSeconds", description="For how long; for ever where absent.", examples=[300]
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.key is None and self.operator != "Exists":
-            raise fields.Refused("bad-toleration", "a toleration without key needs operator: Exists")
-        if self.value and self.operator == "Exists":
-            raise fields.Refused("bad-toleration", "a toleration with operator: Exists has no value")
-        if self.seconds is not None and self.effect != "NoExecute":
-            raise fields.Refused("bad-toleration", "tolerationSeconds needs effect: NoExecute")
-        return self
+def _consistent(toleration: Given) -> None:
+    exists = toleration.get("operator") == "Exists"
+    if "key" not in toleration and not exists:
+        raise Refused("bad-toleration", "a toleration without key needs operator: Exists")
+    if toleration.get("value") and exists:
+        raise Refused("bad-toleration", "a toleration with operator: Exists has no value")
+    if "tolerationSeconds" in toleration and toleration.get("effect") != "NoExecute":
+        raise Refused("bad-toleration", "tolerationSeconds needs effect: NoExecute")
 
 
-class Source(_Model):
-    """Who may connect to the cluster: pods, or a range of addresses."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [{"required": ["namespace"]}, {"required": ["pods"]}, {"required": ["cidr"]}],
-            "not": {"required": ["cidr"], "anyOf": [{"required": ["namespace"]}, {"required": ["pods"]}]},
-        }
-    )
-
-    namespace: Label | None = Field(
-        None, description="Pods of that namespace; the cluster's own where absent.", examples=["notebooks"]
-    )
-    pods: dict[LabelKey, LabelValue] = Field(
-        {}, min_length=1, description="Only pods with these labels.", examples=[{"app": "jupyter"}]
-    )
-    cidr: Cidr | None = Field(None, description="A range of addresses, alone.", examples=["10.0.0.0/8"])
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if self.cidr is not None and (self.namespace is not None or self.pods):
-            raise fields.Refused("bad-peer", "cidr can't be combined with namespace or pods", "expected one of them")
-        if self.cidr is None and self.namespace is None and not self.pods:
-            raise fields.Refused("bad-peer", "this says nobody", "expected namespace, pods or cidr")
-        return self
-
-
-class Destination(Source):
-    """What tasks and session scripts may connect to: pods, or a range of addresses."""
-
-    ports: list[Port] = Field([], min_length=1, description="Only these ports; all where absent.", examples=[[443]])
+TOLERATION = Record(
+    "Toleration",
+    "A Kubernetes toleration, as it stands in a pod's spec.",
+    {
+        "key": Key(kinds.LABEL_KEY, "The taint's key; all taints where absent.", "dedicated"),
+        "operator": Key(Choice("Equal", "Exists"), "How value is compared.", "Exists", default="Equal"),
+        "value": Key(kinds.LABEL_VALUE, "The taint's value, for Equal.", "training"),
+        "effect": Key(
+            Choice("NoSchedule", "PreferNoSchedule", "NoExecute"),
+            "Only taints of this effect; any where absent.",
+            "NoSchedule",
+        ),
+        "tolerationSeconds": Key(kinds.SECONDS, "For how long; for ever where absent.", 300),
+    },
+    rule=_consistent,
+    said={
+        "anyOf": [{"required": ["key"]}, {"required": ["operator"], "properties": {"operator": {"const": "Exists"}}}],
+        "not": {
+            "required": ["operator", "value"],
+            "properties": {"operator": {"const": "Exists"}, "value": {"minLength": 1}},
+        },
+        "if": {"required": ["tolerationSeconds"]},
+        "then": {"required": ["effect"], "properties": {"effect": {"const": "NoExecute"}}},
+    },
+)
 
 
-class Network(_Model):
-    """Exceptions from the default, which is that only the cluster's own pods talk to each other."""
-
-    allow_from: list[Source] = Field(
-        [], description="Who else may connect to the tasks.", examples=[[{"namespace": "notebooks"}]]
-    )
-    allow_to: list[Destination] = Field(
-        [],
-        description="What tasks and session scripts may connect to, besides the cluster and DNS.",
-        examples=[[{"cidr": "0.0.0.0/0", "ports": [443]}]],
-    )
+def _pods_or_addresses(peer: Given) -> None:
+    pods = "namespace" in peer or "pods" in peer
+    if "cidr" in peer and pods:
+        raise Refused("bad-peer", "cidr can't be combined with namespace or pods", "expected one of them")
+    if "cidr" not in peer and not pods:
+        raise Refused("bad-peer", "this says nobody", "expected namespace, pods or cidr")
 
 
-class Security(_Model):
-    """Who the processes in a pod are."""
+_PEER = {
+    "namespace": Key(kinds.LABEL, "Pods of that namespace; the cluster's own where absent.", "notebooks"),
+    "pods": Key(Map(kinds.LABEL_KEY, kinds.LABEL_VALUE, least=1), "Only pods with these labels.", {"app": "jupyter"}),
+    "cidr": Key(kinds.CIDR, "A range of addresses, alone.", "10.0.0.0/8"),
+}
+_PEER_RULE = {
+    "anyOf": [{"required": ["namespace"]}, {"required": ["pods"]}, {"required": ["cidr"]}],
+    "not": {"required": ["cidr"], "anyOf": [{"required": ["namespace"]}, {"required": ["pods"]}]},
+}
 
-    user: Id = Field(65532, description="The user that processes run as; never 0 (root).", examples=[1000])
-    group: Id = Field(65532, description="The group that processes run as; never 0 (root).", examples=[1000])
-    service_account: Name | None = Field(
-        None, description="The pods' ServiceAccount; its token is not mounted.", examples=["trainer"]
-    )
+SOURCE = Record(
+    "Source",
+    "Who may connect to the cluster: pods, or a range of addresses.",
+    _PEER,
+    make=spec.Peer,
+    rule=_pods_or_addresses,
+    said=_PEER_RULE,
+)
+
+DESTINATION = Record(
+    "Destination",
+    "What tasks and session scripts may connect to: pods, or a range of addresses.",
+    {**_PEER, "ports": Key(List(kinds.PORT, least=1), "Only these ports; all where absent.", [443])},
+    make=spec.Peer,
+    rule=_pods_or_addresses,
+    said=_PEER_RULE,
+)
+
+NETWORK = Record(
+    "Network",
+    "Exceptions from the default, which is that only the cluster's own pods talk to each other.",
+    {
+        "allow_from": Key(List(SOURCE), "Who else may connect to the tasks.", [{"namespace": "notebooks"}]),
+        "allow_to": Key(
+            List(DESTINATION),
+            "What tasks and session scripts may connect to, besides the cluster and DNS.",
+            [{"cidr": "0.0.0.0/0", "ports": [443]}],
+        ),
+    },
+    make=spec.Network,
+)
+
+SECURITY = Record(
+    "Security",
+    "Who the processes in a pod are.",
+    {
+        "user": Key(kinds.ID, "The user that processes run as; never 0 (root).", 1000, default=65532),
+        "group": Key(kinds.ID, "The group that processes run as; never 0 (root).", 1000, default=65532),
+        "service_account": Key(kinds.NAME, "The pods' ServiceAccount; its token is not mounted.", "trainer"),
+    },
+    make=spec.Security,
+)
+
+JOB = Record(
+    "Job",
+    "A named group of like tasks.",
+    {
+        "tasks": Key(kinds.COUNT, "How many tasks the job has.", 4, default=1),
+        "image": Key(kinds.IMAGE, "What this job's tasks run in; overrides the cluster's.", "registry.example/tf:2.21"),
+        "cpu": Key(kinds.CPU, "Cores of a task: request and limit.", 2, "500m"),
+        "memory": Key(kinds.SIZE, "Memory of a task: request and limit.", "4Gi"),
+        "gpus": Key(kinds.GPUS, "How many GPUs a task gets.", 1, default=0),
+        "gpu_resource": Key(
+            kinds.GPU_RESOURCE, "The resource that GPUs are counted as.", "amd.com/gpu", default="nvidia.com/gpu"
+        ),
+        "accelerator": Key(kinds.ACCELERATOR, "The kind of GPU, as GKE's node label names it.", "nvidia-l4"),
+        "node_selector": Key(_LABELS, "Labels that a node must have.", {"disktype": "ssd"}),
+        "tolerations": Key(
+            List(TOLERATION), "Taints of nodes that do not matter.", [{"key": "dedicated", "operator": "Exists"}]
+        ),
+        "env": Key(_ENV, "Environment variables, over the cluster's.", {"OMP_NUM_THREADS": "4"}),
+        "labels": Key(
+            Map(kinds.OWN_LABEL_KEY, kinds.LABEL_VALUE), "Labels for the pods, besides tfk8s' own.", {"team": "ads"}
+        ),
+        "annotations": Key(
+            Map(kinds.OWN_LABEL_KEY, kinds.TEXT), "Annotations for the pods.", {"example.com/owner": "ads@example.com"}
+        ),
+        "volumes": Key(List(VOLUME), "Volumes besides the cluster's.", [{"path": "/data", "claim": "datasets"}]),
+        "preload": Key(
+            List(kinds.MODULE),
+            "Python modules that a task imports before it starts its server, for operations of their own.",
+            ["tensorflow_text"],
+        ),
+        "port": Key(kinds.PORT, "The port of this job's tasks; overrides the cluster's.", 2300),
+        "spot": Key(kinds.TRUTH, "Run on spot capacity.", True, default=False),
+        "priority": Key(kinds.NAME, "The name of a PriorityClass.", "training"),
+    },
+    said={"if": {"required": ["accelerator"]}, "then": {"required": ["gpus"], "properties": {"gpus": {"minimum": 1}}}},
+)
 
 
-class Job(_Model):
-    """A named group of like tasks."""
+class _Form(Kind):
+    """One of the three ways to write a job; each is read as what `spec.Job` takes besides the name."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"required": ["accelerator"]},
-            "then": {"required": ["gpus"], "properties": {"gpus": {"minimum": 1}}},
-        }
-    )
+    takes = (int, list, dict)
+    expected = "a number of tasks, a mapping, or a list of addresses"
+    _addresses = List(kinds.ADDRESS, least=1, most=spec.MAX_TASKS)
+    # Each form is under keywords of its own type: a validator's messages are then about the one that is meant.
+    schema = {  # noqa: RUF012 - nobody changes it
+        **kinds.TASKS.schema,
+        **_addresses.schema,
+        "type": ["integer", "array", "object"],
+        "if": {"type": "object"},
+        "then": JOB.schema,
+        "description": "A number of tasks, a mapping that says more, or a list of where the servers already run, by "
+        "index; then all jobs have addresses.",
+    }
 
-    tasks: Count = Field(1, description="How many tasks the job has.", examples=[4])
-    image: Image | None = Field(
-        None,
-        description="What this job's tasks run in; overrides the cluster's.",
-        examples=["registry.example/tf:2.21"],
-    )
-    cpu: Cpu | None = Field(None, description="Cores of a task: request and limit.", examples=[2, "500m"])
-    memory: Size | None = Field(None, description="Memory of a task: request and limit.", examples=["4Gi"])
-    gpus: Gpus = Field(0, description="How many GPUs a task gets.", examples=[1])
-    gpu_resource: GpuResource = Field(
-        "nvidia.com/gpu", description="The resource that GPUs are counted as.", examples=["amd.com/gpu"]
-    )
-    accelerator: Accelerator | None = Field(
-        None, description="The kind of GPU, as GKE's node label names it.", examples=["nvidia-l4"]
-    )
-    node_selector: dict[LabelKey, LabelValue] = Field(
-        {}, description="Labels that a node must have.", examples=[{"disktype": "ssd"}]
-    )
-    tolerations: list[Toleration] = Field(
-        [], description="Taints of nodes that do not matter.", examples=[[{"key": "dedicated", "operator": "Exists"}]]
-    )
-    env: Env = Field({}, description="Environment variables, over the cluster's.", examples=[{"OMP_NUM_THREADS": "4"}])
-    labels: dict[OwnLabelKey, LabelValue] = Field(
-        {}, description="Labels for the pods, besides tfk8s' own.", examples=[{"team": "ads"}]
-    )
-    annotations: dict[OwnLabelKey, str] = Field(
-        {}, description="Annotations for the pods.", examples=[{"example.com/owner": "ads@example.com"}]
-    )
-    volumes: list[Volume] = Field(
-        [], description="Volumes besides the cluster's.", examples=[[{"path": "/data", "claim": "datasets"}]]
-    )
-    preload: list[Module] = Field(
-        [],
-        description="Python modules that a task imports before it starts its server, for operations of their own.",
-        examples=[["tensorflow_text"]],
-    )
-    port: Port | None = Field(
-        None, description="The port of this job's tasks; overrides the cluster's.", examples=[2300]
-    )
-    spot: bool = Field(False, description="Run on spot capacity.", examples=[True])
-    priority: Name | None = Field(None, description="The name of a PriorityClass.", examples=["training"])
+    def read(self, form: Any, path: Path, report: Report, /) -> Any:
+        """Return the keywords of `spec.Job`."""
+        if isinstance(form, dict):
+            return JOB.read(form, path, report)
+        if isinstance(form, int):
+            return {"tasks": kinds.TASKS.read(form, path, report)}
+        addresses = self._addresses.read(form, path, report)
+        return {"tasks": len(addresses), "addresses": addresses}
+
+    def rewritten(self, value: object, text: str, /) -> str | None:
+        """Return the number that a text is."""
+        return kinds.TASKS.rewritten(value, text)
 
 
-def _form(value: object) -> str | None:
-    if isinstance(value, dict):
-        return "map"
-    if isinstance(value, list):
-        return "addresses"
-    return "count" if isinstance(value, int) and not isinstance(value, bool) else None
+JOB_FILE = Record(
+    "tfk8s job file",
+    "One cluster of TensorFlow servers, for tfk8s.",
+    {
+        "apiVersion": Key(Choice(spec.API_VERSION), "The version of this format.", spec.API_VERSION, required=True),
+        "name": Key(kinds.CLUSTER_NAME, "The cluster's name; Kubernetes' names begin with it.", "mnist", required=True),
+        "jobs": Key(
+            Map(kinds.JOB_NAME, _Form(), least=1, most=MAX_JOBS),
+            "The ClusterSpec: for each job a number of tasks, more about them, or the addresses of servers that run "
+            "already.",
+            {"chief": 1, "ps": {"tasks": 2, "cpu": 2, "memory": "4Gi"}},
+            {"worker": ["10.0.0.5:2222"]},
+            required=True,
+        ),
+        "image": Key(
+            kinds.IMAGE,
+            "What tasks run in: any image with TensorFlow in it. Needed on Kubernetes only.",
+            "tensorflow/tensorflow:2.21.0",
+        ),
+        "master": Key(
+            kinds.TEXT,
+            "The job whose task 0 sessions connect to. Where absent: master, else chief, else worker, else the first "
+            "by name.",
+            "chief",
+        ),
+        "namespace": Key(kinds.LABEL, "The namespace in Kubernetes; the context's where absent.", "training"),
+        "port": Key(
+            kinds.PORT,
+            "The port of every task in Kubernetes, and of the first task on this machine.",
+            2222,
+            default=spec.DEFAULT_PORT,
+        ),
+        "env": Key(_ENV, "Environment variables of every task.", {"TF_CPP_MIN_LOG_LEVEL": "1"}),
+        "volumes": Key(
+            List(VOLUME), "Volumes of every task.", [{"path": "/data", "claim": "datasets", "read_only": True}]
+        ),
+        "queue": Key(kinds.QUEUE_NAME, "The name of a Kueue LocalQueue.", "team-a"),
+        "network": Key(NETWORK, "Which other connections are allowed."),
+        "security": Key(SECURITY, "Which user and group they run as in a pod."),
+        "ttl": Key(
+            kinds.DURATION, "How long a finished submit stays, with its log.", "2h", 600, default=spec.DEFAULT_TTL
+        ),
+    },
+)
 
+JOB_FILE.elsewhere = {name: f"it belongs to a job, as in jobs: {{worker: {{{name}: …}}}}" for name in JOB.keys}
+JOB.elsewhere = dict.fromkeys(JOB_FILE.keys, "it belongs to the whole file, beside jobs")
 
-JobForm = Annotated[
-    Annotated[Count, Tag("count")]
-    | Annotated[list[Address], Field(min_length=1, max_length=spec.MAX_TASKS), Tag("addresses")]
-    | Annotated[Job, Tag("map")],
-    Discriminator(_form, custom_error_type="job_type", custom_error_message="a job"),
-]
-
-
-class JobFile(_Model):
-    """One cluster of TensorFlow servers, for tfk8s."""
-
-    model_config = ConfigDict(title="tfk8s job file")
-
-    api_version: Literal["tfk8s.dev/v1"] = Field(
-        alias="apiVersion", description="The version of this format.", examples=[spec.API_VERSION]
-    )
-    name: ClusterName = Field(description="The cluster's name; Kubernetes' names begin with it.", examples=["mnist"])
-    jobs: dict[JobName, JobForm] = Field(
-        min_length=1,
-        max_length=MAX_JOBS,
-        description="The ClusterSpec: for each job a number of tasks, more about them, or the addresses of servers "
-        "that run already.",
-        examples=[{"chief": 1, "ps": {"tasks": 2, "cpu": 2, "memory": "4Gi"}}, {"worker": ["10.0.0.5:2222"]}],
-    )
-    image: Image | None = Field(
-        None,
-        description="What tasks run in: any image with TensorFlow in it. Needed on Kubernetes only.",
-        examples=["tensorflow/tensorflow:2.21.0"],
-    )
-    master: str | None = Field(
-        None,
-        description="The job whose task 0 sessions connect to. Where absent: master, else chief, else worker, else the "
-        "first by name.",
-        examples=["chief"],
-    )
-    namespace: Label | None = Field(
-        None, description="The namespace in Kubernetes; the context's where absent.", examples=["training"]
-    )
-    port: Port = Field(
-        spec.DEFAULT_PORT,
-        description="The port of every task in Kubernetes, and of the first task on this machine.",
-        examples=[2222],
-    )
-    env: Env = Field({}, description="Environment variables of every task.", examples=[{"TF_CPP_MIN_LOG_LEVEL": "1"}])
-    volumes: list[Volume] = Field(
-        [], description="Volumes of every task.", examples=[[{"path": "/data", "claim": "datasets", "read_only": True}]]
-    )
-    queue: QueueName | None = Field(None, description="The name of a Kueue LocalQueue.", examples=["team-a"])
-    network: Network | None = Field(None, description="Which other connections are allowed.")
-    security: Security | None = Field(None, description="Which user and group they run as in a pod.")
-    ttl: Duration = Field(
-        spec.DEFAULT_TTL, description="How long a finished submit stays, with its log.", examples=["2h", 600]
-    )
+# What the JSON Schema defines once each.
+RECORDS = (VOLUME, TOLERATION, SOURCE, DESTINATION, NETWORK, SECURITY, JOB)

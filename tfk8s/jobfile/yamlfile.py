@@ -17,13 +17,12 @@ from typing import Any, NoReturn
 import yaml
 
 from tfk8s.errors import Problem, quoted
-from tfk8s.jobfile.document import Document, Path, Place
+from tfk8s.jobfile.document import MAX_PROBLEMS, Document, Path, Place
 from tfk8s.jobfile.rules import code_point
 from tfk8s.jobfile.scalars import Unclear, resolve
 
 MAX_BYTES = 1 << 20
 MAX_LEVELS = 32
-MAX_PROBLEMS = 100
 
 # libyaml's, which is 20 times as fast; a PyYAML that was built without it has only its own.
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
