@@ -8,6 +8,7 @@
     │   └── GraphTooLarge        2     a graph, or what is fed or fetched, is over 2 GB
     ├── ClusterError             1   the cluster failed, or could not be reached
     │   ├── BackendUnreachable   1     what runs the cluster does not answer, or can't for now
+    │   ├── OutOfMemory          1     a task has too little memory for what a graph makes
     │   └── VersionSkew          1     the tasks have different versions of TensorFlow
     ├── TaskError                3   a task failed
     │   ├── TaskUnreachable      3     a task does not answer
@@ -103,6 +104,10 @@ class ClusterError(Tfk8sError):
 
 class BackendUnreachable(ClusterError):
     """What runs the cluster does not answer, or can't for now: it may come back, and the cluster may well go on."""
+
+
+class OutOfMemory(ClusterError):
+    """A task, or its GPU, has too little memory for what a graph makes; it goes on, and so do the others."""
 
 
 class VersionSkew(ClusterError):

@@ -15,6 +15,7 @@ from tfk8s.errors import (
     DeviceMissing,
     GraphTooLarge,
     InvalidInput,
+    OutOfMemory,
     TaskLost,
     TaskRestarted,
     TaskUnreachable,
@@ -37,6 +38,8 @@ _PLACEMENT = re.compile(
 _DEVICE = re.compile(r"device:(\w+:\d+)")
 _UNINITIALIZED = re.compile(r"Attempting to use uninitialized value (\S+)|Could not find variable (\S+?)\. ")
 _PYTHON = re.compile(r"No registered '(?:Eager)?PyFunc\w*' OpKernel|callback pyfunc_\d+ is not found")
+_MEMORY = re.compile(r"OOM when allocating tensor with shape(\[.*?\]) and type (\w+) on (\S+) by allocator")
+_NODE = re.compile(r"\{\{node (\S+?)\}\}")
 _TOO_LARGE = "exceeds the 2GB protobuf limit"
 # Errors that may come of what became of a task; others have the same meaning whatever did.
 _BROKEN = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "InternalError")
@@ -121,7 +124,7 @@ def named(kind: str, message: str, known: Known) -> Tfk8sError | None:
         known: what is known of the tasks.
     """
     readers: tuple[Callable[[str, str, Known], Tfk8sError | None], ...] = (
-        _placement, _python_function, _size, _variable, _task,
+        _placement, _python_function, _size, _memory, _variable, _task,
     )  # fmt: skip
     return next(filter(None, (read(kind, message, known) for read in readers)), None)
 
@@ -189,6 +192,22 @@ def too_large(what: str, size: int | None = None) -> GraphTooLarge:
     return GraphTooLarge(
         f"{what} {f'is {size / 1e9:.1f} GB' if size else 'is too large'}: one message holds at most 2 GB",
         help="let the tasks read or make the data themselves (tf.data, tf.io, variables), or pass it in parts",
+    )
+
+
+def _memory(kind: str, message: str, known: Known) -> Tfk8sError | None:
+    del kind, known
+    if (found := _MEMORY.search(message)) is None:
+        return None
+    shape, type_, place = found.groups()
+    device, node = _DEVICE.search(place), _NODE.search(message, found.end())
+    on = f" on {device[1]}" if device else ""
+    operation = f' for operation "{node[1]}"' if node else ""
+    return OutOfMemory(
+        f"{_mentioned(place, None) or 'a task'} has too little memory{on}{operation}: "
+        f"it wants a tensor of shape {shape} and type {type_}",
+        help="make it in parts (smaller batches), spread it over more tasks, or give the job more memory; what earlier "
+        "sessions left in variables stays until the task is restarted",
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import pty
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,15 +41,19 @@ class Command:
 
     Args:
         words: the arguments of tfk8s, or a whole command with `program=True`.
+        terminal: its standard input is a terminal that it controls.
     """
 
-    def __init__(self, *words: object, program: bool = False, **environment: str) -> None:
+    def __init__(self, *words: object, program: bool = False, terminal: bool = False, **environment: str) -> None:
         self._files = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115 - until `close`
         first = () if program else (sys.executable, "-m", "tfk8s")
+        theirs, self._input = reversed(pty.openpty()) if terminal else os.pipe()
         self.process = subprocess.Popen(
             [str(word) for word in (*first, *words)],
-            stdin=subprocess.PIPE, stdout=self._files[0], stderr=self._files[1], env={**os.environ, **environment},
+            stdin=theirs, stdout=self._files[0], stderr=self._files[1], env={**os.environ, **environment},
+            start_new_session=terminal, preexec_fn=_take_terminal if terminal else None,
         )  # fmt: skip
+        os.close(theirs)
         self.fault = time.monotonic()
 
     @property
@@ -82,10 +89,14 @@ class Command:
 
     def go_on(self) -> None:
         """Have its script go on."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(b"\n")
-            self.process.stdin.flush()
+        with contextlib.suppress(OSError):  # it has ended
+            os.write(self._input, b"\n")
+
+    def hang_up(self) -> None:
+        """Close its terminal, or the other end of its standard input, which is the fault."""
+        self.now()
+        os.close(self._input)
+        self._input = -1
 
     def end(self, limit: float) -> Ended:
         """Return how it ended; a command that does not end within `limit` seconds of the fault is killed."""
@@ -103,11 +114,14 @@ class Command:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
             self.process.wait()
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
+        if self._input >= 0:
+            os.close(self._input)
         for file in self._files:
             file.close()
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def cpu_ticks(pid: int) -> int:

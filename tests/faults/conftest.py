@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import report
 from commands import Ended
+from own_state import own_state
 from rows import Row
-
-from tfk8s.backends.local import LocalBackend, state
-
-# Where the tests run in a shell's background, SIGINT is ignored, and would be in all that they start.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep the tests' clusters apart from the user's, and fail where one is left over."""
-    home = tmp_path_factory.mktemp("state")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(home))
-        patch.delenv("TFK8S_LOCAL", raising=False)
+    with own_state(tmp_path_factory) as home:
         yield home
-        left = [folder.path.name for folder in state.folders()]
-        for name in left:
-            LocalBackend().delete(name)
-        assert not left, f"clusters left over: {left}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,6 +34,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def note(request: pytest.FixtureRequest) -> Callable[[Row, str, Ended], None]:
-    """Notes how a row ended, for the report."""
-    found = request.config.stash[report.FOUND]
-    return lambda row, where, ended: found.append((row, where, ended))
+    """Notes how a row ended, for the report; what that says of times must be so in the run that writes it."""
+    found, writes = request.config.stash[report.FOUND], request.config.getoption("--reliability")
+
+    def note(row: Row, where: str, ended: Ended) -> None:
+        assert not writes or ended.seconds <= row.limit, f"{ended.seconds:.1f} s: {ended.out}{ended.err}"
+        found.append((row, where, ended))
+
+    return note

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from commands import PATIENCE, Ended
 from local_place import HERE, JOB_FILE, Local
@@ -65,7 +68,20 @@ def script(name: str, *words: str, **environment: str) -> Callable[[Local], Ende
     return act
 
 
-def rows() -> Iterator[Row]:
+def out_of_memory(place: Local) -> Ended:
+    """A step that needs more than its task may have, which is half a gigabyte more than it has now."""
+    place.cluster()
+    pid = place.pid("worker/1")
+    now = int(re.search(r"VmSize:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+    before = resource.prlimit(pid, resource.RLIMIT_AS)
+    resource.prlimit(pid, resource.RLIMIT_AS, (now + (1 << 29), before[1]))
+    try:
+        return script("eater.py")(place)
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_AS, before)
+
+
+def of_clusters() -> Iterator[Row]:
     yield Row(
         fault="full disk", when="before `up`", act=on_small_disk(512, FULL_BEFORE), code=1,
         words=("can't keep clusters' state", "No space left on device", "set XDG_STATE_HOME"), left=NOTHING,
@@ -83,6 +99,13 @@ def rows() -> Iterator[Row]:
         fault="a task that ends again and again", when="in `up`", act=crash_loop, code=1,
         words=("can't come up: ps/0 was started again and ended again", "no_such_module"), left=NOTHING,
         limit=PATIENCE,
+    )  # fmt: skip
+
+
+def in_scripts() -> Iterator[Row]:
+    yield Row(
+        fault="a task out of memory", when="in a step", act=out_of_memory, code=1,
+        words=("worker/1 has too little memory on CPU:0",),
     )  # fmt: skip
     yield Row(
         fault="`http_proxy` leads nowhere", when="in `submit`", limit=PATIENCE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from pathlib import Path
 
 import rows
@@ -18,8 +19,14 @@ from tfk8s.status import ClusterStatus, Phase
 HERE = Path(__file__).parent
 NAME = "faults"
 JOB_FILE = f"apiVersion: tfk8s.dev/v1\nname: {NAME}\njobs: {{chief: 1, ps: 1, worker: 2}}\n"
-SLOW = JOB_FILE.replace("ps: 1", "ps: {tasks: 1, preload: [tensorflow]}")
 BUSY_TICKS = 20
+
+# As `sitecustomize`, the interpreter of a task runs it first.
+_GATE = """
+import pathlib, time
+while not pathlib.Path({gate!r}).exists():
+    time.sleep(0.05)
+"""
 
 
 class Local:
@@ -27,23 +34,34 @@ class Local:
 
     Attributes:
         folder: for files of the rows.
-        job_file: the cluster's.
+        job_file: the cluster's; its ps starts only while the gate is open, as it is but for what `close_gate` does.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.backend = folder, LocalBackend()
-        self.job_file = self.file("job.yaml", JOB_FILE)
+        self._gate = folder / "gate"
+        (folder / "slow").mkdir()
+        self.file("slow/sitecustomize.py", _GATE.format(gate=str(self._gate)))
+        # A variable that TensorFlow reads when it is loaded: so the task gets an interpreter of its own.
+        env = f"{{TF_CPP_MIN_LOG_LEVEL: '1', PYTHONPATH: {folder / 'slow'}}}"
+        self.job_file = self.file("job.yaml", JOB_FILE.replace("ps: 1", f"ps: {{tasks: 1, env: {env}}}"))
+        self.open_gate()
         self._commands: list[Command] = []
+        self._connections: list[socket.socket] = []
 
     def file(self, name: str, text: str) -> Path:
         path = self.folder / name
         path.write_text(text)
         return path
 
-    def start(self, *words: object, program: bool = False, **environment: str) -> Command:
-        command = Command(*words, program=program, **environment)
+    def start(self, *words: object, program: bool = False, terminal: bool = False, **environment: str) -> Command:
+        command = Command(*words, program=program, terminal=terminal, **environment)
         self._commands.append(command)
         return command
+
+    def keep(self, connection: socket.socket) -> None:
+        """Keep a connection open until the row ends."""
+        self._connections.append(connection)
 
     def status(self) -> ClusterStatus:
         return self.backend.observe(NAME)
@@ -56,9 +74,18 @@ class Local:
             ready = False
         if not ready:
             self.remove()
-            up = self.start("up", "--local", self.job_file)
-            assert up.end(PATIENCE).code == 0, up.err
+            self.up()
         return NAME
+
+    def up(self) -> None:
+        up = self.start("up", "--local", self.job_file)
+        assert up.end(PATIENCE).code == 0, up.err
+
+    def open_gate(self) -> None:
+        self._gate.touch()
+
+    def close_gate(self) -> None:
+        self._gate.unlink(missing_ok=True)
 
     def remove(self) -> None:
         if (supervisor := state.folder(NAME).supervisor()) is not None:
@@ -78,12 +105,13 @@ class Local:
         (where,) = (one.where for one in self.status().tasks if one.task == Task(job, int(index)))
         return int(where.removeprefix("pid "))
 
-    def submit(self, script: str, *words: object, **environment: str) -> Command:
-        return self.start("submit", "--local", self.cluster(), HERE / script, *words, **environment)
+    def submit(self, script: str, *words: object, terminal: bool = False, **environment: str) -> Command:
+        command = ("submit", "--local", self.cluster(), HERE / script, *words)
+        return self.start(*command, terminal=terminal, **environment)
 
-    def steps(self, moment: str) -> Command:
+    def steps(self, moment: str, *, terminal: bool = False) -> Command:
         """Return a script that is at this moment."""
-        command = self.submit("steps.py", moment)
+        command = self.submit("steps.py", moment, terminal=terminal)
         before = cpu_ticks(self.pid("worker/1"))
         command.until_says(moment)
         if moment == "during":
@@ -101,12 +129,10 @@ class Local:
         elif left == rows.LOST:
             assert self.status().phase is Phase.FAILED
             assert self.status().reason
-            up = self.start("up", "--local", self.job_file)
-            assert up.end(PATIENCE).code == 0, up.err
+            self.up()
         elif left == rows.STARTED:
-            up = self.start("up", "--local", self.folder / "slow.yaml")
-            assert up.end(PATIENCE).code == 0, up.err
-            self.remove()
+            self.open_gate()
+            self.up()
         else:
             raise AssertionError(left)
 
@@ -117,4 +143,8 @@ class Local:
     def close(self) -> None:
         for command in self._commands:
             command.close()
+        for connection in self._connections:
+            connection.close()
         self._commands.clear()
+        self._connections.clear()
+        self.open_gate()

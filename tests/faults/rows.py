@@ -9,6 +9,7 @@ from typing import Any
 from commands import Ended
 
 VERDICT = 10.0  # seconds from the fault
+SLOWNESS = 6  # a machine on which the tests pass may be so much slower than the one that the report is about
 
 USABLE = "the cluster, usable"
 NOTHING = "nothing"
@@ -26,7 +27,8 @@ class Row:
         code: with which exit codes.
         words: what it says, in this order; the first is quoted in the table.
         left: what is left behind.
-        limit: seconds until the verdict; where a command was given a deadline, that one.
+        limit: seconds until the verdict, at most, in a run that writes the report; where a command was given a
+            deadline, that one.
     """
 
     fault: str
@@ -50,4 +52,4 @@ def check(row: Row, ended: Ended) -> None:
     for words in row.words:
         assert words in rest, said
         rest = rest.partition(words)[2]
-    assert ended.seconds <= row.limit, said
+    assert ended.seconds <= SLOWNESS * row.limit, said

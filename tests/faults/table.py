@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import environment
 from commands import PATIENCE, Command, Ended
-from local_place import HERE, NAME, SLOW, Local
-from rows import LOST, NOTHING, STARTED, USABLE, VERDICT, Row
+from local_place import HERE, NAME, Local
+from rows import LOST, NOTHING, STARTED, USABLE, Row
 
 from tfk8s import waiting
-from tfk8s.backends.local import state
+from tfk8s.backends.local import messages, state
 
 SCRIPT_STARTS = "script is up"
 MOMENTS = {"before": "before a step", "during": "in a step", "after": "between steps"}
@@ -32,7 +33,7 @@ def hit(task: str, number: int, moment: str) -> Callable[[Local], Ended]:
         os.kill(place.pid(task), number)
         script.go_on()
         try:
-            return script.end(VERDICT)
+            return script.end(PATIENCE)
         finally:
             if number == signal.SIGSTOP:
                 os.kill(place.pid(task), signal.SIGCONT)
@@ -69,8 +70,8 @@ def client_dies(moment: str) -> Callable[[Local], Ended]:
     def act(place: Local) -> Ended:
         script = place.steps(moment)
         script.send(signal.SIGKILL)
-        ended = script.end(VERDICT)
-        waiting.wait_until(lambda: not place.status().scripts, "the script to end", VERDICT)
+        ended = script.end(PATIENCE)
+        waiting.wait_until(lambda: not place.status().scripts, "the script to end", PATIENCE)
         return Ended(time.monotonic() - script.fault, ended.code, ended.out, ended.err)
 
     return act
@@ -82,7 +83,7 @@ def client_pauses(place: Local) -> Ended:
     script.go_on()
     waiting.wait_until(lambda: not place.status().scripts, "the script to end", PATIENCE)
     script.send(signal.SIGCONT)
-    return script.end(VERDICT)
+    return script.end(PATIENCE)
 
 
 def lost_client() -> Iterator[Row]:
@@ -91,75 +92,110 @@ def lost_client() -> Iterator[Row]:
     yield Row(fault="SIGSTOP, then SIGCONT of `submit`", when="between steps", act=client_pauses)
 
 
-# ---- Ctrl-C and SIGTERM --------------------------------------------------------------------------------------------
+# ---- Ctrl-C, SIGTERM, and a terminal that closes -------------------------------------------------------------------
 
-ENDING = {signal.SIGINT: ("Ctrl-C", 130), signal.SIGTERM: ("SIGTERM", 143)}
+ENDING = {"Ctrl-C": 130, "SIGTERM": 143, "the terminal closes": 129}
+NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM}
+
+Begin = Callable[[Local, bool], Command]  # with a terminal or without
 
 
-def slow_up(place: Local, *words: object) -> Command:
-    """Return a command that waits for a cluster whose tasks take long to come up."""
+def gated_up(place: Local, terminal: bool, *words: object) -> Command:
+    """Return a command that waits for a cluster one of whose tasks does not start."""
     place.remove()
-    command = place.start(words[0], "--local", place.file("slow.yaml", SLOW), *words[1:])
-    folder = state.folder(NAME)
-    waiting.wait_until(lambda: folder.control.exists(), "the supervisor to listen", PATIENCE)
+    place.close_gate()
+    command = place.start(words[0], "--local", place.job_file, *words[1:], terminal=terminal)
+    command.until_says("ps/0")
     return command
 
 
-def waits_for_up(place: Local) -> Command:
-    return slow_up(place, "up")
+def waits_for_up(place: Local, terminal: bool) -> Command:
+    return gated_up(place, terminal, "up")
 
 
-def run_waits_for_up(place: Local) -> Command:
-    return slow_up(place, "run", HERE / "steps.py", "before")
+def run_waits_for_up(place: Local, terminal: bool) -> Command:
+    return gated_up(place, terminal, "run", HERE / "steps.py", "before")
 
 
-def run_has_a_script(place: Local) -> Command:
+def run_has_a_script(place: Local, terminal: bool) -> Command:
     place.remove()
-    command = place.start("run", "--local", place.job_file, HERE / "steps.py", "before")
-    command.until_says("before")
-    return command
-
-
-def script_sleeps(place: Local) -> Command:
-    command = place.submit("sleeper.py")
+    command = place.start("run", "--local", place.job_file, HERE / "sleeper.py", terminal=terminal)
     command.until_says(SCRIPT_STARTS)
     return command
 
 
-def looking(*words: str, until: str) -> Callable[[Local], Command]:
-    def begin(place: Local) -> Command:
-        command = place.start(words[0], "--local", place.cluster(), *words[1:])
+def restarts(place: Local, terminal: bool) -> Command:
+    """Return a command that waits for a task to be up again, which it will be a second after it was interrupted."""
+    name = place.cluster()
+    place.close_gate()
+    command = place.start("restart", "--local", name, "ps/0", terminal=terminal)
+    command.until_says("Starting")
+    threading.Timer(1, place.open_gate).start()
+    return command
+
+
+def down_waits(place: Local, terminal: bool) -> Command:
+    """Return a `down` that waits for a supervisor which says nothing."""
+    folder = state.folder(place.cluster())
+    aside = folder.control.rename(folder.control.with_suffix(".aside"))
+    with messages.listen(folder.control) as listener:
+        listener.settimeout(PATIENCE)
+        command = place.start("down", "--local", NAME, terminal=terminal)
+        asked, _ = listener.accept()
+    place.keep(asked)
+    aside.rename(folder.control)
+    return command
+
+
+def in_steps(moment: str) -> Begin:
+    return lambda place, terminal: place.steps(moment, terminal=terminal)
+
+
+def script_sleeps(place: Local, terminal: bool) -> Command:
+    command = place.submit("sleeper.py", terminal=terminal)
+    command.until_says(SCRIPT_STARTS)
+    return command
+
+
+def looking(*words: str, until: str) -> Begin:
+    def begin(place: Local, terminal: bool) -> Command:
+        command = place.start(words[0], "--local", place.cluster(), *words[1:], terminal=terminal)
         command.until_says(until)
         return command
 
     return begin
 
 
-PHASES: dict[str, tuple[Callable[[Local], Command], str]] = {
-    "`up`, while tasks start": (waits_for_up, STARTED),
-    "`run`, while tasks start": (run_waits_for_up, NOTHING),
-    "`run`, while its script runs": (run_has_a_script, NOTHING),
-    "`submit`, before a step": (lambda place: place.steps("before"), USABLE),
-    "`submit`, in a step": (lambda place: place.steps("during"), USABLE),
+PHASES: dict[str, tuple[Begin, str]] = {
+    "`submit`, before a step": (in_steps("before"), USABLE),
+    "`submit`, in a step": (in_steps("during"), USABLE),
     "`submit`, while a script does something else": (script_sleeps, USABLE),
     "`connect`": (looking("connect", until="grpc://"), USABLE),
     "`status --watch`": (looking("status", "--watch", until="worker/1"), USABLE),
     "`logs --follow`": (looking("logs", "--follow", until="worker/1"), USABLE),
+    "`down`, while the supervisor does not answer": (down_waits, USABLE),
+    "`restart`, while the task starts": (restarts, USABLE),
+    "`up`, while tasks start": (waits_for_up, STARTED),
+    "`run`, while tasks start": (run_waits_for_up, NOTHING),
+    "`run`, while its script runs": (run_has_a_script, NOTHING),
 }
 
 
-def interrupted(begin: Callable[[Local], Command], number: int) -> Callable[[Local], Ended]:
+def interrupted(begin: Begin, fault: str) -> Callable[[Local], Ended]:
     def act(place: Local) -> Ended:
-        command = begin(place)
-        command.send(number)
-        return command.end(VERDICT)
+        command = begin(place, fault not in NUMBERS)
+        if fault in NUMBERS:
+            command.send(NUMBERS[fault])
+        else:
+            command.hang_up()
+        return command.end(PATIENCE)
 
     return act
 
 
 def interrupts() -> Iterator[Row]:
-    for (when, (begin, left)), (number, (name, code)) in itertools.product(PHASES.items(), ENDING.items()):
-        yield Row(fault=name, when=when, act=interrupted(begin, number), code=code, left=left)
+    for (when, (begin, left)), (fault, code) in itertools.product(PHASES.items(), ENDING.items()):
+        yield Row(fault=fault, when=when, act=interrupted(begin, fault), code=code, left=left)
 
 
 # ---- many at once --------------------------------------------------------------------------------------------------
@@ -176,7 +212,7 @@ def two_ups(place: Local) -> Ended:
 
 
 def up_against_down(place: Local) -> Ended:
-    up = slow_up(place, "up")
+    up = waits_for_up(place, terminal=False)
     down = place.start("down", "--local", NAME)
     return both(up, down, PATIENCE)
 
@@ -189,4 +225,8 @@ def crowds() -> Iterator[Row]:
     )  # fmt: skip
 
 
-ROWS = [*lost_tasks(), *lost_supervisor(), *lost_client(), *interrupts(), *crowds(), *environment.rows()]
+# Rows that need a cluster and leave it usable come first: one serves them all.
+ROWS = [
+    *lost_tasks(), *lost_client(), *environment.in_scripts(), *interrupts(), *lost_supervisor(), *crowds(),
+    *environment.of_clusters(),
+]  # fmt: skip

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from clusters import is_ready, job_file, wait_for
+from own_state import own_state
 
 from tfk8s.backends import Script
 from tfk8s.backends.local import LocalBackend, state
 
-# Where the tests run in a shell's background, SIGINT is ignored, and would be in all that they start.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 
 @pytest.fixture(scope="session", autouse=True)
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep the tests' clusters apart from the user's, and fail where one is left over."""
-    home = tmp_path_factory.mktemp("state")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(home))
-        patch.delenv("TFK8S_LOCAL", raising=False)
+    with own_state(tmp_path_factory) as home:
         yield home
-        left = [folder.path.name for folder in state.folders()]
-        for name in left:
-            LocalBackend().delete(name)
-        assert not left, f"clusters left over: {left}"
 
 
 @pytest.fixture

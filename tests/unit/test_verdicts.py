@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tfk8s import verdicts
-from tfk8s.errors import DeviceMissing, GraphTooLarge, InvalidInput, TaskLost, TaskRestarted, TaskUnreachable
+from tfk8s.errors import (
+    DeviceMissing,
+    GraphTooLarge,
+    InvalidInput,
+    OutOfMemory,
+    TaskLost,
+    TaskRestarted,
+    TaskUnreachable,
+)
 from tfk8s.verdicts import Answer, Known
 
 WORKER = "/job:worker/replica:0/task:1"
@@ -57,6 +65,11 @@ PYTHON = (
     f"{{{{node PyFunc}}}}\n\t.  Registered:  <no registered kernels>\n\n\t [[PyFunc]]\nAdditional GRPC error information "
     f"from remote target {WORKER} while calling /tensorflow.WorkerService/RegisterGraph:"
 )
+MEMORY = (
+    f"Graph execution error:\n\nRESOURCE_EXHAUSTED: From {WORKER}:\nOOM when allocating tensor with shape[600000000] and "
+    f"type float on {WORKER}/device:CPU:0 by allocator cpu\n\t [[{{{{node random_uniform/RandomUniform}}}}]]\nHint: If you "
+    "want to see a list of allocated tensors when OOM happens, add report_tensor_allocations_upon_oom to RunOptions"
+)
 TWICE = "Graph execution error:\n\nThe same RunStep (Master) request was received twice. step_id: 1"
 
 LOST = Known(master="master/0", lost={"worker/1": "killed by SIGKILL"})
@@ -101,6 +114,10 @@ WELL = Known(master="master/0")
         (
             "InternalError", "the message exceeds the 2GB protobuf limit", WELL, GraphTooLarge,
             "what the session fetches is too large: one message holds at most 2 GB",
+        ),
+        (
+            "ResourceExhaustedError", MEMORY, WELL, OutOfMemory,
+            'worker/1 has too little memory on CPU:0 for operation "random_uniform/RandomUniform": it wants a tensor',
         ),
         ("InvalidArgumentError", "Incompatible shapes: [2] vs. [3]", LOST, None, ""),
     ],
