@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfk8s import devices, proxies, readiness
+from tfk8s import devices, readiness
 from tfk8s import retries as again
 from tfk8s.backends import Backend, LogLine, Script, attended, here
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.events import Event
-from tfk8s.forward import Forward, Tell
+from tfk8s.reach import Reach
 from tfk8s.scripts import as_script
-from tfk8s.spec import EVALUATOR, Task
+from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, TaskStatus
 from tfk8s.tasks import find, left_out, require_counts, select
 
 if TYPE_CHECKING:
-    import tensorflow as tf
+    pass
 
 TIMEOUT = 120.0
 
 _LOG = logging.getLogger("tfk8s")  # on standard error, where nobody has other wishes
 
 
-class Cluster:
+class Cluster(Reach):
     """A cluster that is there, as `tfk8s.up` and `tfk8s.connect` return it.
 
     In a `with`, it is removed at the end if `up` has made it, unless that was asked to keep it; any other is left as
@@ -47,9 +45,9 @@ class Cluster:
     def __init__(
         self, backend: Backend, name: str, *, made: bool = False, changed: bool = False, keep: bool = True
     ) -> None:
-        self.backend, self.name, self.made, self.changed = backend, name, made, changed
+        super().__init__(backend, name)
+        self.made, self.changed = made, changed
         self._keep = keep
-        self._forward: Forward | None = None
 
     def status(self) -> ClusterStatus:
         """Return what is there now."""
@@ -87,48 +85,6 @@ class Cluster:
             status = self.status()
             absent = left_out(words, [one.task for one in status.tasks], status.master)
         return readiness.wait_until_ready(self.backend, self.name, timeout, on_change, without=absent)
-
-    def forward(self, port: int = 0, tell: Tell | None = None) -> Forward:
-        """Open a loopback address that leads to the master; the caller closes it.
-
-        Args:
-            port: where; 0 is any free port.
-            tell: hears of connections that break, as `Forward` takes it.
-        """
-        master = self.status().master
-        return Forward(lambda: self.backend.dial(self.name, master), port, tell)
-
-    @property
-    def target(self) -> str:
-        """Where sessions of this machine connect to, "grpc://127.0.0.1:PORT", until `close`."""
-        if self._forward is None:
-            self._forward = self.forward(tell=functools.partial(_LOG.warning, "tfk8s: %s"))
-        return self._forward.target
-
-    def session(
-        self, graph: tf.Graph | None = None, config: Any = None, *, without: Iterable[str] = ()
-    ) -> tf.compat.v1.Session:
-        """Open a session on the master, in this process.
-
-        Args:
-            graph: what the session runs; default: TensorFlow's default graph.
-            config: a `tf.compat.v1.ConfigProto`.
-            without: tasks to leave out ("worker/3"): nothing may be pinned to them.
-
-        Raises:
-            TaskUnreachable: a task does not answer.
-            VersionSkew: the tasks have different versions of TensorFlow.
-        """
-        from tfk8s.preflight import View
-        from tfk8s.sessions import open_session
-
-        status = self.status()
-        tasks = {str(task.task): task for task in status.tasks if task.task.job != EVALUATOR}
-        first = str(status.master)
-        addresses = {first: tasks[first].address, **{name: task.address for name, task in tasks.items()}}
-        view = View(addresses, without, dial=lambda name: self.backend.dial(self.name, tasks[name].task))
-        os.environ.update(proxies.without_proxy(os.environ))
-        return open_session(self.target, graph, config, view)
 
     def submit(
         self,
@@ -279,12 +235,6 @@ class Cluster:
         """Remove the cluster, and wait until it is gone."""
         self.close()
         self.backend.delete(self.name)
-
-    def close(self) -> None:
-        """Close the loopback address behind `target`; the cluster goes on."""
-        if self._forward is not None:
-            self._forward.close()
-            self._forward = None
 
     def __enter__(self) -> Cluster:
         return self

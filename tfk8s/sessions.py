@@ -84,6 +84,7 @@ def session(
         VersionSkew: the tasks have different versions of TensorFlow.
         DeviceMissing: the graph names a device that is not there.
         GraphTooLarge: the graph, a feed or a result is over 2 GB.
+        OutOfMemory: a task has too little memory for a step.
         WaitTimeout: not all tasks answered again within `patience`.
     """
     view = View({}, without)
@@ -95,11 +96,11 @@ def session(
                 help="run the script with `tfk8s submit NAME SCRIPT`, or pass target=",
             )
         view = View.of(os.environ, without)
-    return open_session(target, graph, config, view, recover, recoveries, patience)
+    return open_session(lambda: target, graph, config, view, recover, recoveries, patience)
 
 
 def open_session(
-    target: str,
+    target: Callable[[], str],
     graph: tf.Graph | None,
     config: Any,
     view: View,
@@ -107,7 +108,7 @@ def open_session(
     recoveries: int = RECOVERIES,
     patience: float = PATIENCE,
 ) -> tf.compat.v1.Session | Sessions:
-    """Open a session as `session` does, on tasks that `view` can ask."""
+    """Open a session as `session` does, on tasks that `view` can ask; `target` is called once they answer."""
     witness = Witness(view)
     if recover is None:
         witness.check()
@@ -115,10 +116,10 @@ def open_session(
     from tfk8s.tfsessions import Session
 
     if recover is None:
-        return Session(target, graph, config, witness)
+        return Session(target(), graph, config, witness)
 
     def make() -> Session:
-        return Session(target, graph, config, witness, recovers=True)
+        return Session(target(), graph, config, witness, recovers=True)
 
     return Sessions(make, recover, witness, recoveries, patience)
 

@@ -5,6 +5,7 @@ It is TensorFlow's own with a `try` around `run`, which costs no time a step (be
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -44,6 +45,7 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
             TaskLost, TaskRestarted, TaskUnreachable: a task is gone, or another one, or can't be reached.
             DeviceMissing: the graph names a device that is not there.
             GraphTooLarge: the graph, the feed or the result is over 2 GB.
+            OutOfMemory: a task has too little memory for it.
             tf.errors.OpError: whatever else TensorFlow reports.
         """
         check_sizes(self, feed_dict)
@@ -59,8 +61,8 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
     def list_devices(self) -> list[Any]:
         """Return the devices of all tasks, as `tf.compat.v1.Session.list_devices` does.
 
-        They are asked themselves: TensorFlow's own call keeps all threads of the process from running, and one of
-        them may carry its connection.
+        They are asked themselves: TensorFlow's own call keeps all threads of the process from running, so that nothing
+        could end it where a task does not answer.
 
         Raises:
             TaskUnreachable: a task does not answer.
@@ -73,9 +75,13 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
         if not self._broken:
             super().close()
             return
-        closing = threading.Thread(target=super().close, name="tfk8s-close", daemon=True)
+        closing = threading.Thread(target=self._close_broken, name="tfk8s-close", daemon=True)
         closing.start()
         closing.join(_CLOSE_SECONDS)
+
+    def _close_broken(self) -> None:
+        with contextlib.suppress(tf1.errors.OpError):  # a master that was started again does not know it
+            super().close()
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         super().__exit__(kind, error, trace)

@@ -200,10 +200,12 @@ with tfk8s.up({str(job_file)!r}, local=True) as cluster:
     print([str(task.task) for task in cluster.tasks()], cluster.target.rpartition(":")[0])
     with cluster.session(graph=graph) as session:
         print(session.run(y), [device.name for device in session.list_devices()][1])
+    with tf.compat.v1.Session(cluster.target) as session:
+        print(len(session.list_devices()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     device = "/job:worker/replica:0/task:1/device:CPU:0"
-    assert done.stdout == f"['worker/0', 'worker/1', 'ps/0'] grpc://127.0.0.1\n42 {device}\n", done.stderr
+    assert done.stdout == f"['worker/0', 'worker/1', 'ps/0'] grpc://127.0.0.1\n42 {device}\n3\n", done.stderr
     assert state.folder("mine").read() is None
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tfk8s import plain, views
 from tfk8s.backends import LogLine, Outcome, Script
+from tfk8s.backends.choice import Where
 from tfk8s.changes import Plan, compare
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.events import Event
@@ -131,6 +132,10 @@ class FakeBackend:
     def stop(self, name: str, script: str) -> None:
         self._check(name)
         self.calls.append(f"stop {name} {script}")
+
+    def where(self, name: str) -> Where:
+        self._check(name)
+        return Where(local=True)
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream on which the answer lies ready: one that fits GetStatus and ListDevices."""

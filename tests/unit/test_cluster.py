@@ -10,7 +10,7 @@ import fake_backend
 import pytest
 from fake_backend import FakeBackend, change, job_file
 
-from tfk8s import api, devices
+from tfk8s import api, devices, reach, relay, sessions
 from tfk8s.cluster import Cluster
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskError, TaskUnreachable, WaitTimeout
@@ -231,16 +231,30 @@ def test_submit_of_no_script(cluster: Cluster, backend: FakeBackend, tmp_path: P
     assert backend.calls == []
 
 
-def test_the_target_is_a_loopback_address_until_close(cluster: Cluster, backend: FakeBackend) -> None:
-    target = cluster.target
-    assert target.startswith("grpc://127.0.0.1:")
-    assert cluster.target == target
-    port = int(target.rpartition(":")[2])
-    with fake_backend.socket.create_connection(("127.0.0.1", port), timeout=5) as stream:
-        assert stream.recv(3) != b""
+class Relay:
+    """In the place of a process that carries connections."""
+
+    def __init__(self, command: list[str], tell: Callable[[str], None]) -> None:
+        self.target, self.command, self.closed = "grpc://127.0.0.1:4711", command, False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_target_is_carried_by_another_process_until_close(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Relay] = []
+    monkeypatch.setattr(relay, "Relay", lambda *arguments: made.append(Relay(*arguments)) or made[-1])
+    assert [cluster.target for _ in range(2)] == ["grpc://127.0.0.1:4711"] * 2
     cluster.close()
-    with pytest.raises(ConnectionRefusedError):
-        fake_backend.socket.create_connection(("127.0.0.1", port), timeout=5)
+    assert [one.closed for one in made] == [True]
+    assert made[0].command[-1] == "mnist"
+
+
+def test_a_given_address_is_the_target(cluster: Cluster, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "where", lambda name: None)
+    assert cluster.target == "grpc://localhost:2222"
 
 
 def test_a_session_is_opened_only_where_every_task_answers(cluster: Cluster, backend: FakeBackend) -> None:
@@ -253,6 +267,23 @@ def test_a_session_is_opened_only_where_every_task_answers(cluster: Cluster, bac
         "  worker/0  localhost:2223  answers\n"
         "  worker/1  localhost:2224  Connection refused"
     )
+
+
+def test_sessions_after_a_loss_are_those_of_scripts(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "open_session", lambda *arguments: arguments)
+    target, graph, config, view, *rest = cluster.session(
+        "graph", "config", without=["worker/1"], recover=print, recoveries=3, patience=9
+    )
+    assert (graph, config, rest) == ("graph", "config", [print, 3, 9])
+    assert (view.master, view.without) == ("chief/0", {"worker/1"})
+    monkeypatch.setattr(relay, "Relay", Relay)
+    assert target() == "grpc://127.0.0.1:4711"
+    with pytest.raises(InvalidInput, match="the master, which they connect to"):
+        cluster.session(without=["chief/0"])
+
+
+def test_the_limits_are_those_of_scripts_too() -> None:
+    assert (reach.RECOVERIES, reach.PATIENCE) == (sessions.RECOVERIES, sessions.PATIENCE)
 
 
 def test_what_a_notebook_shows(cluster: Cluster, backend: FakeBackend) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module all the same
+    from tfk8s.backends.choice import Where
     from tfk8s.changes import Plan
     from tfk8s.events import Event
     from tfk8s.spec import JobFile, Task
@@ -133,6 +134,10 @@ class Backend(Protocol):
 
     def stop(self, name: str, script: str) -> None:
         """End a script, and remove it and what it wrote."""
+        ...
+
+    def where(self, name: str) -> Where | None:
+        """Return where another process of this user finds the cluster; None where it reaches the tasks directly."""
         ...
 
     def dial(self, name: str, task: Task) -> socket.socket:

@@ -80,6 +80,10 @@ class AddressesBackend(AttendedScripts):
         dials = {str(task): functools.partial(self.dial, name, task) for task in self._job_file}
         return here.run(script, cluster, self._target, dials)
 
+    def where(self, name: str) -> None:
+        """Return None: sessions of this machine connect to the servers themselves."""
+        self._check(name)
+
     def dial(self, name: str, task: Task) -> socket.socket:
         """Connect to a server."""
         self._check(name)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import naming, rendered
 from tfk8s.backends import LogLine, Outcome, Script
-from tfk8s.backends.kubernetes import apply, events, logs, nodes, observe, paths, scripts, streams
+from tfk8s.backends.choice import Where
+from tfk8s.backends.kubernetes import apply, events, kubeconfig, logs, nodes, observe, paths, scripts, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.changes import Plan
@@ -98,6 +99,11 @@ class KubernetesBackend:
     def stop(self, name: str, script: str) -> None:
         """Delete a script's Job."""
         scripts.stop(self._client, self._find(name), script)
+
+    def where(self, name: str) -> Where:
+        """Return where another process finds the cluster, whatever the kubeconfig's current context is then."""
+        context = None if self._client.context == kubeconfig.IN_CLUSTER else self._client.context
+        return Where(local=False, context=context, namespace=self._home(name))
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, through the API server."""

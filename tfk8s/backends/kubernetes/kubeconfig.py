@@ -12,7 +12,7 @@ import yaml
 
 from tfk8s.errors import InvalidInput
 
-_IN_CLUSTER = "in-cluster"
+IN_CLUSTER = "in-cluster"
 _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _UNREADABLE = (kubernetes.config.ConfigException, yaml.YAMLError, OSError, KeyError, TypeError, AttributeError)
 
@@ -28,7 +28,7 @@ def load(context: str | None, configuration: kubernetes.client.Configuration) ->
     if not any(Path(place).expanduser().exists() for place in places.split(os.pathsep) if place):
         if context is None and _NAMESPACE.exists():
             kubernetes.config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-            return _IN_CLUSTER, _NAMESPACE.read_text().strip()
+            return IN_CLUSTER, _NAMESPACE.read_text().strip()
         raise InvalidInput(
             f"no Kubernetes cluster to talk to: there is no kubeconfig ({places})",
             help="`kind create cluster --config kind-config.yaml` makes one; or use --local, which needs none",

@@ -15,6 +15,7 @@ from typing import Any
 from tfk8s import plain, views
 from tfk8s.backends import LogLine, Outcome, Script, attended
 from tfk8s.backends.attended import AttendedScripts
+from tfk8s.backends.choice import Where
 from tfk8s.backends.local import capacity, client, launch, logs, messages, state
 from tfk8s.changes import Action, Change, Plan, compare, fields
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
@@ -109,6 +110,11 @@ class LocalBackend(AttendedScripts):
                     help=f"tfk8s logs --local {name} shows what the tasks wrote",
                 )
             return verdict.outcome(int(answer["exit"]))
+
+    def where(self, name: str) -> Where:
+        """Return where another process finds the cluster: here."""
+        del name
+        return Where(local=True)
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, opened inside the cluster's network."""

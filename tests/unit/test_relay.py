@@ -1,0 +1,73 @@
+"""The process that carries a loopback address' connections, and its owner's side."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import socket
+import sys
+
+import pytest
+from fake_backend import FakeBackend, job_file
+
+from tfk8s import relay
+from tfk8s.backends.choice import Where
+from tfk8s.errors import ClusterError
+from tfk8s.relay import Relay
+
+SAYS = "import sys; print({!r}, flush=True); sys.stdin.read()"
+
+
+@pytest.mark.programs
+def test_its_owner_hears_where_it_listens_and_what_breaks_and_ends_it() -> None:
+    told: queue.Queue[str] = queue.Queue()
+    carried = Relay([sys.executable, "-c", SAYS.format("grpc://127.0.0.1:1\nthe task does not answer")], told.put)
+    assert carried.target == "grpc://127.0.0.1:1"
+    assert told.get(timeout=60) == "the task does not answer"
+    carried.close()
+    assert carried._process.returncode == 0
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("text", "words"), [(SAYS.format("there is no cluster"), "there is no cluster"), ("", "no reason given")]
+)
+def test_why_it_can_not_listen_is_said(text: str, words: str) -> None:
+    with pytest.raises(ClusterError) as caught:
+        Relay([sys.executable, "-c", text], print)
+    assert str(caught.value) == f"sessions of this process can't reach the cluster: {words}"
+
+
+class Owner:
+    """Standard input, at whose end the process ends; until then it is used."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.answer = b""
+
+    def read(self) -> None:
+        port = int(self._capsys.readouterr().out.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as stream:
+            self.answer = stream.recv(3)
+
+
+def test_it_carries_connections_to_the_master(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend, owner = FakeBackend(job_file()), Owner(capsys)
+    asked: list[Where] = []
+    monkeypatch.setattr(relay, "choose", lambda where: asked.append(where) or backend)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "stdin", owner)
+    where = Where(local=False, context="kind-test", namespace="ml")
+    relay.main(*relay.command(where, "mnist")[-2:])
+    assert asked == [where]
+    assert owner.answer
+
+
+def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(relay, "choose", lambda where: FakeBackend())
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    relay.main(json.dumps({}), "mnist")
+    assert 'there is no cluster "mnist"' in capsys.readouterr().out
