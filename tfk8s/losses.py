@@ -11,6 +11,7 @@ import os
 import selectors
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -22,8 +23,8 @@ Dial = Callable[[], socket.socket]
 
 _ANSWER_SECONDS = 2.0
 _AGAIN_SECONDS = 1.0
-# Of a machine or a network that is gone, a connection tells after 3 + 2 × 2 seconds.
-_KEEPALIVE = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 2}
+_ASKED_A_SECOND = 500  # of many tasks, each is asked less often
+SILENT = 3  # of these rounds without an answer are a loss, three times as many the end of the connection
 
 
 def connect(task: str, address: str) -> socket.socket:
@@ -44,17 +45,20 @@ def connect(task: str, address: str) -> socket.socket:
 class Losses:
     """Holds a connection to each server of a cluster, in a `with` or from `start` on: it ends when the server does.
 
-    Holding costs nothing, where asking again and again would take its time from the script.
+    One that is stopped, or whose machine is gone, ends no connection. So each is asked for a sign of life every second,
+    which its transport gives within 0.1 ms (`probe.ASK`), however busy its operations keep it.
 
     Args:
         dials: how to connect to each task, by its name as users read it.
+        silent: after so many seconds without such a sign a task is lost.
 
     Attributes:
-        news: a descriptor to read from, with a line of JSON for each task that was lost, as the runner reads them.
+        news: a descriptor to read from, with a line of JSON for each task that was lost or, with an empty reason, goes
+            on as it was, as the runner reads them.
     """
 
-    def __init__(self, dials: Mapping[str, Dial]) -> None:
-        self._dials = dials
+    def __init__(self, dials: Mapping[str, Dial], silent: int = SILENT) -> None:
+        self._dials, self._silent = dials, silent
         self.news, self._told = os.pipe()
         self._stop, self._stopped = os.pipe()
         self._selector = selectors.DefaultSelector()
@@ -62,6 +66,7 @@ class Losses:
         self._known: dict[str, int] = {}  # the incarnation that each task had last
         self._lost: set[str] = set()  # those that were told of and are not back
         self._away: deque[str] = deque()  # those that no connection is held to
+        self._unanswered: dict[str, int] = {}  # how often the others were asked in vain
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="tfk8s-losses", daemon=True)
 
@@ -90,16 +95,48 @@ class Losses:
         for task in self._dials:
             if not self._over.is_set():
                 self._look(task)
+        pause = max(_AGAIN_SECONDS, len(self._dials) / _ASKED_A_SECOND)
+        due = time.monotonic() + pause
         while not self._over.is_set():
-            ready = self._selector.select(_AGAIN_SECONDS if self._away else None)
-            if not ready:
-                self._look(self._away.popleft())
-            for key, _ in ready:
-                if isinstance(key.fileobj, socket.socket) and not _goes_on(key.fileobj):
-                    # A server may also end a connection on which nothing is said for long.
-                    self._selector.unregister(key.fileobj)
-                    key.fileobj.close()
-                    self._look(key.data)
+            for key, _ in self._selector.select(max(0.0, due - time.monotonic())):
+                if isinstance(key.fileobj, socket.socket):
+                    self._hear(key.data, key.fileobj)
+            if time.monotonic() >= due:  # after what came, however long this process was kept from looking
+                self._ask_all()
+                if self._away:
+                    self._look(self._away.popleft())
+                due = time.monotonic() + pause
+
+    def _hear(self, task: str, stream: socket.socket) -> None:
+        """Take what a server says, which is a sign of life, or nothing, which is the connection's end."""
+        if not _goes_on(stream):
+            # A server may also end a connection on which nothing is said for long.
+            self._let_go(stream)
+            self._look(task)
+        elif self._unanswered.pop(task, 0) > self._silent:
+            self._lost.discard(task)
+            self._tell(task, "")
+
+    def _ask_all(self) -> None:
+        """Ask for signs of life; tell of tasks that have given none for too long."""
+        for key in list(self._selector.get_map().values()):
+            if not isinstance(key.fileobj, socket.socket):
+                continue
+            task, stream = key.data, key.fileobj
+            asked = self._unanswered[task] = self._unanswered.get(task, 0) + 1
+            if asked == 1:
+                with contextlib.suppress(OSError):  # it has ended, as the next look at it shows
+                    stream.send(probe.ASK)
+            elif asked == self._silent + 1:
+                self._lost.add(task)
+                self._tell(task, "does not answer: its server is stopped, or its machine or the network is gone")
+            elif asked > 3 * self._silent:
+                self._let_go(stream)
+                self._away.append(task)
+
+    def _let_go(self, stream: socket.socket) -> None:
+        self._unanswered.pop(self._selector.unregister(stream).data, None)
+        stream.close()
 
     def _look(self, task: str) -> None:
         """Connect to a task, and tell if it is not what it was."""
@@ -114,7 +151,10 @@ class Losses:
         except Tfk8sError:  # the way to all tasks is broken, which says nothing of this one
             self._away.append(task)
             return
-        if self._known.get(task, incarnation) != incarnation and task not in self._lost:
+        goes_on = self._known.get(task, incarnation) == incarnation
+        if goes_on and task in self._lost:
+            self._tell(task, "")
+        elif not goes_on and task not in self._lost:
             self._tell(task, "its server was started anew")
         self._known[task] = incarnation
         self._lost.discard(task)
@@ -134,21 +174,12 @@ def _hold(task: str, dial: Dial) -> tuple[socket.socket, int]:
     stream = dial()
     try:
         devices = probe.get_status(stream, _ANSWER_SECONDS)
-        _keep_alive(stream)
+        stream.settimeout(_ANSWER_SECONDS)
     except (OSError, probe.ProbeError) as error:
         stream.close()
         why = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
         raise TaskUnreachable(f"{task} does not answer: {why}") from error
     return stream, devices[0].incarnation if devices else 0
-
-
-def _keep_alive(stream: socket.socket) -> None:
-    stream.settimeout(_ANSWER_SECONDS)
-    with contextlib.suppress(OSError):  # not TCP
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE.items():
-            if hasattr(socket, name):  # macOS lacks the first
-                stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _goes_on(stream: socket.socket) -> bool:

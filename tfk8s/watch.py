@@ -53,8 +53,8 @@ class Watch(threading.Thread):
     """Hears of lost tasks and of Ctrl-C.
 
     Args:
-        events: a descriptor with a line of JSON for each task that was lost, {"task": …, "reason": …}; None where
-            nobody tells.
+        events: a descriptor with a line of JSON for each task that was lost, {"task": …, "reason": …}, or with an
+            empty reason goes on as it was; None where nobody tells.
         news: where to note it.
         cluster: the tasks, and whom to ask whether one answers again.
         say: writes a line for the user.
@@ -94,8 +94,14 @@ class Watch(threading.Thread):
         for line in data.splitlines():
             change = json.loads(line)
             if change["task"] not in self._cluster.without:
-                self._lost(change["task"], change["reason"])
+                self._lost(change["task"], change["reason"]) if change["reason"] else self._goes_on(change["task"])
         return bool(data)
+
+    def _goes_on(self, task: str) -> None:
+        """Note that a task was silent only, and is as it was: calls that need it go on."""
+        self._news.back(task)
+        self._say(f"tfk8s: {task} answers again, and goes on")
+        self._suspicions = {key: kept for key, kept in self._suspicions.items() if key[1] != task}
 
     def _lost(self, task: str, reason: str) -> None:
         self._news.lost(task, reason)

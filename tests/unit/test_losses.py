@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 import fake_backend
 import pytest
 
-from tfk8s import losses, waiting
+from tfk8s import losses, probe, waiting
 from tfk8s.errors import BackendUnreachable, TaskUnreachable, Tfk8sError
 from tfk8s.losses import Losses
 
@@ -56,6 +57,11 @@ def until_held(watched: Losses, task: Task) -> None:
     until(lambda: len(task.held) == 1 and len(watched._selector.get_map()) == 2)
 
 
+def watching(task: Task) -> Losses:
+    """Watch a task that need give no sign of life."""
+    return Losses({"worker/0": task.dial}, silent=1 << 30)
+
+
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Task]:
     monkeypatch.setattr(losses, "_AGAIN_SECONDS", 0.005)
@@ -75,7 +81,7 @@ REFUSED = TaskUnreachable("worker/0 does not answer at there: Connection refused
 
 
 def test_a_server_that_ends_is_told_at_once(task: Task) -> None:
-    with Losses({"worker/0": task.dial}) as watched:
+    with watching(task) as watched:
         until_held(watched, task)
         task.trouble = REFUSED
         task.drop()
@@ -83,7 +89,7 @@ def test_a_server_that_ends_is_told_at_once(task: Task) -> None:
 
 
 def test_a_server_that_was_started_anew_meanwhile_is_told(task: Task) -> None:
-    with Losses({"worker/0": task.dial}) as watched:
+    with watching(task) as watched:
         until_held(watched, task)
         task.incarnation = 2
         task.drop()
@@ -91,7 +97,7 @@ def test_a_server_that_was_started_anew_meanwhile_is_told(task: Task) -> None:
 
 
 def test_a_server_that_ends_a_connection_only_is_not_lost(task: Task) -> None:
-    with Losses({"worker/0": task.dial}) as watched:
+    with watching(task) as watched:
         until_held(watched, task)
         task.drop()
         until_held(watched, task)
@@ -101,7 +107,7 @@ def test_a_server_that_ends_a_connection_only_is_not_lost(task: Task) -> None:
 
 
 def test_a_lost_server_that_comes_back_can_be_lost_again(task: Task) -> None:
-    with Losses({"worker/0": task.dial}) as watched:
+    with watching(task) as watched:
         for incarnation in (2, 3):
             until_held(watched, task)
             task.trouble = REFUSED
@@ -111,7 +117,7 @@ def test_a_lost_server_that_comes_back_can_be_lost_again(task: Task) -> None:
 
 
 def test_a_broken_way_to_the_servers_loses_none(task: Task) -> None:
-    with Losses({"worker/0": task.dial}) as watched:
+    with watching(task) as watched:
         until_held(watched, task)
         task.trouble = BackendUnreachable("the API server does not answer")
         task.drop()
@@ -122,9 +128,25 @@ def test_a_broken_way_to_the_servers_loses_none(task: Task) -> None:
 
 def test_a_server_that_never_answered_is_not_lost(task: Task) -> None:
     task.trouble = REFUSED
-    with Losses({"worker/0": task.dial}) as watched:
+    with watching(task) as watched:
         until(lambda: task.dials > 3)
         assert not select.select([watched.news], [], [], 0)[0]
+
+
+def test_a_server_that_gives_no_sign_of_life_is_lost_until_it_does(task: Task) -> None:
+    with Losses({"worker/0": task.dial}, silent=20) as watched:
+        reason = "does not answer: its server is stopped, or its machine or the network is gone"
+        assert told(watched) == {"task": "worker/0", "reason": reason}
+        assert task.held[0].recv(1000).endswith(probe.ASK)
+        with contextlib.suppress(OSError):  # given up by now: then a new connection tells
+            task.held[0].sendall(probe.ASK)
+        assert told(watched) == {"task": "worker/0", "reason": ""}
+
+
+def test_a_connection_without_a_sign_of_life_is_given_up(task: Task) -> None:
+    with Losses({"worker/0": task.dial}, silent=2) as watched:
+        assert told(watched)["reason"]
+        until(lambda: len(task.held) > 1)
 
 
 def test_where_nobody_listens_the_address_is_said() -> None:

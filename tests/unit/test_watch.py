@@ -42,9 +42,9 @@ class Scene:
         frame = sys._getframe()
         self.active[frame] = SimpleNamespace(opens=opens, patience=patience, needs=lambda task: task in needs)
 
-    def lose(self, task: str) -> None:
+    def lose(self, task: str, reason: str = LOST["reason"]) -> None:
         read, write = os.pipe()
-        os.write(write, json.dumps({**LOST, "task": task}).encode() + b"\n")
+        os.write(write, json.dumps({"task": task, "reason": reason}).encode() + b"\n")
         assert self.watch._read_events(read)
         os.close(read)
         os.close(write)
@@ -65,6 +65,16 @@ def test_a_call_that_needs_the_lost_task_is_ended_after_a_while(monkeypatch: pyt
     assert scene.said[1].startswith(
         f"error: {task} was lost: killed by SIGKILL; a session waited for it, and the script"
     )
+
+
+def test_a_call_goes_on_where_its_task_was_silent_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch)
+    scene.call(needs=("worker/1",))
+    scene.lose("worker/1")
+    scene.lose("worker/1", "")
+    scene.look(1000.0)
+    assert scene.said[-1] == "tfk8s: worker/1 answers again, and goes on"
+    assert not scene.news.lost_now
 
 
 def test_a_call_that_does_without_the_lost_task_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,6 +171,11 @@ def _frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> 
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
+# HTTP/2's servers acknowledge settings at once (RFC 9113, 6.5.3), gRPC's on threads of its transport: a sign of life
+# that a busy server gives too, where GetStatus waits for a thread which operations may hold for minutes.
+ASK = _frame(_SETTINGS)
+
+
 def _frames(stream: socket.socket, deadline: float) -> Iterator[tuple[int, int, bytes]]:
     """Yield kind, flags and payload of each frame until the server closes the connection."""
     buffer = b""
