@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tfk8s.backends import Backend, Script
-from tfk8s.backends.choice import Where, choose
+from tfk8s.backends.choice import choose
 from tfk8s.changes import Plan
 from tfk8s.cluster import TIMEOUT, Cluster, discard
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.readiness import OnChange
 from tfk8s.spec import JobFile
 from tfk8s.status import ClusterStatus, ScriptPhase
+from tfk8s.where import Where
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 

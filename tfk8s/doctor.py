@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfk8s.backends.choice import Where
 from tfk8s.checks import Check, State
 from tfk8s.server import find_tensorflow
 from tfk8s.version import __version__
+from tfk8s.where import Where
 
 # tensorflow-2.21.0.dist-info and tensorflow_cpu-2.21.0.dist-info, not tensorflow_datasets'
 _DIST_INFO = re.compile(r"tensorflow(?:_cpu|_gpu|_intel|_macos|_rocm)?-([0-9][^-]*)\.dist-info", re.ASCII)

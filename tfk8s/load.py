@@ -16,7 +16,6 @@ from tfk8s import spec
 from tfk8s.errors import JobFileError, Problem
 from tfk8s.jobfile import checks, yamlfile
 from tfk8s.jobfile.document import MAX_PROBLEMS, Document
-from tfk8s.jobfile.json_schema import schema
 from tfk8s.jobfile.problems import Report
 from tfk8s.jobfile.schema import JOB_FILE
 
@@ -47,6 +46,13 @@ def loads(text: str | bytes, file: str) -> spec.JobFile:
     if found:
         raise JobFileError(file, _in_order(found))
     return _job_file(values)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of job files."""
+    from tfk8s.jobfile import json_schema
+
+    return json_schema.schema()
 
 
 def _read(path: Path) -> bytes:

@@ -16,9 +16,10 @@ import threading
 from collections.abc import Sequence
 from typing import IO
 
-from tfk8s.backends.choice import Where, choose
+from tfk8s.backends.choice import choose
 from tfk8s.errors import ClusterError, Tfk8sError
 from tfk8s.forward import Forward, Tell
+from tfk8s.where import Where
 
 _END_SECONDS = 5.0
 

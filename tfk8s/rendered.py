@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.resources
+from pathlib import Path
 
 from tfk8s import manifests, yamltext
 from tfk8s.errors import InvalidInput
@@ -40,5 +40,5 @@ def objects(job_file: JobFile, namespace: str | None = None) -> list[Object]:
 @functools.cache
 def files(names: tuple[str, ...]) -> dict[str, str]:
     """Return the texts of files of this package, by name."""
-    package = importlib.resources.files("tfk8s")
+    package = Path(__file__).parent  # importlib.resources takes 5 ms to say the same
     return {name: (package / name).read_text() for name in names}

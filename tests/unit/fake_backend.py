@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from tfk8s import plain, views
 from tfk8s.backends import LogLine, Outcome, Script
-from tfk8s.backends.choice import Where
 from tfk8s.changes import Plan, compare
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.events import Event
 from tfk8s.spec import EVALUATOR, Job, JobFile, Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.where import Where
 
 CREATED = 1_700_000_000.0
 

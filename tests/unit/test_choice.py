@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.backends.choice import Where, choose, has_kubeconfig
+from tfk8s.backends.choice import choose, has_kubeconfig
 from tfk8s.errors import InvalidInput
 from tfk8s.spec import Job, JobFile
+from tfk8s.where import Where
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,12 @@ import pytest
 from fake_backend import Run
 
 from tfk8s import doctor, rights
-from tfk8s.backends.choice import Where
 from tfk8s.backends.kubernetes import health, policyprobe
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.local import health as local_health
 from tfk8s.checks import Check, State
 from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.where import Where
 
 pytest_plugins = ("cli_fixtures",)
 

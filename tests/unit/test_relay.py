@@ -12,9 +12,9 @@ import pytest
 from fake_backend import FakeBackend, job_file
 
 from tfk8s import relay
-from tfk8s.backends.choice import Where
 from tfk8s.errors import ClusterError
 from tfk8s.relay import Relay
+from tfk8s.where import Where
 
 SAYS = "import sys; print({!r}, flush=True); sys.stdin.read()"
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module all the same
-    from tfk8s.backends.choice import Where
     from tfk8s.changes import Plan
     from tfk8s.events import Event
     from tfk8s.spec import JobFile, Task
     from tfk8s.status import ClusterStatus
+    from tfk8s.where import Where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,10 +38,10 @@ def diff(
     JSON: name, restarts, refusal, and changes, each with kind, name, action, and fields, each with path, before, after.
     """
     from tfk8s import api
-    from tfk8s.backends.choice import Where
     from tfk8s.cli import documents
     from tfk8s.cli.failures import report
     from tfk8s.errors import ClusterError
+    from tfk8s.where import Where
 
     try:
         plan = api.plan(file, Where(local or None, context, namespace))
@@ -79,9 +79,9 @@ def scale(
         tfk8s scale --local mnist worker=8 ps=2
     """
     from tfk8s.api import find
-    from tfk8s.backends.choice import Where
     from tfk8s.cli.progress import Progress
     from tfk8s.tasks import counts
+    from tfk8s.where import Where
 
     wanted = counts(tasks)
     cluster = find(name, Where(local or None, context, namespace))

@@ -34,8 +34,8 @@ def up(
         tfk8s up --dry-run cluster.yaml
     """
     from tfk8s import api
-    from tfk8s.backends.choice import Where
     from tfk8s.cli.progress import Progress
+    from tfk8s.where import Where
 
     if dry_run:
         _show_plan(api.plan(file, Where(local or None, context, namespace, allow_exposed_ports)))
@@ -82,8 +82,8 @@ def restart(
         tfk8s restart mnist
     """
     from tfk8s.api import find
-    from tfk8s.backends.choice import Where
     from tfk8s.cli.progress import Progress
+    from tfk8s.where import Where
 
     cluster = find(name, Where(local or None, context, namespace))
     with Progress() as progress:
@@ -103,7 +103,7 @@ def down(
         tfk8s down --local mnist
     """
     from tfk8s.api import find
-    from tfk8s.backends.choice import Where
+    from tfk8s.where import Where
 
     cluster = find(name, Where(local or None, context, namespace))
     cluster.down()

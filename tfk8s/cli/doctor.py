@@ -40,9 +40,9 @@ def doctor(
 
     JSON: a list of checks, each with name, state, detail, help.
     """
-    from tfk8s.backends.choice import Where
     from tfk8s.checks import complete
     from tfk8s.doctor import examine
+    from tfk8s.where import Where
 
     found = []
     for check in examine(Where(local or None, context, namespace), image):

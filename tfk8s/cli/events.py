@@ -36,8 +36,8 @@ def events(
     JSON: a list of events, each with id, time, about, warning, reason, message, count; one a line with --watch.
     """
     from tfk8s.api import find
-    from tfk8s.backends.choice import Where
     from tfk8s.cli import documents
+    from tfk8s.where import Where
 
     found = find(name, Where(local or None, context, namespace)).events(follow=watch)
     if watch:

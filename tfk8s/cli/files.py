@@ -116,8 +116,8 @@ def render(
         tfk8s render cluster.yaml --task worker/1
         tfk8s render --local cluster.yaml --task worker/1 --format flags
     """
-    from tfk8s.backends.choice import Where
     from tfk8s.load import load
+    from tfk8s.where import Where
 
     job_file = load(file)
     on_this_machine = Where(local or None, namespace=namespace).is_local(os.environ)

@@ -40,9 +40,9 @@ def status(
     reason.
     """
     from tfk8s.api import find
-    from tfk8s.backends.choice import Where
     from tfk8s.cli import documents
     from tfk8s.cli.progress import Progress
+    from tfk8s.where import Where
 
     cluster = find(name, Where(local or None, context, namespace))
     if not watch:
@@ -87,8 +87,8 @@ def ls(
     JSON: a list of what `tfk8s status -o json` prints.
     """
     from tfk8s.api import list_clusters
-    from tfk8s.backends.choice import Where
     from tfk8s.cli import documents
+    from tfk8s.where import Where
 
     found = list_clusters(Where(local or None, context, namespace))
     if output is not None:
@@ -117,9 +117,9 @@ def devices(
     JSON: a list of tasks, each with task, job, index, error, and devices, each with name, kind, memory, description.
     """
     from tfk8s.api import find
-    from tfk8s.backends.choice import Where
     from tfk8s.cli import documents
     from tfk8s.devices import require_all
+    from tfk8s.where import Where
 
     answers = find(name, Where(local or None, context, namespace)).devices()
     if output is not None:
@@ -159,7 +159,7 @@ def logs(
     """
     from tfk8s import scriptjobs
     from tfk8s.api import find
-    from tfk8s.backends.choice import Where
+    from tfk8s.where import Where
 
     cluster = find(name, Where(local or None, context, namespace))
     if tasks and scriptjobs.is_name(tasks[0]) and len(tasks) == 1:

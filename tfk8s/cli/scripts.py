@@ -54,10 +54,10 @@ def submit(
         tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
     from tfk8s.api import find
-    from tfk8s.backends.choice import Where
     from tfk8s.cli.progress import Progress
     from tfk8s.errors import InvalidInput
     from tfk8s.scripts import as_script
+    from tfk8s.where import Where
 
     if here and detach:
         raise InvalidInput("--here and --detach exclude each other: a script on this machine ends with its command")
@@ -97,7 +97,7 @@ def stop(
         tfk8s stop mnist script-4e9c21
     """
     from tfk8s.api import find
-    from tfk8s.backends.choice import Where
+    from tfk8s.where import Where
 
     cluster = find(name, Where(local or None, context, namespace))
     cluster.stop(script)
@@ -129,9 +129,9 @@ def run(
         tfk8s run --local --tf1 cluster.yaml old_script.py
     """
     from tfk8s import api
-    from tfk8s.backends.choice import Where
     from tfk8s.cli.progress import Progress
     from tfk8s.scripts import as_script
+    from tfk8s.where import Where
 
     wanted = as_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus
@@ -179,7 +179,7 @@ def connect(
         tfk8s connect --port 2222 mnist
     """
     from tfk8s.api import find
-    from tfk8s.backends.choice import Where
+    from tfk8s.where import Where
 
     cluster = find(name, Where(local or None, context, namespace))
     with cluster.forward(port, tell=lambda text: note(f"tfk8s: {text}")) as forward:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tfk8s.errors import Problem, quoted
 
@@ -13,8 +14,7 @@ MAX_PROBLEMS = 100  # that are said
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a key or a value stands: line and column from 1, and its length on that line."""
 
     line: int

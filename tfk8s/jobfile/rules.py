@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfk8s import naming, quantity
 
@@ -63,8 +63,7 @@ def _address(text: str) -> str:
     return f"{text}:2222"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """What to say of a text that breaks a pattern.
 
     Attributes:

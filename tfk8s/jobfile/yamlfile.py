@@ -11,7 +11,6 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import yaml
@@ -207,7 +206,7 @@ class _Reader:
             yield event
         if start.flow_style and event.end_mark.line == start.start_mark.line:
             place = self._document.values[path]
-            self._document.values[path] = replace(place, length=event.end_mark.column + 1 - place.column)
+            self._document.values[path] = place._replace(length=event.end_mark.column + 1 - place.column)
 
     def _key(self, event: Any, path: Path, level: int) -> str | None:
         """Return the key that begins with `event`, or None where its value is to be left out."""

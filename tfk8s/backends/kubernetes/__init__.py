@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import naming, rendered
 from tfk8s.backends import LogLine, Outcome, Script
-from tfk8s.backends.choice import Where
 from tfk8s.backends.kubernetes import apply, events, kubeconfig, logs, nodes, observe, paths, scripts, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.observe import Cluster
@@ -16,6 +15,7 @@ from tfk8s.events import Event
 from tfk8s.pods import Object
 from tfk8s.spec import JobFile, Task
 from tfk8s.status import ClusterStatus
+from tfk8s.where import Where
 
 
 class KubernetesBackend:

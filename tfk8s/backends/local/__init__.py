@@ -15,7 +15,6 @@ from typing import Any
 from tfk8s import plain, views
 from tfk8s.backends import LogLine, Outcome, Script, attended
 from tfk8s.backends.attended import AttendedScripts
-from tfk8s.backends.choice import Where
 from tfk8s.backends.local import capacity, client, launch, logs, messages, state
 from tfk8s.changes import Action, Change, Plan, compare, fields
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
@@ -23,6 +22,7 @@ from tfk8s.events import Event
 from tfk8s.proxies import without_proxy
 from tfk8s.spec import Job, JobFile, Task
 from tfk8s.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
+from tfk8s.where import Where
 
 
 class LocalBackend(AttendedScripts):
