@@ -174,7 +174,7 @@ def _failed(error: BaseException, witness: Witness, verdict: Verdict) -> int:
     meaning: Tfk8sError | None = None
     if isinstance(error, Tfk8sError):
         meaning = error
-    elif isinstance(error, Exception) and type(error).__module__.startswith("tensorflow."):
+    elif isinstance(error, Exception) and _is_tensorflows(error):
         meaning = witness.explain(error)
     if meaning is None or os.environ.get("TFK8S_DEBUG"):
         _print_whole(error)
@@ -203,6 +203,12 @@ def _print_briefly(error: BaseException) -> None:
     if cause is not None:
         lines.append(f"{type(cause).__name__}: {verdicts.brief(str(cause))} (TFK8S_DEBUG=1 shows the rest)\n")
     print("".join(lines), end="", file=sys.stderr, flush=True)
+
+
+def _is_tensorflows(error: Exception) -> bool:
+    """Return whether TensorFlow raised it: one of its own, or another where what it is called with can't be."""
+    raised_at = traceback.extract_tb(error.__traceback__)[-1].filename
+    return type(error).__module__.startswith("tensorflow.") or _is_inside(raised_at)
 
 
 def _is_inside(file: str) -> bool:

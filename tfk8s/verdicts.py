@@ -40,7 +40,10 @@ _UNINITIALIZED = re.compile(r"Attempting to use uninitialized value (\S+)|Could 
 _PYTHON = re.compile(r"No registered '(?:Eager)?PyFunc\w*' OpKernel|callback pyfunc_\d+ is not found")
 _MEMORY = re.compile(r"OOM when allocating tensor with shape(\[.*?\]) and type (\w+) on (\S+) by allocator")
 _NODE = re.compile(r"\{\{node (\S+?)\}\}")
-_TOO_LARGE = "exceeds the 2GB protobuf limit"
+_TOO_LARGE = (  # the kind of an error, what it says, what it is about
+    ("InternalError", "exceeds the 2GB protobuf limit", "what the session fetches"),
+    ("ValueError", "Cannot create a tensor proto whose content is larger than 2GB", "a constant of the graph"),
+)
 # Errors that may come of what became of a task; others have the same meaning whatever did.
 _BROKEN = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "InternalError")
 ABOUT_TASKS = (*_BROKEN, "FailedPreconditionError")
@@ -184,7 +187,7 @@ def _python_function(kind: str, message: str, known: Known) -> Tfk8sError | None
 
 def _size(kind: str, message: str, known: Known) -> Tfk8sError | None:
     del known
-    return too_large("what the session fetches") if kind == "InternalError" and _TOO_LARGE in message else None
+    return next((too_large(what) for one, words, what in _TOO_LARGE if kind == one and words in message), None)
 
 
 def too_large(what: str, size: int | None = None) -> GraphTooLarge:

@@ -119,3 +119,7 @@ def in_scripts() -> Iterator[Row]:
         fault="a feed of 2.1 GiB", when="in a step", act=script("feed.py"), code=2,
         words=("what is fed to the graph is 2.3 GB",),
     )  # fmt: skip
+    yield Row(
+        fault="a constant of 2.1 GiB", when="as the graph is made", act=script("large.py"), code=2,
+        words=("a constant of the graph is too large",),
+    )  # fmt: skip

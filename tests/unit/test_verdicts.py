@@ -65,6 +65,10 @@ PYTHON = (
     f"{{{{node PyFunc}}}}\n\t.  Registered:  <no registered kernels>\n\n\t [[PyFunc]]\nAdditional GRPC error information "
     f"from remote target {WORKER} while calling /tensorflow.WorkerService/RegisterGraph:"
 )
+RESULT = (
+    "Graph execution error:\n\nFailed to encode tensor to byte buffer: Cannot encode a Tensor that exceeds the 2GB "
+    "protobuf limit. Exceeded bytes: 252516352 (request_id: 6067375829651518705 step_id: 62846598056272620)"
+)
 MEMORY = (
     f"Graph execution error:\n\nRESOURCE_EXHAUSTED: From {WORKER}:\nOOM when allocating tensor with shape[600000000] and "
     f"type float on {WORKER}/device:CPU:0 by allocator cpu\n\t [[{{{{node random_uniform/RandomUniform}}}}]]\nHint: If you "
@@ -112,9 +116,14 @@ WELL = Known(master="master/0")
         ("DeadlineExceededError", "Deadline Exceeded", WELL, None, ""),
         ("NotFoundError", PYTHON, WELL, InvalidInput, "a Python function (py_func) can't run on worker/1: tasks run"),
         (
-            "InternalError", "the message exceeds the 2GB protobuf limit", WELL, GraphTooLarge,
+            "InternalError", RESULT, WELL, GraphTooLarge,
             "what the session fetches is too large: one message holds at most 2 GB",
         ),
+        (
+            "ValueError", "Cannot create a tensor proto whose content is larger than 2GB.", WELL, GraphTooLarge,
+            "a constant of the graph is too large: one message holds at most 2 GB",
+        ),
+        ("ValueError", "Tensor conversion requested dtype int32 for Tensor with dtype float32", LOST, None, ""),
         (
             "ResourceExhaustedError", MEMORY, WELL, OutOfMemory,
             'worker/1 has too little memory on CPU:0 for operation "random_uniform/RandomUniform": it wants a tensor',
