@@ -48,8 +48,8 @@ class Library:
         framework, whole = folder / "libtensorflow_framework.so.2", folder / "libtensorflow_cc.so.2"
         if not whole.exists():  # looked for first: after the framework's library alone, `import tensorflow` crashes
             raise OSError(f"there is no {whole}")
-        ctypes.CDLL(str(framework), ctypes.RTLD_GLOBAL)
-        library = ctypes.CDLL(str(whole), ctypes.RTLD_GLOBAL)
+        _open(framework)
+        library = _open(whole)
         pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
         self._version = _function(library, "TF_Version", text)
         self._new_status = _function(library, "TF_NewStatus", pointer)
@@ -76,6 +76,20 @@ class Library:
             self._start(server, status)
         if self._code(status):
             raise ServerError(f"TensorFlow can't start {member.name}: {self._message(status).decode(errors='replace')}")
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    """Load a library whose functions are looked up when they are first called.
+
+    ctypes asks for all of them at once (RTLD_NOW), which takes as long again as the rest: libtensorflow_cc calls
+    150,000 by name, of which a server needs few.
+    """
+    opened = ctypes.CDLL(None)  # this process, which has dlopen
+    dlopen = _function(opened, "dlopen", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
+    handle = dlopen(os.fsencode(path), os.RTLD_LAZY | os.RTLD_GLOBAL)
+    if not handle:
+        raise OSError(_function(opened, "dlerror", ctypes.c_char_p)().decode(errors="replace"))
+    return ctypes.CDLL(str(path), handle=handle)
 
 
 def _function(library: ctypes.CDLL, name: str, result: type | None, *arguments: type) -> Any:

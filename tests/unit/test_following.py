@@ -1,0 +1,139 @@
+"""Looking at a cluster again and again: what is asked for, how often, and what is known without asking."""
+
+import json
+import queue
+
+import pytest
+
+from tfk8s import naming, rendered, waiting
+from tfk8s.backends.kubernetes import following, paths
+from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.member import Member, listening_line
+from tfk8s.spec import Job, JobFile
+from tfk8s.status import Phase
+
+JOB_FILE = JobFile(name="demo", image="tf:1", master="chief", namespace="ns", jobs=(Job(name="chief"),))
+PODS = paths.collection("Pod", "ns")
+POD = naming.pod("demo", "chief", 0)
+LISTENS = listening_line(Member({"chief": {0: "here:2222"}}, "chief", 0), "2.21.0", "1 CPU")
+PATIENCE = 20.0
+
+
+def pod(version, **state):
+    start = "2026-01-01T00:00:00Z"
+    container = {"name": "server", "image": "tf:1", "ready": False, "restartCount": 0, "state": state}
+    return {
+        "metadata": {
+            "name": POD, "namespace": "ns", "uid": "1", "resourceVersion": str(version),
+            "labels": {"controller-revision-hash": "a"}, "creationTimestamp": start,
+        },
+        "spec": {"nodeName": "n", "containers": [{"name": "server"}]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": start}],
+            "containerStatuses": [container],
+        },
+    }  # fmt: skip
+
+
+RUNNING = {"running": {"startedAt": "2026-01-01T00:00:01Z"}}
+
+
+class Api:
+    """An API server's objects; counts what is asked, and has streams whose lines a test says."""
+
+    context, namespace = "c", "ns"
+
+    def __init__(self):
+        sets = [made for made in rendered.objects(JOB_FILE) if made["kind"] == "StatefulSet"]
+        for made in sets:
+            made["metadata"] |= {"uid": "s", "namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        self.objects = {paths.collection("StatefulSet", "ns"): sets, PODS: [pod(1, waiting={})]}
+        self.asked = []
+        self.watched, self.log = queue.Queue(), queue.Queue()
+        self.refusal = None
+
+    def url(self, path, query=None):
+        return f"{path}?{query}"
+
+    def get(self, path, query=None):
+        self.asked.append(path)
+        return {"items": self.objects.get(path, []), "metadata": {"resourceVersion": "1"}}
+
+    def text(self, path, query=None):
+        return ""
+
+    def lines(self, path, query, seconds=0):
+        if path == PODS and self.refusal:
+            raise self.refusal
+        stream = self.watched if path == PODS else self.log
+        while (line := stream.get(timeout=PATIENCE)) is not None:
+            yield line
+
+    def tells(self, thing):
+        self.watched.put(json.dumps({"type": "MODIFIED", "object": thing}))
+
+
+@pytest.fixture
+def api():
+    api = Api()
+    yield api
+    api.watched.put(None)
+    api.log.put(None)
+
+
+def until(look, phase):
+    """Look until the task is in that phase; return its status."""
+    return waiting.wait_until(
+        lambda: next((task for task in look().tasks if task.phase is phase), None), f"the task to be {phase}", PATIENCE
+    )
+
+
+def test_pods_are_known_from_a_watch_and_the_rest_is_asked_for_now_and_then(api, monkeypatch):
+    monkeypatch.setattr(following, "_FRESH_SECONDS", 1000.0)
+    with following.follow(api, "ns", "demo") as look:
+        assert until(look, Phase.PENDING).where == f"{POD} on n"
+        waiting.wait_until(lambda: not asks_for_pods(api, look), "a look that asks for no pods", PATIENCE)
+        api.tells(pod(2, terminated={"exitCode": 1}))
+        assert "exit code 1" in until(look, Phase.FAILED).reason
+        assert api.asked.count(paths.collection("StatefulSet", "ns")) == 1
+
+
+def asks_for_pods(api, look):
+    before = api.asked.count(PODS)
+    look()
+    return api.asked.count(PODS) > before
+
+
+def test_a_server_is_up_when_its_log_says_so(api):
+    with following.follow(api, "ns", "demo") as look:
+        api.tells(pod(2, **RUNNING))
+        until(look, Phase.STARTING)
+        api.log.put("WARNING: all log messages before …")
+        api.log.put(LISTENS)
+        until(look, Phase.READY)
+
+
+def test_a_log_that_ends_is_asked_for_anew(api):
+    with following.follow(api, "ns", "demo") as look:
+        api.tells(pod(2, **RUNNING))
+        until(look, Phase.STARTING)
+        api.log.put(None)
+        api.log.put(LISTENS)
+        until(look, Phase.READY)
+
+
+def test_a_server_that_was_ready_and_is_no_longer_is_not_up_for_what_it_wrote(api):
+    late = pod(2, **RUNNING)
+    late["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z"
+    api.log.put(LISTENS)
+    with following.follow(api, "ns", "demo") as look:
+        api.tells(late)
+        until(look, Phase.STARTING)
+        assert api.log.qsize() == 1  # nobody read it
+
+
+def test_who_may_not_watch_pods_lists_them(api):
+    api.refusal = ApiError(403, "may not watch")
+    with following.follow(api, "ns", "demo") as look:
+        api.objects[PODS] = [pod(2, terminated={"exitCode": 1})]
+        until(look, Phase.FAILED)
