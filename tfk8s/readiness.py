@@ -38,8 +38,9 @@ def wait_until_ready(
         WaitTimeout: says which tasks are missing, and why.
         ClusterError: a task ends again and again, or the cluster is lost.
     """
-    readiness = Readiness(backend, name, on_change, before or {}, without)
-    return wait_until(readiness.look, readiness.missing, timeout)
+    with backend.following(name) as observe:
+        readiness = Readiness(backend, name, observe, on_change, before or {}, without)
+        return wait_until(readiness.look, readiness.missing, timeout)
 
 
 class Readiness:
@@ -49,11 +50,12 @@ class Readiness:
         self,
         backend: Backend,
         name: str,
+        observe: Callable[[], ClusterStatus],
         on_change: OnChange | None,
         before: Mapping[Task, TaskStatus],
         without: Collection[Task],
     ) -> None:
-        self._backend, self._name, self._on_change = backend, name, on_change
+        self._backend, self._name, self._look_at, self._on_change = backend, name, observe, on_change
         self._before, self._without = before, without
         self._status: ClusterStatus | None = None
         self._restarts: dict[Task, int] = {}
@@ -90,7 +92,7 @@ class Readiness:
 
     def _observe(self) -> ClusterStatus:
         try:
-            status = self._backend.observe(self._name)
+            status = self._look_at()
             return replace(status, tasks=tuple(task for task in status.tasks if task.task not in self._without))
         except NoSuchCluster as error:
             if self._status is None:

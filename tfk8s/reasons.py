@@ -93,6 +93,17 @@ def has_run(pod: Object) -> bool:
     )
 
 
+def first_comes_up(pod: Object) -> bool:
+    """Return whether the pod's container runs and was not ready before: what is not any more, does not come up."""
+    running = [
+        one["state"]["running"] for one in pod["status"].get("containerStatuses", ()) if "running" in one["state"]
+    ]
+    ready = condition(pod, "Ready")
+    if not running or ready is None:
+        return False
+    return bool(seconds(ready["lastTransitionTime"]) <= seconds(running[0]["startedAt"]))
+
+
 def crashed(pod: Object) -> bool:
     """Return whether the pod's last end is one that its log explains."""
     for container in pod["status"].get("containerStatuses", ()):

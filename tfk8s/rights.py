@@ -51,7 +51,12 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "apps", "statefulsets", "list", _LOOK
     yield "", "pods", "list", ("ls", "status", "submit", "stop", "up", "scale", "restart", "down")
     yield "batch", "jobs", "list", _LOOK  # of scripts
-    yield "", "pods/log", "get", ("logs", "submit", "status")
+    yield (
+        "",
+        "pods/log",
+        "get",
+        ("logs", "submit", "status", "up", "restart", "scale"),
+    )  # it tells that a server listens
     yield "", "events", "list", ("status", "events", "up")
     yield "", "events", "watch", ("events",)
     yield "", "pods/portforward", "get create", ("up", "devices", "connect", "restart", "scale")
@@ -60,7 +65,8 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "batch", "jobs", "create", ("submit",)
     yield "batch", "jobs", "delete", ("submit", "stop")
     yield "", "pods", "get", ("submit", "logs")
-    yield "", "pods", "watch", ("submit", "logs")  # how a script's pod ended, even where it is gone at once
+    # What becomes of tasks, and how a script's pod ended, even where it is gone at once.
+    yield "", "pods", "watch", ("submit", "logs", "status", "up", "restart", "scale")
     yield "", "pods/exec", "get create", ("submit",)
     yield "", "pods/attach", "get create", ("submit",)  # for its standard input
     yield "", "pods", "delete", ("restart",)

@@ -8,7 +8,8 @@ once for all backends.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -93,6 +94,10 @@ class Backend(Protocol):
 
     def observe(self, name: str) -> ClusterStatus:
         """Return what is there now, in bounded time."""
+        ...
+
+    def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
+        """Lend what `observe` does, at little cost for who looks many times a second."""
         ...
 
     def clusters(self) -> list[ClusterStatus]:

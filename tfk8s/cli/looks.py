@@ -63,9 +63,10 @@ def _watched(cluster: Cluster) -> Iterator[ClusterStatus]:
 
     seen = False
     try:
-        for found in changes(cluster.status):
-            seen = True
-            yield found
+        with cluster.backend.following(cluster.name) as look:
+            for found in changes(look):
+                seen = True
+                yield found
     except NoSuchCluster:
         if not seen:
             raise

@@ -14,6 +14,8 @@ from tfk8s import naming
 # The addresses of each job's tasks, by index.
 Cluster = Mapping[str, Mapping[int, str]]
 
+_LISTENS = " listens on port "
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -160,3 +162,14 @@ def derive_cluster(environment: Mapping[str, str]) -> Cluster:
         cluster[job] = {i: naming.pod_address(name, namespace, job, i, number) for i in range(int(tasks))}
     own = environment.get("TFK8S_JOB")
     return {job: tasks for job, tasks in cluster.items() if job != "evaluator" or own == "evaluator"}
+
+
+def listening_line(member: Member, version: str, devices: str) -> str:
+    """Return what a server's log tells once it listens: who it is, and what it has."""
+    others = f"of {member.size} tasks" if member.size > 1 else "alone"
+    return f"tfk8s: {member.name} {others}{_LISTENS}{member.port}: TensorFlow {version}, {devices}"
+
+
+def is_listening_line(line: str) -> bool:
+    """Return whether a line of a log is that one."""
+    return line.startswith("tfk8s: ") and _LISTENS in line

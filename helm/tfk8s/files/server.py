@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s import probe
-from tfk8s.member import Member, check_member, derive_cluster, parse_cluster, parse_tf_config
+from tfk8s.member import Member, check_member, derive_cluster, listening_line, parse_cluster, parse_tf_config
 
 
 class ServerError(Exception):
@@ -161,13 +161,11 @@ def check_port(member: Member) -> None:
 
 
 def first_line(member: Member, version: str) -> str:
-    """Return what a task's log begins with: who it is, where it listens, what it has."""
+    """Return what a task's log begins with, once its server, which is asked for its devices, answers."""
     with socket.create_connection(("localhost", member.port), timeout=10) as stream:
         devices = probe.get_status(stream, timeout=10)
     kinds = [device.kind for device in devices]
-    has = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    others = f"of {member.size} tasks" if member.size > 1 else "alone"
-    return f"tfk8s: {member.name} {others} listens on port {member.port}: TensorFlow {version}, {has}"
+    return listening_line(member, version, ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)))
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------

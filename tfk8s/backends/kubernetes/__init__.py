@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from tfk8s import naming, rendered
 from tfk8s.backends import LogLine, Outcome, Script
-from tfk8s.backends.kubernetes import apply, events, kubeconfig, logs, nodes, observe, paths, scripts, streams
+from tfk8s.backends.kubernetes import (
+    apply,
+    events,
+    following,
+    kubeconfig,
+    logs,
+    nodes,
+    observe,
+    paths,
+    scripts,
+    streams,
+)
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.changes import Plan
@@ -60,6 +72,10 @@ class KubernetesBackend:
     def observe(self, name: str) -> ClusterStatus:
         """Return what is there now."""
         return observe.status(self._client, self._find(name))
+
+    def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
+        """Lend what `observe` does, for looking again and again."""
+        return following.follow(self._client, self._find(name).namespace, name)
 
     def clusters(self) -> list[ClusterStatus]:
         """Return the clusters of the namespace that was given, or of all that the user may see."""

@@ -4,21 +4,40 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from tfk8s import manifests, naming, probe, reasons, scriptjobs
-from tfk8s.backends.kubernetes import paths, streams
-from tfk8s.backends.kubernetes.client import Client
+from tfk8s import manifests, naming, reasons, scriptjobs
+from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.client import Query
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.errors import NoSuchCluster, Tfk8sError, there_are
+from tfk8s.member import is_listening_line
 from tfk8s.pods import Object
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, Phase, ScriptStatus, TaskStatus
 
 _MOST_LOGS = 3  # how many crashed tasks' logs are read for one look
 _MOST_ASKED = 8
-_ANSWER_SECONDS = 1.0
+
+
+class Reader(Protocol):
+    """Reads from an API server, as `client.Client` does."""
+
+    context: str
+    namespace: str
+
+    def get(self, path: str, query: Query | None = None) -> Object:
+        """Return an object, or a list of them."""
+        ...
+
+    def text(self, path: str, query: Query | None = None) -> str:
+        """Return a text, such as a log."""
+        ...
+
+
+Listens = Callable[[Reader, Object], bool]  # whether the server in a pod that runs listens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +83,7 @@ class Cluster:
         return self.sets.get(naming.dns_label(job))
 
 
-def find(client: Client, namespace: str, name: str) -> Cluster:
+def find(client: Reader, namespace: str, name: str) -> Cluster:
     """Return the cluster of that name.
 
     Raises:
@@ -100,7 +119,7 @@ def container_environment(made: Object) -> dict[str, str]:
     return {variable["name"]: variable["value"] for variable in variables if "value" in variable}
 
 
-def no_such_cluster(client: Client, namespace: str, name: str) -> NoSuchCluster:
+def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
     """Return the error for a name that no cluster has; says where one of that name is."""
     sets = _sets_everywhere(client, namespace)
     there = sorted({(made["metadata"]["namespace"], made["metadata"]["labels"][manifests.INSTANCE]) for made in sets})
@@ -114,7 +133,7 @@ def no_such_cluster(client: Client, namespace: str, name: str) -> NoSuchCluster:
     )
 
 
-def clusters(client: Client, namespace: str | None) -> list[ClusterStatus]:
+def clusters(client: Reader, namespace: str | None) -> list[ClusterStatus]:
     """Return the clusters of a namespace or, with None, of all that the user may see."""
     query = paths.labelled({manifests.NAME: "tfk8s"})
     sets = _sets_everywhere(client, namespace or client.namespace) if namespace is None else _items(
@@ -127,7 +146,7 @@ def clusters(client: Client, namespace: str | None) -> list[ClusterStatus]:
     return [status(client, describe(grouped[key])) for key in sorted(grouped)]
 
 
-def _sets_everywhere(client: Client, namespace: str) -> list[Object]:
+def _sets_everywhere(client: Reader, namespace: str) -> list[Object]:
     query = paths.labelled({manifests.NAME: "tfk8s"})
     try:
         return _items(client.get(paths.collection("StatefulSet", None), query))
@@ -137,8 +156,22 @@ def _sets_everywhere(client: Client, namespace: str) -> list[Object]:
     return _items(client.get(paths.collection("StatefulSet", namespace), query))
 
 
-def status(client: Client, cluster: Cluster) -> ClusterStatus:
-    """Return what is there of a cluster now."""
+def log_says_so(client: Reader, pod: Object) -> bool:
+    """Return whether a server has written that it listens, in what its container's log begins with."""
+    try:
+        text = client.text(log_path(pod), {"limitBytes": 1 << 16})
+    except Tfk8sError:
+        return False
+    return any(map(is_listening_line, text.splitlines()))
+
+
+def log_path(pod: Object) -> str:
+    """Return the path of a pod's log."""
+    return paths.pod(pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
+
+
+def status(client: Reader, cluster: Cluster, listens: Listens = log_says_so) -> ClusterStatus:
+    """Return what is there of a cluster now; `listens` is asked about those whose kubelet has not looked yet."""
     made = _items(client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name)))
     by_name = {pod["metadata"]["name"]: pod for pod in made}
     looks = [(task, by_name.get(naming.pod(cluster.name, task.job, task.index))) for task in cluster.tasks]
@@ -154,14 +187,14 @@ def status(client: Client, cluster: Cluster) -> ClusterStatus:
         location=f"context {client.context}, namespace {cluster.namespace}",
         target=cluster.target,
         master=cluster.master,
-        tasks=tuple(_asked(client, cluster, tasks)),
+        tasks=tuple(_asked(client, tasks, dict(looks), listens)),
         created=created,
         reason=_hopeless(tasks, [pod for _, pod in looks]),
         scripts=tuple(_script(job, pod, complaints) for job, pod in scripts),
     )
 
 
-def _scripts(client: Client, cluster: Cluster, made: Sequence[Object]) -> list[tuple[Object, Object | None]]:
+def _scripts(client: Reader, cluster: Cluster, made: Sequence[Object]) -> list[tuple[Object, Object | None]]:
     """Return the Jobs of a cluster's scripts, the latest first, each with its pod."""
     by_job = {pod["metadata"]["labels"].get(scriptjobs.JOB_NAME): pod for pod in made}
     jobs = _items(client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name)))
@@ -210,7 +243,9 @@ def _hopeless(tasks: Sequence[TaskStatus], made: Sequence[Object | None]) -> str
     return ""
 
 
-def _asked(client: Client, cluster: Cluster, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
+def _asked(
+    client: Reader, tasks: Sequence[TaskStatus], made: Mapping[Task, Object | None], listens: Listens
+) -> list[TaskStatus]:
     """Return the tasks, after asking those that may have become ready: kubelet tells a second later.
 
     Where these are many it is left to kubelet, so that a look has a constant cost.
@@ -219,18 +254,12 @@ def _asked(client: Client, cluster: Cluster, tasks: Sequence[TaskStatus]) -> lis
     if not starting or len(starting) > _MOST_ASKED:
         return list(tasks)
     with concurrent.futures.ThreadPoolExecutor(len(starting)) as pool:
-        answers = dict(zip(starting, pool.map(lambda task: _answers(client, cluster, task), starting), strict=True))
+        answers = dict(zip(starting, pool.map(lambda task: _is_up(client, made[task], listens), starting), strict=True))
     return [dataclasses.replace(known, phase=Phase.READY) if answers.get(known.task) else known for known in tasks]
 
 
-def _answers(client: Client, cluster: Cluster, task: Task) -> bool:
-    pod = naming.pod(cluster.name, task.job, task.index)
-    try:
-        with streams.dial(client, cluster.namespace, pod, cluster.port(task)) as stream:
-            probe.get_status(stream, _ANSWER_SECONDS)
-    except (OSError, probe.ProbeError, Tfk8sError):
-        return False
-    return True
+def _is_up(client: Reader, pod: Object | None, listens: Listens) -> bool:
+    return pod is not None and reasons.first_comes_up(pod) and listens(client, pod)
 
 
 def _needs_events(pod: Object | None) -> bool:
@@ -241,7 +270,7 @@ def _needs_events(pod: Object | None) -> bool:
     return any(one["state"].get("waiting", {}).get("reason") == "ContainerCreating" for one in containers)
 
 
-def _complaints(client: Client, namespace: str) -> dict[str, list[str]]:
+def _complaints(client: Reader, namespace: str) -> dict[str, list[str]]:
     """Return the messages of all warnings in a namespace, by the object's uid, the latest last.
 
     Not those of the scheduler: a pod that waits for it says so itself, and any other has it behind it.
@@ -254,17 +283,16 @@ def _complaints(client: Client, namespace: str) -> dict[str, list[str]]:
     return found
 
 
-def _logs_of_crashed(client: Client, crashed: Sequence[Object]) -> dict[str, str]:
+def _logs_of_crashed(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:
     """Return the last line that each crashed pod wrote, by its name, for the first few."""
     lines = {}
     for pod in crashed[:_MOST_LOGS]:
-        name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
         running = "waiting" not in pod["status"]["containerStatuses"][0]["state"]
         try:
-            text = client.text(paths.pod(space, name, "log"), {"tailLines": 5, "previous": not running})
+            text = client.text(log_path(pod), {"tailLines": 5, "previous": not running})
         except ApiError:  # the container is gone, and its log with it
             continue
-        lines[name] = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+        lines[pod["metadata"]["name"]] = next((line for line in reversed(text.splitlines()) if line.strip()), "")
     return lines
 
 

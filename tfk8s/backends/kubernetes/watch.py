@@ -54,6 +54,11 @@ class Watch:
         self._version = ""
         self.known: dict[str, Object] = {}
 
+    @property
+    def has_listed(self) -> bool:
+        """Whether `known` is what is there, rather than nothing yet."""
+        return bool(self._version)
+
     def changes(self, goes_on: Callable[[], bool] = lambda: True) -> Iterator[Change]:
         """Yield each change, first the objects that are there, until `goes_on` says no: asked every few seconds.
 
