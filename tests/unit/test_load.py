@@ -351,6 +351,12 @@ def test_problems_that_nobody_would_read_are_counted_only() -> None:
     )
 
 
+def test_all_problems_are_told_where_unknown_keys_stand_for_missing_ones() -> None:
+    volume = "- {paths: /a, claim: b}\n"
+    problems = briefs(HEAD + "jobs: {worker: 1}\nvolumes:\n" + volume * 60)
+    assert problems == [f'{n}:4+5 unknown-key: there is no key "paths" here -> write path' for n in range(5, 65)]
+
+
 # ---- hostile files -------------------------------------------------------------------------------------------------
 
 _WORDS = [

@@ -130,7 +130,7 @@ def strange_characters(text: str) -> str:
 
 def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the word that looks most like `word`, or None where none looks like it."""
-    import difflib  # takes 5 ms, and few job files need it
+    import difflib  # which few job files need
 
     return next(iter(difflib.get_close_matches(word, words, 1, cutoff)), None)
 
