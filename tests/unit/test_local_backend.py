@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfk8s.backends.local import LocalBackend, capacity, launch, logs, state, tasks
+from tfk8s.backends.local.records import MARK, Record, TaskRecord
 from tfk8s.changes import fields
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.plain import from_job_file
@@ -89,30 +90,30 @@ def test_ports_that_can_not_be(given_file: JobFile, message: str) -> None:
 
 def test_a_script_can_not_remove_the_cluster_that_it_runs_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    task = state.TaskRecord(job="a", index=0, address="localhost:1", environment={"A": "b"}, preload=["m"])
-    record = state.Record(
+    task = TaskRecord(job="a", index=0, address="localhost:1", environment={"A": "b"}, preload=["m"])
+    record = Record(
         name="c", id="1", created=1.5, spec={"name": "c"}, master="a", tasks=[task], cluster={"a": ["localhost:1"]},
         python="python", tensorflow="tf", exposed=False,
     )  # fmt: skip
     state.folder(record.name).create(record)
-    monkeypatch.setenv(state.MARK, record.id)
+    monkeypatch.setenv(MARK, record.id)
     with pytest.raises(InvalidInput) as caught:
         LocalBackend().delete(record.name)
     assert str(caught.value) == (
         f'a script of cluster "{record.name}" can\'t remove it: the script would end with it, half-way'
     )
-    monkeypatch.setenv(state.MARK, "another's")
+    monkeypatch.setenv(MARK, "another's")
     LocalBackend().delete(record.name)
     assert state.folder(record.name).read() is None
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    task = state.TaskRecord(job="a", index=0, address="localhost:1", environment={"A": "b"}, preload=["m"])
-    record = state.Record(
+    task = TaskRecord(job="a", index=0, address="localhost:1", environment={"A": "b"}, preload=["m"])
+    record = Record(
         name="c", id="1", created=1.5, spec={"name": "c"}, master="a", tasks=[task], cluster={"a": ["localhost:1"]},
         python="python", tensorflow="tf", exposed=False,
     )  # fmt: skip
-    assert state.Record.from_json(record.to_json()) == record
+    assert Record.from_json(record.to_json()) == record
     assert record.target == "grpc://localhost:1"
 
 

@@ -5,25 +5,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import secrets
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from tfk8s import plain, views
 from tfk8s.backends import LogLine, Outcome, Script, attended
 from tfk8s.backends.attended import AttendedScripts
-from tfk8s.backends.local import capacity, client, launch, logs, messages, state
+from tfk8s.backends.local import assign, capacity, client, launch, logs, messages, observe, state
+from tfk8s.backends.local.records import MARK, Record
 from tfk8s.changes import Action, Change, Plan, compare, fields
-from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
+from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 from tfk8s.events import Event
 from tfk8s.proxies import without_proxy
-from tfk8s.spec import Job, JobFile, Task
-from tfk8s.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
+from tfk8s.spec import JobFile, Task
+from tfk8s.status import ClusterStatus, Phase
 from tfk8s.where import Where
 
 
@@ -82,7 +80,7 @@ class LocalBackend(AttendedScripts):
 
     def observe(self, name: str) -> ClusterStatus:
         """Return what is there now."""
-        return _observe(*_existing(name))
+        return observe.status(*_existing(name))
 
     def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
         """Lend `observe`, which costs little."""
@@ -91,7 +89,7 @@ class LocalBackend(AttendedScripts):
     def clusters(self) -> list[ClusterStatus]:
         """Return all clusters of this user on this machine, by name."""
         found = ((folder, folder.read()) for folder in state.folders())
-        return [_observe(folder, record) for folder, record in found if record is not None]
+        return [observe.status(folder, record) for folder, record in found if record is not None]
 
     def events(self, name: str, *, follow: bool) -> Iterator[Event]:
         """Yield the starts and ends of tasks, as the supervisor noted them."""
@@ -139,7 +137,7 @@ class LocalBackend(AttendedScripts):
             folder = state.folder(name)
             if not folder.exists():
                 raise _no_such_cluster(name)
-            if (mark := os.environ.get(state.MARK)) and mark == folder.id():
+            if (mark := os.environ.get(MARK)) and mark == folder.id():
                 raise InvalidInput(
                     f'a script of cluster "{name}" can\'t remove it: the script would end with it, half-way',
                     help=f"tfk8s down --local {name}, where the script was submitted",
@@ -148,7 +146,7 @@ class LocalBackend(AttendedScripts):
             folder.remove()
 
 
-def _existing(name: str) -> tuple[state.Folder, state.Record]:
+def _existing(name: str) -> tuple[state.Folder, Record]:
     folder = state.folder(name)
     record = folder.read()
     if record is None:
@@ -193,7 +191,7 @@ def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
     if folder.read() is not None:
         client.end(folder)
     folder.remove()
-    record = _record(job_file, exposed=exposed)
+    record = assign.record(job_file, exposed=exposed)
     try:
         folder.create(record)
         client.start(folder, record)
@@ -203,7 +201,7 @@ def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
         raise
 
 
-def _check_same(record: state.Record, job_file: JobFile) -> None:
+def _check_same(record: Record, job_file: JobFile) -> None:
     changes = [str(field) for field in fields(record.spec, plain.from_job_file(job_file))]
     if changes:
         raise InvalidInput(
@@ -227,82 +225,6 @@ def _revive(folder: state.Folder) -> bool:
     return bool(failed)
 
 
-def _record(job_file: JobFile, *, exposed: bool) -> state.Record:
-    python = launch.script_python(os.environ)
-    address = views.local_address(job_file)
-    gpus = capacity.assign_gpus(job_file, capacity.gpus())
-    tasks = [
-        state.TaskRecord(
-            job=job.name,
-            index=task.index,
-            address=address(task),
-            environment={**job_file.env, **job.env, **_gpu_environment(gpus[task])},
-            preload=list(job.preload),
-            note=_missing_gpus(job, len(gpus[task])),
-        )
-        for job in job_file.jobs
-        for task in job
-    ]
-    return state.Record(
-        name=job_file.name, id=secrets.token_hex(16), created=time.time(), spec=plain.from_job_file(job_file),
-        master=job_file.master, tasks=tasks, cluster=job_file.cluster_spec(address), python=python,
-        tensorflow=str(launch.tensorflow_folder(python)), exposed=exposed,
-    )  # fmt: skip
-
-
-def _missing_gpus(job: Job, found: int) -> str:
-    return f"asks for {job.gpus} GPUs, has {found} on this machine" if found < job.gpus else ""
-
-
-def _gpu_environment(gpus: Sequence[int]) -> dict[str, str]:
-    """Return the variables that show a task its own GPUs and no others."""
-    if not gpus:
-        return {"CUDA_VISIBLE_DEVICES": "-1"}
-    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-
-
-def _observe(folder: state.Folder, record: state.Record) -> ClusterStatus:
-    reason = ""
-    scripts: tuple[ScriptStatus, ...] = ()
-    try:
-        observed = client.observed(folder)
-        tasks = [_task_status(task, known) for task, known in zip(record.tasks, observed["tasks"], strict=True)]
-        scripts = tuple(map(_script_status, observed["scripts"]))
-    except client.SupervisorGone as error:
-        reason, tasks = str(error), _unseen(record, Phase.FAILED, "ended with the cluster's supervisor")
-    except ClusterError as error:
-        reason, tasks = str(error), _unseen(record, Phase.UNKNOWN, "the cluster's supervisor does not answer")
-    return ClusterStatus(
-        name=record.name, backend="local", location=str(folder.path), target=record.target,
-        master=Task(record.master, 0), tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
-    )  # fmt: skip
-
-
-def _unseen(record: state.Record, phase: Phase, reason: str) -> list[TaskStatus]:
-    return [TaskStatus(task=task.task, phase=phase, address=task.address, reason=reason) for task in record.tasks]
-
-
-def _task_status(task: state.TaskRecord, known: dict[str, Any]) -> TaskStatus:
-    return TaskStatus(
-        task=task.task,
-        phase=Phase(known["phase"]),
-        address=task.address,
-        where=f"pid {known['pid']}" if known["pid"] else "",
-        restarts=known["restarts"],
-        since=known["since"],
-        reason=known["reason"] or task.note,
-    )
-
-
-def _script_status(known: dict[str, Any]) -> ScriptStatus:
-    return ScriptStatus(
-        name=f"pid {known['pid']}" if known["pid"] else "",
-        phase=ScriptPhase.RUNNING if known["pid"] else ScriptPhase.PENDING,
-        command=known["command"],
-        since=known["since"],
-    )
-
-
 def _current_folder() -> str:
     try:
         return str(Path.cwd())
@@ -316,13 +238,13 @@ def _umask() -> int:
     return umask
 
 
-def _request(record: state.Record, script: Script, more: Mapping[str, str]) -> messages.Message:
+def _request(record: Record, script: Script, more: Mapping[str, str]) -> messages.Message:
     environment = {
         "TF_CPP_MIN_LOG_LEVEL": "1",
         **os.environ,
         **without_proxy(os.environ),
         **views.script_environment(record.cluster, record.target),
-        state.MARK: record.id,
+        MARK: record.id,
         **script.environment,
         **more,
     }

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfk8s.backends.local import launch, messages, state
+from tfk8s.backends.local.records import MARK, Record
 from tfk8s.backends.local.scripts import ESCALATION
 from tfk8s.errors import ClusterError
 from tfk8s.proxies import without_proxy
@@ -89,14 +90,14 @@ def _last_words(folder: state.Folder) -> str:
         return ""
 
 
-def start(folder: state.Folder, record: state.Record) -> None:
+def start(folder: state.Folder, record: Record) -> None:
     """Start the supervisor of a cluster whose folder is there; returns when it listens.
 
     Raises:
         ClusterError: it can't start.
     """
     heard, ready = os.pipe()
-    environment = {**os.environ, **without_proxy(os.environ), state.MARK: record.id}
+    environment = {**os.environ, **without_proxy(os.environ), MARK: record.id}
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     with folder.supervisor_log.open("ab") as log:
         command = launch.command(sys.executable, "tfk8s.backends.local.supervisor", str(folder.path), str(ready))

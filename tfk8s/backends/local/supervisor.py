@@ -22,8 +22,9 @@ from pathlib import Path
 from tfk8s import server
 from tfk8s.backends.local import launch, messages, namespace
 from tfk8s.backends.local.loop import Loop
+from tfk8s.backends.local.records import Record, TaskRecord
 from tfk8s.backends.local.scripts import ScriptRunner
-from tfk8s.backends.local.state import Folder, Record, TaskRecord
+from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.tasks import Settings, TaskProcess
 from tfk8s.member import Member
 from tfk8s.spec import EVALUATOR
