@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
+from tfk8s import waiting
 from tfk8s.errors import InvalidInput, TaskError
 from tfk8s.preflight import View
 from tfk8s.witness import Witness
@@ -169,7 +170,7 @@ class Sessions:
         """Wait until a new session can be opened, and say so."""
         _say(f"tfk8s: {failure}")
         _say(f"tfk8s: a new session when all tasks answer: number {number} of at most {self._recoveries}")
-        time.sleep(pause)
+        waiting.rest(pause)
         began = time.monotonic()
         self._witness.wait(self._patience)
         _say(f"tfk8s: all tasks answer after {time.monotonic() - began + pause:.1f} s; here is the new session")

@@ -17,16 +17,17 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfk8s import naming, runner
+from tfk8s import naming, runner, waiting
+from tfk8s.errors import WaitTimeout
 from tfk8s.forward import Forward
 from tfk8s.losses import Losses, connect
 from tfk8s.member import Cluster, derive_cluster
 
 MAX_RELAYS = 256
+_SENDING_SECONDS = 600.0  # of a script's folder, at most
 MARK = b"\x1e"  # ASCII's record separator; terminals do not show it
 _CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
 
@@ -76,7 +77,12 @@ def mark(source: int, sink: int) -> None:
 def _run(arguments: Sequence[str]) -> None:
     cluster = derive_cluster(os.environ)
     os.environ["TFK8S_CLUSTER"] = cluster_json(cluster)
-    extract(Path(os.environ["TFK8S_ARCHIVE"]))
+    try:
+        extract(Path(os.environ["TFK8S_ARCHIVE"]))
+    except WaitTimeout as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.flush()
+        os._exit(error.exit_code)
     if requirements := os.environ.get("TFK8S_REQUIREMENTS"):
         install(requirements)
     runner.leave(runner.main([f"--events={watched(cluster)}", *arguments]))
@@ -138,9 +144,13 @@ def _connect(address: str) -> socket.socket:
 
 
 def extract(archive: Path) -> None:
-    """Unpack the archive here, as soon as it is there."""
-    while not archive.exists():  # it may come by a stream of its own
-        time.sleep(0.05)
+    """Unpack the archive here, as soon as it is there.
+
+    Raises:
+        WaitTimeout: who sends it has gone away.
+    """
+    # It may come by a stream of its own.
+    waiting.wait_until(archive.exists, "the script's folder to be sent", _SENDING_SECONDS)
     with tarfile.open(archive) as files:
         if hasattr(tarfile, "data_filter"):  # Python 3.12, and later releases of older versions
             files.extraction_filter = tarfile.data_filter

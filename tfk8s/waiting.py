@@ -1,9 +1,14 @@
-"""Waiting, in one place: with a limit, and with a word for what is being waited for."""
+"""Waiting, in one place: with a limit, and with a word for what is being waited for.
+
+Ctrl-C ends every wait here, as it raises KeyboardInterrupt. What waits elsewhere is an event loop, which waits for
+whatever comes next, or one blocking call of the system's with a limit of its own.
+"""
 
 from __future__ import annotations
 
 import math
 import random
+import select
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -83,6 +88,21 @@ def wait_until(
     raise WaitTimeout(f"waited {timeout:g} s for {what if isinstance(what, str) else what()}")
 
 
+def readable(descriptor: int, timeout: float) -> bool:
+    """Wait until a descriptor can be read, or has ended, for so many seconds; return whether it came to that.
+
+    One of a process (`os.pidfd_open`) can be read when the process has ended.
+    """
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(1000 * timeout))
+
+
+def rest(seconds: float) -> None:
+    """Wait so long, whatever happens."""
+    time.sleep(seconds)
+
+
 class Retries:
     """When to try again what failed: soon, then at growing distances, never the same for two that failed at once.
 
@@ -116,6 +136,13 @@ class Retries:
         self._pause = min(2 * self._pause, LAST_RETRY)
         self._sleep(seconds)
         return True
+
+
+def every(seconds: float, *, sleep: Sleep = time.sleep) -> Iterator[None]:
+    """Yield when it is time to look: now, and again so many seconds after each look, for ever."""
+    while True:
+        yield
+        sleep(seconds)
 
 
 def changes(look: Callable[[], T], *, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Iterator[T]:

@@ -67,7 +67,7 @@ def loop(
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waited: list[float] = []
-    monkeypatch.setattr(sessions.time, "sleep", waited.append)
+    monkeypatch.setattr(sessions.waiting, "rest", waited.append)
     return waited
 
 

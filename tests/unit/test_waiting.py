@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
+import os
+from pathlib import Path
 
 import pytest
 
@@ -136,3 +139,52 @@ def test_yields_what_is_there_and_each_change() -> None:
     clock, seen = Clock(), iter(["a", "a", "b", "b", "a"])
     found = waiting.changes(lambda: next(seen), clock=clock, sleep=clock.sleep)
     assert list(itertools.islice(found, 3)) == ["a", "b", "a"]
+
+
+# ---- nobody waits in other ways ------------------------------------------------------------------------------------
+
+EVENT_LOOPS = {
+    "backends/kubernetes/stdin.py",  # looks whether there is something, without waiting
+    "backends/kubernetes/streams.py",
+    "backends/local/forkserver.py",
+    "backends/local/loop.py",
+    "losses.py",
+    "watch.py",
+}
+
+
+def imported_and_called(module: Path) -> set[str]:
+    """Return the modules that a module imports, and `time.sleep` where it is mentioned."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            found.add(ast.unparse(node))
+    return found
+
+
+def test_who_waits_waits_here() -> None:
+    package = Path(waiting.__file__).parent
+    modules = {str(path.relative_to(package)): imported_and_called(path) for path in package.rglob("*.py")}
+    assert {name for name, found in modules.items() if "time.sleep" in found} == {"waiting.py"}
+    assert {name for name, found in modules.items() if {"select", "selectors"} & found} == {"waiting.py", *EVENT_LOOPS}
+
+
+def test_a_descriptor_that_can_be_read_and_one_that_has_ended() -> None:
+    end, other = os.pipe()
+    assert not waiting.readable(end, 0)
+    os.write(other, b"!")
+    assert waiting.readable(end, 60)
+    os.read(end, 1)
+    os.close(other)
+    assert waiting.readable(end, 60)
+    os.close(end)
+
+
+def test_looks_again_and_again() -> None:
+    clock = Clock()
+    assert len(list(itertools.islice(waiting.every(2, sleep=clock.sleep), 3))) == 3
+    assert clock.sleeps == [2, 2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -194,10 +193,10 @@ def until_gone(cluster: Cluster) -> None:
     Raises:
         ClusterError: it has ended, or was removed.
     """
+    from tfk8s import waiting
     from tfk8s.errors import BackendUnreachable, ClusterError, NoSuchCluster
 
-    pause = threading.Event()
-    while not pause.wait(_LOOK_SECONDS):
+    for _ in waiting.every(_LOOK_SECONDS):
         try:
             status = cluster.status()
         except BackendUnreachable:  # it may come back

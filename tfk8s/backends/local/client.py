@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from tfk8s import waiting
 from tfk8s.backends.local import launch, messages, state
 from tfk8s.backends.local.records import MARK, Record
 from tfk8s.backends.local.scripts import ESCALATION
@@ -63,7 +63,7 @@ def _await(folder: state.Folder, connection: socket.socket, seconds: float) -> N
     """
     name, pid = folder.path.name, folder.supervisor()
     deadline, was_stopped = time.monotonic() + seconds, False
-    while not select.select([connection], [], [], _LOOK_SECONDS)[0]:
+    while not waiting.readable(connection.fileno(), _LOOK_SECONDS):
         is_stopped = pid is not None and state.is_stopped(pid)
         if (is_stopped and was_stopped) or time.monotonic() > deadline:
             raise ClusterError(
@@ -106,7 +106,7 @@ def start(folder: state.Folder, record: Record) -> None:
         )
     os.close(ready)
     with open(heard, "rb") as said:
-        in_time = select.select([said], [], [], _START_SECONDS)[0]
+        in_time = waiting.readable(said.fileno(), _START_SECONDS)
         answer = os.read(said.fileno(), 4096).decode() if in_time else f"no sign of life in {_START_SECONDS:g} s"
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1)  # the supervisor itself is a child of this process
@@ -200,9 +200,7 @@ def _wait_for_end(pid: int, deadline: float) -> None:
     except ProcessLookupError:
         return
     try:
-        poll = select.poll()
-        poll.register(descriptor)
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        if not waiting.readable(descriptor, max(0.0, deadline - time.monotonic())):
             raise ClusterError(f"process {pid} does not end")
     finally:
         os.close(descriptor)
