@@ -176,6 +176,16 @@ def test_how_a_process_ended_in_words(tmp_path: Path, status: int, log: str, exp
     assert tasks.how_it_ended(status, path) == expected
 
 
+def test_a_process_that_the_kernel_killed_for_want_of_memory(tmp_path: Path) -> None:
+    assert tasks.how_it_ended(signal.SIGKILL, tmp_path, for_memory=True) == (
+        "killed by SIGKILL, it seems by the kernel for want of memory"
+    )
+    assert tasks.how_it_ended(signal.SIGTERM, tmp_path, for_memory=True) == "killed by SIGTERM"
+    (tmp_path / "vmstat").write_text("nr_free_pages 4711\noom_kill 7\nnuma_hit 3\n")
+    assert capacity.killed_for_memory(tmp_path) == 7
+    assert capacity.killed_for_memory(tmp_path / "none") == 0
+
+
 def test_what_tensorflow_reads_while_importing() -> None:
     environment = {"TF_USE_LEGACY_KERAS": "1", "HOME": "/", "CUDA_VISIBLE_DEVICES": "0", "PYTHONPATH": "x", "TERM": "y"}
     assert launch.read_at_import(environment).keys() == {"TF_USE_LEGACY_KERAS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"}

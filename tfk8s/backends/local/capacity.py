@@ -52,6 +52,15 @@ def _cgroup_free(cgroup: Path) -> Iterator[int]:
             yield max(0, int(limit) - int(usage))
 
 
+def killed_for_memory(proc: Path = Path("/proc")) -> int:
+    """Return how many processes the kernel has killed for want of memory, or at a cgroup's limit, since the boot."""
+    try:
+        lines = (line.split() for line in (proc / "vmstat").read_text().splitlines())
+        return next((int(line[1]) for line in lines if line[0] == "oom_kill"), 0)
+    except OSError:
+        return 0
+
+
 def _gib(size: int | Decimal) -> str:
     return f"{size / 1024**3:,.1f} GiB"
 

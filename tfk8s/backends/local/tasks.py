@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s import server
-from tfk8s.backends.local import launch, namespace, processes, state
+from tfk8s.backends.local import capacity, launch, namespace, processes, state
 from tfk8s.backends.local.loop import Loop
 from tfk8s.member import Member
 from tfk8s.status import Phase
@@ -71,6 +71,7 @@ class TaskProcess:
         self._loop, self._library, self._changed = loop, library, changed
         self._delay = 0.0
         self._started = 0.0
+        self._killed_before = 0  # for want of memory, by the kernel, before it started
         self._cause = ""  # of its last end
         self._stopping = False
         self._start_at_once = False
@@ -86,6 +87,7 @@ class TaskProcess:
             return
         ready, told = os.pipe()
         self._started = time.monotonic()
+        self._killed_before = capacity.killed_for_memory()
         if self._library is None or self.settings.needs_interpreter:
             self.pid = self._spawn(told)
         else:
@@ -149,7 +151,8 @@ class TaskProcess:
             self._enter(Phase.FAILED, self._cause)
             self._again()
         else:
-            self._failed(how_it_ended(status, self.settings.log))
+            for_memory = capacity.killed_for_memory() > self._killed_before
+            self._failed(how_it_ended(status, self.settings.log, for_memory=for_memory))
 
     def _failed(self, reason: str) -> None:
         if time.monotonic() - self._started > _STEADY:
@@ -205,9 +208,17 @@ class TaskProcess:
             return os.open(os.devnull, os.O_WRONLY)
 
 
-def how_it_ended(status: int, log: Path) -> str:
-    """Return a wait status in words, with what the process wrote last where it ended by itself."""
+def how_it_ended(status: int, log: Path, *, for_memory: bool = False) -> str:
+    """Return a wait status in words, with what the process wrote last where it ended by itself.
+
+    Args:
+        status: as waitpid(2) gives it.
+        log: what the process wrote.
+        for_memory: the kernel has killed processes for want of memory meanwhile, of which it may be one.
+    """
     code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGKILL and for_memory:
+        return "killed by SIGKILL, it seems by the kernel for want of memory"
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     last = ""
