@@ -6,8 +6,10 @@ within the import of TensorFlow, so nothing here may import TensorFlow as a whol
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfk8s import verdicts
@@ -16,6 +18,7 @@ from tfk8s.verdicts import MOST_BYTES
 SESSION_MODULE = "tensorflow.python.client.session"
 
 _LARGE = 1 << 20
+_CLOSE_SECONDS = 2.0
 
 
 def constrained(config: Any, filters: Sequence[str], *, isolate: bool = False) -> Any:
@@ -37,7 +40,7 @@ def constrain_all(filters: Sequence[str], *, isolate: bool) -> None:
     """Have every session of this process leave tasks out, keep its variables to itself, refuse what is too large."""
     from tensorflow.python.client.session import BaseSession
 
-    make, run = BaseSession.__init__, BaseSession.run
+    make, run, close = BaseSession.__init__, BaseSession.run, BaseSession.close
 
     def constrained_init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
         make(self, target, graph, constrained(config, filters, isolate=isolate))
@@ -54,8 +57,30 @@ def constrain_all(filters: Sequence[str], *, isolate: bool) -> None:
             if "REPLACED BY KeyboardInterrupt" in str(error):
                 raise KeyboardInterrupt from None
             raise
+        except Exception as error:
+            self._tfk8s_broken = type(error).__name__ in verdicts.BROKEN
+            raise
 
-    BaseSession.__init__, BaseSession.run = constrained_init, checked_run
+    @functools.wraps(close)
+    def brief_close(self: Any) -> None:
+        close_aside(lambda: close(self)) if getattr(self, "_tfk8s_broken", False) else close(self)
+
+    BaseSession.__init__, BaseSession.run, BaseSession.close = constrained_init, checked_run, brief_close
+
+
+def close_aside(close: Callable[[], object]) -> None:
+    """Close a session that has failed; one whose task is gone would wait for it, and is left to itself after a moment.
+
+    It waits for a task that was made anew too, for as long as the master knows the address of before only.
+    """
+
+    def attempt() -> None:
+        with contextlib.suppress(Exception):  # a master that was started again does not know it
+            close()
+
+    closing = threading.Thread(target=attempt, name="tfk8s-close", daemon=True)
+    closing.start()
+    closing.join(_CLOSE_SECONDS)
 
 
 def check_sizes(session: Any, feed_dict: Any) -> None:

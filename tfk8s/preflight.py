@@ -68,6 +68,23 @@ class View:
         """Return whether a task answers now."""
         return task in self.addresses and not self._ask(task, _AGAIN_SECONDS).error
 
+    def unreached(self) -> list[str]:
+        """Return the tasks that the master does not reach: all answer here, but a session would wait for them."""
+        wanted = [task for task in self.addresses if task not in self.without]
+        if not wanted or self._master_reaches(wanted if len(wanted) <= probe.MOST_NAMED else []):
+            return []
+        with concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
+            reached = pool.map(lambda task: self._master_reaches([task]), wanted)
+        missing = [task for task, reaches in zip(wanted, reached, strict=True) if not reaches]
+        return [] if self.master in missing else missing  # a busy master answers late, whomever it is asked about
+
+    def _master_reaches(self, tasks: Sequence[str]) -> bool:
+        try:
+            with self._dial(self.master) as stream:
+                return probe.reaches(stream, [_device(task) for task in tasks], _AGAIN_SECONDS)
+        except (OSError, probe.ProbeError, TaskUnreachable):
+            return True  # it does not answer itself, of which others tell
+
     def devices(self) -> list[probe.Device]:
         """Return the devices of all tasks, as each tells them.
 
@@ -121,6 +138,13 @@ def require(answers: Sequence[Answer]) -> None:
             f"the tasks have different versions of TensorFlow ({listed}), which TensorFlow does not support",
             help="give all jobs the same image, or install the same version",
         )
+
+
+def not_reached(master: str, tasks: Sequence[str]) -> str:
+    """Return what to say where the master does not reach tasks that answer."""
+    it = "they answer" if len(tasks) > 1 else "it answers"
+    of = "them" if len(tasks) > 1 else "it"
+    return f"{master} does not reach {_named(tasks)}, though {it}: {master} knows no address of {of}, or an old one"
 
 
 def warning(answers: Sequence[Answer], own: str) -> str | None:

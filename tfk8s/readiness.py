@@ -8,7 +8,8 @@ from dataclasses import replace
 from tfk8s import devices
 from tfk8s.backends import Backend
 from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
-from tfk8s.spec import Task
+from tfk8s.preflight import View, not_reached
+from tfk8s.spec import EVALUATOR, Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.waiting import wait_until
 
@@ -109,9 +110,18 @@ class Readiness:
             ]
         else:
             answers = devices.ask_each(self._backend, self._name, [task.task for task in self._status.tasks])
-            reasons = [answer.error for answer in answers if answer.error] or [str(self._silence)]
+            reasons = [answer.error for answer in answers if answer.error] or [self._unreached() or str(self._silence)]
         more = f"; and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
         return f'cluster "{self._name}" to be ready: {"; ".join(reasons[:_NAMED])}{more}'
+
+    def _unreached(self) -> str:
+        """Return which tasks that answer the master does not reach, in words; "" where it reaches all."""
+        assert self._status is not None
+        tasks = {str(one.task): one.task for one in self._status.tasks if one.task.job != EVALUATOR}
+        master = str(self._status.master)
+        addresses = dict.fromkeys((master, *tasks), "")
+        missing = View(addresses, dial=lambda task: self._backend.dial(self._name, tasks[task])).unreached()
+        return not_reached(master, missing) if missing else ""
 
     def _is_new(self, task: TaskStatus) -> bool:
         old = self._before.get(task.task)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 
 from tfk8s.pods import Object
+from tfk8s.removals import DELETED, why_removed
 from tfk8s.status import Phase
 
 Verdict = tuple[Phase, str]
@@ -33,17 +34,36 @@ def judge(job: str, pod: Object | None, complaints: Sequence[str]) -> Verdict:
     """
     if pod is None:
         return _not_created(job, complaints)
-    if "deletionTimestamp" in pod["metadata"]:
-        return Phase.PENDING, "the pod of before is being stopped"
     status = pod["status"]
+    removed = why_removed(job, pod)
+    if "deletionTimestamp" in pod["metadata"]:
+        return Phase.PENDING, "the pod of before is being stopped" + ("" if removed == DELETED else f": {removed}")
     if status.get("phase") == "Failed":
-        return Phase.FAILED, f"its pod failed: {status.get('reason', '')} {status.get('message', '')}".strip()
+        return Phase.FAILED, removed
     if (placed := condition(pod, "PodScheduled")) and placed["status"] != "True":
         return Phase.PENDING, held_back(pod) or unschedulable(job, pod, placed.get("message", ""))
     containers = status.get("containerStatuses")
     if not containers:
         return _PENDING
+    if node_is_silent(pod):
+        node = pod["spec"].get("nodeName")
+        return Phase.FAILED, f"its node {node} does not answer: `kubectl describe node {node}` shows since when"
     return _container(job, pod, containers[0], complaints)
+
+
+def node_is_silent(pod: Object) -> bool:
+    """Return whether a pod counts as not ready though its containers were: its node is not heard of."""
+    ready, containers = ((condition(pod, kind) or {}).get("status") for kind in ("Ready", "ContainersReady"))
+    return (ready, containers) == ("False", "True") and not pod["spec"].get("readinessGates")
+
+
+def new_end(job: str, pod: Object, known: Container[str]) -> str:
+    """Return what ended a pod's container, where that is not one of the ends that are known by their container's id."""
+    for container in pod["status"].get("containerStatuses", ()):
+        end = container["state"].get("terminated") or container.get("lastState", {}).get("terminated")
+        if end and end.get("containerID") not in known:
+            return _ended(job, pod, end)
+    return ""
 
 
 def _container(job: str, pod: Object, container: Object, complaints: Sequence[str]) -> Verdict:

@@ -5,19 +5,15 @@ It is TensorFlow's own with a `try` around `run`, which costs no time a step (be
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from typing import Any
 
 import tensorflow.compat.v1 as tf1
 from tensorflow.python.client.session import _DeviceAttributes as DeviceAttributes
 
 from tfk8s import calls
-from tfk8s.constraints import check_sizes, constrained
+from tfk8s.constraints import check_sizes, close_aside, constrained
 from tfk8s.errors import TaskError
 from tfk8s.witness import Witness
-
-_CLOSE_SECONDS = 2.0
 
 
 class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
@@ -71,17 +67,8 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
         return [DeviceAttributes(one.name, one.kind, one.memory, one.incarnation) for one in found]
 
     def close(self) -> None:
-        """Close the session; one whose task is gone would wait for it, and is left to itself after a moment."""
-        if not self._broken:
-            super().close()
-            return
-        closing = threading.Thread(target=self._close_broken, name="tfk8s-close", daemon=True)
-        closing.start()
-        closing.join(_CLOSE_SECONDS)
-
-    def _close_broken(self) -> None:
-        with contextlib.suppress(tf1.errors.OpError):  # a master that was started again does not know it
-            super().close()
+        """Close the session; one whose task is gone is left to itself after a moment."""
+        close_aside(super().close) if self._broken else super().close()
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         super().__exit__(kind, error, trace)

@@ -45,8 +45,8 @@ _TOO_LARGE = (  # the kind of an error, what it says, what it is about
     ("ValueError", "Cannot create a tensor proto whose content is larger than 2GB", "a constant of the graph"),
 )
 # Errors that may come of what became of a task; others have the same meaning whatever did.
-_BROKEN = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "InternalError")
-ABOUT_TASKS = (*_BROKEN, "FailedPreconditionError")
+BROKEN = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "InternalError")
+ABOUT_TASKS = (*BROKEN, "FailedPreconditionError")
 
 # What TensorFlow adds to its first words: an account of the connection, what it logged before, and stack traces.
 _TAIL = re.compile(
@@ -224,7 +224,7 @@ def _variable(kind: str, message: str, known: Known) -> Tfk8sError | None:
 
 
 def _task(kind: str, message: str, known: Known) -> Tfk8sError | None:
-    if kind not in _BROKEN:
+    if kind not in BROKEN:
         return None
     changed = {**known.restarted, **known.lost}
     task = _mentioned(message, changed) or (known.master if known.master in changed else next(iter(changed), ""))

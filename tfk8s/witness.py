@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 from tfk8s import preflight, verdicts, waiting
-from tfk8s.errors import Tfk8sError
+from tfk8s.errors import TaskUnreachable, Tfk8sError, WaitTimeout
 from tfk8s.news import News, known
 from tfk8s.preflight import View
 from tfk8s.verdicts import Answer, Known
 
+# A pod that is made anew has another address. gRPC looks a name up again after 30 seconds at the earliest, and the
+# cluster's DNS may give the old address for as long.
+REACH_SECONDS = 90.0
 _NEWS_SECONDS = 1.0  # a lost task is told of a moment after TensorFlow has noticed
 
 
@@ -24,12 +29,13 @@ class Witness:
         self._before: list[Answer] = []
 
     def check(self) -> None:
-        """Check that all is well.
+        """Check that all is well; waits for a master that does not reach a task yet, which TensorFlow would not tell.
 
         Raises:
-            TaskUnreachable, VersionSkew: as `preflight.require`.
+            TaskUnreachable, VersionSkew: as `preflight.require`; or the master does not find a task's new address.
         """
         self._accept(self.view.ask())
+        self._wait_for_master()
 
     def wait(self, timeout: float) -> None:
         """Wait until every task answers.
@@ -47,6 +53,29 @@ class Witness:
 
         waiting.wait_until(all_answer, lambda: f"all tasks to answer\n{preflight.table(answers)}", timeout)
         self._accept(answers)
+        self._wait_for_master()
+
+    def _wait_for_master(self) -> None:
+        """Wait until the master reaches every task; say so where that takes time."""
+        trouble = ""
+
+        def all_reached() -> bool:
+            nonlocal trouble
+            if not (missing := self.view.unreached()):
+                return True
+            if not trouble:
+                trouble = preflight.not_reached(self.view.master, missing)
+                _say(f"tfk8s: {trouble}; waiting up to {REACH_SECONDS:.0f} s until it looks that up again")
+            return False
+
+        try:
+            waiting.wait_until(all_reached, "the master to reach all tasks", REACH_SECONDS)
+        except WaitTimeout as error:
+            raise TaskUnreachable(
+                trouble, help=f"`tfk8s restart NAME {self.view.master}` has it look up all addresses anew"
+            ) from error
+        if trouble:
+            _say(f"tfk8s: {self.view.master} reaches all tasks now")
 
     def _accept(self, answers: list[Answer]) -> None:
         preflight.require(answers)
@@ -63,3 +92,7 @@ class Witness:
         since = verdicts.compare(self._before, now, {}, before.without)
         reasons = self._news.reasons(_NEWS_SECONDS if since.lost or since.restarted else 0.0)
         return verdicts.named(kind, message, verdicts.compare(self._before, now, reasons, before.without))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - for the script's user

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tfk8s import reasons
+from tfk8s import reasons, removals
 from tfk8s.status import Phase
 
 RESOURCES = {"requests": {"nvidia.com/gpu": "4", "memory": "9Ti"}, "limits": {"memory": "1Gi"}}
-SPEC = {"containers": [{"resources": RESOURCES}]}
+SPEC = {"containers": [{"resources": RESOURCES}], "nodeName": "a"}
 METADATA = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
 
 
@@ -34,6 +34,7 @@ def waiting(reason, message="", **more):
     return pod(state={"waiting": {"reason": reason, "message": message}}, **more)
 
 
+SILENT = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
 TAIL = ". no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful."
 CASES = [
     (None, (), Phase.PENDING, ""),
@@ -114,7 +115,15 @@ CASES = [
     ),
     (
         pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory."), (), Phase.FAILED,
-        "its pod failed: Evicted The node was low on resource: memory.",
+        "evicted by its node a (The node was low on resource: memory): let it ask for what it needs, in jobs.worker",
+    ),
+    (
+        pod(phase="Failed", reason="UnexpectedAdmissionError", message="no GPU"), (), Phase.FAILED,
+        "its pod failed: UnexpectedAdmissionError no GPU",
+    ),
+    (
+        pod(state={"running": {}}, ready=True, conditions=SILENT), (), Phase.FAILED,
+        "its node a does not answer: `kubectl describe node a` shows since when",
     ),
 ]  # fmt: skip
 
@@ -128,6 +137,49 @@ def test_a_pod_that_is_being_stopped_is_not_the_new_one():
     stopped = pod(state={"running": {}}, ready=True)
     stopped["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert reasons.judge("worker", stopped, ()) == (Phase.PENDING, "the pod of before is being stopped")
+
+
+DISRUPTED = [
+    (
+        "PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod",
+        "preempted by a pod of higher priority: raise jobs.worker.priority, or add nodes",
+    ),
+    (
+        "EvictionByEvictionAPI", "Eviction API: evicting",
+        "evicted from its node a, as by `kubectl drain`: it starts again where there is room",
+    ),
+    (
+        "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint",
+        ("evicted from its node a, which is not ready or was tainted (Taint manager: deleting due to NoExecute taint): "
+        "`kubectl describe node a` shows why"),
+    ),
+    ("DeletionByPodGC", "PodGC: node no longer exists", "its node a is gone: it starts again on another"),
+    ("Other", "by another controller.", "disrupted (by another controller)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "message", "words"), DISRUPTED)
+def test_why_a_pod_is_taken_away(reason, message, words):
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    gone = pod(state={"running": {}}, ready=True, conditions=[condition])
+    assert removals.why_removed("worker", gone) == words
+    gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert reasons.judge("worker", gone, ()) == (Phase.PENDING, f"the pod of before is being stopped: {words}")
+
+
+def test_a_pod_that_somebody_deletes_and_one_that_stays():
+    one = pod(state={"running": {}}, ready=True)
+    assert removals.why_removed("worker", one) == ""
+    one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert removals.why_removed("worker", one) == "its pod was deleted"
+
+
+def test_an_end_is_new_where_its_container_was_not_known_to_have_ended():
+    end = {"exitCode": 137, "reason": "OOMKilled", "containerID": "c1"}
+    seen = pod(state={"running": {}}, last=end)
+    killed = "killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory"
+    assert reasons.new_end("worker", seen, {"c0"}) == killed
+    assert reasons.new_end("worker", seen, {"c0", "c1"}) == ""
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from tfk8s import preflight
@@ -90,3 +92,43 @@ def test_who_can_not_be_dialled_has_an_error() -> None:
     ]
     assert not view.answers("ps/0")
     assert not view.answers("nosuch/0")
+
+
+class Master:
+    """Stands for the master of three tasks; some it does not reach."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
+        self.missing, self.asked = set(missing), []
+        monkeypatch.setattr(preflight.probe, "reaches", self._reaches)
+        dial = lambda task: contextlib.nullcontext(task)  # noqa: E731
+        self.view = View({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, ["worker/0"], dial=dial)
+
+    def _reaches(self, stream: str, devices: list[str], timeout: float) -> bool:
+        assert stream == "chief/0"
+        self.asked.append(devices)
+        return not self.missing.intersection(devices)
+
+
+CHIEF, PS = "/job:chief/task:0", "/job:ps/task:0"
+
+
+def test_a_master_that_reaches_all_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    master = Master(monkeypatch)
+    assert master.view.unreached() == []
+    assert master.asked == [[CHIEF, PS]]
+
+
+def test_whom_a_master_does_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Master(monkeypatch, PS).view.unreached() == ["ps/0"]
+
+
+def test_a_busy_master_is_not_said_to_reach_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Master(monkeypatch, CHIEF, PS).view.unreached() == []
+
+
+def test_a_master_that_can_not_be_dialled_is_for_others_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dial(task: str) -> object:
+        raise TaskUnreachable("chief/0 does not answer: Connection refused")
+
+    assert View({"chief/0": "c:1"}, dial=dial).unreached() == []
+    assert View({}).unreached() == []

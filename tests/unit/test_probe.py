@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import time
 
 import pytest
 from hypothesis import given
@@ -141,3 +142,16 @@ def test_field_by_field(names: list[str]) -> None:
 
 def _varint(value: int) -> bytes:
     return bytes([value]) if value < 128 else bytes([value & 127 | 128, value >> 7])
+
+
+def test_a_master_is_asked_whom_it_reaches() -> None:
+    refused = SETTINGS + frame(1, 5, 1, b"\0\x0bgrpc-status\x013\0\x0cgrpc-message\x02no")
+    stream = Stream(refused)
+    tasks = ["/job:worker/task:1", "/job:ps/task:0"] * 10
+    assert probe.reaches(stream, tasks, 1.0)
+    graph, filters = b"\x0a\x08\x22\x06\x10\xff\x93\xeb\xdc\x03", b"".join(field(4, one.encode()) for one in tasks)
+    assert grpc(graph + b"\x12\xe8\x02" + filters) in stream.sent
+    assert len(filters) == 0x68 + (2 << 7)
+    late = Stream()
+    late.recv = lambda _: time.sleep(0.02) or SETTINGS  # type: ignore[method-assign]
+    assert not probe.reaches(late, tasks, 0.01)

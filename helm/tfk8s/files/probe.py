@@ -13,7 +13,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 GET_STATUS = "/tensorflow.WorkerService/GetStatus"
@@ -83,6 +83,7 @@ def list_devices(stream: socket.socket, timeout: float) -> list[Device]:
 
 # Field 1, graph_def: field 4, versions: field 2, min_consumer, a version that no TensorFlow has.
 _GRAPH_OF_THE_FUTURE = b"\x0a\x08\x22\x06\x10\xff\x93\xeb\xdc\x03"
+MOST_NAMED = 250  # devices in one request, which is one frame of HTTP/2
 _VERSION = re.compile(r" for TensorFlow ([^\s,]+?)\.(?:\s|$)")
 
 
@@ -100,16 +101,46 @@ def get_version(stream: socket.socket, device: str, timeout: float) -> str:
     Raises:
         ProbeError, OSError: as `get_status`.
     """
-    only_itself = b"\x22" + bytes([len(device)]) + device.encode()  # field 4, device_filters
-    request = _GRAPH_OF_THE_FUTURE + b"\x12" + bytes([len(only_itself)]) + only_itself  # field 2, config
+    found = _VERSION.search(_refusal(stream, [device], timeout))
+    return found[1] if found else ""
+
+
+def reaches(stream: socket.socket, devices: Sequence[str], timeout: float) -> bool:
+    """Return whether the server behind a stream reaches tasks, as a session's master has to; no session comes of it.
+
+    A server connects to addresses that it looked up before: it may be deaf to a task that answers everybody else.
+
+    Args:
+        stream: connected to the server; it can't be used again.
+        devices: which tasks, "/job:worker/task:1", at most `MOST_NAMED`; none is all of its cluster.
+        timeout: in seconds.
+
+    Raises:
+        ProbeError, OSError: as `get_status`, but for a timeout.
+    """
     try:
-        call(stream, CREATE_SESSION, timeout, request)
+        _refusal(stream, devices, timeout)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _refusal(stream: socket.socket, devices: Sequence[str], timeout: float) -> str:
+    """Return why a server refuses a session with a graph of the future, which it does once it has reached tasks."""
+    filters = b"".join(b"\x22" + _sized(device.encode()) for device in devices)  # field 4, device_filters
+    try:
+        call(stream, CREATE_SESSION, timeout, _GRAPH_OF_THE_FUTURE + b"\x12" + _sized(filters))  # field 2, config
     except _Refused as refusal:
         if refusal.status != _INVALID_ARGUMENT:
             raise
-        found = _VERSION.search(refusal.message)
-        return found[1] if found else ""
+        return refusal.message
     return ""
+
+
+def _sized(data: bytes) -> bytes:
+    """Return bytes after their number, as protobuf writes them: fewer than 16,384."""
+    size = len(data)
+    return (bytes([size]) if size < 0x80 else bytes([size & 0x7F | 0x80, size >> 7])) + data
 
 
 def call(stream: socket.socket, method: str, timeout: float, request: bytes = b"") -> bytes:

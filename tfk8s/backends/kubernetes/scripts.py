@@ -12,6 +12,7 @@ from tfk8s.backends import Outcome, Script
 from tfk8s.backends.kubernetes import archive, logs, nodes, observe, paths, stdin, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes.fates import Fates
 from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.backends.kubernetes.watch import LastSeen, Watch
 from tfk8s.errors import ClusterError, InvalidInput
@@ -21,6 +22,7 @@ from tfk8s.status import Phase
 MOST_IN_SECRET = 700_000  # an object has at most 1.5 MB, and a Secret's data grow by a third
 START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
+_FATE_SECONDS = 1.0
 _MARK = unpack.MARK.decode()
 _HANGUP = 128 + signal.SIGHUP
 _TERMINATION_MESSAGE = "/dev/termination-log"  # what a container writes there, its pod's status tells
@@ -111,10 +113,11 @@ def show(client: Client, cluster: Cluster, name: str, *, follow: bool, tail: int
     """Pass the output of a script on; with `follow`, to its end, and return how it ended."""
     _require(client, cluster, name)
     if follow:
+        fates = Fates(client, cluster)
         pod = _started(client, cluster, name)
         outcome = _outcome(pod, _follow(client, cluster, name, pod["metadata"]["name"], tail))
         if outcome.for_a_task:
-            _explain(client, cluster, reasons.seconds(pod["metadata"]["creationTimestamp"]))
+            _explain(client, cluster, reasons.seconds(pod["metadata"]["creationTimestamp"]), fates)
         return outcome
     if found := _pod(client, cluster, name):
         _write(logs.read_pod(client, cluster.namespace, found["metadata"]["name"], tail))
@@ -234,11 +237,13 @@ def _follow(client: Client, cluster: Cluster, name: str, pod: str, tail: int | N
         ) from error
 
 
-def _explain(client: Client, cluster: Cluster, since: float) -> None:
+def _explain(client: Client, cluster: Cluster, since: float, fates: Fates) -> None:
     """Write what Kubernetes knows of tasks that were lost since then; the script's pod saw no more than their end."""
+    known = fates.known(_FATE_SECONDS)
     for task in observe.status(client, cluster).tasks:
-        if task.reason and (task.since or since) >= since:
-            sys.stderr.write(f"tfk8s: {task.task}: {task.reason}\n")
+        stands = task.reason if (task.since or since) >= since else ""
+        if why := known.get(task.task) or stands:
+            sys.stderr.write(f"tfk8s: {task.task}: {why}\n")
 
 
 def _outcome(pod: Object, end: Object) -> Outcome:

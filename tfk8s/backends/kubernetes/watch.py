@@ -59,6 +59,14 @@ class Watch:
         """Whether `known` is what is there, rather than nothing yet."""
         return bool(self._version)
 
+    def begin(self) -> list[Object]:
+        """Return the objects that are there; `changes` then yields what is new only.
+
+        Raises:
+            ApiError, BackendUnreachable: as the client.
+        """
+        return [change.now for change in self._list()]
+
     def changes(self, goes_on: Callable[[], bool] = lambda: True) -> Iterator[Change]:
         """Yield each change, first the objects that are there, until `goes_on` says no: asked every few seconds.
 

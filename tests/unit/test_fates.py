@@ -1,0 +1,58 @@
+"""What becomes of tasks while a script runs, from what a watch tells of their pods."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from tfk8s.backends.kubernetes import fates
+from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes.watch import Change
+from tfk8s.spec import Task
+
+CLUSTER = SimpleNamespace(name="mnist", namespace="ml", tasks=[Task("ps", 0), Task("worker", 0), Task("worker", 1)])
+
+
+def pod(name: str, *, end: str = "", reason: str = "Error", deleted: bool = False) -> dict:
+    last = {"terminated": {"containerID": end, "exitCode": 137, "reason": reason}} if end else {}
+    container = {"state": {"running": {}}, "lastState": last, "ready": True}
+    metadata = {"name": f"mnist-{name}", **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {})}
+    spec = {"containers": [{"resources": {"limits": {"memory": "4Gi"}}}]}
+    return {"metadata": metadata, "spec": spec, "status": {"containerStatuses": [container]}}
+
+
+class Watch:
+    """Tells of changes, and then that it may not watch."""
+
+    def __init__(self, *changes: dict) -> None:
+        self.told, self.over = changes, threading.Event()
+
+    def begin(self) -> list[dict]:
+        return [pod("ps-0", end="c0"), pod("worker-0"), pod("worker-1")]
+
+    def changes(self) -> Iterator[Change]:
+        yield from (Change(gone=False, now=one) for one in self.told)
+        self.over.set()
+        raise ApiError(403, "you may not")
+
+
+def test_ends_since_then_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(
+        pod("ps-0", end="c0"), pod("worker-0", deleted=True), pod("worker-1", end="c1", reason="OOMKilled"),
+        pod("other-0", deleted=True),
+    )  # fmt: skip
+    monkeypatch.setattr(fates, "Watch", lambda *_: watch)
+    seen = fates.Fates(None, CLUSTER)
+    assert watch.over.wait(20)
+    assert dict(seen.known(20)) == {
+        Task("worker", 0): "its pod was deleted",
+        Task("worker", 1): "killed at its memory limit of 4Gi (OOMKilled): raise jobs.worker.memory",
+    }
+
+
+def test_where_nothing_ends_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fates, "Watch", lambda *_: Watch())
+    assert not fates.Fates(None, CLUSTER).known(0)

@@ -1,0 +1,49 @@
+"""Waiting for a master that knows a task at an address of before."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfk8s import witness
+from tfk8s.errors import TaskUnreachable
+from tfk8s.verdicts import Answer
+from tfk8s.witness import Witness
+
+
+class View:
+    """Tasks that answer, and a master that does not reach some for so many looks."""
+
+    master = "chief/0"
+    without = frozenset[str]()
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def ask(self) -> list[Answer]:
+        return [Answer("chief/0", incarnation=1), Answer("worker/1", incarnation=1)]
+
+    def unreached(self) -> list[str]:
+        self.looks -= 1
+        return ["worker/1"] if self.looks >= 0 else []
+
+
+def test_a_master_that_reaches_all_keeps_nobody_waiting(capsys: pytest.CaptureFixture[str]) -> None:
+    Witness(View(0)).check()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("wait", [lambda one: one.check(), lambda one: one.wait(1.0)])
+def test_it_is_said_once_that_the_master_is_waited_for(wait, capsys: pytest.CaptureFixture[str]) -> None:
+    wait(Witness(View(3)))
+    assert capsys.readouterr().err == (
+        "tfk8s: chief/0 does not reach worker/1, though it answers: chief/0 knows no address of it, or an old one; "
+        "waiting up to 90 s until it looks that up again\n"
+        "tfk8s: chief/0 reaches all tasks now\n"
+    )
+
+
+def test_a_master_that_never_reaches_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(witness, "REACH_SECONDS", 0.02)
+    with pytest.raises(TaskUnreachable, match=r"^chief/0 does not reach worker/1, though it answers: ") as caught:
+        Witness(View(1 << 30)).check()
+    assert caught.value.help == "`tfk8s restart NAME chief/0` has it look up all addresses anew"

@@ -1,0 +1,62 @@
+"""What becomes of a cluster's tasks while a script runs, in Kubernetes' words: soon nothing else tells."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping
+
+from tfk8s import manifests, naming, reasons
+from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes.observe import Cluster
+from tfk8s.backends.kubernetes.watch import Watch
+from tfk8s.pods import Object
+from tfk8s.removals import why_removed
+from tfk8s.spec import Task
+
+
+class Fates:
+    """The ends of tasks from its creation on: killed containers, and pods that were deleted, evicted, preempted.
+
+    A thread watches. Who may not watch learns what still stands in the pods.
+    """
+
+    def __init__(self, client: Client, cluster: Cluster) -> None:
+        query = paths.of_cluster(cluster.name)
+        query["labelSelector"] += f",{manifests.COMPONENT}!={manifests.SCRIPT}"
+        self._watch = Watch(client, paths.collection("Pod", cluster.namespace), query)
+        self._tasks = {naming.pod(cluster.name, task.job, task.index): task for task in cluster.tasks}
+        self._ends = {end for pod in self._watch.begin() for end in _ends(pod)}
+        self._known: dict[Task, str] = {}
+        self._changed = threading.Condition()
+        threading.Thread(target=self._see, name="tfk8s-fates", daemon=True).start()
+
+    def known(self, wait: float) -> Mapping[Task, str]:
+        """Return why tasks ended; waits so many seconds for the first: kubelet tells a moment later."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._known), wait)
+            return dict(self._known)
+
+    def _see(self) -> None:
+        with contextlib.suppress(ApiError):
+            for change in self._watch.changes():
+                task = self._tasks.get(change.now["metadata"]["name"])
+                if task is not None and (why := self._why(task, change.now)):
+                    with self._changed:
+                        self._known[task] = why
+                        self._changed.notify_all()
+
+    def _why(self, task: Task, pod: Object) -> str:
+        return why_removed(task.job, pod) or reasons.new_end(task.job, pod, self._ends)
+
+
+def _ends(pod: Object) -> list[str]:
+    """Return the ids of a pod's containers that have ended."""
+    return [
+        state["terminated"]["containerID"]
+        for container in pod["status"].get("containerStatuses", ())
+        for state in (container["state"], container.get("lastState", {}))
+        if "terminated" in state
+    ]
