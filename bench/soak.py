@@ -5,22 +5,31 @@
 One cluster of four tasks on this machine runs scripts, each with a session that takes two steps over all tasks: first
 some to warm up, then SESSIONS (200) one after another, then twice AT_ONCE (16) at the same time. Printed for each
 process, after the warm-up and at the end: memory of its own (RssAnon; libraries, which others may share, are not in
-it), descriptors and threads. Exits with 1 where descriptors or threads have grown, or memory by more than a tenth and
-20 MB.
+it), descriptors and threads. Exits with 1 where one of them has grown by more than what servers differ by anyway.
+
+Then as many sessions on four servers as TensorFlow's own `tf.distribute.Server` starts them, without tfk8s: what these
+grow by, TensorFlow grows by.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
+import functools
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from tfk8s.backends.local import state
+from tfk8s.backends.local import namespace, state
+
+T = TypeVar("T")
 
 NAME = "soak"
 JOB_FILE = f"apiVersion: tfk8s.dev/v1\nname: {NAME}\njobs: {{chief: 1, ps: 1, worker: 2}}\n"
@@ -41,6 +50,15 @@ with tf.Session(os.environ["TFK8S_TARGET"]) as session:
     session.run(step)
 """
 WARM_UP = 20
+MANY = 5  # descriptors and threads; servers have more or fewer of them from one second to the next
+BARE = """
+import json, sys
+import tensorflow as tf
+server = tf.distribute.Server(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+print("up", flush=True)
+server.join()
+"""
+TASKS = {"chief": 1, "ps": 1, "worker": 2}
 TFK8S = (sys.executable, "-m", "tfk8s")
 
 
@@ -103,7 +121,61 @@ def settled(pids: dict[str, int]) -> dict[str, Size]:
 def grown(before: Size, after: Size) -> bool:
     """Return whether a process leaks."""
     memory = after.memory - before.memory > max(20, before.memory / 10)
-    return memory or after.descriptors > before.descriptors or after.threads > before.threads
+    return memory or after.descriptors > before.descriptors + MANY or after.threads > before.threads + MANY
+
+
+def show(before: dict[str, Size], after: dict[str, Size]) -> None:
+    """Print how large processes were and are."""
+    print(f"{'process':12} {'memory, MB':>20} {'descriptors':>14} {'threads':>12}")
+    for name, old in before.items():
+        new = after[name]
+        print(
+            f"{name:12} {old.memory:9.1f} → {new.memory:8.1f} {old.descriptors:6} → {new.descriptors:5} "
+            f"{old.threads:5} → {new.threads:4}" + ("  grows" if grown(old, new) else "")
+        )
+
+
+# ---- TensorFlow alone ----------------------------------------------------------------------------------------------
+
+
+def in_another_network(work: Callable[[], T]) -> T:
+    """Do something where ports are nobody else's, and nobody else reaches them."""
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"), namespace.enter) as pool:
+        return pool.submit(work).result()
+
+
+def bare(warm_up: int, count: int) -> tuple[dict[str, Size], dict[str, Size]]:
+    """Return how large servers are after some sessions, and after more."""
+    ports = iter(range(2222, 2300))
+    cluster = {job: [f"localhost:{next(ports)}" for _ in range(tasks)] for job, tasks in TASKS.items()}
+    servers: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for job, addresses in cluster.items():
+            for index in range(len(addresses)):
+                command = [sys.executable, "-c", BARE, json.dumps(cluster), job, str(index)]
+                servers[f"{job}/{index}"] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for server in servers.values():
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"up\n"
+        os.environ["TFK8S_TARGET"] = f"grpc://{cluster['chief'][0]}"
+        pids = {name: server.pid for name, server in servers.items()}
+        take_sessions(warm_up)
+        before = settled(pids)
+        take_sessions(count)
+        return before, settled(pids)
+    finally:
+        for server in servers.values():
+            server.kill()
+            server.wait()
+
+
+def take_sessions(count: int) -> None:
+    """Run the script so often in this process."""
+    import tensorflow as tf
+
+    for _ in range(count):
+        with tf.Graph().as_default():
+            exec(SCRIPT, {})  # noqa: S102 - it stands above
 
 
 def main() -> int:
@@ -126,13 +198,9 @@ def main() -> int:
     finally:
         subprocess.run([*TFK8S, "down", "--local", NAME], check=True)
     print(f"{count} sessions one after another: {one_by_one:.0f} s; 2 × {at_once} at once: {together:.0f} s")
-    print(f"{'process':12} {'memory, MB':>20} {'descriptors':>14} {'threads':>12}")
-    for name in pids:
-        old, new = before[name], after[name]
-        print(
-            f"{name:12} {old.memory:9.1f} → {new.memory:8.1f} {old.descriptors:6} → {new.descriptors:5} "
-            f"{old.threads:5} → {new.threads:4}" + ("  grows" if grown(old, new) else "")
-        )
+    show(before, after)
+    print(f"likewise, {count + 2 * at_once} sessions on servers without tfk8s", flush=True)
+    show(*in_another_network(functools.partial(bare, WARM_UP + at_once, count + 2 * at_once)))
     return int(any(grown(before[name], after[name]) for name in pids))
 
 
