@@ -16,11 +16,13 @@ import threading
 from collections.abc import Sequence
 from typing import IO
 
+from tfk8s import waiting
 from tfk8s.backends.choice import choose
 from tfk8s.errors import ClusterError, Tfk8sError
 from tfk8s.forward import Forward, Tell
 from tfk8s.where import Where
 
+_START_SECONDS = 60.0
 _END_SECONDS = 5.0
 
 
@@ -44,13 +46,14 @@ class Relay:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
         assert self._process.stdout is not None
-        self.target = self._process.stdout.readline().strip()
+        answers = waiting.readable(self._process.stdout.fileno(), _START_SECONDS)
+        self.target = self._process.stdout.readline().strip() if answers else ""
         work = (self._process.stdout, tell)
         self._heard = threading.Thread(target=_tell_all, args=work, name="tfk8s-relay", daemon=True)
         self._heard.start()
         if not self.target.startswith("grpc://"):
             self.close()
-            why = self.target or "no reason given"
+            why = self.target or ("no reason given" if answers else f"nothing was said in {_START_SECONDS:g} s")
             raise ClusterError(f"sessions of this process can't reach the cluster: {why}")
 
     def close(self) -> None:

@@ -166,18 +166,18 @@ def looking(*words: str, until: str) -> Begin:
     return begin
 
 
-PHASES: dict[str, tuple[Begin, str]] = {
-    "`submit`, before a step": (in_steps("before"), USABLE),
-    "`submit`, in a step": (in_steps("during"), USABLE),
-    "`submit`, while a script does something else": (script_sleeps, USABLE),
-    "`connect`": (looking("connect", until="grpc://"), USABLE),
-    "`status --watch`": (looking("status", "--watch", until="worker/1"), USABLE),
-    "`logs --follow`": (looking("logs", "--follow", until="worker/1"), USABLE),
-    "`down`, while the supervisor does not answer": (down_waits, USABLE),
-    "`restart`, while the task starts": (restarts, USABLE),
-    "`up`, while tasks start": (waits_for_up, STARTED),
-    "`run`, while tasks start": (run_waits_for_up, NOTHING),
-    "`run`, while its script runs": (run_has_a_script, NOTHING),
+PHASES: dict[str, tuple[Begin, str, str]] = {
+    "`submit`, before a step": (in_steps("before"), USABLE, ""),
+    "`submit`, in a step": (in_steps("during"), USABLE, ""),
+    "`submit`, while a script does something else": (script_sleeps, USABLE, ""),
+    "`connect`": (looking("connect", until="grpc://"), USABLE, ""),
+    "`status --watch`": (looking("status", "--watch", until="worker/1"), USABLE, ""),
+    "`logs --follow`": (looking("logs", "--follow", until="worker/1"), USABLE, ""),
+    "`down`, while the supervisor does not answer": (down_waits, USABLE, "interrupted: some of it may be there still"),
+    "`restart`, while the task starts": (restarts, USABLE, "interrupted: what is started anew goes on"),
+    "`up`, while tasks start": (waits_for_up, STARTED, "interrupted: what was started goes on"),
+    "`run`, while tasks start": (run_waits_for_up, NOTHING, ""),
+    "`run`, while its script runs": (run_has_a_script, NOTHING, ""),
 }
 
 
@@ -194,8 +194,9 @@ def interrupted(begin: Begin, fault: str) -> Callable[[Local], Ended]:
 
 
 def interrupts() -> Iterator[Row]:
-    for (when, (begin, left)), (fault, code) in itertools.product(PHASES.items(), ENDING.items()):
-        yield Row(fault=fault, when=when, act=interrupted(begin, fault), code=code, left=left)
+    for (when, (begin, left, says)), (fault, code) in itertools.product(PHASES.items(), ENDING.items()):
+        words = (says,) if says else ()
+        yield Row(fault=fault, when=when, act=interrupted(begin, fault), code=code, left=left, words=words)
 
 
 # ---- many at once --------------------------------------------------------------------------------------------------

@@ -251,6 +251,23 @@ def test_whenever_a_signal_comes_run_leaves_nothing(
     assert list(backend.clusters_by_name) == ["mnist"]
 
 
+@pytest.mark.parametrize(
+    ("command", "method", "says"),
+    [
+        (["up", "new.yaml"], "apply", "what was started goes on; `tfk8s up` waits for it, `tfk8s down` removes it"),
+        (["restart", "mnist"], "restart", "what is started anew goes on; `tfk8s status` shows it"),
+        (["scale", "mnist", "worker=3"], "scale", "what is started anew goes on; `tfk8s status` shows it"),
+        (["down", "mnist"], "delete", "some of it may be there still; `tfk8s down` again removes it"),
+    ],
+)
+def test_a_command_that_is_interrupted_says_what_it_leaves(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, command: list[str], method: str, says: str
+) -> None:
+    monkeypatch.setattr(backend, method, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    code, _, err = run(*command)
+    assert (code, err.splitlines()[-1]) == (130, f"interrupted: {says}")
+
+
 def test_a_signal_whose_exception_is_swallowed_counts_all_the_same(
     run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import typer
 from tfk8s.cli import options
 from tfk8s.cli.options import TIMEOUT, NoWait
 from tfk8s.cli.output import document, note, paint, say
+from tfk8s.cli.signals import leaving
 
 if TYPE_CHECKING:
     from tfk8s.changes import Plan
@@ -85,7 +86,7 @@ def scale(
 
     wanted = counts(tasks)
     cluster = find(name, Where(local or None, context, namespace))
-    with Progress() as progress:
+    with leaving("what is started anew goes on; `tfk8s status` shows it"), Progress() as progress:
         changed = cluster.scale(wanted, timeout=None if no_wait else timeout, on_change=progress.update)
     numbers = ", ".join(f"{job}={count}" for job, count in wanted.items())
     if changed:

@@ -9,6 +9,7 @@ import typer
 from tfk8s.cli import options
 from tfk8s.cli.options import TIMEOUT, NoWait
 from tfk8s.cli.output import note, say
+from tfk8s.cli.signals import leaving
 
 if TYPE_CHECKING:
     from tfk8s.changes import Plan
@@ -40,7 +41,7 @@ def up(
     if dry_run:
         _show_plan(api.plan(file, Where(local or None, context, namespace, allow_exposed_ports)))
         return
-    with Progress() as progress:
+    with leaving("what was started goes on; `tfk8s up` waits for it, `tfk8s down` removes it"), Progress() as progress:
         cluster = api.up(
             file, local=local or None, context=context, namespace=namespace, timeout=None if no_wait else timeout,
             keep=True, allow_exposed_ports=allow_exposed_ports, on_change=progress.update,
@@ -86,7 +87,7 @@ def restart(
     from tfk8s.where import Where
 
     cluster = find(name, Where(local or None, context, namespace))
-    with Progress() as progress:
+    with leaving("what is started anew goes on; `tfk8s status` shows it"), Progress() as progress:
         cluster.restart(task, timeout=None if no_wait else timeout, on_change=progress.update)
     say(f'restarted {task or "all tasks"} of cluster "{cluster.name}"')
 
@@ -106,5 +107,6 @@ def down(
     from tfk8s.where import Where
 
     cluster = find(name, Where(local or None, context, namespace))
-    cluster.down()
+    with leaving("some of it may be there still; `tfk8s down` again removes it"):
+        cluster.down()
     say(f'cluster "{cluster.name}" is down')

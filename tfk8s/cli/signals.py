@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import NoReturn
+
+from tfk8s.cli.output import note
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -27,6 +31,18 @@ def exit_code() -> int | None:
     C code that calls Python back may have made another exception of the signal's, or none.
     """
     return None if _first is None else 128 + _first
+
+
+@contextlib.contextmanager
+def leaving(what: str) -> Iterator[None]:
+    """In a `with`, say what a signal that ends this process leaves behind, and what to do then."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if _first is not None:
+            with contextlib.suppress(OSError):  # the terminal is gone
+                note(f"interrupted: {what}")
+        raise
 
 
 class Once:
