@@ -70,13 +70,14 @@ def _container(job: str, pod: Object, container: Object, complaints: Sequence[st
     state = container["state"]
     ended = container.get("lastState", {}).get("terminated")
     if "running" in state:
-        return (Phase.READY if container["ready"] else Phase.STARTING), _ended(job, pod, ended) if ended else ""
+        failed = ended and ended.get("exitCode")
+        return (Phase.READY if container["ready"] else Phase.STARTING), _ended(job, pod, ended) if failed else ""
     if "terminated" in state:
-        return Phase.FAILED, _ended(job, pod, state["terminated"])
+        return _phase_of(state["terminated"]), _ended(job, pod, state["terminated"])
     waiting = state.get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
     if reason == "CrashLoopBackOff" and ended:
-        return Phase.FAILED, _ended(job, pod, ended)
+        return _phase_of(ended), _ended(job, pod, ended)
     if "Image" in reason:
         return _image(job, container["image"], reason, message)
     if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
@@ -84,9 +85,16 @@ def _container(job: str, pod: Object, container: Object, complaints: Sequence[st
     return Phase.PENDING, _missing(job, complaints[-1]) or complaints[-1] if complaints else ""
 
 
+def _phase_of(end: Object) -> Phase:
+    """Return the phase of a task whose container ended: a server that was told to end has not failed."""
+    return Phase.FAILED if end.get("exitCode") else Phase.PENDING
+
+
 def _ended(job: str, pod: Object, end: Object) -> str:
     """Return what ended a container."""
     code = end.get("exitCode")
+    if code == 0:
+        return "was told to end, and starts again"
     if end.get("reason") == "OOMKilled":
         limit = pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
         return f"killed at its memory limit of {limit} (OOMKilled): raise jobs.{job}.memory"

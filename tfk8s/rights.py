@@ -64,10 +64,10 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "secrets", "create", ("submit",)
     yield "batch", "jobs", "create", ("submit",)
     yield "batch", "jobs", "delete", ("submit", "stop")
-    yield "", "pods", "get", ("submit", "logs")
+    yield "", "pods", "get", ("submit", "logs", "restart")
     # What becomes of tasks, and how a script's pod ended, even where it is gone at once.
     yield "", "pods", "watch", ("submit", "logs", "status", "up", "restart", "scale")
-    yield "", "pods/exec", "get create", ("submit",)
+    yield "", "pods/exec", "get create", ("submit", "restart")
     yield "", "pods/attach", "get create", ("submit",)  # for its standard input
     yield "", "pods", "delete", ("restart",)
     yield "", "pods", "deletecollection", ("up", "restart", "scale", "down")

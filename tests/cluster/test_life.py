@@ -156,7 +156,7 @@ def test_events_are_told_in_the_order_of_time_and_followed_to_the_end(up, backen
     following = backend.events(name, follow=True)
     next(following)
     backend.restart(name, Task("worker", 1))
-    assert ("worker/1", "Killing") in ((event.about, event.reason) for event in following)
+    assert ("worker/1", "Started") in ((event.about, event.reason) for event in following)
     backend.delete(name)
     list(following)
 
@@ -170,14 +170,21 @@ def test_an_object_of_somebody_else_is_never_taken_over(backend, client, namespa
     assert left(client, namespace, "foreign") == []
 
 
-def test_a_killed_task_is_restarted_and_says_so(up, backend):
-    name = up(make_job_file("restarted", make_job(tasks=2)))
-    before = {task.task: task for task in backend.observe(name).tasks}
-    backend.restart(name, Task("worker", 1))
-    wait_until_ready(backend, name, 60, before={Task("worker", 1): before[Task("worker", 1)]})
-    after = {task.task: task for task in backend.observe(name).tasks}
-    assert after[Task("worker", 0)] == before[Task("worker", 0)]
-    assert after[Task("worker", 1)].since > before[Task("worker", 1)].since
+def test_a_task_starts_again_in_its_pod_until_kubelet_would_put_that_off(up, backend, client, namespace):
+    name, one = up(make_job_file("restarted", make_job(tasks=2))), Task("worker", 1)
+
+    def restart():
+        before = {task.task: task for task in backend.observe(name).tasks}
+        backend.restart(name, one)
+        wait_until_ready(backend, name, 120, before={one: before[one]})
+        after = {task.task: task for task in backend.observe(name).tasks}
+        assert after[Task("worker", 0)] == before[Task("worker", 0)]
+        assert after[one].since > before[one].since
+        return client.get(paths.pod(namespace, f"{name}-worker-1"))["metadata"]["uid"], after[one].restarts
+
+    (first, again), (second, twice), (third, never) = restart(), restart(), restart()
+    assert first == second != third
+    assert (again, twice, never) == (1, 2, 0)
 
 
 def changed(plan):

@@ -10,8 +10,8 @@ import tarfile
 import pytest
 import urllib3
 
-from tfk8s import manifests, rendered, scriptjobs, unpack
-from tfk8s.backends.kubernetes import apply, archive, errors, logs, observe, paths, stdin, streams
+from tfk8s import manifests, reasons, rendered, scriptjobs, unpack
+from tfk8s.backends.kubernetes import again, apply, archive, errors, logs, observe, paths, stdin, streams
 from tfk8s.backends.kubernetes.logs import Follower
 from tfk8s.errors import InvalidInput
 from tfk8s.member import derive_cluster
@@ -29,6 +29,29 @@ JOB_FILE = JobFile(
 
 def stateful_sets():
     return [made for made in rendered.objects(JOB_FILE) if made["kind"] == "StatefulSet"]
+
+
+# ---- restarts ------------------------------------------------------------------------------------------------------
+
+START = reasons.seconds("2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("state", "restarts", "after", "soon"),
+    [
+        ("running", 0, 5, True),
+        ("running", 1, 5, True),
+        ("running", 2, 5, False),  # kubelet would wait 20 s
+        ("running", 9, 601, True),
+        ("waiting", 0, 5, False),
+    ],
+)
+def test_a_task_starts_again_in_its_pod_where_kubelet_does_not_put_that_off(state, restarts, after, soon):
+    container = {"state": {state: {"startedAt": "2026-01-01T00:00:00Z"}}, "restartCount": restarts}
+    pod = {"metadata": {}, "status": {"containerStatuses": [container]}}
+    assert again.starts_again_soon(pod, START + after) is soon
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not again.starts_again_soon(pod, START + after)
 
 
 # ---- refusals ------------------------------------------------------------------------------------------------------

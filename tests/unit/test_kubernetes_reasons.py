@@ -85,6 +85,7 @@ CASES = [
         '"tf:1" is not the name of an image: change jobs.worker.image or image',
     ),
     (waiting("CrashLoopBackOff", last={"exitCode": 2}), (), Phase.FAILED, "ended with exit code 2"),
+    (waiting("CrashLoopBackOff", last={"exitCode": 0}), (), Phase.PENDING, "was told to end, and starts again"),
     (
         waiting("CrashLoopBackOff", last={"exitCode": 137, "reason": "OOMKilled"}), (), Phase.FAILED,
         "killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory",

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from tfk8s import naming, rendered
 from tfk8s.backends import LogLine, Outcome, Script
 from tfk8s.backends.kubernetes import (
+    again,
     apply,
     events,
     following,
@@ -128,10 +129,10 @@ class KubernetesBackend:
         return streams.dial(self._client, cluster.namespace, pod, cluster.port(task))
 
     def restart(self, name: str, task: Task | None) -> None:
-        """Delete a task's pod, or those of all; the StatefulSets make new ones."""
+        """End a task's server, which starts again in its pod, or delete the pods of all."""
         cluster = self._find(name)
         if task is not None:
-            self._client.send("DELETE", paths.pod(cluster.namespace, naming.pod(name, task.job, task.index)))
+            again.restart(self._client, cluster.namespace, naming.pod(name, task.job, task.index))
         else:
             apply.restart(self._client, cluster.namespace, name, list(cluster.sets))
 

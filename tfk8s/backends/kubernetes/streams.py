@@ -52,18 +52,21 @@ def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
     return theirs
 
 
-def execute(client: Client, namespace: str, pod: str, command: Sequence[str], data: Iterable[bytes]) -> None:
+def execute(
+    client: Client, namespace: str, pod: str, command: Sequence[str], data: Iterable[bytes], silence: float = 60.0
+) -> None:
     """Run a command in a pod's container with `data` as its standard input, until it ends.
 
     The input has no end of its own: the command must know when it has all.
 
     Raises:
-        ClusterError: the command failed; says what it wrote.
+        ClusterError: the command failed; says what it wrote. Or nothing came of it for `silence` seconds.
     """
     query = [*(("command", word) for word in command), ("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
     stream = _open(client, paths.pod(namespace, pod, "exec"), query)
     said = b""
     try:
+        stream.settimeout(silence)
         for block in data:
             send(stream, block)
         while message := stream.recv_data()[1]:
