@@ -24,14 +24,21 @@ tfk8s() { "$PYTHON" -m tfk8s "$@"; }
 """
 
 
-def on_small_disk(kilobytes: int, commands: str) -> Callable[[Local], Ended]:
-    """Shell commands with such a disk; `$2` is the job file, `$3` the script with its steps."""
+def on_small_disk(kilobytes: int, commands: str, *, says: str = "") -> Callable[[Local], Ended]:
+    """Shell commands with such a disk; `$2` is the job file, `$3` the script with its steps.
+
+    What they say when the fault is there is `says`; else it is there from the beginning.
+    """
 
     def act(place: Local) -> Ended:
         unshare = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--map-root-user", "--mount")
         shell = ("sh", "-c", _SMALL_DISK + commands, "sh", kilobytes, place.job_file, HERE / "steps.py")
         place.remove()
-        return place.start(*unshare, *shell, program=True, PYTHON=sys.executable).end(PATIENCE)
+        command = place.start(*unshare, *shell, program=True, PYTHON=sys.executable)
+        if says:
+            command.until_says(says)
+            command.now()
+        return command.end(PATIENCE)
 
     return act
 
@@ -41,7 +48,8 @@ READ_ONLY = 'mount -o remount,ro "$XDG_STATE_HOME"; tfk8s up --local "$2"'
 FULL_AFTER = """
 tfk8s up --local "$2"
 trap 'tfk8s down --local faults' EXIT
-cat /dev/zero >"$XDG_STATE_HOME/full" || true
+cat /dev/zero >"$XDG_STATE_HOME/filling" || true
+echo full
 tfk8s restart --local faults worker/1
 tfk8s submit --local faults "$3" none
 """
@@ -69,12 +77,12 @@ def script(name: str, *words: str, **environment: str) -> Callable[[Local], Ende
 
 
 def out_of_memory(place: Local) -> Ended:
-    """A step that needs more than its task may have, which is half a gigabyte more than it has now."""
+    """A step that needs 2.4 GB of its task, which may have 1.6 GB more than it has now."""
     place.cluster()
     pid = place.pid("worker/1")
     now = int(re.search(r"VmSize:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
     before = resource.prlimit(pid, resource.RLIMIT_AS)
-    resource.prlimit(pid, resource.RLIMIT_AS, (now + (1 << 29), before[1]))
+    resource.prlimit(pid, resource.RLIMIT_AS, (now + 1_600_000_000, before[1]))
     try:
         return script("eater.py")(place)
     finally:
@@ -88,8 +96,8 @@ def of_clusters() -> Iterator[Row]:
         limit=PATIENCE,
     )  # fmt: skip
     yield Row(
-        fault="full disk", when="once the cluster is up: a restart, and a script", act=on_small_disk(2048, FULL_AFTER),
-        left=NOTHING, limit=PATIENCE,
+        fault="full disk", when="once the cluster is up: a restart, and a script",
+        act=on_small_disk(2048, FULL_AFTER, says="full\n"), left=NOTHING, limit=PATIENCE,
     )  # fmt: skip
     yield Row(
         fault="read-only state folder", when="before `up`", act=on_small_disk(2048, READ_ONLY), code=1,
