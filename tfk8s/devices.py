@@ -9,14 +9,14 @@ from __future__ import annotations
 import concurrent.futures
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfk8s import probe
 from tfk8s.backends import Backend
 from tfk8s.errors import TaskError, TaskUnreachable
 from tfk8s.probe import Device
 from tfk8s.spec import EVALUATOR, Task
-from tfk8s.status import ClusterStatus
+from tfk8s.status import ClusterStatus, Phase, TaskStatus
 
 ANSWER_SECONDS = 2.0
 _AT_ONCE = 32
@@ -47,11 +47,18 @@ class TaskDevices:
 
 def list_devices(backend: Backend, status: ClusterStatus) -> list[TaskDevices]:
     """Return the devices of each task, in the order of `status`."""
-    tasks = [task.task for task in status.tasks]
     try:
         return ask_master(backend, status)
     except TaskError:
-        return ask_each(backend, status.name, tasks)
+        answers = ask_each(backend, status.name, [task.task for task in status.tasks])
+        return [_explained(answer, task) for answer, task in zip(answers, status.tasks, strict=True)]
+
+
+def _explained(answer: TaskDevices, status: TaskStatus) -> TaskDevices:
+    """Return a task's silence with what is known of the task, which says more than a connection that fails."""
+    if not answer.error or status.phase is Phase.READY:
+        return answer
+    return replace(answer, error=f"{answer.task} does not answer: it is {status.state}")
 
 
 def ask_master(backend: Backend, status: ClusterStatus, timeout: float = ANSWER_SECONDS) -> list[TaskDevices]:

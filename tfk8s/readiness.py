@@ -11,6 +11,7 @@ from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
 from tfk8s.preflight import View, not_reached
 from tfk8s.spec import EVALUATOR, Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.tasks import listed
 from tfk8s.waiting import wait_until
 
 OnChange = Callable[[ClusterStatus], None]
@@ -105,8 +106,11 @@ class Readiness:
         assert self._status is not None
         late = [task for task in self._status.tasks if task.phase is not Phase.READY or not self._is_new(task)]
         if late:
+            alike: dict[str, list[Task]] = {}
+            for task in late:
+                alike.setdefault(task.state, []).append(task.task)
             reasons = [
-                f"{task.task} is {task.phase.lower()}{f' ({task.reason})' if task.reason else ''}" for task in late
+                f"{listed(tasks)} {'is' if len(tasks) == 1 else 'are'} {state}" for state, tasks in alike.items()
             ]
         else:
             answers = devices.ask_each(self._backend, self._name, [task.task for task in self._status.tasks])

@@ -143,9 +143,9 @@ def crashed(pod: Object) -> bool:
 
 
 def _image(job: str, image: str, reason: str, message: str) -> Verdict:
-    change = f"change jobs.{job}.image or image, or make it available to the nodes"
+    change = f"change jobs.{job}.image (or image, for all jobs), or make it available to the nodes"
     if reason == "InvalidImageName":
-        return Phase.FAILED, f'"{image}" is not the name of an image: change jobs.{job}.image or image'
+        return Phase.FAILED, f'"{image}" is not the name of an image: change jobs.{job}.image (or image, for all jobs)'
     if reason == "ErrImageNeverPull":
         return Phase.FAILED, f'image "{image}" is not on its node: {change}'
     if re.search(r"not found|does not exist|manifest unknown", message):

@@ -42,6 +42,11 @@ class TaskStatus:
     since: float | None = None
     reason: str = ""
 
+    @property
+    def state(self) -> str:
+        """The phase and the reason, to be read after "it is"."""
+        return f"{self.phase.lower()}{f' ({self.reason})' if self.reason else ''}"
+
 
 class ScriptPhase(enum.StrEnum):
     """Where a session script is in its life."""

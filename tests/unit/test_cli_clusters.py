@@ -68,10 +68,7 @@ def test_up_in_vain_leaves_all_as_it_is(run: Run, backend: FakeBackend) -> None:
     backend.first_phase = Phase.PENDING
     code, out, err = run("up", "--timeout", "0", "new.yaml")
     assert (code, out) == (124, "")
-    assert err.endswith(
-        'error: waited 0 s for cluster "new" to be ready: chief/0 is pending; worker/0 is pending; '
-        "worker/1 is pending\n"
-    )
+    assert err.endswith('error: waited 0 s for cluster "new" to be ready: chief/0, worker/0 to worker/1 are pending\n')
     assert "new" in backend.clusters_by_name
 
 

@@ -228,6 +228,11 @@ def test_logs_of_one_task_are_as_it_wrote_them(run: Run, backend: FakeBackend) -
     assert backend.calls == ["logs mnist worker/1 follow=True tail=10"]
 
 
+def test_logs_of_tasks_that_wrote_nothing(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "logs", lambda *_, **__: iter(()))
+    assert run("logs", "mnist") == (0, "", "nothing was written; tfk8s status --local mnist shows what runs\n")
+
+
 def test_logs_of_a_job(run: Run, backend: FakeBackend) -> None:
     assert run("logs", "mnist", "worker")[1] == "worker/0 | worker/0 listens\nworker/1 | worker/1 listens\n"
 

@@ -67,12 +67,24 @@ def test_wait_names_what_is_missing(cluster: Cluster, backend: FakeBackend) -> N
 
 def test_wait_names_few_of_many() -> None:
     backend = FakeBackend(job_file("big", worker=9), phase=Phase.PENDING)
+
+    def look(status: ClusterStatus) -> ClusterStatus:
+        tasks = [dataclasses.replace(task, reason=f"reason {task.task.index}") for task in status.tasks]
+        return dataclasses.replace(status, tasks=tuple(tasks))
+
+    backend.looks = [look]
     with pytest.raises(WaitTimeout) as caught:
         Cluster(backend, "big").wait(0)
     assert str(caught.value) == (
-        'waited 0 s for cluster "big" to be ready: worker/0 is pending; worker/1 is pending; worker/2 is pending; '
-        "worker/3 is pending; worker/4 is pending; and 4 more"
+        'waited 0 s for cluster "big" to be ready: worker/0 is pending (reason 0); worker/1 is pending (reason 1); '
+        "worker/2 is pending (reason 2); worker/3 is pending (reason 3); worker/4 is pending (reason 4); and 4 more"
     )
+
+
+def test_wait_tells_what_is_the_same_of_many_tasks_once() -> None:
+    backend = FakeBackend(job_file("big", worker=9), phase=Phase.PENDING)
+    with pytest.raises(WaitTimeout, match=r'"big" to be ready: worker/0 to worker/8 are pending$'):
+        Cluster(backend, "big").wait(0)
 
 
 def test_ready_means_that_the_servers_answer(cluster: Cluster, backend: FakeBackend) -> None:
@@ -149,6 +161,12 @@ def test_where_the_master_is_silent_each_task_is_asked(cluster: Cluster, backend
         "worker/0": "worker/0 does not answer: Connection refused",
         "worker/1": cpu("worker", 1),
     }
+
+
+def test_the_silence_of_a_task_that_is_not_ready_is_explained(cluster: Cluster, backend: FakeBackend) -> None:
+    backend.silent = {FIRST}
+    backend.looks = [change("worker/0", phase=Phase.PENDING, reason="no node has 4 GPUs free")]
+    assert names(cluster.devices())["worker/0"] == ("worker/0 does not answer: it is pending (no node has 4 GPUs free)")
 
 
 def test_an_evaluator_is_asked_by_itself() -> None:

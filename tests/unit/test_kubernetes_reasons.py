@@ -72,17 +72,18 @@ CASES = [
     (
         waiting("ErrImagePull", 'failed to resolve reference: docker.io/library/tf:1: not found'),
         (), Phase.FAILED,
-        'image "tf:1" is not found: change jobs.worker.image or image, or make it available to the nodes',
+        ('image "tf:1" is not found: '
+        "change jobs.worker.image (or image, for all jobs), or make it available to the nodes"),
     ),
     (
         waiting("ImagePullBackOff", "failed to do request: Head https://r: dial tcp: lookup r: no such host"), (),
         Phase.PENDING,
         ('image "tf:1" can\'t be pulled: Head https://r: dial tcp: lookup r: no such host; '
-        "change jobs.worker.image or image, or make it available to the nodes"),
+        "change jobs.worker.image (or image, for all jobs), or make it available to the nodes"),
     ),
     (
         waiting("InvalidImageName"), (), Phase.FAILED,
-        '"tf:1" is not the name of an image: change jobs.worker.image or image',
+        '"tf:1" is not the name of an image: change jobs.worker.image (or image, for all jobs)',
     ),
     (waiting("CrashLoopBackOff", last={"exitCode": 2}), (), Phase.FAILED, "ended with exit code 2"),
     (waiting("CrashLoopBackOff", last={"exitCode": 0}), (), Phase.PENDING, "was told to end, and starts again"),

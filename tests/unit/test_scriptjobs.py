@@ -49,7 +49,7 @@ def test_names():
             make_pod({"waiting": {"reason": "InvalidImageName"}}, "Pending"),
             "Failed",
             None,
-            '"tf:1" is not the name of an image: change jobs.chief.image or image',
+            '"tf:1" is not the name of an image: change jobs.chief.image (or image, for all jobs)',
         ),
     ],
 )

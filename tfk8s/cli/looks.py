@@ -171,8 +171,11 @@ def logs(
         task: paint(f"{str(task).ljust(width)} | ", prefix_colour(number), sys.stdout) if len(chosen) > 1 else ""
         for number, task in enumerate(chosen)
     }
+    written = None
     for written in lines:
         say(f"{prefixes[written.task]}{written.text}")
+    if written is None:
+        note(f"nothing was written; tfk8s status{cluster.backend.flags} {cluster.name} shows what runs")
     return 0
 
 
