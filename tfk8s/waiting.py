@@ -17,6 +17,7 @@ from tfk8s.errors import BackendUnreachable, WaitTimeout
 
 SHORTEST = 0.005
 LONGEST = 0.1
+TELL_SECONDS = 2.0  # after so many the user hears of it
 FIRST_RETRY = 0.1
 LAST_RETRY = 2.0
 
@@ -57,6 +58,7 @@ def wait_until(
     what: str | Callable[[], str],
     timeout: float,
     *,
+    tell: Callable[[str], None] | None = None,
     clock: Clock = time.monotonic,
     sleep: Sleep = time.sleep,
 ) -> T:
@@ -64,8 +66,9 @@ def wait_until(
 
     Args:
         look: looks once; it is called at least once, and a last time when the time is up.
-        what: what is being waited for, "… to …"; a function is asked at the end, when it knows what is missing.
+        what: what is being waited for, "… to …"; a function is asked when it is to be told, and knows what is missing.
         timeout: in seconds.
+        tell: hears what is being waited for where that takes `TELL_SECONDS`, and then whenever it is something else.
         clock: for tests.
         sleep: for tests.
 
@@ -74,7 +77,8 @@ def wait_until(
         BackendUnreachable: it was silent at the first look.
     """
     silent: BackendUnreachable | None = None
-    for number, _ in enumerate(poll(timeout, clock=clock, sleep=sleep)):
+    told = ""
+    for number, left in enumerate(poll(timeout, clock=clock, sleep=sleep)):
         try:
             if found := look():
                 return found
@@ -83,9 +87,16 @@ def wait_until(
             if number == 0:
                 raise
             silent = error
+        if tell is not None and timeout - left >= TELL_SECONDS and (now := _words(what)) != told:
+            tell(f"waiting for {now}")
+            told = now
     if silent is not None:
         raise WaitTimeout(f"waited {timeout:g} s: {silent}", help=silent.help) from silent
-    raise WaitTimeout(f"waited {timeout:g} s for {what if isinstance(what, str) else what()}")
+    raise WaitTimeout(f"waited {timeout:g} s for {_words(what)}")
+
+
+def _words(what: str | Callable[[], str]) -> str:
+    return what if isinstance(what, str) else what()
 
 
 def readable(descriptor: int, timeout: float) -> bool:

@@ -185,7 +185,7 @@ def test_nobody_there_is_told_at_once(server: ApiServer) -> None:
 def test_a_restart_in_the_middle_is_waited_for_and_told(
     server: ApiServer, call: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(client, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
     back = threading.Event()
 
     def restart(handler: api_server.Handler, serve: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -10,8 +11,8 @@ import tarfile
 import pytest
 import urllib3
 
-from tfk8s import manifests, reasons, rendered, scriptjobs, unpack
-from tfk8s.backends.kubernetes import again, apply, archive, errors, logs, observe, paths, stdin, streams
+from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, waiting
+from tfk8s.backends.kubernetes import again, apply, archive, errors, logs, observe, paths, scripts, stdin, streams
 from tfk8s.backends.kubernetes.logs import Follower
 from tfk8s.errors import InvalidInput
 from tfk8s.member import derive_cluster
@@ -165,6 +166,17 @@ def test_silence_is_said_in_words(error, words):
     assert str(said) == f'the API server of context "c" (https://h) does not answer: {words}'
 
 
+def test_a_certificate_that_is_not_trusted_is_no_silence():
+    cause = ssl.SSLCertVerificationError("x")
+    cause.verify_message = "self-signed certificate"
+    said = errors.unreachable(urllib3.exceptions.SSLError(cause), "c", "https://h")
+    assert said.unheard, "and so it is not tried again"
+    assert str(said) == (
+        'the API server of context "c" (https://h) is not the one that the kubeconfig trusts: self-signed certificate'
+    )
+    assert said.help == "was the cluster made anew? get its kubeconfig again"
+
+
 # ---- clusters from their StatefulSets ------------------------------------------------------------------------------
 
 
@@ -176,6 +188,36 @@ def test_a_cluster_is_known_from_any_of_its_stateful_sets():
         assert cluster.target == "grpc://demo-chief-0.demo.ns.svc:2222"
         assert cluster.address(Task("My_ps", 1)).endswith("-1.demo.ns.svc:2300")
     assert observe.describe(stateful_sets()[:1]).set_of("My_ps") is None
+
+
+def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
+    def pod(state):
+        container = {"name": "script", "image": "tf:1", "ready": False, "state": state}
+        status = {"phase": "Pending", "containerStatuses": [container]}
+        return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
+
+    class Pods:
+        looks = iter([
+            None,
+            pod({"waiting": {"reason": "ContainerCreating"}}),
+            pod({"waiting": {"reason": "ErrImagePull", "message": "no such host"}}),
+            pod({"running": {}}),
+        ])  # fmt: skip
+
+        def get(self, path, query):
+            found = next(self.looks)
+            return {"items": [found] if found else []}
+
+    monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
+    assert scripts._started(Pods(), observe.describe(stateful_sets()), "script-123456")["status"]["containerStatuses"]
+    assert caplog.messages == [
+        "tfk8s: waiting for the script to start: its pod is not made",
+        "tfk8s: waiting for the script to start: its container is being made on n, which may have to get the image",
+        (
+            'tfk8s: waiting for the script to start: image "tf:1" can\'t be pulled: no such host; '
+            "change jobs.chief.image (or image, for all jobs), or make it available to the nodes"
+        ),
+    ]
 
 
 # ---- scripts -------------------------------------------------------------------------------------------------------

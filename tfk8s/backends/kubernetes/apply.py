@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import manifests, waiting
 from tfk8s.backends.kubernetes import observe, paths
-from tfk8s.backends.kubernetes.client import APPLY, Client
+from tfk8s.backends.kubernetes.client import APPLY, Client, tell
 from tfk8s.changes import Change, Plan, compare
 from tfk8s.errors import InvalidInput
 from tfk8s.pods import Object
@@ -161,6 +161,7 @@ def delete(client: Client, namespace: str, name: str) -> None:
                 lambda: not client.get(paths.collection("Pod", namespace), query)["items"],
                 f'the pods of "{name}" to end',
                 _DELETE_SECONDS,
+                tell=tell,
             )
         if found.get(kind, True):
             client.send("DELETE", paths.collection(kind, namespace), {**query, "propagationPolicy": "Background"})

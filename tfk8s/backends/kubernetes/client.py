@@ -28,7 +28,6 @@ CONNECT_SECONDS = 3.0
 READ_SECONDS = 6.0
 STREAM_SECONDS = 10.0  # a stream on which nothing came for so long may be dead
 PATIENCE = 8.0
-TELL_SECONDS = 2.0  # after so many the user hears of it
 
 _LOG = logging.getLogger("tfk8s")  # on standard error, where nobody has other wishes
 OLDEST = (1, 28)  # gives a StatefulSet's pods the label apps.kubernetes.io/pod-index
@@ -39,6 +38,11 @@ MERGE = "application/merge-patch+json"
 Query = Mapping[str, str | int | bool]
 Answer = urllib3.BaseHTTPResponse
 T = TypeVar("T")
+
+
+def tell(text: str) -> None:
+    """Tell the user what goes on."""
+    _LOG.warning("tfk8s: %s", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,14 +163,14 @@ class Client:
                 harmful = request.method == "POST" and not error.unheard
                 if nobody_there or harmful or not retries.wait(error.retry_after):
                     raise
-                if PATIENCE - retries.left > TELL_SECONDS:
+                if PATIENCE - retries.left > waiting.TELL_SECONDS:
                     self._tell_of_silence(error)
 
     def _tell_of_silence(self, error: Exception | None) -> None:
         """Tell the user, once, that the API server has been silent for a while, or that it no longer is."""
         silent = error is not None
         if silent != self._silent:
-            _LOG.warning("tfk8s: %s", f"{error}; trying again" if error else "the API server answers again")
+            tell(f"{error}; trying again" if error else "the API server answers again")
         self._silent = silent
 
     def _ask_once(self, request: Request, read: Callable[[Answer], T], seconds: float) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import ssl
 from typing import Any
 
 import urllib3.exceptions
@@ -20,6 +21,9 @@ _FORBIDDEN = re.compile(
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
 _KUEUE = 'admission webhook "vstatefulset.kb.io" denied the request: '
+
+
+_IS_IT_RUNNING = "is the cluster running? `kubectl config get-contexts` shows others, --local needs none"
 
 
 class ApiError(ClusterError):
@@ -55,10 +59,8 @@ class Unanswered(BackendUnreachable):
         retry_after: 0, as for `Unserved`.
     """
 
-    def __init__(self, message: str, *, unheard: bool) -> None:
-        super().__init__(
-            message, help="is the cluster running? `kubectl config get-contexts` shows others, --local needs none"
-        )
+    def __init__(self, message: str, *, unheard: bool, help: str = _IS_IT_RUNNING) -> None:  # noqa: A002
+        super().__init__(message, help=help)
         self.unheard, self.retry_after = unheard, 0.0
 
 
@@ -97,9 +99,18 @@ def refused(code: int, body: bytes, context: str, retry_after: str | None = None
 
 def unreachable(error: Exception, context: str, host: str) -> Unanswered:
     """Return the error for a request that got no answer."""
+    if distrust := _distrust(error):
+        said = f'the API server of context "{context}" ({host}) is not the one that the kubeconfig trusts: {distrust}'
+        return Unanswered(said, unheard=True, help="was the cluster made anew? get its kubeconfig again")
     unheard = isinstance(error, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
     said = f'the API server of context "{context}" ({host}) does not answer: {_reason(error)}'
     return Unanswered(said, unheard=unheard)
+
+
+def _distrust(error: Exception) -> str:
+    """Return what is wrong with the server's certificate, or "" where it is another error."""
+    cause = error.args[0] if isinstance(error, urllib3.exceptions.SSLError) else None
+    return cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else ""
 
 
 def _reason(error: Exception) -> str:

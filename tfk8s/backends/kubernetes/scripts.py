@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, verdicts, waiting
 from tfk8s.backends import Outcome, Script
 from tfk8s.backends.kubernetes import archive, logs, nodes, observe, paths, stdin, streams
-from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.client import Client, tell
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.fates import Fates
 from tfk8s.backends.kubernetes.observe import Cluster
@@ -128,7 +128,7 @@ def stop(client: Client, cluster: Cluster, name: str) -> None:
     """Delete a script's Job, and wait until its pod is gone."""
     _require(client, cluster, name)
     _discard(client, cluster, name)
-    waiting.wait_until(lambda: _pod(client, cluster, name) is None, f"{name} to end", _STOP_SECONDS)
+    waiting.wait_until(lambda: _pod(client, cluster, name) is None, f"{name} to end", _STOP_SECONDS, tell=tell)
 
 
 def _arguments(script: Script) -> list[str]:
@@ -204,13 +204,15 @@ def _started(client: Client, cluster: Cluster, name: str) -> Object:
             return None
         if any("waiting" not in container["state"] for container in pod["status"].get("containerStatuses", ())):
             return pod
-        phase, why = reasons.judge(cluster.master.job, pod, ())
-        reason = why or reason
+        phase, reason = reasons.judge(cluster.master.job, pod, ())
+        reason = (
+            reason or f"its container is being made on {pod['spec'].get('nodeName')}, which may have to get the image"
+        )
         if phase is Phase.FAILED:
             raise ClusterError(f"the script can't start: {reason}")
         return None
 
-    found = waiting.wait_until(look, lambda: f"the script to start: {reason}", START_SECONDS)
+    found = waiting.wait_until(look, lambda: f"the script to start: {reason}", START_SECONDS, tell=tell)
     assert found is not None
     return found
 
