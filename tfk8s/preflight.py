@@ -117,7 +117,7 @@ class View:
 
 
 def require(answers: Sequence[Answer]) -> None:
-    """Check that every task answered, and that all have the same version of TensorFlow.
+    """Check that every task answered, and that all have the same version of TensorFlow; the master's answer is first.
 
     Raises:
         TaskUnreachable: some did not answer; with a table of what each said.
@@ -128,8 +128,8 @@ def require(answers: Sequence[Answer]) -> None:
         raise TaskUnreachable(
             f"of {len(answers)} tasks, {_named(silent)} {'does' if len(silent) == 1 else 'do'} not answer:\n"
             f"{table(answers)}",
-            help="`tfk8s status` shows the tasks, `tfk8s logs` what they wrote; "
-            f"--without {silent[0]} runs a script that needs it not",
+            help="`tfk8s status` shows the tasks, `tfk8s logs` what they wrote"
+            + ("" if answers[0].error else f"; --without {silent[0]} runs a script that needs it not"),
         )
     versions = by_version(answers)
     if len({series(version) for version in versions}) > 1:

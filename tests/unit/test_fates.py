@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfk8s.backends.kubernetes import fates
+from tfk8s.backends.kubernetes import fates, scripts
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.watch import Change
 from tfk8s.spec import Task
+from tfk8s.status import Phase, TaskStatus
 
 CLUSTER = SimpleNamespace(name="mnist", namespace="ml", tasks=[Task("ps", 0), Task("worker", 0), Task("worker", 1)])
 
@@ -56,3 +57,23 @@ def test_ends_since_then_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> N
 def test_where_nothing_ends_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fates, "Watch", lambda *_: Watch())
     assert not fates.Fates(None, CLUSTER).known(0)
+
+
+def test_of_all_tasks_those_are_explained_that_are_missing_or_ended_lately(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def status(index: int, phase: Phase, since: float, reason: str) -> TaskStatus:
+        return TaskStatus(task=Task("worker", index), phase=phase, address="", since=since, reason=reason)
+
+    tasks = (
+        status(0, Phase.PENDING, 5, "no node has 4 GPUs free"),
+        status(1, Phase.READY, 5, "killed long ago"),
+        status(2, Phase.READY, 15, "killed a moment ago"),
+        status(3, Phase.READY, 15, "ended with exit code 137"),
+    )
+    known = {Task("worker", 3): "evicted"}
+    monkeypatch.setattr(scripts.observe, "status", lambda *_: SimpleNamespace(tasks=tasks))
+    scripts._explain(None, CLUSTER, 10, SimpleNamespace(known=lambda wait: known))
+    assert capsys.readouterr().err == (
+        "tfk8s: worker/0: no node has 4 GPUs free\ntfk8s: worker/2: killed a moment ago\ntfk8s: worker/3: evicted\n"
+    )

@@ -34,6 +34,12 @@ def test_a_table_shows_what_answers_where_something_does_not() -> None:
     assert "--without worker/0" in (caught.value.help or "")
 
 
+def test_nothing_runs_without_the_master() -> None:
+    with pytest.raises(TaskUnreachable) as caught:
+        preflight.require([answer("master/0", error="Connection refused"), answer("worker/0", error="no answer")])
+    assert "--without" not in (caught.value.help or "")
+
+
 def test_of_many_tasks_the_table_shows_those_that_do_not_answer() -> None:
     answers = [answer(f"worker/{i}", error="Connection refused" if i > 50 else "") for i in range(100)]
     with pytest.raises(TaskUnreachable) as caught:
