@@ -1,16 +1,11 @@
 """A kind cluster from beginning to end, with a kubeconfig of its own; no image is loaded."""
 
-import shutil
-
-import pytest
-
 from tfk8s import kind
 from tfk8s.backends.kubernetes import health
 
 NAME = "tfk8s-kind-test"
 
 
-@pytest.mark.skipif(shutil.which("kind") is None, reason="kind is not installed")
 def test_kind_up_and_down(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     if NAME in kind.clusters():

@@ -13,10 +13,11 @@ from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
 
 
 @pytest.fixture(autouse=True)
-def quick():
+def no_hang():
+    """All of it takes seconds; a wait that no limit ends would take longer than this."""
     started = time.monotonic()
     yield
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 100
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -80,7 +79,6 @@ def test_a_script_for_each_shell(run: Run, shell: str) -> None:
 
 
 @pytest.mark.programs
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_takes_them(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     fake = tmp_path / "bin" / "tfk8s"

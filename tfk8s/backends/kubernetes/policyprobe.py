@@ -2,6 +2,7 @@
 
 One pod listens on two ports, of which a policy allows one. The other pod connects to the allowed port until that
 answers, so that silence on the other one means something, and then tries that one: a policy may take seconds to bite.
+Both programs run in any image that has Python: without this package, and so without its `waiting`.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ def _follow(client: Client, cluster: Cluster, name: str, pod: str, tail: int | N
 
 
 def _explain(client: Client, cluster: Cluster, since: float, fates: Fates) -> None:
-    """Write what Kubernetes knows of tasks that are missing, or were lost since then: more than the script's pod saw."""
+    """Write what Kubernetes knows of tasks that are missing or were lost since then: more than the script's pod saw."""
     known = fates.known(_FATE_SECONDS)
     for task in observe.status(client, cluster).tasks:
         stands = task.reason if task.phase is not Phase.READY or (task.since or since) >= since else ""
