@@ -215,6 +215,7 @@ def two_ups(place: Local) -> Ended:
 
 def up_against_down(place: Local) -> Ended:
     up = waits_for_up(place, terminal=False)
+    up.now()
     down = place.start("down", "--local", NAME)
     return both(up, down, PATIENCE)
 
@@ -223,7 +224,7 @@ def crowds() -> Iterator[Row]:
     yield Row(fault="two `up`s at once", when="from nothing", act=two_ups, words=(), limit=PATIENCE)
     yield Row(
         fault="`down`", when="while `up` waits", act=up_against_down, code=1, words=('cluster "faults" ',),
-        left=NOTHING, limit=PATIENCE,
+        left=NOTHING,
     )  # fmt: skip
 
 
