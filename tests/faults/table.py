@@ -60,10 +60,11 @@ def lost_supervisor() -> Iterator[Row]:
             fault="SIGKILL of the supervisor", when=when, act=hit("supervisor", signal.SIGKILL, moment), code=1,
             words=("its supervisor is gone, and all tasks with it",), left=LOST,
         )  # fmt: skip
-    yield Row(
-        fault="SIGSTOP of the supervisor", when="in a step", act=hit("supervisor", signal.SIGSTOP, "during"), code=1,
-        words=('the supervisor of cluster "faults" is stopped by a signal',),
-    )  # fmt: skip
+    for moment, when in MOMENTS.items():
+        yield Row(
+            fault="SIGSTOP of the supervisor", when=when, act=hit("supervisor", signal.SIGSTOP, moment), code=1,
+            words=('the supervisor of cluster "faults" is stopped by a signal',),
+        )  # fmt: skip
 
 
 def client_dies(moment: str) -> Callable[[Local], Ended]:

@@ -119,7 +119,7 @@ def test_standard_input_is_the_callers(pair: str, tmp_path: Path) -> None:
     path.write_text("import sys; print(sys.stdin.read().upper(), input.__name__)")
     code = (
         "import pathlib, sys; from tfk8s.backends import Script; from tfk8s.backends.local import LocalBackend;"
-        f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))))"
+        f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))).code)"
     )
     done = subprocess.run([sys.executable, "-c", code], input="typed", capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "TYPED input\n")
@@ -131,7 +131,7 @@ def test_output_arrives_as_it_is_printed(backend: LocalBackend, pair: str, tmp_p
     path.write_text(f"print('first', end='')\nopen({str(gate)!r}).read()\nprint('second')")
     code = (
         "import pathlib, sys; from tfk8s.backends import Script; from tfk8s.backends.local import LocalBackend;"
-        f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))))"
+        f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))).code)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -370,7 +370,7 @@ from tfk8s.backends import Script
 from tfk8s.backends.local import LocalBackend
 from tfk8s.errors import Tfk8sError
 try:
-    sys.exit(LocalBackend().run(sys.argv[1], Script(path=pathlib.Path(sys.argv[2]), tf1=True)))
+    sys.exit(LocalBackend().run(sys.argv[1], Script(path=pathlib.Path(sys.argv[2]), tf1=True)).code)
 except Tfk8sError as error:
     sys.stderr.write(str(error))
     sys.exit(error.exit_code)
