@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,6 +38,11 @@ def constrained(config: Any, filters: Sequence[str], *, isolate: bool = False) -
     return own
 
 
+def worked_last(session: Any) -> float:
+    """Return when a call of a session came to a good end, by `time.monotonic`; infinity where none did yet."""
+    return float(getattr(session, "_tfk8s_worked", math.inf))
+
+
 def constrain_all(filters: Sequence[str], *, isolate: bool) -> None:
     """Have every session of this process leave tasks out, keep its variables to itself, refuse what is too large."""
     from tensorflow.python.client.session import BaseSession
@@ -51,7 +58,9 @@ def constrain_all(filters: Sequence[str], *, isolate: bool) -> None:
     ) -> Any:
         check_sizes(self, feed_dict)
         try:
-            return run(self, fetches, feed_dict, options, run_metadata)
+            found = run(self, fetches, feed_dict, options, run_metadata)
+            self._tfk8s_worked = time.monotonic()
+            return found
         except RuntimeError as error:
             # Ctrl-C that comes as C++ makes its exception: pybind11 gives up on both.
             if "REPLACED BY KeyboardInterrupt" in str(error):

@@ -24,7 +24,7 @@ Dial = Callable[[], socket.socket]
 _ANSWER_SECONDS = 2.0
 _AGAIN_SECONDS = 1.0
 _ASKED_A_SECOND = 500  # of many tasks, each is asked less often
-SILENT = 3  # of these rounds without an answer are a loss, three times as many the end of the connection
+SILENT = 2  # of these rounds without an answer are a loss, three times as many the end of the connection
 
 
 def connect(task: str, address: str) -> socket.socket:

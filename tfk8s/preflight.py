@@ -37,6 +37,7 @@ class View:
     def __init__(self, addresses: Mapping[str, str], without: Iterable[str] = (), dial: Dial | None = None) -> None:
         """Look at a cluster; `dial` returns a stream to a task where its address does not lead there from here."""
         self.addresses, self.without = dict(addresses), frozenset(without)
+        self._first: dict[str, int] = {}  # incarnations
         self._dial = dial or (lambda task: _connect(self.addresses[task]))
 
     @classmethod
@@ -62,11 +63,20 @@ class View:
         if not wanted:
             return []
         with concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
-            return list(pool.map(self._ask, wanted))
+            answers = list(pool.map(self._ask, wanted))
+        for answer in answers:
+            if not answer.error:
+                self._first.setdefault(answer.task, answer.incarnation)
+        return answers
 
     def answers(self, task: str) -> bool:
         """Return whether a task answers now."""
         return task in self.addresses and not self._ask(task, _AGAIN_SECONDS).error
+
+    def is_another(self, task: str) -> bool:
+        """Return whether a task answers now, and is another one than when it was asked first."""
+        answer = self._ask(task, _AGAIN_SECONDS)
+        return not answer.error and answer.incarnation != self._first.get(task, answer.incarnation)
 
     def unreached(self) -> list[str]:
         """Return the tasks that the master does not reach: all answer here, but a session would wait for them."""

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from tfk8s import calls
+from tfk8s import calls, constraints
 from tfk8s.calls import Call
 from tfk8s.news import News
 from tfk8s.preflight import View
@@ -65,6 +65,7 @@ class Watch(threading.Thread):
         super().__init__(name="tfk8s-watch", daemon=True)
         self._events, self._news, self._cluster, self._say, self._end = events, news, cluster, say, end
         self._suspicions: dict[tuple[types.FrameType, str], Suspicion] = {}
+        self._lost_at: dict[str, float] = {}
         self._interrupted: dict[types.FrameType, Call] = {}
         self._interrupt_due = 0.0
         self._closed = False
@@ -106,7 +107,7 @@ class Watch(threading.Thread):
     def _lost(self, task: str, reason: str) -> None:
         self._news.lost(task, reason)
         self._say(f"tfk8s: {task} was lost: {reason}")
-        now = time.monotonic()
+        now = self._lost_at[task] = time.monotonic()
         for frame, call in calls.under_way().items():
             self._suspicions[frame, task] = Suspicion(now + call.patience, was_under_way=True)
 
@@ -124,7 +125,8 @@ class Watch(threading.Thread):
 
     def _judge(self, frame: types.FrameType, call: Call, task: str, suspicion: Suspicion) -> None:
         # One that opens a session, or began after the loss, goes on as soon as the task answers.
-        if (call.opens or not suspicion.was_under_way) and self._cluster.answers(task):
+        may_go_on = call.opens or not (suspicion.was_under_way or self._is_of_before(call, task))
+        if may_go_on and self._cluster.answers(task):
             self._news.back(task)
             del self._suspicions[frame, task]
             return
@@ -133,6 +135,13 @@ class Watch(threading.Thread):
             self._say(f"error: {task} was lost: {reason}; a session waited for it, and the script was ended\n{_HELP}")
             self._end(TASK_FAILED)
         self._suspicions[frame, task] = Suspicion(math.inf, was_under_way=False)  # it does without that task
+
+    def _is_of_before(self, call: Call, task: str) -> bool:
+        """Return whether a call's session was opened on a task that is another one now, so that it is lost.
+
+        TensorFlow tells so when it has found the task's new address, which may take half a minute.
+        """
+        return constraints.worked_last(call.session) < self._lost_at[task] and self._cluster.is_another(task)
 
     # ---- Ctrl-C ----
 

@@ -138,3 +138,15 @@ def test_a_master_that_can_not_be_dialled_is_for_others_to_tell(monkeypatch: pyt
 
     assert View({"chief/0": "c:1"}, dial=dial).unreached() == []
     assert View({}).unreached() == []
+
+
+def test_a_task_that_was_started_again_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, now = View({"ps/0": "p:1"}), [Answer("ps/0", incarnation=1)]
+    monkeypatch.setattr(view, "_ask", lambda task, timeout=0.0: now[-1])
+    assert not view.is_another("ps/0")
+    view.ask()
+    assert not view.is_another("ps/0")
+    now.append(Answer("ps/0", incarnation=2))
+    assert view.is_another("ps/0")
+    now.append(Answer("ps/0", error="Connection refused"))
+    assert not view.is_another("ps/0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -25,22 +26,28 @@ class Ended(Exception):
 class Scene:
     """A watch without a thread, whose calls, clock and end are the test's."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answers: bool = False) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answers: bool = False, another: bool = False) -> None:
         self.active: dict[object, object] = {}
         monkeypatch.setattr(signal, "set_wakeup_fd", lambda *_, **__: -1)
         monkeypatch.setattr(calls, "under_way", lambda: self.active)
         monkeypatch.setattr(watch.time, "monotonic", lambda: 100.0)
         self.said: list[str] = []
-        view = SimpleNamespace(master="master/0", without={"worker/3"}, answers=lambda task: answers)
+        view = SimpleNamespace(
+            master="master/0", without={"worker/3"}, answers=lambda task: answers, is_another=lambda task: another
+        )
         self.news = News()
         self.watch = Watch(None, self.news, view, self.said.append, self._end)
 
     def _end(self, code: int) -> None:
         raise Ended(code)
 
-    def call(self, *, needs: tuple[str, ...] = (), opens: bool = False, patience: float = 3.0) -> None:
-        frame = sys._getframe()
-        self.active[frame] = SimpleNamespace(opens=opens, patience=patience, needs=lambda task: task in needs)
+    def call(
+        self, *, needs: tuple[str, ...] = (), opens: bool = False, patience: float = 3.0, worked: float = math.inf
+    ) -> None:
+        session = SimpleNamespace(_tfk8s_worked=worked)
+        self.active[sys._getframe()] = SimpleNamespace(
+            opens=opens, patience=patience, needs=lambda task: task in needs, session=session
+        )
 
     def lose(self, task: str, reason: str = LOST["reason"]) -> None:
         read, write = os.pipe()
@@ -109,6 +116,24 @@ def test_a_call_that_began_later_goes_on_if_the_task_answers_again(
     scene.look(104.1)
     assert not scene.news.lost_now
     scene.look(1000.0)
+
+
+@pytest.mark.parametrize(("another", "worked"), [(False, 99.0), (True, 101.0), (True, math.inf)])
+def test_a_session_that_may_be_a_new_one_goes_on(monkeypatch: pytest.MonkeyPatch, another: bool, worked: float) -> None:
+    scene = Scene(monkeypatch, answers=True, another=another)
+    scene.lose("master/0")
+    scene.call(worked=worked)
+    for now in (101.0, 104.1, 1000.0):
+        scene.look(now)
+
+
+def test_a_session_of_a_master_of_before_is_lost_though_another_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, answers=True, another=True)
+    scene.lose("master/0")
+    scene.call(worked=99.0)
+    scene.look(101.0)
+    with pytest.raises(Ended, match="3"):
+        scene.look(104.1)
 
 
 @pytest.mark.parametrize("opens", [False, True])
