@@ -4,7 +4,8 @@
     python slim.py FOLDER PACKAGE.py    keeps TensorFlow's C library, with PACKAGE.py in place of its Python code
 
 Gone are TensorFlow's C++ headers (for builders of custom operations), packages' own tests, and the symbol tables of
-TensorFlow's libraries, which debuggers read and the dynamic loader does not.
+TensorFlow's libraries, which debuggers read and the dynamic loader does not. Gone is, too, TensorFlow's word that it
+requires `libclang`, which nothing imports and no image has: each `pip install` would complain of that.
 """
 
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 
 _LIBRARIES = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
 _NOT_AT_RUN_TIME = ("include", "xla_aot_runtime_src")
+_NOT_REQUIRED = "Requires-Dist: libclang"
 
 
 def main(packages: Path, package: "Path | None" = None) -> None:
@@ -25,6 +27,9 @@ def main(packages: Path, package: "Path | None" = None) -> None:
         shutil.copy(package, tensorflow / "__init__.py")
     for name in _NOT_AT_RUN_TIME:
         shutil.rmtree(tensorflow / name, ignore_errors=True)
+    for metadata in packages.glob("tensorflow*.dist-info/METADATA"):
+        lines = metadata.read_text("utf-8").splitlines(keepends=True)
+        metadata.write_text("".join(line for line in lines if not line.startswith(_NOT_REQUIRED)), "utf-8")
     for tests in [path for path in packages.glob("*/**/tests") if path.is_dir() and "tensorflow" not in path.parts]:
         shutil.rmtree(tests)
     for library in tensorflow.rglob("*.so*"):

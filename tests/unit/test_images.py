@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import runpy
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,20 @@ def test_the_gpu_s_recipe_is_the_cpu_s_with_other_packages_and_the_driver_s_plac
     assert [line for line in steps if line not in cpu.splitlines()] == [
         "ENV HOME=/tmp LD_LIBRARY_PATH=/usr/local/nvidia/lib64 NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     ]
+
+
+def test_slim_takes_out_what_nobody_needs_at_run_time(tmp_path: Path) -> None:
+    stays = ["tensorflow/python/ops.py", "tensorflow/libtensorflow_cc.so.2", "numpy/core.py"]
+    goes = ["tensorflow/include/tensor.h", "numpy/tests/test_core.py"]
+    for name in (*stays, *goes):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("no library")
+    metadata = tmp_path / "tensorflow_cpu-2.21.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Name: tensorflow-cpu\nRequires-Dist: libclang>=13.0.0\nRequires-Dist: numpy>=1.26.0\n\nText\n")
+    runpy.run_path(str(REPOSITORY / "images" / "slim.py"))["main"](tmp_path)
+    assert [name for name in (*stays, *goes) if (tmp_path / name).exists()] == stays
+    assert metadata.read_text() == "Name: tensorflow-cpu\nRequires-Dist: numpy>=1.26.0\n\nText\n"
 
 
 # ---- the engine ----------------------------------------------------------------------------------------------------
