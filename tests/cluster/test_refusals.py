@@ -62,7 +62,7 @@ def test_no_such_context():
 def test_a_server_that_can_not_be_reached(kubeconfig, server, words):
     kubeconfig(server=server)
     error = refusal(ClusterError, lambda: KubernetesBackend().clusters())
-    assert f'the API server of context "other" ({server}) does not answer' in str(error)
+    assert f'the API server of context "other" ({server}) ' in str(error), "where a proxy answers, it is distrusted"
     assert words in str(error)
 
 
