@@ -23,6 +23,8 @@ _AT_ONCE = 64
 _ROWS = 20
 Dial = Callable[[str], socket.socket]
 
+_NO_DNS = "failure in name resolution"  # glibc's EAI_AGAIN
+
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu")
 
 
@@ -138,8 +140,7 @@ def require(answers: Sequence[Answer]) -> None:
         raise TaskUnreachable(
             f"of {len(answers)} tasks, {_named(silent)} {'does' if len(silent) == 1 else 'do'} not answer:\n"
             f"{table(answers)}",
-            help="`tfk8s status` shows the tasks, `tfk8s logs` what they wrote"
-            + ("" if answers[0].error else f"; --without {silent[0]} runs a script that needs it not"),
+            help=_advice(answers, silent),
         )
     versions = by_version(answers)
     if len({series(version) for version in versions}) > 1:
@@ -148,6 +149,15 @@ def require(answers: Sequence[Answer]) -> None:
             f"the tasks have different versions of TensorFlow ({listed}), which TensorFlow does not support",
             help="give all jobs the same image, or install the same version",
         )
+
+
+def _advice(answers: Sequence[Answer], silent: Sequence[str]) -> str:
+    if any(_NO_DNS in answer.error for answer in answers):
+        return "names can't be looked up: is the cluster's DNS up? kubectl get pods -n kube-system -l k8s-app=kube-dns"
+    looks = "`tfk8s status` shows the tasks, `tfk8s logs` what they wrote"
+    if answers[0].task in silent:  # the master, which no script does without
+        return looks
+    return f"{looks}; --without {silent[0]} runs a script that needs it not"
 
 
 def not_reached(master: str, tasks: Sequence[str]) -> str:

@@ -40,6 +40,15 @@ def test_nothing_runs_without_the_master() -> None:
     assert "--without" not in (caught.value.help or "")
 
 
+def test_what_to_do_depends_on_who_is_silent_and_why() -> None:
+    with pytest.raises(TaskUnreachable) as caught:
+        preflight.require([answer("master/0", error="Connection refused"), answer("worker/0")])
+    assert "--without" not in (caught.value.help or "")
+    with pytest.raises(TaskUnreachable) as caught:
+        preflight.require([answer("master/0"), answer("worker/0", error="Temporary failure in name resolution")])
+    assert (caught.value.help or "").startswith("names can't be looked up: is the cluster's DNS up? kubectl get pods ")
+
+
 def test_of_many_tasks_the_table_shows_those_that_do_not_answer() -> None:
     answers = [answer(f"worker/{i}", error="Connection refused" if i > 50 else "") for i in range(100)]
     with pytest.raises(TaskUnreachable) as caught:
