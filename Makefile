@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test test-faults reliability test-chart test-cluster check update bench chart push-chart release clean
+.PHONY: demo test test-faults test-cluster-faults reliability test-chart test-cluster check update bench chart push-chart release clean
 
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
@@ -17,9 +17,12 @@ test: .venv/dev     ## everything that needs no Kubernetes cluster
 	$(BIN)/pytest -n 2
 
 test-faults: .venv/dev   ## what happens when things break: clusters on this machine, and a fake API server
-	$(BIN)/pytest tests/faults
+	$(BIN)/pytest tests/faults --ignore tests/faults/test_kube.py
 
-reliability: .venv/dev   ## likewise, and writes docs/reliability.md from what it found
+test-cluster-faults: .venv/dev   ## likewise on Kubernetes, in the current kubeconfig context; more of it where that is kind's
+	$(BIN)/pytest tests/faults/test_kube.py
+
+reliability: .venv/dev   ## both, all of their rows, and writes docs/reliability.md from what it found
 	$(BIN)/pytest tests/faults --reliability docs/reliability.md
 
 test-chart: .venv/dev   ## the Helm chart, by Helm itself: HELM=helm3 make test-chart for another one

@@ -27,9 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    path = session.config.getoption("--reliability")
-    if path:
-        Path(path).write_text(report.page(session.config.stash[report.FOUND]))
+    if name := session.config.getoption("--reliability"):
+        path = Path(name)
+        before = path.read_text() if path.exists() else ""
+        path.write_text(report.page(session.config.stash[report.FOUND], before))
 
 
 @pytest.fixture

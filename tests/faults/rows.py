@@ -29,6 +29,7 @@ class Row:
         left: what is left behind.
         limit: seconds until the verdict, at most, in a run that writes the report; where a command was given a
             deadline, that one.
+        thorough: only in such a run, since others are much like it.
     """
 
     fault: str
@@ -38,6 +39,7 @@ class Row:
     words: tuple[str, ...] = ()
     left: str = USABLE
     limit: float = VERDICT
+    thorough: bool = False
 
     @property
     def id(self) -> str:

@@ -1,0 +1,241 @@
+"""A cluster on Kubernetes, to break: in a namespace of its own, and with a way to the API server that can be cut."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import secrets
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import node
+import rows
+from commands import PATIENCE, Command
+from way import Way
+
+from tfk8s import waiting
+from tfk8s.backends.kubernetes import KubernetesBackend, paths
+from tfk8s.backends.kubernetes.client import MERGE, Client
+from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.errors import NoSuchCluster
+from tfk8s.load import load
+from tfk8s.pods import Object
+from tfk8s.readiness import wait_until_ready
+from tfk8s.status import ClusterStatus, Phase, ScriptPhase
+
+HERE = Path(__file__).parent
+NAME = "faults"
+BUSY_TICKS = 20
+
+
+NOW = {"gracePeriodSeconds": 0}
+
+
+def job_file(image: str) -> str:
+    """Return a job file whose tasks fit on a small node."""
+    task = "cpu: 50m, memory: 1Gi"
+    return f"""\
+apiVersion: tfk8s.dev/v1
+name: {NAME}
+image: {image}
+jobs: {{chief: {{{task}}}, ps: {{{task}}}, worker: {{tasks: 2, {task}}}}}
+"""
+
+
+def pod_of(task: str) -> str:
+    return f"{NAME}-{task.replace('/', '-')}"
+
+
+class Kube:
+    """One cluster of four tasks that rows share while it is usable.
+
+    Attributes:
+        namespace: made for it.
+        client: straight to the API server.
+        way: what commands reach the API server through.
+    """
+
+    def __init__(self, folder: Path, image: str) -> None:
+        self.folder, self.client = folder, Client(None)
+        self.namespace = f"tfk8s-faults-{secrets.token_hex(3)}"
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        self.client.send("POST", "/api/v1/namespaces", body=body)
+        self.backend = KubernetesBackend(namespace=self.namespace)
+        self.text = job_file(image)
+        self.job_file = self.file("job.yaml", self.text)
+        self.way = Way(self.client.configuration.host, folder)
+        self._commands: list[Command] = []
+        self._undo: list[Callable[[], object]] = []
+        self._pods: dict[str, str] = {}  # of the cluster when all were new
+
+    def file(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def start(self, verb: str, *words: object, **environment: str) -> Command:
+        """Start a command of tfk8s."""
+        environment = {"KUBECONFIG": str(self.way.kubeconfig), **environment}
+        command = Command(verb, "--namespace", self.namespace, *words, **environment)
+        self._commands.append(command)
+        return command
+
+    # ---- the cluster ----
+
+    def status(self) -> ClusterStatus:
+        return self.backend.observe(NAME)
+
+    def cluster(self, to_kill: str = "") -> str:
+        """Return the name of a cluster that is ready, all of whose tasks were made together.
+
+        A pod that was made later has an address that the others learn late, and a task that is to be killed must not
+        have been killed before, since kubelet would then wait until it starts it again.
+        """
+        pods = self.pods()
+        killed = pods.get(pod_of(to_kill), {}).get("status", {}).get("containerStatuses", [{}])[0].get("restartCount")
+        if killed or {name: pod["metadata"]["uid"] for name, pod in pods.items()} != self._pods:
+            self.delete_pods()
+        self.backend.apply(load(self.job_file))
+        wait_until_ready(self.backend, NAME, 2 * PATIENCE)
+        self._pods = {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
+        return NAME
+
+    def pods(self) -> dict[str, Object]:
+        """Return the pods of tasks, by name."""
+        query = paths.of_cluster(NAME)
+        query["labelSelector"] += ",app.kubernetes.io/component!=script"
+        found = self.client.get(paths.collection("Pod", self.namespace), query)["items"]
+        return {pod["metadata"]["name"]: pod for pod in found}
+
+    def delete_pods(self) -> None:
+        self.client.send("DELETE", paths.collection("Pod", self.namespace), {**paths.of_cluster(NAME), **NOW})
+
+    def remove(self) -> None:
+        try:
+            self.backend.delete(NAME)
+        except NoSuchCluster:
+            return
+
+    # ---- one task ----
+
+    def process(self, task: str) -> node.Process:
+        return node.Process(self.pods()[pod_of(task)])
+
+    def in_pod(self, task: str, *command: str) -> str:
+        """Run a command in a task's pod; return what it prints."""
+        words = ["kubectl", "exec", "-n", self.namespace, pod_of(task), "--", *command]
+        return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout
+
+    # ---- scripts ----
+
+    def submit(self, script: str, *words: object, to_kill: str = "", **environment: str) -> Command:
+        return self.start("submit", self.cluster(to_kill), self.alone(script), *words, **environment)
+
+    def alone(self, script: str) -> Path:
+        """Return a script in a folder of its own, since its folder travels with it."""
+        (self.folder / "script").mkdir(exist_ok=True)
+        return self.file(f"script/{script}", (HERE / script).read_text())
+
+    def steps(self, moment: str, to_kill: str = "") -> Command:
+        """Return a script that is at this moment."""
+        command = self.submit("steps.py", moment, to_kill=to_kill)
+        command.until_says(moment)
+        if moment == "during":
+            before = self._ticks()
+            waiting.wait_until(lambda: self._ticks() > before + BUSY_TICKS, "the step to be under way", PATIENCE)
+        return command
+
+    def _ticks(self) -> int:
+        fields = self.in_pod("worker/1", "cat", "/proc/1/stat").rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12]) if fields else 0
+
+    # ---- what is left ----
+
+    def objects(self) -> list[str]:
+        return [
+            f"{kind} {one['metadata']['name']}"
+            for kind in (*paths.GROUPS, "Pod")
+            for one in self.client.get(paths.collection(kind, self.namespace), paths.of_cluster(NAME))["items"]
+        ]
+
+    def require_left(self, left: str) -> None:
+        """Check what is left behind."""
+        if left == rows.USABLE:
+            waiting.wait_until(self._is_usable, lambda: f"the cluster to be usable: {self.status()}", 2 * PATIENCE)
+        elif left == rows.NOTHING:
+            waiting.wait_until(lambda: not self.objects(), lambda: f"nothing to be left: {self.objects()}", PATIENCE)
+        elif left == rows.STARTED:
+            self.cluster()
+        else:
+            raise AssertionError(left)
+
+    def _is_usable(self) -> bool:
+        status = self.status()
+        return status.phase is Phase.READY and not [one for one in status.scripts if one.phase is ScriptPhase.RUNNING]
+
+    # ---- what keeps clusters from coming up, or going ----
+
+    def quota(self, pods: int) -> None:
+        """Let the namespace have so many pods, until the row is over."""
+        body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": {}}}
+        body["spec"] = {"hard": {"pods": str(pods)}}
+        path = f"/api/v1/namespaces/{self.namespace}/resourcequotas"
+        self.client.send("POST", path, body=body)
+        self._undo.append(lambda: self.client.send("DELETE", f"{path}/small"))
+
+    def keep(self, task: str) -> None:
+        """Keep a task's pod from going, until the row is over."""
+        self._finalizers(task, ["example.com/kept"])
+        self._undo.append(lambda: self._finalizers(task, None))
+
+    def _finalizers(self, task: str, names: list[str] | None) -> None:
+        with contextlib.suppress(ApiError):  # it may be gone
+            body = {"metadata": {"finalizers": names}}
+            self.client.send("PATCH", paths.pod(self.namespace, pod_of(task)), body=body, content_type=MERGE)
+
+    def until_made(self, kind: str) -> None:
+        path = paths.collection(kind, self.namespace)
+        waiting.wait_until(lambda: self.client.get(path)["items"], f"a {kind} to be made", PATIENCE)
+
+    def until_deleted(self, task: str) -> None:
+        """Wait until somebody has deleted a task's pod, which may be there still."""
+        waiting.wait_until(
+            lambda: "deletionTimestamp" in self.pods()[pod_of(task)]["metadata"], f"{task} to be deleted", PATIENCE
+        )
+
+    def cordon(self) -> None:
+        """Keep new pods from the nodes that ours are on, until the row is over."""
+        for name in {pod["spec"]["nodeName"] for pod in self.pods().values()}:
+            self._undo.append(functools.partial(self._schedulable, name, is_so=True))
+            self._schedulable(name, is_so=False)
+
+    def _schedulable(self, name: str, *, is_so: bool) -> None:
+        body = {"spec": {"unschedulable": None if is_so else True}}
+        self.client.send("PATCH", f"/api/v1/nodes/{name}", body=body, content_type=MERGE)
+
+    def at_end(self, action: Callable[[], object]) -> None:
+        """Have something done when the row is over."""
+        self._undo.append(action)
+
+    def undo(self) -> None:
+        """Put back what a row has changed, as its end does too."""
+        while self._undo:
+            self._undo.pop()()
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """End what a row has left running, and put back what it has changed."""
+        self.way.mend()
+        self.undo()
+        for command in self._commands:
+            command.close()
+        self._commands.clear()
+        for job in self.client.get(paths.collection("Job", self.namespace))["items"]:
+            path = f"{paths.collection('Job', self.namespace)}/{job['metadata']['name']}"
+            self.client.send("DELETE", path, {"propagationPolicy": "Background"})
+
+    def discard(self) -> None:
+        self.way.close()
+        self.client.send("DELETE", f"/api/v1/namespaces/{self.namespace}")
