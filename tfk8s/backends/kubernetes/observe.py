@@ -16,7 +16,7 @@ from tfk8s.errors import NoSuchCluster, Tfk8sError, there_are
 from tfk8s.member import is_listening_line
 from tfk8s.pods import Object
 from tfk8s.spec import Task
-from tfk8s.status import ClusterStatus, Phase, ScriptStatus, TaskStatus
+from tfk8s.status import ClusterStatus, Phase, TaskStatus
 
 _MOST_LOGS = 3  # how many crashed tasks' logs are read for one look
 _MOST_ASKED = 8
@@ -190,7 +190,9 @@ def status(client: Reader, cluster: Cluster, listens: Listens = log_says_so) -> 
         tasks=tuple(_asked(client, tasks, dict(looks), listens)),
         created=created,
         reason=_hopeless(tasks, [pod for _, pod in looks]),
-        scripts=tuple(_script(job, pod, complaints) for job, pod in scripts),
+        scripts=tuple(
+            scriptjobs.status(job, pod, complaints.get((pod or job)["metadata"]["uid"], ())) for job, pod in scripts
+        ),
     )
 
 
@@ -200,10 +202,6 @@ def _scripts(client: Reader, cluster: Cluster, made: Sequence[Object]) -> list[t
     jobs = _items(client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name)))
     jobs.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]), reverse=True)
     return [(job, by_job.get(job["metadata"]["name"])) for job in jobs]
-
-
-def _script(job: Object, pod: Object | None, complaints: Mapping[str, Sequence[str]]) -> ScriptStatus:
-    return scriptjobs.status(job, pod, complaints.get((pod or job)["metadata"]["uid"], ()))
 
 
 def _task(
