@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tfk8s import naming, probe
+from tfk8s import naming, probe, refusals
 from tfk8s.errors import TaskUnreachable, VersionSkew
 from tfk8s.verdicts import Answer
 
@@ -83,7 +83,7 @@ class View:
     def unreached(self) -> list[str]:
         """Return the tasks that the master does not reach: all answer here, but a session would wait for them."""
         wanted = [task for task in self.addresses if task not in self.without]
-        if not wanted or self._master_reaches(wanted if len(wanted) <= probe.MOST_NAMED else []):
+        if not wanted or self._master_reaches(wanted if len(wanted) <= refusals.MOST_NAMED else []):
             return []
         with concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
             reached = pool.map(lambda task: self._master_reaches([task]), wanted)
@@ -93,7 +93,7 @@ class View:
     def _master_reaches(self, tasks: Sequence[str]) -> bool:
         try:
             with self._dial(self.master) as stream:
-                return probe.reaches(stream, [_device(task) for task in tasks], _AGAIN_SECONDS)
+                return refusals.reaches(stream, [_device(task) for task in tasks], _AGAIN_SECONDS)
         except (OSError, probe.ProbeError, TaskUnreachable):
             return True  # it does not answer itself, of which others tell
 
@@ -119,7 +119,7 @@ class View:
             with self._dial(task) as stream:
                 devices = probe.get_status(stream, timeout)
             with self._dial(task) as stream:
-                version = probe.get_version(stream, _device(task), timeout)
+                version = refusals.get_version(stream, _device(task), timeout)
         except TimeoutError:
             return Answer(task, address, error=f"no answer in {timeout:.0f} s (is it stopped, or overloaded?)")
         except (OSError, probe.ProbeError, TaskUnreachable) as error:

@@ -13,25 +13,24 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 GET_STATUS = "/tensorflow.WorkerService/GetStatus"
 LIST_DEVICES = "/tensorflow.MasterService/ListDevices"
-CREATE_SESSION = "/tensorflow.MasterService/CreateSession"
 
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _ACK, _PADDED, _END_HEADERS = 1, 1, 8, 4
 _STREAM = 1
 _WINDOW = 2**31 - 1  # let the server send all it has at once
-_INVALID_ARGUMENT, _UNIMPLEMENTED = 3, 12
+_UNIMPLEMENTED = 12
 
 
 class ProbeError(Exception):
     """The server did not answer as a TensorFlow server does; the text says how."""
 
 
-class _Refused(ProbeError):
+class Refused(ProbeError):
     """The server refused; `status` and `message` are gRPC's."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -79,68 +78,6 @@ def list_devices(stream: socket.socket, timeout: float) -> list[Device]:
         ProbeError, OSError: as `get_status`.
     """
     return [device for _, device in _devices(call(stream, LIST_DEVICES, timeout))]
-
-
-# Field 1, graph_def: field 4, versions: field 2, min_consumer, a version that no TensorFlow has.
-_GRAPH_OF_THE_FUTURE = b"\x0a\x08\x22\x06\x10\xff\x93\xeb\xdc\x03"
-MOST_NAMED = 250  # devices in one request, which is one frame of HTTP/2
-_VERSION = re.compile(r" for TensorFlow ([^\s,]+?)\.(?:\s|$)")
-
-
-def get_version(stream: socket.socket, device: str, timeout: float) -> str:
-    """Return the version of TensorFlow that a server is, such as "2.21.0"; "" where it does not say.
-
-    No call asks for it. But a server that is given a graph which only later versions can read says why it refuses
-    (CheckVersions in tensorflow/core/framework/versions.cc), and which version it is. No session comes of it.
-
-    Args:
-        stream: connected to the server; it can't be used again.
-        device: the task's own, "/job:worker/task:1": the server shall ask no other about it.
-        timeout: in seconds.
-
-    Raises:
-        ProbeError, OSError: as `get_status`.
-    """
-    found = _VERSION.search(_refusal(stream, [device], timeout))
-    return found[1] if found else ""
-
-
-def reaches(stream: socket.socket, devices: Sequence[str], timeout: float) -> bool:
-    """Return whether the server behind a stream reaches tasks, as a session's master has to; no session comes of it.
-
-    A server connects to addresses that it looked up before: it may be deaf to a task that answers everybody else.
-
-    Args:
-        stream: connected to the server; it can't be used again.
-        devices: which tasks, "/job:worker/task:1", at most `MOST_NAMED`; none is all of its cluster.
-        timeout: in seconds.
-
-    Raises:
-        ProbeError, OSError: as `get_status`, but for a timeout.
-    """
-    try:
-        _refusal(stream, devices, timeout)
-    except TimeoutError:
-        return False
-    return True
-
-
-def _refusal(stream: socket.socket, devices: Sequence[str], timeout: float) -> str:
-    """Return why a server refuses a session with a graph of the future, which it does once it has reached tasks."""
-    filters = b"".join(b"\x22" + _sized(device.encode()) for device in devices)  # field 4, device_filters
-    try:
-        call(stream, CREATE_SESSION, timeout, _GRAPH_OF_THE_FUTURE + b"\x12" + _sized(filters))  # field 2, config
-    except _Refused as refusal:
-        if refusal.status != _INVALID_ARGUMENT:
-            raise
-        return refusal.message
-    return ""
-
-
-def _sized(data: bytes) -> bytes:
-    """Return bytes after their number, as protobuf writes them: fewer than 16,384."""
-    size = len(data)
-    return (bytes([size]) if size < 0x80 else bytes([size & 0x7F | 0x80, size >> 7])) + data
 
 
 def call(stream: socket.socket, method: str, timeout: float, request: bytes = b"") -> bytes:
@@ -238,7 +175,7 @@ def _check_status(headers: bytes) -> None:
         return
     if int(status[1]) == _UNIMPLEMENTED:
         raise ProbeError("a gRPC server answers there, but not a TensorFlow server")
-    raise _Refused(int(status[1]), _text_after(_MESSAGE, headers))
+    raise Refused(int(status[1]), _text_after(_MESSAGE, headers))
 
 
 def _text_after(name: bytes, headers: bytes) -> str:

@@ -114,7 +114,7 @@ class Master:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
         self.missing, self.asked = set(missing), []
-        monkeypatch.setattr(preflight.probe, "reaches", self._reaches)
+        monkeypatch.setattr(preflight.refusals, "reaches", self._reaches)
         dial = lambda task: contextlib.nullcontext(task)  # noqa: E731
         self.view = View({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, ["worker/0"], dial=dial)
 
