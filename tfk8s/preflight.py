@@ -19,6 +19,7 @@ from tfk8s.verdicts import Answer
 
 ANSWER_SECONDS = 4.0
 _AGAIN_SECONDS = 2.0  # for one that was told to be lost
+_REACH_SECONDS = 1.0
 _AT_ONCE = 64
 _ROWS = 20
 Dial = Callable[[str], socket.socket]
@@ -93,7 +94,7 @@ class View:
     def _master_reaches(self, tasks: Sequence[str]) -> bool:
         try:
             with self._dial(self.master) as stream:
-                return refusals.reaches(stream, [_device(task) for task in tasks], _AGAIN_SECONDS)
+                return refusals.reaches(stream, [_device(task) for task in tasks], _REACH_SECONDS)
         except (OSError, probe.ProbeError, TaskUnreachable):
             return True  # it does not answer itself, of which others tell
 

@@ -111,7 +111,8 @@ def expires_in_submit(place: Kube) -> Ended:
 def rows() -> Iterator[Row]:
     for fault, name, seconds in ((cut, "API server away for 6 s", 6), (go_dead, "network dead for 12 s", 12)):
         yield Row(
-            fault=name, when="while a script runs", act=nap_while(seconds, fault), limit=seconds + 2 * VERDICT
+            fault=name, when="while a script runs", act=nap_while(seconds, fault), limit=seconds + 2 * VERDICT,
+            thorough=fault is go_dead,
         )  # fmt: skip
     for command in ("status", "down"):
         yield Row(

@@ -97,19 +97,19 @@ def eats(place: Kube) -> Ended:
 
 
 def signals() -> Iterator[Row]:
-    for number, name, words in (
-        (signal.SIGKILL, "SIGKILL", "{}: killed (exit code 137)"),
-        (signal.SIGSTOP, "SIGSTOP", "{} was lost: does not answer: its server is stopped"),
+    for number, name, words, limit in (
+        (signal.SIGKILL, "SIGKILL", "{}: killed (exit code 137)", VERDICT),
+        (signal.SIGSTOP, "SIGSTOP", "{} was lost: does not answer: its server is stopped", 1.5 * VERDICT),
     ):
         for index, (moment, when) in enumerate(MOMENTS.items()):
             for other, task in enumerate(TASKS):
                 yield Row(
                     fault=f"{name} of {task}", when=when, act=hit(task, number, moment), code=3,
-                    words=(words.format(task),), thorough=index != other,
+                    words=(words.format(task),), limit=limit, thorough=index != other,
                 )  # fmt: skip
     yield Row(
         fault="network of worker/1 gone (half-open TCP)", when="in a step", act=network_gone, code=3,
-        limit=1.5 * VERDICT,
+        limit=1.5 * VERDICT, thorough=True,
         words=("worker/1 was lost: does not answer: its server is stopped, or its machine or the network is gone",),
     )  # fmt: skip
 
@@ -119,16 +119,16 @@ def pods() -> Iterator[Row]:
     for task, moment in (("worker/1", "during"), ("worker/1", "before"), ("ps/0", "during"), ("chief/0", "after")):
         yield Row(
             fault=f"pod of {task} deleted", when=MOMENTS[moment], act=lost(moment, delete(task)), code=3,
-            words=(deleted.format(task),), thorough=moment == "before",
+            words=(deleted.format(task),), thorough=(task, moment) != ("worker/1", "during"),
         )  # fmt: skip
     for task, moment in (("worker/1", "during"), ("chief/0", "during"), ("chief/0", "after")):
         yield Row(
             fault=f"pod of {task} deleted by force", when=MOMENTS[moment], act=lost(moment, delete(task, **NOW)),
-            code=3, words=(deleted.format(task),),
+            code=3, words=(deleted.format(task),), thorough=(task, moment) != ("chief/0", "after"),
         )  # fmt: skip
     yield Row(
         fault="pod of worker/1 evicted", when="in a step", act=lost("during", evict("worker/1")), code=3,
-        words=("worker/1: evicted from its node",),
+        words=("worker/1: evicted from its node",), thorough=True,
     )  # fmt: skip
     yield Row(
         fault="worker/1 needs more memory than it may use", when="in a step", act=eats, code=3,
@@ -240,7 +240,7 @@ def dns() -> Iterator[Row]:
     )  # fmt: skip
     yield Row(
         fault="DNS down", when=f"in `up`, with a deadline of {DEADLINE} s", act=up_without_dns, code=124,
-        words=("chief/0 does not reach",), limit=DEADLINE + VERDICT,
+        words=("chief/0 does not reach",), limit=DEADLINE + VERDICT, thorough=True,
     )  # fmt: skip
 
 
