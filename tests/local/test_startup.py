@@ -74,8 +74,10 @@ def test_head_ends_the_output_quietly() -> None:
     assert (done.stdout.split("\n")[0], done.stderr) == ("{", "")
 
 
-@pytest.mark.parametrize("delay", [0.2, 0.3, 0.4, 0.6, 0.8, 1.2])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "delay"),
+    [*((signal.SIGINT, delay) for delay in (0.2, 0.4, 0.8)), *((signal.SIGTERM, delay) for delay in (0.3, 0.6, 1.2))],
+)
 def test_whenever_a_signal_comes_run_leaves_nothing(tmp_path: Path, delay: float, number: signal.Signals) -> None:
     path, script = tmp_path / "brief.yaml", tmp_path / "script.py"
     path.write_text("apiVersion: tfk8s.dev/v1\nname: brief\njobs: {worker: 2}\n")
