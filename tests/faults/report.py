@@ -12,6 +12,8 @@ from rows import VERDICT, Row
 Found = tuple[Row, str, Ended]
 FOUND = pytest.StashKey[list[Found]]()
 
+_LONGEST = 240
+
 _HEAD = f"""# Reliability
 
 What happens when something breaks: each row was made to happen, on one machine (`make test-faults`; the table is
@@ -60,4 +62,5 @@ def _said(row: Row, ended: Ended) -> str:
     line = re.sub(r"kill -CONT \d+", "kill -CONT PID", line.removeprefix("error: ").removeprefix("tfk8s: "))
     line = re.sub(r"(127\.0\.0\.1:)\d+|(tfk8s-faults-)[0-9a-f]+| on \[[0-9a-f:]+\]:53", r"\1\2…", line)
     line = re.sub(r"/\S*/tfk8s/", "~/.local/state/tfk8s/", line)
-    return line.replace("|", "\\|").strip()
+    line = line.replace("|", "\\|").strip()
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
