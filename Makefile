@@ -3,6 +3,7 @@
 PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
 	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))) python3)
 BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes, of which each would compile tfk8s anew
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
