@@ -33,6 +33,8 @@ def lost(moment: str, fault: Fault) -> Callable[[Kube], Ended]:
         script = place.steps(moment)
         script.now()
         fault(place)
+        if moment == "after":  # a server may go on for a moment, and the next step with it
+            script.until_says("was lost")
         script.go_on()
         ended = script.end(PATIENCE)
         place.undo()

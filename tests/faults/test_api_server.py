@@ -205,6 +205,19 @@ def test_a_restart_in_the_middle_is_waited_for_and_told(
     assert caplog.messages[-1] == "tfk8s: the API server answers again"
 
 
+def test_an_api_server_that_starts_and_knows_no_roles_yet_is_asked_again(server: ApiServer) -> None:
+    server.faults |= {3: api_server.hangs_up, 4: refuses(403), 5: refuses(403)}
+    assert backend().apply(JOB_FILE) is True
+    assert len(wanted(server)) >= 8
+
+
+def test_a_right_that_is_missing_is_told_at_once(server: ApiServer) -> None:
+    server.faults[3] = refuses(403)
+    with pytest.raises(ApiError):
+        backend().apply(JOB_FILE)
+    assert len(server.requests) == 4
+
+
 def test_a_cluster_that_is_not_there_is_still_told_from_a_silent_api_server(server: ApiServer) -> None:
     server.faults[1] = refuses(503)
     with pytest.raises(NoSuchCluster):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
@@ -28,6 +29,7 @@ CONNECT_SECONDS = 3.0
 READ_SECONDS = 6.0
 STREAM_SECONDS = 10.0  # a stream on which nothing came for so long may be dead
 PATIENCE = 8.0
+SETTLES_SECONDS = 15.0  # an API server that starts answers before it has read its Roles, and forbids everything
 
 _LOG = logging.getLogger("tfk8s")  # on standard error, where nobody has other wishes
 OLDEST = (1, 28)  # gives a StatefulSet's pods the label apps.kubernetes.io/pod-index
@@ -82,6 +84,7 @@ class Client:
         self.configuration.connection_pool_maxsize = 32
         self._pool = RESTClientObject(self.configuration).pool_manager
         self._answered = self._silent = False
+        self._broke = -SETTLES_SECONDS  # when a connection broke last
 
     def get(self, path: str, query: Query | None = None) -> Object:
         """Return an object, or a list of them."""
@@ -139,6 +142,7 @@ class Client:
                 for line in whole:
                     yield line.decode(errors="replace")
         except (urllib3.exceptions.HTTPError, OSError):
+            self._broke = time.monotonic()
             return
         finally:
             answer.close()
@@ -191,8 +195,12 @@ class Client:
                 return read(answer)
             data = answer.data
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            self._broke = time.monotonic()
             raise errors.unreachable(error, self.context, self.configuration.host) from error
-        raise errors.refused(answer.status, data, self.context, answer.headers.get("retry-after"))
+        refusal = errors.refused(answer.status, data, self.context, answer.headers.get("retry-after"))
+        if refusal.code == 403 and time.monotonic() - self._broke < SETTLES_SECONDS:
+            raise errors.unsettled(refusal)
+        raise refusal
 
     def url(self, path: str, query: Query | None = None) -> str:
         """Return the address of a path on the API server."""

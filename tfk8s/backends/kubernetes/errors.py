@@ -48,7 +48,14 @@ class Unserved(ApiError, BackendUnreachable):
 
     def __init__(self, code: int, message: str, *, retry_after: float = 0.0) -> None:
         super().__init__(code, message, help="try again; `kubectl get --raw /readyz?verbose` shows how it is")
-        self.unheard, self.retry_after = code in (409, 429), retry_after
+        self.unheard, self.retry_after = code in (403, 409, 429), retry_after
+
+
+def unsettled(refusal: ApiError) -> Unserved:
+    """Return the refusal of an API server that has just started: it may not know yet who may do what."""
+    found = Unserved(refusal.code, str(refusal))
+    found.help = refusal.help
+    return found
 
 
 class Unanswered(BackendUnreachable):
