@@ -215,6 +215,14 @@ def test_run_uses_a_cluster_that_is_there(run: Run, backend: FakeBackend) -> Non
     assert backend.calls == ["apply mnist", "run mnist train.py"]
 
 
+def test_run_says_that_it_changed_a_cluster_that_is_there(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "apply", lambda job_file: True)
+    note = 'cluster "mnist" was there, and is now as the job file says: it is used, and kept\n'
+    assert run("run", "mnist.yaml", "train.py") == (0, "", note)
+
+
 def test_run_leaves_a_cluster_of_that_name_but_another_job_file(run: Run, backend: FakeBackend) -> None:
     backend.specs["mnist"] = job_file("mnist", chief=9)
     assert run("run", "mnist.yaml", "train.py")[0] == 2

@@ -146,7 +146,8 @@ def run(
             signals.check()
             progress.close()
             if not cluster.made:
-                note(f'cluster "{cluster.name}" runs already: it is used, and kept')
+                is_so = "was there, and is now as the job file says" if cluster.changed else "runs already"
+                note(f'cluster "{cluster.name}" {is_so}: it is used, and kept')
 
         def kept(cluster: Cluster) -> None:
             remove = f"tfk8s down{cluster.backend.flags} {cluster.name}"
