@@ -88,12 +88,17 @@ def _too_small(job: str, pod: Object, nodes: Sequence[Object]) -> str:
     for name, amount in asked.items():
         largest = max(nodes, key=lambda node: has(node, name))
         if _number(amount) > has(largest, name):
-            most = largest["status"]["allocatable"].get(name, "0")
+            most = _copyable(largest["status"]["allocatable"].get(name, "0"))
             return f"it asks for {amount} {name}, and no node has more than {most}: lower {fields[name]}"
     if any(all(_number(amount) <= has(node, name) for name, amount in asked.items()) for node in nodes):
         return ""
     together = ", ".join(f"{amount} {name}" for name, amount in asked.items())
     return f"no node has {together} together: lower {' or '.join(fields.values())}"
+
+
+def _copyable(amount: str) -> str:
+    """Return an amount as a job file may have it: kubelet tells memory in KiB, to the last one."""
+    return f"{int(_number(amount)) >> 20}Mi" if amount.endswith("Ki") else amount
 
 
 def has(node: Object, resource: str) -> Decimal:

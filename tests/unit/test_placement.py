@@ -78,7 +78,7 @@ def test_a_node_can_hold_it(job, nodes):
         (
             Job(name="worker", memory=amount("9Ti")),
             [node(), node(memory="4Gi")],
-            "it asks for 9Ti memory, and no node has more than 8135656Ki: lower jobs.worker.memory",
+            "it asks for 9Ti memory, and no node has more than 7944Mi: lower jobs.worker.memory",
         ),
         (
             Job(name="worker", cpu=amount("2001m")),
