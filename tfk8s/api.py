@@ -54,18 +54,13 @@ def up(
     """
     spec = job_file if isinstance(job_file, JobFile) else _load(job_file)
     backend = choose(Where(local, context, namespace, allow_exposed_ports), spec)
-    made = not _exists(backend, spec.name)
+    making = _Making(backend, spec, keep=keep)
     try:
-        changed = backend.apply(spec)
-        made = made and changed  # somebody else may have been quicker
-        cluster = Cluster(backend, spec.name, made=made, changed=changed, keep=keep)
+        cluster = making.apply()
         if timeout is not None:
             cluster.wait(timeout, on_change)
-    except InvalidInput:
-        raise  # nothing was changed
     except BaseException:
-        if made and not keep:
-            discard(backend, spec.name)
+        making.undo()
         raise
     return cluster
 
@@ -109,25 +104,50 @@ def run(
     """
     spec = job_file if isinstance(job_file, JobFile) else _load(job_file)
     backend = choose(where, spec)
-    made = not _exists(backend, spec.name)
+    making = _Making(backend, spec, keep=keep)
     # Two `finally`, so that even a signal which comes as the inner one begins finds the outer one.
     try:
         try:
-            changed = backend.apply(spec)
-            made = made and changed  # somebody else may have been quicker
-            cluster = Cluster(backend, spec.name, made=made, changed=changed)
+            cluster = making.apply()
             cluster.wait(timeout, on_change)
             if on_ready is not None:
                 on_ready(cluster)
             code = cluster.run(script)
-            made = made and not _in_use(cluster, on_kept)
+            making.keep |= _in_use(cluster, on_kept)
             return code
         finally:
             if before_removal is not None:
                 before_removal()
     finally:
-        if made and not keep:
-            discard(backend, spec.name)
+        making.undo()
+
+
+class _Making:
+    """The making of a job file's cluster, to be undone where what follows fails.
+
+    Attributes:
+        keep: it stays as it is.
+    """
+
+    def __init__(self, backend: Backend, spec: JobFile, *, keep: bool) -> None:
+        self.keep = keep
+        self._backend, self._spec = backend, spec
+        self._made = not _exists(backend, spec.name)
+
+    def apply(self) -> Cluster:
+        """Make the cluster so."""
+        try:
+            changed = self._backend.apply(self._spec)
+        except InvalidInput:
+            self._made = False  # nothing was changed
+            raise
+        self._made = self._made and changed  # somebody else may have been quicker
+        return Cluster(self._backend, self._spec.name, made=self._made, changed=changed, keep=self.keep)
+
+    def undo(self) -> None:
+        """Remove the cluster, if it was made here."""
+        if self._made and not self.keep:
+            discard(self._backend, self._spec.name)
 
 
 def _in_use(cluster: Cluster, on_kept: Callable[[Cluster], None] | None) -> bool:

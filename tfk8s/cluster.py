@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from tfk8s import devices, readiness
 from tfk8s import retries as again
@@ -20,9 +19,6 @@ from tfk8s.scripts import as_script
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, TaskStatus
 from tfk8s.tasks import find, left_out, require_counts, select
-
-if TYPE_CHECKING:
-    pass
 
 TIMEOUT = 120.0
 
