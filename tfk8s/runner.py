@@ -56,7 +56,7 @@ def execute(options: Options) -> int:
     try:
         witness.check()
     except Tfk8sError as error:
-        return _named(error, verdict)
+        return _named(error, verdict, verdicts.A_TASK_FAILED)
     Watch(options.events, known, witness.view, _say, verdict.end).start()
     filters = witness.view.filters
     when_imported(constraints.SESSION_MODULE, lambda: constraints.constrain_all(filters, isolate=options.isolate))
@@ -156,16 +156,16 @@ class Verdict:
     def __init__(self, path: str | None) -> None:
         self._path = path
 
-    def note(self) -> None:
-        """Note it; a full disk is no reason to fail."""
+    def note(self, words: str) -> None:
+        """Note it, in one of the words of `verdicts`; a full disk is no reason to fail."""
         if self._path is not None:
             with contextlib.suppress(OSError):
-                Path(self._path).write_text(verdicts.A_TASK_FAILED)
+                Path(self._path).write_text(words)
 
     def end(self, code: int) -> NoReturn:
         """End this process at once, as its watcher wants."""
         if code == TASK_FAILED:
-            self.note()
+            self.note(verdicts.A_TASK_FAILED)  # seconds ago
         _end(code)
 
 
@@ -181,7 +181,7 @@ def _failed(error: BaseException, witness: Witness, verdict: Verdict) -> int:
     else:
         _print_briefly(error)
     if meaning is not None:
-        return _named(meaning, verdict)
+        return _named(meaning, verdict, verdicts.A_TASK_FAILED_JUST_NOW)
     return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 
@@ -215,9 +215,9 @@ def _is_inside(file: str) -> bool:
     return file.startswith(_OWN) or f"{os.sep}tensorflow{os.sep}python{os.sep}" in file
 
 
-def _named(error: Tfk8sError, verdict: Verdict) -> int:
+def _named(error: Tfk8sError, verdict: Verdict, of_a_task: str) -> int:
     if isinstance(error, TaskError):
-        verdict.note()
+        verdict.note(of_a_task)
     _say(f"error: {error}" + (f"\n  = help: {error.help}" if error.help else ""))
     return error.exit_code
 

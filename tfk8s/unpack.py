@@ -1,7 +1,8 @@
 """Process 1 of a pod that runs a session script: unpacks the script's folder, then has the runner run it.
 
 A pod's log is one stream: lines of the script's standard error begin with `MARK` there, so that they can be told
-from its output. Standard library only: this file runs in pods, from `TFK8S_ARCHIVE`, into the folder it is started in.
+from its output. The last line of either says how the script ended, which kubelet says one or two seconds later.
+Standard library only: this file runs in pods, from `TFK8S_ARCHIVE`, into the folder it is started in.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfk8s import naming, runner, waiting
+from tfk8s import naming, runner, verdicts, waiting
 from tfk8s.errors import WaitTimeout
 from tfk8s.forward import Forward
 from tfk8s.losses import Losses, connect
@@ -29,6 +30,7 @@ from tfk8s.member import Cluster, derive_cluster
 MAX_RELAYS = 256
 _SENDING_SECONDS = 600.0  # of a script's folder, at most
 MARK = b"\x1e"  # ASCII's record separator; terminals do not show it
+END = MARK + MARK + b"tfk8s: exit code "
 _CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
 
 
@@ -59,7 +61,27 @@ def main(arguments: Sequence[str]) -> int:
     for one in relays:
         one.close()
     code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
+    if code < 0:  # why it was killed, kubelet knows
+        return 128 - code
+    tell_end(code)
+    return code
+
+
+def tell_end(code: int) -> None:
+    """Write how the script ended, as the last line of either stream: each is in order, the two are not."""
+    try:
+        noted = Path(os.environ[verdicts.VARIABLE]).read_text()
+    except (KeyError, OSError):
+        noted = ""
+    for stream in (1, 2):
+        os.write(stream, END + f"{code} {noted}\n".encode())
+
+
+def read_end(line: str) -> tuple[str, int, str] | None:
+    """Return what stands before the end in a stream's last line, the exit code, and what was noted; else None."""
+    rest, end, said = line.rpartition(END.decode())
+    code, _, noted = said.partition(" ")
+    return (rest, int(code), noted) if end and code.isdecimal() else None
 
 
 def mark(source: int, sink: int) -> None:

@@ -28,6 +28,7 @@ MOST_BYTES = 2**31 - 1  # of one protobuf message
 # because a task failed. The script may exit with the same code for reasons of its own.
 VARIABLE = "TFK8S_VERDICT"
 A_TASK_FAILED = "a task failed"
+A_TASK_FAILED_JUST_NOW = "a task failed just now"  # so that its back end may not know yet why
 
 # A task as TensorFlow writes it, in most messages with the replica that nobody uses.
 _TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
@@ -116,6 +117,11 @@ def compare(
             if not one.error and one.incarnation != first.get(one.task, one.incarnation)
         },
     )
+
+
+def is_of_a_task(noted: str) -> bool:
+    """Return whether the runner noted that a task failed."""
+    return noted in (A_TASK_FAILED, A_TASK_FAILED_JUST_NOW)
 
 
 def named(kind: str, message: str, known: Known) -> Tfk8sError | None:

@@ -73,7 +73,7 @@ def test_of_all_tasks_those_are_explained_that_are_missing_or_ended_lately(
     )
     known = {Task("worker", 3): "evicted"}
     monkeypatch.setattr(scripts.observe, "status", lambda *_: SimpleNamespace(tasks=tasks))
-    scripts._explain(None, CLUSTER, 10, SimpleNamespace(known=lambda wait: known))
+    scripts._explain(None, CLUSTER, 10, known)
     assert capsys.readouterr().err == (
         "tfk8s: worker/0: no node has 4 GPUs free\ntfk8s: worker/2: killed a moment ago\ntfk8s: worker/3: evicted\n"
     )

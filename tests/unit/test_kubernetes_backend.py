@@ -472,6 +472,18 @@ def test_a_refusal_is_not():
         follow(errors.ApiError(403, "no"), [])
 
 
+def test_a_script_s_log_ends_where_both_of_its_streams_do(capsys):
+    end = f"{unpack.END.decode()}3 a task failed"
+
+    def lines():
+        yield from ("one", end, "\x1etwo", f"three{end}")
+        raise AssertionError("it is over")
+
+    assert scripts._write(lines()) == {"exitCode": 3, "message": "a task failed"}
+    assert capsys.readouterr() == ("one\nthree\n", "two\n")
+    assert scripts._write(["killed before it could say so"]) is None
+
+
 # ---- streams -------------------------------------------------------------------------------------------------------
 
 

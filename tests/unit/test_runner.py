@@ -19,9 +19,9 @@ def test_outside_of_tensorflow_there_are_no_session_calls() -> None:
 @pytest.mark.parametrize(("error", "noted"), [(TaskLost("ps/0 was lost"), True), (InvalidInput("no target"), False)])
 def test_that_a_task_is_to_blame_is_noted(error: Tfk8sError, noted: bool, tmp_path: Path) -> None:
     path = tmp_path / "verdict"
-    assert runner._named(error, Verdict(str(path))) == error.exit_code
+    assert runner._named(error, Verdict(str(path)), verdicts.A_TASK_FAILED_JUST_NOW) == error.exit_code
     assert path.exists() == noted
-    assert not noted or path.read_text() == verdicts.A_TASK_FAILED
+    assert not noted or verdicts.is_of_a_task(path.read_text())
 
 
 @pytest.mark.parametrize(("code", "noted"), [(TASK_FAILED, True), (INTERRUPTED, False)])
@@ -37,5 +37,5 @@ def test_so_it_is_where_the_watch_ends_the_script(
 
 
 def test_where_nobody_asks_or_the_disk_is_full_it_is_not_noted(tmp_path: Path) -> None:
-    Verdict(None).note()
-    Verdict(str(tmp_path / "no" / "such" / "folder")).note()
+    Verdict(None).note(verdicts.A_TASK_FAILED)
+    Verdict(str(tmp_path / "no" / "such" / "folder")).note(verdicts.A_TASK_FAILED)

@@ -47,7 +47,7 @@ class Verdict:
     def outcome(self, code: int) -> Outcome:
         """Return how a script ended whose process ended with this code, as subprocess has it."""
         noted = self._file.read() if self._file else ""
-        return Outcome(code if code >= 0 else 128 - code, for_a_task=noted == verdicts.A_TASK_FAILED)
+        return Outcome(code if code >= 0 else 128 - code, for_a_task=verdicts.is_of_a_task(noted))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, verdicts, waiting
 from tfk8s.backends import Outcome, Script
@@ -17,13 +17,15 @@ from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.backends.kubernetes.watch import LastSeen, Watch
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.pods import Object
+from tfk8s.spec import Task
 from tfk8s.status import Phase
 
 MOST_IN_SECRET = 700_000  # an object has at most 1.5 MB, and a Secret's data grow by a third
 START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
-_FATE_SECONDS = 1.0
+_FATE_SECONDS = 3.0  # kubelet tells so much later what became of a container, at most
 _MARK = unpack.MARK.decode()
+_STREAMS = 2
 _HANGUP = 128 + signal.SIGHUP
 _TERMINATION_MESSAGE = "/dev/termination-log"  # what a container writes there, its pod's status tells
 
@@ -115,12 +117,14 @@ def show(client: Client, cluster: Cluster, name: str, *, follow: bool, tail: int
     if follow:
         fates = Fates(client, cluster)
         pod = _started(client, cluster, name)
-        outcome = _outcome(pod, _follow(client, cluster, name, pod["metadata"]["name"], tail))
+        end = _follow(client, cluster, name, pod["metadata"]["name"], _tail(pod, tail))
+        outcome = _outcome(pod, end)
         if outcome.for_a_task:
-            _explain(client, cluster, reasons.seconds(pod["metadata"]["creationTimestamp"]), fates)
+            known = fates.known(_FATE_SECONDS if end["message"] == verdicts.A_TASK_FAILED_JUST_NOW else 0.0)
+            _explain(client, cluster, reasons.seconds(pod["metadata"]["creationTimestamp"]), known)
         return outcome
     if found := _pod(client, cluster, name):
-        _write(logs.read_pod(client, cluster.namespace, found["metadata"]["name"], tail))
+        _write(logs.read_pod(client, cluster.namespace, found["metadata"]["name"], _tail(found, tail)))
     return Outcome(0)
 
 
@@ -230,8 +234,8 @@ def _follow(client: Client, cluster: Cluster, name: str, pod: str, tail: int | N
         return (scriptjobs.ended(last.thing) if last.thing else None) or {"reason": "somebody deleted it"}
 
     try:
-        _write(logs.Follower(client, cluster.namespace, pod, tail, lambda: end() is None))
-        return end() or {}
+        told = _write(logs.Follower(client, cluster.namespace, pod, tail, lambda: end() is None))
+        return told or end() or {}
     except ClusterError as error:
         raise ClusterError(
             f"lost sight of {name}, which goes on: {error}",
@@ -239,9 +243,8 @@ def _follow(client: Client, cluster: Cluster, name: str, pod: str, tail: int | N
         ) from error
 
 
-def _explain(client: Client, cluster: Cluster, since: float, fates: Fates) -> None:
+def _explain(client: Client, cluster: Cluster, since: float, known: Mapping[Task, str]) -> None:
     """Write what Kubernetes knows of tasks that are missing or were lost since then: more than the script's pod saw."""
-    known = fates.known(_FATE_SECONDS)
     for task in observe.status(client, cluster).tasks:
         stands = task.reason if task.phase is not Phase.READY or (task.since or since) >= since else ""
         if why := known.get(task.task) or stands:
@@ -261,11 +264,24 @@ def _outcome(pod: Object, end: Object) -> Outcome:
         raise ClusterError(
             f"the script was killed at its pod's memory limit of {limit}", help="raise the memory of the master's job"
         )
-    return Outcome(int(end["exitCode"]), for_a_task=end.get("message") == verdicts.A_TASK_FAILED)
+    return Outcome(int(end["exitCode"]), for_a_task=verdicts.is_of_a_task(end.get("message", "")))
 
 
-def _write(lines: Iterable[str]) -> None:
+def _tail(pod: Object, tail: int | None) -> int | None:
+    """Return how many lines of a pod's log have so many of its script's: in the last ones it says how that ended."""
+    return tail if tail is None or scriptjobs.ended(pod) is None else tail + _STREAMS
+
+
+def _write(lines: Iterable[str]) -> Object | None:
+    """Write a script's lines to this process' streams; return at once how it ended where both of its streams say so."""
+    ended = 0
     for line in lines:
-        stream = sys.stderr if line.startswith(_MARK) else sys.stdout
-        stream.write(f"{line.removeprefix(_MARK)}\n")
-        stream.flush()
+        end = unpack.read_end(line)
+        text = end[0] if end else line
+        if text or not end:
+            stream = sys.stderr if text.startswith(_MARK) else sys.stdout
+            stream.write(f"{text.removeprefix(_MARK)}\n")
+            stream.flush()
+        if end and (ended := ended + 1) == _STREAMS:
+            return {"exitCode": end[1], "message": end[2]}
+    return None
