@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from tfk8s import devices
+from tfk8s import devices, waiting
 from tfk8s.backends import Backend
 from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
 from tfk8s.preflight import View, not_reached
 from tfk8s.spec import EVALUATOR, Task
 from tfk8s.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.tasks import listed
-from tfk8s.waiting import wait_until
 
 OnChange = Callable[[ClusterStatus], None]
 _NAMED = 5
@@ -42,7 +42,7 @@ def wait_until_ready(
     """
     with backend.following(name) as observe:
         readiness = Readiness(backend, name, observe, on_change, before or {}, without)
-        return wait_until(readiness.look, readiness.missing, timeout)
+        return waiting.wait_until(readiness.look, readiness.missing, timeout)
 
 
 class Readiness:
@@ -62,6 +62,8 @@ class Readiness:
         self._status: ClusterStatus | None = None
         self._restarts: dict[Task, int] = {}
         self._silence: TaskError | None = None
+        self._told_of_silence = False
+        self._seen = 0.0  # when what is there was seen first
 
     def look(self) -> ClusterStatus | None:
         """Return what is there if it is ready.
@@ -71,7 +73,7 @@ class Readiness:
         """
         status = self._observe()
         if status != self._status:
-            self._status = status
+            self._status, self._seen, self._told_of_silence = status, time.monotonic(), False
             if self._on_change is not None:
                 self._on_change(status)
         self._check_hope(status)
@@ -81,8 +83,18 @@ class Readiness:
             self._ask(status)
         except TaskError as error:
             self._silence = error
+            self._tell_of_silence(status)
             return None
         return status
+
+    def _tell_of_silence(self, status: ClusterStatus) -> None:
+        """Give the master a reason, once, where all tasks are ready for a while and it does not answer for them."""
+        if self._on_change is None or self._told_of_silence or time.monotonic() - self._seen < waiting.TELL_SECONDS:
+            return
+        reason = self._why_silent().removeprefix(f"{status.master} ")
+        tasks = (replace(one, reason=reason) if one.task == status.master else one for one in status.tasks)
+        self._on_change(replace(status, tasks=tuple(tasks)))
+        self._told_of_silence = True
 
     def _ask(self, status: ClusterStatus) -> None:
         """Ask whether the tasks answer: the master for all, but where one may not answer it."""
@@ -114,18 +126,18 @@ class Readiness:
             ]
         else:
             answers = devices.ask_each(self._backend, self._name, [task.task for task in self._status.tasks])
-            reasons = [answer.error for answer in answers if answer.error] or [self._unreached() or str(self._silence)]
+            reasons = [answer.error for answer in answers if answer.error] or [self._why_silent()]
         more = f"; and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
         return f'cluster "{self._name}" to be ready: {"; ".join(reasons[:_NAMED])}{more}'
 
-    def _unreached(self) -> str:
-        """Return which tasks that answer the master does not reach, in words; "" where it reaches all."""
+    def _why_silent(self) -> str:
+        """Return which tasks that answer the master does not reach, in words; else what it said."""
         assert self._status is not None
         tasks = {str(one.task): one.task for one in self._status.tasks if one.task.job != EVALUATOR}
         master = str(self._status.master)
         addresses = dict.fromkeys((master, *tasks), "")
         missing = View(addresses, dial=lambda task: self._backend.dial(self._name, tasks[task])).unreached()
-        return not_reached(master, missing) if missing else ""
+        return not_reached(master, missing) if missing else str(self._silence)
 
     def _is_new(self, task: TaskStatus) -> bool:
         old = self._before.get(task.task)

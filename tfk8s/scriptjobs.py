@@ -184,7 +184,7 @@ def _environment(of_master: Sequence[Object], run: Run) -> list[Object]:
     values = {
         **(pods.gpu_environment(Job(name="script", gpus=run.gpus.count)) if run.gpus else _HIDDEN_GPUS),
         "PYTHONUNBUFFERED": "1",
-        "RES_OPTIONS": "timeout:2 attempts:2",  # resolv.conf(5): a name is given up after 4 seconds, not after 10
+        "RES_OPTIONS": "timeout:1 attempts:3",  # resolv.conf(5): a name is given up after 3 seconds, not after 10
         "TF_CPP_MIN_LOG_LEVEL": "1",
     }
     dropped = {*_TASKS_OWN, *run.environment, *(_HIDDEN_GPUS if run.gpus else ())}

@@ -10,7 +10,7 @@ import fake_backend
 import pytest
 from fake_backend import FakeBackend, change, job_file
 
-from tfk8s import api, devices, reach, relay, sessions
+from tfk8s import api, devices, reach, relay, sessions, waiting
 from tfk8s.cluster import Cluster
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskError, TaskUnreachable, WaitTimeout
@@ -95,6 +95,18 @@ def test_ready_means_that_the_servers_answer(cluster: Cluster, backend: FakeBack
         'waited 0 s for cluster "mnist" to be ready: chief/0 does not answer: Connection refused; '
         "worker/1 does not answer: Connection refused"
     )
+
+
+def test_that_the_master_does_not_answer_for_ready_tasks_is_told_once(
+    cluster: Cluster, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
+    backend.silent = {SECOND}
+    seen: list[ClusterStatus] = []
+    with pytest.raises(WaitTimeout):
+        cluster.wait(0.02, seen.append)
+    reasons = [[task.reason for task in status.tasks] for status in seen]
+    assert reasons == [["", "", ""], ["does not answer: Connection refused", "", ""]]
 
 
 def test_a_task_that_is_left_out_is_not_waited_for(cluster: Cluster, backend: FakeBackend) -> None:
