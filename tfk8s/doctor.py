@@ -41,7 +41,7 @@ def examine(where: Where, image: str | None = None) -> Iterator[Check]:
 
 def _versions() -> str:
     folder = find_tensorflow()
-    tensorflow = tensorflow_version(folder) if folder else "is not installed here"
+    tensorflow = tensorflow_version(Path(folder)) if folder else "is not installed here"
     return f"tfk8s {__version__}, Python {platform.python_version()}, TensorFlow {tensorflow}"
 
 

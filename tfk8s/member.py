@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tfk8s import naming
 
@@ -17,13 +16,11 @@ Cluster = Mapping[str, Mapping[int, str]]
 _LISTENS = " listens on port "
 
 
-@dataclass(frozen=True, slots=True)
 class Member:
     """What a task is told: the cluster, and which of its tasks it is."""
 
-    cluster: Cluster
-    job: str
-    index: int
+    def __init__(self, cluster: Cluster, job: str, index: int) -> None:
+        self.cluster, self.job, self.index = cluster, job, index
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 GET_STATUS = "/tensorflow.WorkerService/GetStatus"
 LIST_DEVICES = "/tensorflow.MasterService/ListDevices"
@@ -38,8 +38,7 @@ class Refused(ProbeError):
         self.status, self.message = status, message
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """One device of a task.
 
     Attributes:

@@ -7,11 +7,13 @@ library, or modules to import first (operations of one's own), get a `tf.distrib
 
 A TensorFlow server listens on every interface and runs any graph for whoever reaches it: whoever starts one keeps
 others away, as tfk8s' backends do. Standard library only: this file runs in any image that has TensorFlow.
+
+What it and the files beside it import counts: in a pod nothing is compiled before, and while a cluster comes up on a
+small machine its servers wait for each other's processor time.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import importlib
 import importlib.util
@@ -21,7 +23,6 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tfk8s import probe
@@ -38,18 +39,16 @@ class ServerError(Exception):
 class Library:
     """TensorFlow's C API, as far as a server needs it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str) -> None:
         """Load it from the folder of the package `tensorflow`.
 
         Raises:
             OSError: there is no such library, as in builds for other platforms.
             AttributeError: it has no such function, as in old versions.
         """
-        framework, whole = folder / "libtensorflow_framework.so.2", folder / "libtensorflow_cc.so.2"
-        if not whole.exists():  # looked for first: after the framework's library alone, `import tensorflow` crashes
-            raise OSError(f"there is no {whole}")
-        _open(framework)
-        library = _open(whole)
+        # It names libtensorflow_framework as a library that it needs, beside it. Were that opened before, each of the
+        # 400,000 symbols would be looked up there first, mostly in vain: a tenth of the whole start.
+        library = _open(f"{folder}/libtensorflow_cc.so.2")
         pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
         self._version = _function(library, "TF_Version", text)
         self._new_status = _function(library, "TF_NewStatus", pointer)
@@ -78,7 +77,7 @@ class Library:
             raise ServerError(f"TensorFlow can't start {member.name}: {self._message(status).decode(errors='replace')}")
 
 
-def _open(path: Path) -> ctypes.CDLL:
+def _open(path: str) -> ctypes.CDLL:
     """Load a library whose functions are looked up when they are first called.
 
     ctypes asks for all of them at once (RTLD_NOW), which takes as long again as the rest: libtensorflow_cc calls
@@ -86,10 +85,11 @@ def _open(path: Path) -> ctypes.CDLL:
     """
     opened = ctypes.CDLL(None)  # this process, which has dlopen
     dlopen = _function(opened, "dlopen", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
+    dlerror = _function(opened, "dlerror", ctypes.c_char_p)  # looked up before: to look one up ends the error
     handle = dlopen(os.fsencode(path), os.RTLD_LAZY | os.RTLD_GLOBAL)
     if not handle:
-        raise OSError(_function(opened, "dlerror", ctypes.c_char_p)().decode(errors="replace"))
-    return ctypes.CDLL(str(path), handle=handle)
+        raise OSError(dlerror().decode(errors="replace"))
+    return ctypes.CDLL(path, handle=handle)
 
 
 def _function(library: ctypes.CDLL, name: str, result: type | None, *arguments: type) -> Any:
@@ -98,10 +98,10 @@ def _function(library: ctypes.CDLL, name: str, result: type | None, *arguments: 
     return function
 
 
-def find_tensorflow() -> Path | None:
+def find_tensorflow() -> str | None:
     """Return the folder of the package `tensorflow` that this interpreter would import, or None."""
     found = importlib.util.find_spec("tensorflow")
-    return Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
+    return found.submodule_search_locations[0] if found and found.submodule_search_locations else None
 
 
 def start_by_import(member: Member, preload: Sequence[str]) -> str:
@@ -173,7 +173,7 @@ def first_line(member: Member, version: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one task until SIGTERM or Ctrl-C; the exit code is 2 for bad input and 1 where TensorFlow refuses."""
-    options = parse_options(arguments)
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
     try:
         member = member_from(options, os.environ)
     except ValueError as error:
@@ -202,8 +202,25 @@ def _exit_on_signal() -> None:
     os._exit(130 if number == signal.SIGINT else 0)
 
 
-def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+class Options:
+    """What the command line says. Tasks in pods have none: what they are told is in the environment."""
+
+    cluster_spec: str | None = None
+    job_name: str | None = None
+    task_index: str | None = None
+    ready_fd: int | None = None
+
+    def __init__(self) -> None:
+        self.preload: list[str] = []
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
     """Read the command line; `--help` and errors exit."""
+    options = Options()
+    if not arguments:
+        return options
+    import argparse  # takes as long as all else that this file imports
+
     parser = argparse.ArgumentParser(
         prog="tfk8s server",
         description="Run one task's TensorFlow server, in the foreground, until SIGTERM or Ctrl-C. It listens on every "
@@ -219,18 +236,20 @@ def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--task-index", "--task_index", "--task-id", "--task_id", metavar="INDEX", help="this task's index in its job"
     )
     parser.add_argument(
-        "--preload", action="append", default=[], metavar="MODULE", help="a Python module to import first (may repeat)"
+        "--preload", action="append", metavar="MODULE", help="a Python module to import first (may repeat)"
     )
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)  # told when the server answers
-    return parser.parse_args(arguments)
+    return parser.parse_args(arguments, options)
 
 
-def member_from(options: argparse.Namespace, environment: Mapping[str, str]) -> Member:
+def member_from(options: Options, environment: Mapping[str, str]) -> Member:
     """Return the task that the flags, tfk8s' own variables or TF_CONFIG describe, in this order.
 
     Raises:
         ValueError: none of them does, or not well.
     """
+    job: str | None
+    index: str | int | None
     if options.cluster_spec is not None:
         cluster, job, index = parse_cluster(options.cluster_spec), options.job_name, options.task_index
     elif "TFK8S_JOBS" in environment:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 assert os.getuid() != 0, "this image runs as root"
 folder = Path(importlib.util.find_spec("tensorflow").submodule_search_locations[0])
-ctypes.CDLL(str(folder / "libtensorflow_framework.so.2"), ctypes.RTLD_GLOBAL)
 library = ctypes.CDLL(str(folder / "libtensorflow_cc.so.2"), ctypes.RTLD_GLOBAL)
 for name in ("TF_NewServer", "TF_ServerStart", "TF_ServerTarget"):
     getattr(library, name)

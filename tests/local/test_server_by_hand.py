@@ -100,7 +100,7 @@ def test_without_the_library_it_imports_tensorflow_and_says_so(
     assert real is not None
     fake = tmp_path / "tensorflow"
     fake.mkdir()
-    for entry in real.iterdir():
+    for entry in Path(real).iterdir():
         if entry.name not in ("libtensorflow_cc.so.2", "__pycache__"):
             (fake / entry.name).symlink_to(entry)
     process = start(

@@ -50,7 +50,8 @@ def script_python(environment: Mapping[str, str]) -> str:
 def tensorflow_folder(python: str) -> Path | None:
     """Return the folder of the package `tensorflow` that `python` would import, or None."""
     if python == sys.executable:
-        return find_tensorflow()
+        folder = find_tensorflow()
+        return Path(folder) if folder else None
     return next(Path(python).parents[1].glob("lib/python3*/site-packages/tensorflow"), None)
 
 

@@ -221,7 +221,7 @@ class Supervisor:
 def _library(folder: Path) -> server.Library | None:
     """Return TensorFlow's library, or None where the servers must import TensorFlow."""
     try:
-        return server.Library(folder)
+        return server.Library(str(folder))
     except (OSError, AttributeError) as error:
         print(f"no C library of TensorFlow's ({error}): each task imports TensorFlow", file=sys.stderr, flush=True)
         return None
