@@ -106,6 +106,10 @@ class BackendUnreachable(ClusterError):
     """What runs the cluster does not answer, or can't for now: it may come back, and the cluster may well go on."""
 
 
+class ScriptLost(ClusterError):
+    """A script was taken away, with its pod or its node, for reasons that have nothing to do with it."""
+
+
 class OutOfMemory(ClusterError):
     """A task, or its GPU, has too little memory for what a graph makes; it goes on, and so do the others."""
 

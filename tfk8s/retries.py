@@ -1,4 +1,4 @@
-"""Runs a session script, and runs it again after the loss of a task."""
+"""Runs a session script, and runs it again after the loss of a task, or its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from tfk8s import devices, waiting
 from tfk8s.backends import Backend, Script
-from tfk8s.errors import TaskError
+from tfk8s.errors import ScriptLost, TaskError
 from tfk8s.spec import Task
 from tfk8s.tasks import left_out
 
@@ -16,7 +16,7 @@ Tell = Callable[[str], None]
 
 
 def run(backend: Backend, name: str, script: Script, retries: int, tell: Tell) -> int:
-    """Run a script until no task is lost to it; return its exit code.
+    """Run a script until no task is lost to it, and it is not lost itself; return its exit code.
 
     Args:
         backend: where the cluster is.
@@ -27,7 +27,7 @@ def run(backend: Backend, name: str, script: Script, retries: int, tell: Tell) -
 
     Raises:
         InvalidInput: it is to do without a task that isn't there, or without the master.
-        TaskError: the last attempt had no better luck.
+        TaskError, ScriptLost: the last attempt had no better luck.
         WaitTimeout: the tasks did not come back.
     """
     without = _left_out(backend, name, script)
@@ -37,7 +37,7 @@ def run(backend: Backend, name: str, script: Script, retries: int, tell: Tell) -
             if not outcome.for_a_task:
                 return outcome.code
             why = "the script failed because of a task"
-        except TaskError as error:
+        except (TaskError, ScriptLost) as error:
             why = str(error)
         tell(f"{why}; it runs again when all tasks answer: number {number} of at most {retries}")
         _wait_for_answers(backend, name, without)

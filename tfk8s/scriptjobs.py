@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfk8s import manifests, pods, reasons
+from tfk8s import manifests, pods, reasons, removals
 from tfk8s.pods import Object
 from tfk8s.quantity import Quantity
 from tfk8s.spec import Job
@@ -244,6 +244,8 @@ def _ended(pod: Object, end: Object) -> tuple[ScriptPhase, int | None, str]:
     code = end.get("exitCode")
     if code == 0:
         return ScriptPhase.SUCCEEDED, 0, ""
+    if disrupted := removals.disruption("", pod):
+        return ScriptPhase.FAILED, code, disrupted[0]
     if end.get("reason") == "OOMKilled":
         limit = pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
         return ScriptPhase.FAILED, code, f"killed at its pod's memory limit of {limit}"

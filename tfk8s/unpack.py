@@ -53,18 +53,23 @@ def main(arguments: Sequence[str]) -> int:
     os.close(set_ready)
     marker = threading.Thread(target=mark, args=(errors, 2), daemon=True)
     marker.start()
+    told_to_end: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        told_to_end.append(number)
+        os.kill(child, signal.SIGINT)
+
     for number in (signal.SIGINT, signal.SIGTERM):
         # A deleted pod gets SIGTERM: the script sees what Ctrl-C would show it, and has five seconds.
-        signal.signal(number, lambda *_: os.kill(child, signal.SIGINT))
+        signal.signal(number, interrupt)
     _, status = os.waitpid(child, 0)
     marker.join(timeout=1)  # a process that the script left behind may hold its standard error
     for one in relays:
         one.close()
     code = os.waitstatus_to_exitcode(status)
-    if code < 0:  # why it was killed, kubelet knows
-        return 128 - code
-    tell_end(code)
-    return code
+    if code >= 0 and not told_to_end:  # else Kubernetes knows why, and that is what to tell
+        tell_end(code)
+    return code if code >= 0 else 128 - code
 
 
 def tell_end(code: int) -> None:

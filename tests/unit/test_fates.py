@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfk8s.backends.kubernetes import fates, scripts
+from tfk8s.backends.kubernetes import fates, scriptpods
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.watch import Change
 from tfk8s.spec import Task
@@ -72,8 +72,8 @@ def test_of_all_tasks_those_are_explained_that_are_missing_or_ended_lately(
         status(3, Phase.READY, 15, "ended with exit code 137"),
     )
     known = {Task("worker", 3): "evicted"}
-    monkeypatch.setattr(scripts.observe, "status", lambda *_: SimpleNamespace(tasks=tasks))
-    scripts._explain(None, CLUSTER, 10, known)
+    monkeypatch.setattr(scriptpods.observe, "status", lambda *_: SimpleNamespace(tasks=tasks))
+    scriptpods._explain(None, CLUSTER, 10, known)
     assert capsys.readouterr().err == (
         "tfk8s: worker/0: no node has 4 GPUs free\ntfk8s: worker/2: killed a moment ago\ntfk8s: worker/3: evicted\n"
     )

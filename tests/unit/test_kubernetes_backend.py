@@ -12,9 +12,10 @@ import pytest
 import urllib3
 
 from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, waiting
-from tfk8s.backends.kubernetes import again, apply, archive, errors, logs, observe, paths, scripts, stdin, streams
+from tfk8s.backends import Outcome
+from tfk8s.backends.kubernetes import again, apply, archive, errors, logs, observe, paths, scriptpods, stdin, streams
 from tfk8s.backends.kubernetes.logs import Follower
-from tfk8s.errors import InvalidInput
+from tfk8s.errors import ClusterError, InvalidInput, ScriptLost
 from tfk8s.member import derive_cluster
 from tfk8s.quantity import Quantity
 from tfk8s.spec import Job, JobFile, Task
@@ -209,7 +210,7 @@ def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
             return {"items": [found] if found else []}
 
     monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
-    assert scripts._started(Pods(), observe.describe(stateful_sets()), "script-123456")["status"]["containerStatuses"]
+    assert scriptpods.started(Pods(), observe.describe(stateful_sets()), "script-123456")["status"]["containerStatuses"]
     assert caplog.messages == [
         "tfk8s: waiting for the script to start: its pod is not made",
         "tfk8s: waiting for the script to start: its container is being made on n, which may have to get the image",
@@ -418,6 +419,61 @@ def test_standard_error_is_marked_and_tensorflows_chatter_left_out(monkeypatch, 
     ]  # fmt: skip
 
 
+DRAINED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+
+
+def script_pod(*conditions, deleted=False):
+    metadata = {
+        "name": "demo-script-123456-abcde",
+        **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}),
+    }
+    limits = {"limits": {"memory": "4Gi"}}
+    return {
+        "metadata": metadata, "spec": {"nodeName": "a", "containers": [{"resources": limits}]},
+        "status": {"conditions": list(conditions)},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pod", "end", "error", "words"),
+    [
+        (script_pod(DRAINED, deleted=True), {"exitCode": 130}, ScriptLost,
+         "the script was lost with its pod: evicted from its node a, as by `kubectl drain`"),
+        (script_pod(deleted=True), {"exitCode": 130}, ClusterError,
+         "the script was ended: its pod was deleted"),
+        (script_pod(), {}, ClusterError,
+         "the script's pod demo-script-123456-abcde is gone: it was deleted"),
+        (script_pod(), {"exitCode": 137, "reason": "OOMKilled"}, ClusterError,
+         "the script was killed at its pod's memory limit of 4Gi"),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_script_that_was_not_its_own_has_its_reason(pod, end, error, words):
+    with pytest.raises(ClusterError) as caught:
+        scriptpods._outcome(pod, end)
+    assert (type(caught.value), str(caught.value)) == (error, words)
+
+
+def test_a_script_that_comes_to_its_end_while_it_is_taken_away_has_succeeded():
+    assert scriptpods._outcome(script_pod(DRAINED, deleted=True), {"exitCode": 0}) == Outcome(0)
+
+
+@pytest.mark.parametrize(
+    ("looks", "words"),
+    [
+        ([script_pod(), None], "the script can't start: its pod was deleted"),
+        ([script_pod(DRAINED)], "the script was lost with its pod: evicted from its node a, as by `kubectl drain`"),
+    ],
+)
+def test_a_script_that_is_taken_away_before_it_starts_is_not_waited_for(looks, words):
+    class Pods:
+        def get(self, path, query):
+            found = looks.pop(0)
+            return {"items": [found] if found else []}
+
+    with pytest.raises(ClusterError, match=f"^{words}$"):
+        scriptpods.started(Pods(), observe.describe(stateful_sets()), "script-123456")
+
+
 # ---- logs ----------------------------------------------------------------------------------------------------------
 
 
@@ -446,12 +502,13 @@ def test_a_broken_stream_goes_on_where_it_broke_and_shows_each_line_once():
         ["2026-01-01T00:00:01.5Z one", "2026-01-01T00:00:02.5Z two", "2026-01-01T00:00:02.5Z three"],
         ["2026-01-01T00:00:02.1Z before", "2026-01-01T00:00:02.5Z two", "2026-01-01T00:00:02.5Z three",
          "2026-01-01T00:00:02.5Z four", "2026-01-01T00:00:03.5Z five"],
+        ["unable to retrieve container logs for containerd://7470"],
         ["2026-01-01T00:00:03.5Z five", "2026-01-01T00:00:04.5Z last"],
     )  # fmt: skip
     assert lines == ["one", "two", "three", "four", "five", "last"]
-    assert [query.get("tailLines") for query in asked] == [7, None, None]
+    assert [query.get("tailLines") for query in asked] == [7, None, None, None]
     assert asked[1]["sinceTime"] == "2026-01-01T00:00:02Z"
-    assert [query["follow"] for query in asked] == [True, True, False]
+    assert [query["follow"] for query in asked] == [True, True, True, False]
 
 
 def test_a_log_that_is_read_once_keeps_the_marks_of_standard_error():
@@ -479,9 +536,9 @@ def test_a_script_s_log_ends_where_both_of_its_streams_do(capsys):
         yield from ("one", end, "\x1etwo", f"three{end}")
         raise AssertionError("it is over")
 
-    assert scripts._write(lines()) == {"exitCode": 3, "message": "a task failed"}
+    assert scriptpods._write(lines()) == {"exitCode": 3, "message": "a task failed"}
     assert capsys.readouterr() == ("one\nthree\n", "two\n")
-    assert scripts._write(["killed before it could say so"]) is None
+    assert scriptpods._write(["killed before it could say so"]) is None
 
 
 # ---- streams -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from fake_backend import FakeBackend, job_file
 
 from tfk8s import retries
 from tfk8s.backends import Outcome, Script
-from tfk8s.errors import InvalidInput, TaskUnreachable
+from tfk8s.errors import InvalidInput, ScriptLost, TaskUnreachable
 
 SCRIPT = Script(path="train.py")
 LOST = Outcome(3, for_a_task=True)
@@ -42,11 +42,13 @@ def test_only_the_loss_of_a_task_is_a_reason(code: int) -> None:
 
 
 def test_it_runs_again_until_no_task_is_lost_and_says_so() -> None:
-    code, said = run([LOST, TaskUnreachable("ps/0 does not answer"), 0], 3)
+    lost = ScriptLost("the script was lost with its pod: preempted")
+    code, said = run([LOST, TaskUnreachable("ps/0 does not answer"), lost, 0], 3)
     assert code == 0
     assert said == [
         "the script failed because of a task; it runs again when all tasks answer: number 1 of at most 3",
         "ps/0 does not answer; it runs again when all tasks answer: number 2 of at most 3",
+        "the script was lost with its pod: preempted; it runs again when all tasks answer: number 3 of at most 3",
     ]
 
 

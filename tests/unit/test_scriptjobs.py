@@ -43,7 +43,13 @@ def test_names():
         (make_pod(ended(0, "Completed"), "Succeeded"), "Succeeded", 0, ""),
         (make_pod(ended(7), "Failed"), "Failed", 7, ""),
         (make_pod(ended(137, "OOMKilled"), "Failed"), "Failed", 137, "killed at its pod's memory limit of 4Gi"),
-        (make_pod(None, "Failed", reason="Evicted"), "Failed", None, "its pod failed: Evicted"),
+        (
+            make_pod(None, "Failed", reason="Evicted", message="The node was low on resource: memory. "),
+            "Failed",
+            None,
+            "evicted by its node node (The node was low on resource: memory)",
+        ),
+        (make_pod(None, "Failed", reason="NodeAffinity"), "Failed", None, "its pod failed: NodeAffinity"),
         (None, "Pending", None, ""),
         (
             make_pod({"waiting": {"reason": "InvalidImageName"}}, "Pending"),

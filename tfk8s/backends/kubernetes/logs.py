@@ -103,7 +103,7 @@ class Follower:
         last, known = self._last, self._count
         for line in lines:
             time, _, text = line.partition(" ")
-            if time < last:
+            if time < last or not time[:1].isdigit():  # kubelet says in such a line that a container's log is gone
                 continue
             if time == last and known:
                 known -= 1
