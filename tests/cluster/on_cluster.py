@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import yaml
 
@@ -41,8 +40,8 @@ def make_job_file(name: str, *jobs: Job, **settings: object) -> JobFile:
 
 def kubeconfig(client: Client, user: Mapping[str, str], server: str | None = None) -> str:
     """Return a kubeconfig for the same API server, or for another address, with other credentials."""
-    authority = base64.b64encode(Path(client.configuration.ssl_ca_cert).read_bytes()).decode()
-    cluster = {"server": server or client.configuration.host, "certificate-authority-data": authority}
+    authority = base64.b64encode(client.server.authority).decode()
+    cluster = {"server": server or client.server.url, "certificate-authority-data": authority}
     return yaml.safe_dump({
         "apiVersion": "v1", "kind": "Config", "current-context": "other",
         "clusters": [{"name": "other", "cluster": cluster}],

@@ -33,10 +33,9 @@ class Recorder:
                 recorder.requests.append((self.command, self.path))
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 headers = {name: self.headers[name] for name in ("content-type", "accept") if name in self.headers}
-                answer = client._pool.request(
-                    self.command, client.configuration.host + self.path, headers={**headers, **client.headers()},
-                    body=body or None, timeout=urllib3.Timeout(30),
-                )  # fmt: skip
+                answer = client.connections.request(
+                    self.command, self.path, headers=headers, body=body or None, timeout=urllib3.Timeout(30)
+                )
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
                     if name.lower() not in _HOP_BY_HOP:

@@ -18,7 +18,7 @@ CASES = {
     "labels": (make_job(accelerator="nvidia-none"), "no node has the labels", "change jobs.worker.accelerator"),
     "image": (make_job(image="not an image"), "is not the name of an image", "change jobs.worker.image"),
     "secret": (
-        make_job(volumes=(Volume(path="/s", secret="absent"),)),  # noqa: S106 - a name
+        make_job(volumes=(Volume(path="/s", secret="absent"),)),
         'there is no Secret "absent"', "create it, or change volumes or jobs.worker.volumes",
     ),
     "map": (make_job(volumes=(Volume(path="/s", config_map="absent"),)), 'there is no ConfigMap "absent"', "create it"),

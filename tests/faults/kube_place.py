@@ -64,7 +64,7 @@ class Kube:
         self.backend = KubernetesBackend(namespace=self.namespace)
         self.text = job_file(image)
         self.job_file = self.file("job.yaml", self.text)
-        self.way = Way(self.client.configuration.host, folder)
+        self.way = Way(self.client.server.url, folder)
         self._commands: list[Command] = []
         self._undo: list[Callable[[], object]] = []
         self._pods: dict[str, str] = {}  # of the cluster when all were new

@@ -12,6 +12,7 @@ from fake_backend import Run
 
 from tfk8s import doctor, rights
 from tfk8s.backends.kubernetes import health, policyprobe
+from tfk8s.backends.kubernetes.access import Server
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.local import health as local_health
 from tfk8s.checks import Check, State
@@ -25,7 +26,7 @@ class FakeClient:
     """An API server that allows some rights, and has two nodes."""
 
     context, namespace = "kind-test", "team"
-    configuration = type("Configuration", (), {"host": "https://127.0.0.1:6443"})
+    server = Server(about="a test", url="https://127.0.0.1:6443")
 
     def __init__(self, *refused: str, namespaces: tuple[str, ...] = ("team",)) -> None:
         self.refused, self.namespaces = refused, namespaces

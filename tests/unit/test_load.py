@@ -101,7 +101,7 @@ jobs:
         annotations={"example.com/owner": "Ann <ann@example.com>"},
         volumes=(
             Volume(path="/scratch", size=Quantity("10Gi", Decimal(10 << 30))),
-            Volume(path="/keys", secret="s"),  # noqa: S106 - the name of one
+            Volume(path="/keys", secret="s"),
             Volume(path="/vocab", config_map="c.d"),
         ),
         preload=("tensorflow_text", "a.b"),

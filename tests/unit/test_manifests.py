@@ -185,7 +185,7 @@ def test_the_jobs_variables_override_the_clusters_and_a_python_path_is_kept():
 def test_every_kind_of_volume_besides_the_scratch_folder():
     volumes = (
         Volume(path="/e", size=Quantity.parse("9Gi")),
-        Volume(path="/s", secret="s"),  # noqa: S106 - a name
+        Volume(path="/s", secret="s"),
         Volume(path="/c", config_map="c"),
     )  # fmt: skip
     assert pod_of(render(Job(name="worker"), volumes=volumes), "demo-worker")["volumes"][2:] == [

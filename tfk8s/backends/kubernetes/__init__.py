@@ -13,7 +13,6 @@ from tfk8s.backends.kubernetes import (
     apply,
     events,
     following,
-    kubeconfig,
     logs,
     nodes,
     observe,
@@ -21,6 +20,7 @@ from tfk8s.backends.kubernetes import (
     scripts,
     streams,
 )
+from tfk8s.backends.kubernetes.access.kubeconfig import IN_CLUSTER
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.changes import Plan
@@ -119,7 +119,7 @@ class KubernetesBackend:
 
     def where(self, name: str) -> Where:
         """Return where another process finds the cluster, whatever the kubeconfig's current context is then."""
-        context = None if self._client.context == kubeconfig.IN_CLUSTER else self._client.context
+        context = None if self._client.context == IN_CLUSTER else self._client.context
         return Where(local=False, context=context, namespace=self._home(name))
 
     def dial(self, name: str, task: Task) -> socket.socket:

@@ -1,7 +1,6 @@
 """Requests to the API server, with objects as plain dicts.
 
-The official client reads the kubeconfig, keeps its credentials fresh, and brings the connections; its thousand
-generated classes are left aside, since what tfk8s sends is what `manifests` renders.
+No class for each kind of object, as the official client has: what tfk8s sends is what `manifests` renders.
 
 API servers are restarted, refuse when they have too much to do, and lose connections. What may be asked twice (all but
 POST: `up` is server-side apply) is asked again for `PATIENCE` seconds; POST only where it was not heard.
@@ -17,12 +16,12 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 from urllib.parse import urlencode
 
-import kubernetes.client
 import urllib3
-from kubernetes.client.rest import RESTClientObject
 
 from tfk8s import waiting
-from tfk8s.backends.kubernetes import errors, kubeconfig
+from tfk8s.backends.kubernetes import errors
+from tfk8s.backends.kubernetes.access import kubeconfig
+from tfk8s.backends.kubernetes.access.connections import Answer, Connections
 from tfk8s.pods import Object
 
 CONNECT_SECONDS = 3.0
@@ -38,7 +37,6 @@ APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 
 Query = Mapping[str, str | int | bool]
-Answer = urllib3.BaseHTTPResponse
 T = TypeVar("T")
 
 
@@ -75,14 +73,14 @@ class Client:
     Attributes:
         context: its name; "in-cluster" in a pod without a kubeconfig.
         namespace: the one that the context names.
+        server: where it is.
+        connections: ways to it.
     """
 
     def __init__(self, context: str | None) -> None:
-        self.configuration = kubernetes.client.Configuration()
-        self.context, self.namespace = kubeconfig.load(context, self.configuration)
-        self.configuration.retries = False
-        self.configuration.connection_pool_maxsize = 32
-        self._pool = RESTClientObject(self.configuration).pool_manager
+        access = kubeconfig.load(context)
+        self.context, self.namespace, self.server = access.context, access.namespace, access.server
+        self.connections = Connections(access, tell)
         self._answered = self._silent = False
         self._broke = -SETTLES_SECONDS  # when a connection broke last
 
@@ -149,11 +147,6 @@ class Client:
         if rest:
             yield rest.decode(errors="replace")
 
-    def headers(self) -> dict[str, str]:
-        """Return the headers that say who asks."""
-        auth = self.configuration.auth_settings().get("BearerToken")
-        return {"authorization": auth["value"]} if auth and auth["value"] else {}
-
     def _ask(self, request: Request, read: Callable[[Answer], T]) -> T:
         """Return what `read` makes of the answer to a request, which is made again while that may help."""
         retries = waiting.Retries(PATIENCE)
@@ -178,17 +171,13 @@ class Client:
         self._silent = silent
 
     def _ask_once(self, request: Request, read: Callable[[Answer], T], seconds: float) -> T:
-        headers = self.headers()
-        if request.body is not None:
-            headers["content-type"] = request.content_type
         try:
-            answer = self._pool.request(
+            answer = self.connections.request(
                 request.method,
-                self.url(request.path, request.query),
-                headers=headers,
+                address(request.path, request.query),
+                headers={} if request.body is None else {"content-type": request.content_type},
                 body=None if request.body is None else json.dumps(request.body),
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds),
-                preload_content=False,
             )
             self._answered = True
             if answer.status < 400:
@@ -196,18 +185,11 @@ class Client:
             data = answer.data
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             self._broke = time.monotonic()
-            raise errors.unreachable(error, self.context, self.configuration.host) from error
+            raise errors.unreachable(error, self.context, self.server.url) from error
         refusal = errors.refused(answer.status, data, self.context, answer.headers.get("retry-after"))
         if refusal.code == 403 and time.monotonic() - self._broke < SETTLES_SECONDS:
             raise errors.unsettled(refusal)
         raise refusal
-
-    def url(self, path: str, query: Query | None = None) -> str:
-        """Return the address of a path on the API server."""
-        words = {
-            key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (query or {}).items()
-        }
-        return f"{self.configuration.host}{path}" + (f"?{urlencode(words)}" if words else "")
 
     def require_version(self) -> None:
         """Raise a ClusterError if the API server is too old."""
@@ -219,6 +201,12 @@ class Client:
                 0,
                 f'context "{self.context}" runs Kubernetes {version.get("gitVersion")}; tfk8s needs {oldest} or newer',
             )
+
+
+def address(path: str, query: Query | None = None) -> str:
+    """Return a path with its query."""
+    words = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (query or {}).items()}
+    return path + (f"?{urlencode(words)}" if words else "")
 
 
 def _object(answer: Answer) -> Object:

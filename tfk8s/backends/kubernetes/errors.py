@@ -116,7 +116,7 @@ def unreachable(error: Exception, context: str, host: str) -> Unanswered:
 
 def _distrust(error: Exception) -> str:
     """Return what is wrong with the server's certificate, or "" where it is another error."""
-    cause = error.args[0] if isinstance(error, urllib3.exceptions.SSLError) else None
+    cause = error.args[0] if isinstance(error, urllib3.exceptions.SSLError) else error
     return cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else ""
 
 
@@ -129,7 +129,9 @@ def _reason(error: Exception) -> str:
         return "no answer in time"
     if isinstance(error, ValueError | urllib3.exceptions.ProtocolError):
         return "its answer broke off"
-    return str(error) or type(error).__name__
+    if isinstance(error, urllib3.exceptions.ProxyError):
+        return f"the proxy before it lets nobody through: {_reason(error.original_error)}"
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
 def _forbidden(what: dict[str, str]) -> ApiError:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from tfk8s.backends.kubernetes import observe, paths
-from tfk8s.backends.kubernetes.client import Client, Query
+from tfk8s.backends.kubernetes.client import Client, Query, address
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.watch import Watch
 from tfk8s.errors import Tfk8sError
@@ -55,7 +55,7 @@ class _Reader:
         """Return an object, or a list of them."""
         if path == self._path and self._pods is not None and self._pods.has_listed:
             return {"items": list(self._pods.known.values())}
-        url, now = self._client.url(path, query), time.monotonic()
+        url, now = address(path, query), time.monotonic()
         asked, found = self._known.get(url, (-_FRESH_SECONDS, {}))
         if now - asked >= _FRESH_SECONDS:
             found = self._client.get(path, query)

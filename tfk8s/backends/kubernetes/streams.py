@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import websocket
-from kubernetes.stream.ws_client import create_websocket
 
 from tfk8s.backends.kubernetes import errors, paths
 from tfk8s.backends.kubernetes.client import Client
@@ -33,6 +32,7 @@ _MOST_BUFFERED = 1 << 20
 _BLOCK = 1 << 16
 _PING_SECONDS = 2.0
 _DEAD_SECONDS = 8.0
+_OPEN_SECONDS = 30.0  # kubelet may have much to do
 
 
 def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
@@ -100,12 +100,8 @@ def send(stream: websocket.WebSocket, block: bytes) -> None:
 
 
 def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websocket.WebSocket:
-    url = f"{client.url(path)}?{urlencode(query)}".replace("http", "ws", 1)
-    headers = {**client.headers(), "sec-websocket-protocol": _PROTOCOL}
     try:
-        stream: websocket.WebSocket = create_websocket(  # type: ignore[no-untyped-call]
-            client.configuration, url, headers
-        )
+        stream = client.connections.open_websocket(f"{path}?{urlencode(query)}", _PROTOCOL, _OPEN_SECONDS)
         if stream.sock is not None and hasattr(
             socket, "TCP_USER_TIMEOUT"
         ):  # else sending to who is gone would wait for a quarter of an hour
@@ -115,7 +111,7 @@ def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websoc
         body = error.resp_body if isinstance(error.resp_body, bytes) else str(error.resp_body or "").encode()
         raise errors.refused(error.status_code, body, client.context) from error
     except (OSError, websocket.WebSocketException) as error:
-        raise errors.unreachable(error, client.context, client.configuration.host) from error
+        raise errors.unreachable(error, client.context, client.server.url) from error
 
 
 def _relay(stream: websocket.WebSocket, ours: socket.socket) -> None:
