@@ -13,6 +13,8 @@ def main() -> int:
         return _main(sys.argv[1:])
     except KeyboardInterrupt:
         return 130
+    finally:
+        gc.freeze()  # else the interpreter looks for garbage in all that was imported before it ends: 20 ms for nothing
 
 
 def _main(arguments: list[str]) -> int:
