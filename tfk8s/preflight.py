@@ -7,7 +7,6 @@ Standard library only: this file also runs in pods.
 from __future__ import annotations
 
 import concurrent.futures
-import importlib.metadata
 import json
 import socket
 import sys
@@ -193,6 +192,8 @@ def own_version() -> str:
     """Return the version of this interpreter's TensorFlow, without importing it; "" where it is not known."""
     if "tensorflow" in sys.modules:
         return str(getattr(sys.modules["tensorflow"], "__version__", ""))
+    import importlib.metadata  # takes 12 ms, and the commands that wait for a cluster ask for no version
+
     for package in _PACKAGES:
         try:
             return importlib.metadata.version(package)

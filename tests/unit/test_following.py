@@ -48,7 +48,7 @@ class Api:
         for made in sets:
             made["metadata"] |= {"uid": "s", "namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z"}
         self.objects = {paths.collection("StatefulSet", "ns"): sets, PODS: [pod(1, waiting={})]}
-        self.asked = []
+        self.asked, self.queries = [], {}
         self.watched, self.log = queue.Queue(), queue.Queue()
         self.refusal = None
 
@@ -57,6 +57,7 @@ class Api:
 
     def get(self, path, query=None):
         self.asked.append(path)
+        self.queries[path] = query
         return {"items": self.objects.get(path, []), "metadata": {"resourceVersion": "1"}}
 
     def text(self, path, query=None):
@@ -96,6 +97,14 @@ def test_pods_are_known_from_a_watch_and_the_rest_is_asked_for_now_and_then(api,
         api.tells(pod(2, terminated={"exitCode": 1}))
         assert "exit code 1" in until(look, Phase.FAILED).reason
         assert api.asked.count(paths.collection("StatefulSet", "ns")) == 1
+
+
+def test_a_probe_that_fails_while_a_server_starts_is_no_complaint(api):
+    with following.follow(api, "ns", "demo") as look:
+        api.tells(pod(2, waiting={"reason": "ContainerCreating"}))
+        events = paths.collection("Event", "ns")
+        waiting.wait_until(lambda: look() and events in api.asked, "a look that asks for events", PATIENCE)
+    assert "reason!=Unhealthy" in api.queries[events]["fieldSelector"].split(",")
 
 
 def asks_for_pods(api, look):

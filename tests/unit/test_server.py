@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s import member, server, views
+from tfk8s import manifests, member, rendered, server, views
 from tfk8s.spec import Job, JobFile, Task
 
 OLD_FORM = "master|m:2222,worker|a:2222;b:2223"
@@ -136,3 +137,16 @@ def test_the_server_def_on_the_wire() -> None:
     found = member.Member({"a": {0: "x:1", 300: "y:2"}}, "a", 300)
     expected = "0a18 0a16 0a0161 1207 0800 1203 783a31 1208 08ac02 1203 793a32 120161 18ac02 2a04 67727063"
     assert found.server_def() == bytes.fromhex(expected)
+
+
+def test_what_runs_in_pods_imports_nothing_slow_before_it_is_needed() -> None:
+    """Nothing is compiled before in a pod, and servers that start together share a small machine."""
+    imported = set()
+    for name in manifests.TASK_FILES:
+        for statement in ast.parse(rendered.files(manifests.TASK_FILES)[name]).body:
+            if isinstance(statement, ast.Import):
+                imported |= {alias.name for alias in statement.names}
+            elif isinstance(statement, ast.ImportFrom):
+                imported.add(str(statement.module))
+    assert "ctypes" in imported
+    assert imported & {"argparse", "asyncio", "dataclasses", "inspect", "logging", "pathlib", "subprocess"} == set()

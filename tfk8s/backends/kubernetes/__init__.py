@@ -17,7 +17,6 @@ from tfk8s.backends.kubernetes import (
     nodes,
     observe,
     paths,
-    scripts,
     streams,
 )
 from tfk8s.backends.kubernetes.access.kubeconfig import IN_CLUSTER
@@ -76,7 +75,7 @@ class KubernetesBackend:
 
     def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
         """Lend what `observe` does, for looking again and again."""
-        return following.follow(self._client, self._find(name).namespace, name)
+        return following.follow(self._client, self._home(name), name)
 
     def clusters(self) -> list[ClusterStatus]:
         """Return the clusters of the namespace that was given, or of all that the user may see."""
@@ -103,18 +102,26 @@ class KubernetesBackend:
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script as a Job beside the cluster's tasks; its output is this process' standard output."""
+        from tfk8s.backends.kubernetes import scripts  # with what packs folders, 14 ms that no other command needs
+
         return scripts.run(self._client, self._find(name), script)
 
     def start(self, name: str, script: Script) -> str:
         """Make the script's Job, and return its name."""
+        from tfk8s.backends.kubernetes import scripts
+
         return scripts.start(self._client, self._find(name), script)
 
     def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
         """Pass on what a script's pod wrote."""
+        from tfk8s.backends.kubernetes import scripts
+
         return scripts.show(self._client, self._find(name), script, follow=follow, tail=tail).code
 
     def stop(self, name: str, script: str) -> None:
         """Delete a script's Job."""
+        from tfk8s.backends.kubernetes import scripts
+
         scripts.stop(self._client, self._find(name), script)
 
     def where(self, name: str) -> Where:

@@ -271,9 +271,10 @@ def _needs_events(pod: Object | None) -> bool:
 def _complaints(client: Reader, namespace: str) -> dict[str, list[str]]:
     """Return the messages of all warnings in a namespace, by the object's uid, the latest last.
 
-    Not those of the scheduler: a pod that waits for it says so itself, and any other has it behind it.
+    Not those of the scheduler: a pod that waits for it says so itself, and any other has it behind it. Nor those of
+    probes: a server that does not listen yet is no reason for anything.
     """
-    query = {"fieldSelector": "type=Warning,reason!=FailedScheduling"}
+    query = {"fieldSelector": "type=Warning,reason!=FailedScheduling,reason!=Unhealthy"}
     events = _items(client.get(paths.collection("Event", namespace), query))
     found: dict[str, list[str]] = {}
     for event in sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime"))):
