@@ -88,8 +88,8 @@ def cluster(backend: KubernetesBackend) -> Iterator[str]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
-    if report.failed and "namespace" in getattr(item, "fixturenames", ()):  # type: ignore[attr-defined]
-        space = item.funcargs["namespace"]  # type: ignore[attr-defined]
+    space = getattr(item, "funcargs", {}).get("namespace")
+    if report.failed and space:  # type: ignore[attr-defined]
         for arguments in (
             ["get", "events", "--sort-by=.lastTimestamp"],
             ["describe", "pods"],

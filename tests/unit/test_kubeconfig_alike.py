@@ -2,7 +2,7 @@
 
 - it takes the current context of the last file that names one, and client-go that of the first;
 - it prefers a token to the token file beside it, sends what is in one with its line end, and sends both in the clear;
-- it does not know `as`, client certificates from plugins, or an authority that is not at a chain's end.
+- it leaves out `as`, and takes what contradicts itself, such as a token beside a password.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The way to an API server: where it is and who asks (a kubeconfig's context), with what credentials, over which wires.
 
-Written here, since the official client's way costs half a second of every command for its 700 generated classes, and
-knows no impersonation, no client certificates from exec plugins and none of their credentials' ends. What a kubeconfig
-means is what client-go makes of it (k8s.io/client-go, tools/clientcmd, transport, plugin/pkg/client/auth/exec).
+Written here, since the official client costs a third of a second of every command, for a class a kind of object. And it
+leaves out impersonation, and what client-go does when a plugin's credentials are refused or its certificate changes.
+What a kubeconfig means is what client-go makes of it (tools/clientcmd, transport, plugin/pkg/client/auth/exec).
 """
 
 from __future__ import annotations
