@@ -297,8 +297,10 @@ def test_a_proxy_where_nobody_listens(secure: Service) -> None:
     ways = of(secure, **TRUSTED, proxy=f"http://127.0.0.1:{port}")
     with pytest.raises(urllib3.exceptions.ProxyError) as caught:
         request(ways)
-    said = str(errors.unreachable(caught.value, "one", "https://h"))
-    assert said.endswith("does not answer: the proxy before it lets nobody through: Connection refused")
+    error = errors.unreachable(caught.value, "one", "https://h")
+    assert str(error).endswith("does not answer: the proxy before it lets nobody through: Connection refused")
+    assert error.unheard
+    assert str(error.help).startswith("HTTPS_PROXY, or the kubeconfig's proxy-url, names it")
 
 
 def test_streams_through_a_proxy_that_speaks_tls(secure: Service) -> None:

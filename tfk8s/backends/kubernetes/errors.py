@@ -24,6 +24,8 @@ _KUEUE = 'admission webhook "vstatefulset.kb.io" denied the request: '
 
 
 _IS_IT_RUNNING = "is the cluster running? `kubectl config get-contexts` shows others, --local needs none"
+_WHICH_PROXY = "HTTPS_PROXY, or the kubeconfig's proxy-url, names it; NO_PROXY names what needs none"
+_UNHEARD = urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError
 
 
 class ApiError(ClusterError):
@@ -109,9 +111,10 @@ def unreachable(error: Exception, context: str, host: str) -> Unanswered:
     if distrust := _distrust(error):
         said = f'the API server of context "{context}" ({host}) is not the one that the kubeconfig trusts: {distrust}'
         return Unanswered(said, unheard=True, help="was the cluster made anew? get its kubeconfig again")
-    unheard = isinstance(error, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
     said = f'the API server of context "{context}" ({host}) does not answer: {_reason(error)}'
-    return Unanswered(said, unheard=unheard)
+    if isinstance(error, urllib3.exceptions.ProxyError):
+        return Unanswered(said, unheard=True, help=_WHICH_PROXY)
+    return Unanswered(said, unheard=isinstance(error, _UNHEARD))
 
 
 def _distrust(error: Exception) -> str:
