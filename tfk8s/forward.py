@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from tfk8s.carried import Carried, stand_in
 from tfk8s.errors import InvalidInput, Tfk8sError
 
-_CHUNK = 1 << 18
 _LOOPBACK = "127.0.0.1"
 
 Dial = Callable[[], socket.socket]
@@ -49,7 +49,8 @@ class Forward:
         self._dial, self._tell = dial, tell
         self._listener = _listen(port)
         self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
+        self._open: dict[Carried, bool] = {}  # whether each reaches the server, rather than its stand-in
+        self._is_lost = False
         self._closing = threading.Event()
         self.port: int = self._listener.getsockname()[1]
         self._trouble = ""  # told last
@@ -64,11 +65,30 @@ class Forward:
         """Stop listening, and end what is connected."""
         with self._lock:
             self._closing.set()
-            sockets = [self._listener, *self._open]
-        for one in sockets:
-            with contextlib.suppress(OSError):  # not connected any more
-                one.shutdown(socket.SHUT_RDWR)  # ends the threads that wait for it; closing alone would not
+            carried = list(self._open)
+        for one in carried:
+            one.close()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread that waits for it; closing alone would not
         self._listener.close()
+
+    def end_calls(self, why: str, patience: float = 0.0) -> int:
+        """End the calls that have waited so many seconds for their answer, as `Carried.end_calls`."""
+        with self._lock:
+            carried = list(self._open)
+        return sum(one.end_calls(why, patience) for one in carried)
+
+    def lose(self) -> None:
+        """Dial no more: the server is lost. Who connects can make calls, which wait until they are ended."""
+        self._is_lost = True
+
+    def find(self) -> None:
+        """Dial again: the server is back. Who has connected meanwhile connects anew."""
+        with self._lock:
+            self._is_lost = False
+            stood_in = [one for one, reaches in self._open.items() if not reaches]
+        for one in stood_in:
+            one.close()
 
     def __enter__(self) -> Forward:
         return self
@@ -100,37 +120,43 @@ class Forward:
             except InvalidInput as error:
                 self._say(str(error))
                 return
+            reaches = not self._is_lost
             try:
-                server = stack.enter_context(self._dial())
+                server = stack.enter_context(self._dial() if reaches else stand_in())
             except (Tfk8sError, OSError) as error:
                 self._now(str(error) if isinstance(error, Tfk8sError) else f"the task does not answer: {error}")
-                return
-            if not self._keep(client, server):
                 return
             for one in (client, server):
                 with contextlib.suppress(OSError):  # not TCP
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            carried = Carried(client, server)
+            if not self._keep(carried, reaches=reaches):
+                return
             client_ended = threading.Event()
-            back = self._start(self._carry_back, server, client, client_ended)
-            _pump(client, server, client_ended.set)
+            if not reaches:
+                client_ended.set()  # nothing of it is to be told
+            back = self._start(self._carry_back, carried, server, client_ended)
+            carried.carry_there(client_ended.set)
             back.join()
             with self._lock:
-                self._open -= {client, server}
+                del self._open[carried]
 
-    def _carry_back(self, server: socket.socket, client: socket.socket, client_ended: threading.Event) -> None:
+    def _carry_back(self, carried: Carried, server: socket.socket, client_ended: threading.Event) -> None:
         """Carry what the server says; where it is the first to end, something broke."""
         trouble = "the task does not answer: the connection to it was closed"
         with contextlib.suppress(OSError):
-            if server.recv(1, socket.MSG_PEEK):
+            if server.recv(1, socket.MSG_PEEK) and not client_ended.is_set():
                 trouble = _BROKEN
                 self._now("")
-        _pump(server, client, lambda: None if client_ended.is_set() else self._now(trouble))
+        carried.carry_back(lambda: None if client_ended.is_set() else self._now(trouble))
 
-    def _keep(self, *sockets: socket.socket) -> bool:
-        """Note what is connected, for `close`; return False where that has been called."""
+    def _keep(self, carried: Carried, *, reaches: bool) -> bool:
+        """Note what is connected; return False where it may not be, since `close` or `find` was called meanwhile."""
         with self._lock:
-            self._open.update(sockets)
-            return not self._closing.is_set()
+            if self._closing.is_set() or not (reaches or self._is_lost):
+                return False
+            self._open[carried] = reaches
+            return True
 
     def _now(self, trouble: str) -> None:
         """Tell of trouble that is new, and of its end ("")."""
@@ -156,28 +182,6 @@ def _listen(port: int) -> socket.socket:
         why = "is in use" if in_use else f"can't be listened on: {getattr(error, 'strerror', None) or error}"
         raise InvalidInput(f"port {port} {why}", help="give another one, or none for any that is free") from error
     return listener
-
-
-def _pump(source: socket.socket, sink: socket.socket, at_end: Callable[[], object]) -> None:
-    """Carry bytes one way until the source ends; then tell the sink so, which may go on in the other direction."""
-    buffer = memoryview(bytearray(_CHUNK))
-    with contextlib.suppress(OSError):  # one that breaks has ended
-        while count := _received(source, buffer):
-            try:
-                sink.sendall(buffer[:count])
-            except OSError:  # the sink is gone, which the other direction tells: so is the source
-                source.shutdown(socket.SHUT_RDWR)
-                return
-        at_end()
-        sink.shutdown(socket.SHUT_WR)
-
-
-def _received(source: socket.socket, buffer: memoryview) -> int:
-    """Return how many bytes came; 0 where the source has ended or broken."""
-    try:
-        return source.recv_into(buffer)
-    except OSError:
-        return 0
 
 
 # ---- whose connection it is ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s import forward
+from tfk8s import forward, probe, waiting
 from tfk8s.errors import InvalidInput, TaskUnreachable
 from tfk8s.forward import Forward
 
@@ -135,6 +135,24 @@ def test_a_connection_that_breaks_is_told_and_that_the_next_one_works(servers: S
             assert told.get(timeout=5) == "the task is reached again"
         assert received(servers.ends[-1]) == b""
     assert told.empty()
+
+
+def test_while_the_server_is_lost_calls_wait_and_are_ended_with_the_reason(servers: Servers) -> None:
+    told: list[str] = []
+    with Forward(servers.dial, tell=told.append) as to:
+        to.lose()
+        with connect(to) as client:
+            assert client.recv(9) == probe.ASK
+            client.sendall(probe._request("/tensorflow.MasterService/RunStep", b""))
+            waiting.wait_until(lambda: to.end_calls("chief/0 was lost"), "the call to be heard", 20)
+            assert b"chief/0 was lost" in client.recv(1000)
+            to.find()
+            assert client.recv(1) == b""
+        with connect(to) as client:
+            servers.next().sendall(b"x")
+            assert client.recv(1) == b"x"
+        assert len(servers.ends) == 1
+    assert told == []
 
 
 def test_an_error_of_the_stream_is_told_as_the_task_s() -> None:
