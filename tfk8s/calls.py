@@ -17,6 +17,7 @@ from typing import Any
 from tfk8s import naming
 
 PATIENCE = 3.0  # seconds; TensorFlow reports most losses itself within this time
+LEAST_PATIENCE = 1.0  # and mostly within this
 OPENING_PATIENCE = 9.0  # opening a session waits for all tasks, and a task may be about to come back
 RECOVERING_PATIENCE = 30.0  # for callers that go on after a loss: TensorFlow reports a master's up to 11 s later
 
@@ -50,6 +51,12 @@ class Call:
     def session(self) -> Any:
         """The session, or None where the call is not a session's method."""
         return self.frame.f_locals.get("self")
+
+    @property
+    def without(self) -> frozenset[str]:
+        """The tasks that the session leaves out."""
+        found: frozenset[str] = getattr(self.session, "without", frozenset())
+        return found
 
     def needs(self, task: str) -> bool:
         """Return whether it needs a task other than the master; True where that can't be known."""

@@ -20,7 +20,7 @@ from tfk8s.verdicts import MOST_BYTES
 SESSION_MODULE = "tensorflow.python.client.session"
 
 _LARGE = 1 << 20
-_CLOSE_SECONDS = 2.0
+_CLOSE_SECONDS = 1.0
 
 
 def constrained(config: Any, filters: Sequence[str], *, isolate: bool = False) -> Any:
@@ -62,8 +62,7 @@ def constrain_all(filters: Sequence[str], *, isolate: bool) -> None:
             self._tfk8s_worked = time.monotonic()
             return found
         except RuntimeError as error:
-            # Ctrl-C that comes as C++ makes its exception: pybind11 gives up on both.
-            if "REPLACED BY KeyboardInterrupt" in str(error):
+            if was_interrupted(error):
                 raise KeyboardInterrupt from None
             raise
         except Exception as error:
@@ -77,10 +76,17 @@ def constrain_all(filters: Sequence[str], *, isolate: bool) -> None:
     BaseSession.__init__, BaseSession.run, BaseSession.close = constrained_init, checked_run, brief_close
 
 
-def close_aside(close: Callable[[], object]) -> None:
-    """Close a session that has failed; one whose task is gone would wait for it, and is left to itself after a moment.
+def was_interrupted(error: RuntimeError) -> bool:
+    """Return whether Ctrl-C came as C++ made its exception: pybind11 gives up on both."""
+    return "REPLACED BY KeyboardInterrupt" in str(error)
 
-    It waits for a task that was made anew too, for as long as the master knows the address of before only.
+
+def close_aside(close: Callable[[], object]) -> bool:
+    """Close a session that has failed; return whether it came to that.
+
+    One whose task is gone would wait for it, and is left to itself after a moment.
+
+    It would wait for a task that was made anew too, for as long as the master knows the address of before only.
     """
 
     def attempt() -> None:
@@ -90,6 +96,7 @@ def close_aside(close: Callable[[], object]) -> None:
     closing = threading.Thread(target=attempt, name="tfk8s-close", daemon=True)
     closing.start()
     closing.join(_CLOSE_SECONDS)
+    return not closing.is_alive()
 
 
 def check_sizes(session: Any, feed_dict: Any) -> None:

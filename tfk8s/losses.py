@@ -20,11 +20,14 @@ from tfk8s import probe
 from tfk8s.errors import TaskUnreachable, Tfk8sError
 
 Dial = Callable[[], socket.socket]
+Explain = Callable[[str, str], str]  # a task, and what was seen of its loss → why it was lost; "" where it was not
 
 _ANSWER_SECONDS = 2.0
 _AGAIN_SECONDS = 1.0
 _ASKED_A_SECOND = 500  # of many tasks, each is asked less often
 SILENT = 2  # of these rounds without an answer are a loss, three times as many the end of the connection
+SILENCE = "does not answer: its server is stopped, or its machine or the network is gone"
+SILENT_FAR = 4  # where a connection leads through others, such as an API server
 
 
 def connect(task: str, address: str) -> socket.socket:
@@ -51,14 +54,20 @@ class Losses:
     Args:
         dials: how to connect to each task, by its name as users read it.
         silent: after so many seconds without such a sign a task is lost.
+        explain: knows more of a task that was lost, or that it is not.
 
     Attributes:
-        news: a descriptor to read from, with a line of JSON for each task that was lost or, with an empty reason, goes
-            on as it was, as the runner reads them.
+        news: a descriptor to read from, with a line of JSON for each task that was lost, {"task": …, "reason": …},
+            and with an empty reason for one that answers again: as it was, or with "anew": true another one.
     """
 
-    def __init__(self, dials: Mapping[str, Dial], silent: int = SILENT) -> None:
-        self._dials, self._silent = dials, silent
+    def __init__(
+        self,
+        dials: Mapping[str, Dial],
+        silent: int = SILENT,
+        explain: Explain = lambda task, reason: reason,  # noqa: ARG005 - it is called so
+    ) -> None:
+        self._dials, self._silent, self._explain = dials, silent, explain
         self.news, self._told = os.pipe()
         self._stop, self._stopped = os.pipe()
         self._selector = selectors.DefaultSelector()
@@ -113,7 +122,7 @@ class Losses:
             # A server may also end a connection on which nothing is said for long.
             self._let_go(stream)
             self._look(task)
-        elif self._unanswered.pop(task, 0) > self._silent:
+        elif self._unanswered.pop(task, 0) > self._silent and task in self._lost:
             self._lost.discard(task)
             self._tell(task, "")
 
@@ -128,8 +137,7 @@ class Losses:
                 with contextlib.suppress(OSError):  # it has ended, as the next look at it shows
                     stream.send(probe.ASK)
             elif asked == self._silent + 1:
-                self._lost.add(task)
-                self._tell(task, "does not answer: its server is stopped, or its machine or the network is gone")
+                self._lose(task, SILENCE)
             elif asked > 3 * self._silent:
                 self._let_go(stream)
                 self._away.append(task)
@@ -145,23 +153,32 @@ class Losses:
         except TaskUnreachable as error:
             self._away.append(task)
             if task in self._known and task not in self._lost:
-                self._lost.add(task)
-                self._tell(task, str(error).removeprefix(f"{task} "))
+                self._lose(task, str(error).removeprefix(f"{task} "))
             return
         except Tfk8sError:  # the way to all tasks is broken, which says nothing of this one
             self._away.append(task)
             return
         goes_on = self._known.get(task, incarnation) == incarnation
-        if goes_on and task in self._lost:
-            self._tell(task, "")
-        elif not goes_on and task not in self._lost:
-            self._tell(task, "its server was started anew")
+        if not goes_on and task not in self._lost:
+            self._lose(task, "its server was started anew")
         self._known[task] = incarnation
-        self._lost.discard(task)
         self._selector.register(stream, selectors.EVENT_READ, task)
+        if task in self._lost:
+            self._lost.discard(task)
+            self._tell(task, "", **({} if goes_on else {"anew": True}))
 
-    def _tell(self, task: str, reason: str) -> None:
-        os.write(self._told, json.dumps({"task": task, "reason": reason}).encode() + b"\n")
+    def _lose(self, task: str, reason: str) -> None:
+        """Tell that a task was lost, where it was."""
+        try:
+            why = self._explain(task, reason)
+        except Tfk8sError:  # nothing of the cluster is to be seen: the way to it is broken
+            return
+        if why:
+            self._lost.add(task)
+            self._tell(task, why)
+
+    def _tell(self, task: str, reason: str, **more: bool) -> None:
+        os.write(self._told, json.dumps({"task": task, "reason": reason, **more}).encode() + b"\n")
 
 
 def _hold(task: str, dial: Dial) -> tuple[socket.socket, int]:

@@ -31,7 +31,7 @@ from tfk8s import constraints, verdicts
 from tfk8s.errors import TaskError, Tfk8sError
 from tfk8s.news import known
 from tfk8s.preflight import View
-from tfk8s.watch import INTERRUPTED, TASK_FAILED, Watch
+from tfk8s.watch import INTERRUPTED, TASK_FAILED, ScriptWatch
 from tfk8s.witness import Witness
 
 _OWN = str(Path(__file__).parent) + os.sep
@@ -57,7 +57,7 @@ def execute(options: Options) -> int:
         witness.check()
     except Tfk8sError as error:
         return _named(error, verdict, verdicts.A_TASK_FAILED)
-    Watch(options.events, known, witness.view, _say, verdict.end).start()
+    ScriptWatch(options.events, known, witness.view, _say, verdict.end).start()
     filters = witness.view.filters
     when_imported(constraints.SESSION_MODULE, lambda: constraints.constrain_all(filters, isolate=options.isolate))
     if options.tf1:

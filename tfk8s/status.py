@@ -47,6 +47,11 @@ class TaskStatus:
         """The phase and the reason, to be read after "it is"."""
         return f"{self.phase.lower()}{f' ({self.reason})' if self.reason else ''}"
 
+    def reason_since(self, moment: float) -> str:
+        """Return the reason where it is of now, or of an end since a moment, in seconds since the epoch; else ""."""
+        is_old = self.phase is Phase.READY and self.since is not None and self.since < moment
+        return "" if is_old else self.reason
+
 
 class ScriptPhase(enum.StrEnum):
     """Where a session script is in its life."""

@@ -1,8 +1,8 @@
-"""Ends a script where it would wait for ever: for a task that was lost, or deaf to Ctrl-C.
+"""Ends calls that would wait for ever, for a task that was lost, or deaf to Ctrl-C; of a script, the script itself.
 
 TensorFlow itself reports most losses within a second, and what a script does then is its own business. But a call waits
 for ever for a dead master, for a machine that is gone, or for a session to open; and in C++ it does not hear Ctrl-C. So
-a thread beside the script looks at the calls that were under way when a task was lost, and at those that begin later.
+a thread beside the sessions looks at the calls that were under way when a task was lost, and at those that begin later.
 One that needs the lost task and is still the very same call some seconds later has no hope.
 """
 
@@ -32,7 +32,7 @@ INTERRUPT_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
 
-Say = Callable[[str], None]
+Say = Callable[[str], object]
 End = Callable[[int], NoReturn]
 
 
@@ -53,38 +53,66 @@ class Watch(threading.Thread):
     """Hears of lost tasks and of Ctrl-C.
 
     Args:
-        events: a descriptor with a line of JSON for each task that was lost, {"task": …, "reason": …}, or with an
-            empty reason goes on as it was; None where nobody tells.
+        events: a descriptor with a line of JSON for each change of a task, as `Losses.news`; None where nobody tells.
         news: where to note it.
         cluster: the tasks, and whom to ask whether one answers again.
         say: writes a line for the user.
-        end: ends the process with an exit code.
     """
 
-    def __init__(self, events: int | None, news: News, cluster: View, say: Say, end: End) -> None:
+    def __init__(self, events: int | None, news: News, cluster: View, say: Say) -> None:
         super().__init__(name="tfk8s-watch", daemon=True)
-        self._events, self._news, self._cluster, self._say, self._end = events, news, cluster, say, end
+        self._events, self._news, self._cluster, self._say = events, news, cluster, say
         self._suspicions: dict[tuple[types.FrameType, str], Suspicion] = {}
         self._lost_at: dict[str, float] = {}
         self._interrupted: dict[types.FrameType, Call] = {}
         self._interrupt_due = 0.0
-        self._closed = False
-        self._signals, wakeup = os.pipe()
-        os.set_blocking(wakeup, False)
-        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        self._over = False
+        self._signals, self._wakeup = os.pipe()
+        os.set_blocking(self._wakeup, False)
         if events is not None:
             news.expect()
 
     def run(self) -> None:
-        """Wait for news and deadlines, for as long as the process lives."""
+        """Wait for news and deadlines, until `stop`."""
         sources = [self._signals] if self._events is None else [self._signals, self._events]
-        while True:
+        while not self._over:
             readable, _, _ = select.select(sources, [], [], _LOOK_SECONDS if self._is_alert() else None)
             if self._signals in readable and signal.SIGINT in os.read(self._signals, 64):
                 self._interrupt()
             if self._events in readable and not self._read_events(self._events):
                 sources.remove(self._events)
             self.look(calls.under_way(), time.monotonic())
+
+    def listen(self) -> None:
+        """Hear of this process' signals from now on, where nobody else does; only the main thread can."""
+        if threading.current_thread() is threading.main_thread():
+            other = signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+            if other not in (-1, self._wakeup):  # an event loop's
+                signal.set_wakeup_fd(other)
+
+    def stop(self) -> None:
+        """End this thread."""
+        self._over = True
+        os.write(self._wakeup, b"\0")
+        self.join()
+        if threading.current_thread() is threading.main_thread():
+            other = signal.set_wakeup_fd(-1)
+            if other != self._wakeup:
+                signal.set_wakeup_fd(other)
+        for descriptor in (self._signals, self._wakeup):
+            os.close(descriptor)
+
+    def _patience(self, call: Call) -> float:
+        """Return how many seconds to give a call after a loss."""
+        return call.patience
+
+    def _give_up(self, task: str) -> None:
+        """End the calls that wait for a lost task."""
+        raise NotImplementedError
+
+    def _break_off(self, now: float) -> None:
+        """End the calls that Ctrl-C is to end."""
+        raise NotImplementedError
 
     def _is_alert(self) -> bool:
         return bool(self._suspicions or self._interrupted or self._news.lost_now)
@@ -94,8 +122,12 @@ class Watch(threading.Thread):
         data = os.read(events, 1 << 16)
         for line in data.splitlines():
             change = json.loads(line)
-            if change["task"] not in self._cluster.without:
-                self._lost(change["task"], change["reason"]) if change["reason"] else self._goes_on(change["task"])
+            if change["task"] in self._cluster.without:
+                continue
+            if change["reason"]:
+                self._lost(change["task"], change["reason"])
+            elif not change.get("anew"):  # another one is judged when a call needs it
+                self._goes_on(change["task"])
         return bool(data)
 
     def _goes_on(self, task: str) -> None:
@@ -109,13 +141,13 @@ class Watch(threading.Thread):
         self._say(f"tfk8s: {task} was lost: {reason}")
         now = self._lost_at[task] = time.monotonic()
         for frame, call in calls.under_way().items():
-            self._suspicions[frame, task] = Suspicion(now + call.patience, was_under_way=True)
+            self._suspicions[frame, task] = Suspicion(now + self._patience(call), was_under_way=True)
 
     def look(self, active: Mapping[types.FrameType, Call], now: float) -> None:
         """Judge the calls that are under way at a time."""
         for task in self._news.lost_now:
             for frame, call in active.items():
-                self._suspicions.setdefault((frame, task), Suspicion(now + call.patience, was_under_way=False))
+                self._suspicions.setdefault((frame, task), Suspicion(now + self._patience(call), was_under_way=False))
         for (frame, task), suspicion in list(self._suspicions.items()):
             if frame not in active:
                 del self._suspicions[frame, task]
@@ -130,11 +162,11 @@ class Watch(threading.Thread):
             self._news.back(task)
             del self._suspicions[frame, task]
             return
-        if call.opens or task == self._cluster.master or call.needs(task):
-            reason = self._news.reasons()[task]
-            self._say(f"error: {task} was lost: {reason}; a session waited for it, and the script was ended\n{_HELP}")
-            self._end(TASK_FAILED)
-        self._suspicions[frame, task] = Suspicion(math.inf, was_under_way=False)  # it does without that task
+        does_without = task in call.without or not (call.opens or task == self._cluster.master or call.needs(task))
+        if not does_without:
+            self._give_up(task)
+        due = math.inf if does_without else suspicion.due + self._patience(call)
+        self._suspicions[frame, task] = Suspicion(due, suspicion.was_under_way)
 
     def _is_of_before(self, call: Call, task: str) -> bool:
         """Return whether a call's session was opened on a task that is another one now, so that it is lost.
@@ -148,22 +180,76 @@ class Watch(threading.Thread):
     def _interrupt(self) -> None:
         """Give the calls that are under way a moment to end; then Python runs the script's handler."""
         self._interrupted = calls.under_way()
-        self._closed = False
         self._interrupt_due = time.monotonic() + INTERRUPT_SECONDS
 
     def _look_at_interrupted(self, active: Mapping[types.FrameType, Call], now: float) -> None:
         self._interrupted = {frame: call for frame, call in self._interrupted.items() if frame in active}
         if not self._interrupted or now < self._interrupt_due:
             return
-        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._break_off(now)
+        else:
             self._say("tfk8s: the script handles Ctrl-C itself, when the session's call ends; again ends the script")
             self._interrupted = {}
-        elif not self._closed:
-            self._closed, self._interrupt_due = True, now + CLOSE_SECONDS
-            for call in self._interrupted.values():
-                threading.Thread(target=_close, args=[call.session], daemon=True).start()
-        else:
+
+
+class ScriptWatch(Watch):
+    """Ends the script.
+
+    Args:
+        events, news, cluster, say: as for `Watch`.
+        end: ends the process with an exit code.
+    """
+
+    def __init__(self, events: int | None, news: News, cluster: View, say: Say, end: End) -> None:
+        super().__init__(events, news, cluster, say)
+        self._end = end
+        self._closed = False
+        signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+
+    def _give_up(self, task: str) -> None:
+        reason = self._news.reasons()[task]
+        self._say(f"error: {task} was lost: {reason}; a session waited for it, and the script was ended\n{_HELP}")
+        self._end(TASK_FAILED)
+
+    def _interrupt(self) -> None:
+        super()._interrupt()
+        self._closed = False
+
+    def _break_off(self, now: float) -> None:
+        """Close the sessions, by which their calls end; end the script where that does not help."""
+        if self._closed:
             self._end(INTERRUPTED)
+        self._closed, self._interrupt_due = True, now + CLOSE_SECONDS
+        for call in self._interrupted.values():
+            threading.Thread(target=_close, args=[call.session], daemon=True).start()
+
+
+class SessionWatch(Watch):
+    """Ends calls alone, so that TensorFlow raises an error and their sessions go on: for notebooks and the like.
+
+    Args:
+        events, news, cluster, say: as for `Watch`.
+        end_calls: ends all that wait for an answer of the master's, for a reason.
+    """
+
+    def __init__(
+        self, events: int | None, news: News, cluster: View, say: Say, end_calls: Callable[[str], object]
+    ) -> None:
+        super().__init__(events, news, cluster, say)
+        self._end_calls = end_calls
+
+    def _patience(self, call: Call) -> float:
+        """Return little: to be ended costs a call no more than TensorFlow's own report of the loss would."""
+        return calls.OPENING_PATIENCE if call.opens else calls.LEAST_PATIENCE
+
+    def _give_up(self, task: str) -> None:
+        self._end_calls(f"{task} was lost: {self._news.reasons()[task]}")
+
+    def _break_off(self, now: float) -> None:
+        del now
+        self._end_calls("interrupted")
+        self._interrupted = {}
 
 
 _HELP = (

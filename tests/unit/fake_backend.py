@@ -43,6 +43,7 @@ class FakeBackend:
         happened: the events of any cluster.
         refusal: why `apply` would not do what `plan` says.
         streams: the servers' ends of what was dialled.
+        fate: why tasks are lost, where more than is seen is known.
     """
 
     name = "local"
@@ -59,6 +60,7 @@ class FakeBackend:
         self.streams: list[socket.socket] = []
         self.first_phase = Phase.READY
         self.refusal = ""
+        self.fate = ""
         self.happened: list[Event] = []
         for one in job_files:
             self._make(one, phase)
@@ -154,6 +156,10 @@ class FakeBackend:
         there.sendall(_frame(b"\0" + struct.pack(">I", len(answer)) + answer))
         self.streams.append(there)
         return here
+
+    def fates(self, name: str) -> Callable[[Task, str], str]:
+        self._check(name)
+        return lambda task, seen: self.fate or seen
 
     def restart(self, name: str, task: Task | None) -> None:
         self._check(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tfk8s.backends.kubernetes import fates, scriptpods
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.watch import Change
+from tfk8s.losses import SILENCE
 from tfk8s.spec import Task
 from tfk8s.status import Phase, TaskStatus
 
@@ -20,7 +22,11 @@ CLUSTER = SimpleNamespace(name="mnist", namespace="ml", tasks=[Task("ps", 0), Ta
 def pod(name: str, *, end: str = "", reason: str = "Error", deleted: bool = False) -> dict:
     last = {"terminated": {"containerID": end, "exitCode": 137, "reason": reason}} if end else {}
     container = {"state": {"running": {}}, "lastState": last, "ready": True}
-    metadata = {"name": f"mnist-{name}", **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {})}
+    metadata = {
+        "name": f"mnist-{name}",
+        "uid": name,
+        **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}),
+    }
     spec = {"containers": [{"resources": {"limits": {"memory": "4Gi"}}}]}
     return {"metadata": metadata, "spec": spec, "status": {"containerStatuses": [container]}}
 
@@ -52,6 +58,23 @@ def test_ends_since_then_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> N
         Task("worker", 0): "its pod was deleted",
         Task("worker", 1): "killed at its memory limit of 4Gi (OOMKilled): raise jobs.worker.memory",
     }
+
+
+def test_each_end_is_told_once_and_where_none_is_known_what_the_pod_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted = pod("worker-0", deleted=True)
+    watch = Watch(deleted, pod("worker-1", end="c1"), deleted, pod("worker-1", end="c1"))
+    monkeypatch.setattr(fates, "Watch", lambda *_: watch)
+    seen = fates.Fates(None, CLUSTER)
+    assert watch.over.wait(20)
+    stands = TaskStatus(task=Task("worker", 1), phase=Phase.PENDING, address="", reason="no node has 4 GPUs free")
+    looks = [stands, replace(stands, reason=""), replace(stands, phase=Phase.READY, since=10.0)]
+    monkeypatch.setattr(fates.observe, "status", lambda *_: SimpleNamespace(tasks=[looks.pop(0)]))
+    assert seen.why(Task("worker", 0), SILENCE) == "its pod was deleted"
+    assert (
+        seen.why(Task("worker", 1), SILENCE) == "killed (exit code 137): by its node, or by someone with rights on it"
+    )
+    assert seen.why(Task("worker", 1), SILENCE) == "no node has 4 GPUs free"
+    assert [seen.why(Task("worker", 1), SILENCE) for _ in range(2)] == [SILENCE] * 2
 
 
 def test_where_nothing_ends_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

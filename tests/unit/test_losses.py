@@ -72,8 +72,12 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Task]:
 
 
 def told(watched: Losses) -> dict[str, str]:
-    assert select.select([watched.news], [], [], 20)[0]
-    news: dict[str, str] = json.loads(os.read(watched.news, 1000))
+    """Return what is told next."""
+    line = b""
+    while not line.endswith(b"\n"):
+        assert select.select([watched.news], [], [], 20)[0]
+        line += os.read(watched.news, 1)
+    news: dict[str, str] = json.loads(line)
     return news
 
 
@@ -94,6 +98,7 @@ def test_a_server_that_was_started_anew_meanwhile_is_told(task: Task) -> None:
         task.incarnation = 2
         task.drop()
         assert told(watched) == {"task": "worker/0", "reason": "its server was started anew"}
+        assert told(watched) == {"task": "worker/0", "reason": "", "anew": True}
 
 
 def test_a_server_that_ends_a_connection_only_is_not_lost(task: Task) -> None:
@@ -114,6 +119,34 @@ def test_a_lost_server_that_comes_back_can_be_lost_again(task: Task) -> None:
             task.drop()
             assert told(watched)["reason"].endswith("Connection refused")
             task.incarnation, task.trouble = incarnation, None
+            assert told(watched) == {"task": "worker/0", "reason": "", "anew": True}
+
+
+def test_who_knows_more_of_a_loss_tells_it(task: Task) -> None:
+    with Losses({"worker/0": task.dial}, 1 << 30, lambda task, seen: f"{task}: evicted, not {seen!r}") as watched:
+        until_held(watched, task)
+        task.trouble = REFUSED
+        task.drop()
+        assert told(watched)["reason"] == "worker/0: evicted, not 'does not answer at there: Connection refused'"
+
+
+@pytest.mark.parametrize("unseen", ["", BackendUnreachable("the API server does not answer")])
+def test_a_loss_that_nobody_can_see_is_none(task: Task, unseen: str | Tfk8sError) -> None:
+    asked: list[str] = []
+
+    def explain(name: str, seen: str) -> str:
+        asked.append(seen)
+        if isinstance(unseen, Tfk8sError):
+            raise unseen
+        return unseen
+
+    with Losses({"worker/0": task.dial}, silent=3, explain=explain) as watched:
+        until(lambda: losses.SILENCE in asked)
+        task.held[0].sendall(probe.ASK)
+        task.trouble = REFUSED
+        task.drop()
+        until(lambda: "does not answer at there: Connection refused" in asked)
+        assert not select.select([watched.news], [], [], 0)[0]
 
 
 def test_a_broken_way_to_the_servers_loses_none(task: Task) -> None:

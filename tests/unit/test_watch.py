@@ -14,7 +14,7 @@ import pytest
 
 from tfk8s import calls, watch
 from tfk8s.news import News
-from tfk8s.watch import Watch
+from tfk8s.watch import ScriptWatch, SessionWatch
 
 LOST = {"task": "worker/1", "reason": "killed by SIGKILL"}
 
@@ -26,7 +26,9 @@ class Ended(Exception):
 class Scene:
     """A watch without a thread, whose calls, clock and end are the test's."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, answers: bool = False, another: bool = False) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, answers: bool = False, another: bool = False, script: bool = True
+    ) -> None:
         self.active: dict[object, object] = {}
         monkeypatch.setattr(signal, "set_wakeup_fd", lambda *_, **__: -1)
         monkeypatch.setattr(calls, "under_way", lambda: self.active)
@@ -36,22 +38,30 @@ class Scene:
             master="master/0", without={"worker/3"}, answers=lambda task: answers, is_another=lambda task: another
         )
         self.news = News()
-        self.watch = Watch(None, self.news, view, self.said.append, self._end)
+        self.ended: list[str] = []  # for which reason calls were
+        what = (self.news, view, self.said.append)
+        self.watch = ScriptWatch(None, *what, self._end) if script else SessionWatch(None, *what, self.ended.append)
 
     def _end(self, code: int) -> None:
         raise Ended(code)
 
     def call(
-        self, *, needs: tuple[str, ...] = (), opens: bool = False, patience: float = 3.0, worked: float = math.inf
+        self,
+        *,
+        needs: tuple[str, ...] = (),
+        without: tuple[str, ...] = (),
+        opens: bool = False,
+        patience: float = 3.0,
+        worked: float = math.inf,
     ) -> None:
         session = SimpleNamespace(_tfk8s_worked=worked)
         self.active[sys._getframe()] = SimpleNamespace(
-            opens=opens, patience=patience, needs=lambda task: task in needs, session=session
+            opens=opens, patience=patience, without=without, needs=lambda task: task in needs, session=session
         )
 
-    def lose(self, task: str, reason: str = LOST["reason"]) -> None:
+    def lose(self, task: str, reason: str = LOST["reason"], **more: bool) -> None:
         read, write = os.pipe()
-        os.write(write, json.dumps({"task": task, "reason": reason}).encode() + b"\n")
+        os.write(write, json.dumps({"task": task, "reason": reason, **more}).encode() + b"\n")
         assert self.watch._read_events(read)
         os.close(read)
         os.close(write)
@@ -180,3 +190,63 @@ def test_ctrl_c_is_left_to_a_script_that_handles_it(monkeypatch: pytest.MonkeyPa
     assert scene.said == [
         "tfk8s: the script handles Ctrl-C itself, when the session's call ends; again ends the script"
     ]
+
+
+# ---- where calls alone are ended -----------------------------------------------------------------------------------
+
+
+def test_calls_that_wait_for_a_lost_task_are_ended_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, script=False)
+    scene.call(needs=("worker/1",))
+    scene.lose("worker/1")
+    for now in (100.9, 101.1, 101.9, 102.1):
+        scene.look(now)
+    assert scene.ended == ["worker/1 was lost: killed by SIGKILL"] * 2
+    assert scene.said == ["tfk8s: worker/1 was lost: killed by SIGKILL"]
+
+
+def test_a_session_that_leaves_the_lost_task_out_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, script=False)
+    scene.call(opens=True, without=("worker/1",))
+    scene.lose("worker/1")
+    scene.look(1000.0)
+    assert scene.ended == []
+
+
+def test_another_task_in_the_place_of_a_lost_one_does_not_save_the_calls_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(monkeypatch, answers=True, script=False)
+    scene.call(needs=("worker/1",))
+    scene.lose("worker/1")
+    scene.lose("worker/1", "", anew=True)
+    scene.look(101.1)
+    assert len(scene.ended) == 1
+
+
+def test_ctrl_c_ends_the_calls_and_the_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.default_int_handler)
+    scene = Scene(monkeypatch, script=False)
+    scene.call()
+    scene.watch._interrupt()
+    for now in (100.9, 101.1, 102.1):
+        scene.look(now)
+    assert scene.ended == ["interrupted"]
+
+
+def test_it_listens_to_signals_where_nobody_else_does() -> None:
+    told = SessionWatch(None, News(), SimpleNamespace(without=()), print, print)
+    told.start()
+    read, other = os.pipe()
+    os.set_blocking(other, False)
+    before = signal.set_wakeup_fd(-1)
+    try:
+        told.listen()
+        assert signal.set_wakeup_fd(other) == told._wakeup
+        told.listen()
+        told.stop()
+        assert signal.set_wakeup_fd(before) == other
+    finally:
+        signal.set_wakeup_fd(before)
+    for descriptor in (read, other):
+        os.close(descriptor)

@@ -149,6 +149,13 @@ class Backend(Protocol):
         """Return a stream connected to a task's server."""
         ...
 
+    def fates(self, name: str) -> Callable[[Task, str], str]:
+        """Begin to note what becomes of tasks; return who tells why one was lost, given what was seen of that.
+
+        It waits a moment for who knows, and raises a Tfk8sError where the cluster is out of sight.
+        """
+        ...
+
     def restart(self, name: str, task: Task | None) -> None:
         """Start a task's server, or all of them, anew. Waits for none."""
         ...

@@ -84,7 +84,7 @@ class AddressesBackend(AttendedScripts):
         attended.check(script)
         cluster = self._job_file.cluster_spec(self._address)
         dials = {str(task): functools.partial(self.dial, name, task) for task in self._job_file}
-        return here.run(script, cluster, self._target, dials)
+        return here.run(script, cluster, self._target, losses.Losses(dials))
 
     def where(self, name: str) -> None:
         """Return None: sessions of this machine connect to the servers themselves."""
@@ -94,6 +94,11 @@ class AddressesBackend(AttendedScripts):
         """Connect to a server."""
         self._check(name)
         return losses.connect(str(task), self._address(task))
+
+    def fates(self, name: str) -> Callable[[Task, str], str]:
+        """Return who knows no more than was seen."""
+        self._check(name)
+        return lambda task, seen: seen  # noqa: ARG005 - it is called so
 
     def restart(self, name: str, task: Task | None) -> None:
         """Refuse."""

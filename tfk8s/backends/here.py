@@ -10,36 +10,32 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tfk8s import losses, proxies, views
+from tfk8s import proxies, views
 from tfk8s.backends import Backend, Outcome, Script, attended
 from tfk8s.errors import InvalidInput
 from tfk8s.forward import Forward
-from tfk8s.losses import Dial
+from tfk8s.losses import SILENT_FAR, Dial, Losses
 from tfk8s.spec import EVALUATOR, ClusterSpec, Task
 from tfk8s.status import ClusterStatus
 
 MOST_TASKS = 256  # each is a port here, and a connection
-_SILENT = 9  # seconds: a way through the API server that is dead ends its streams before, and is no loss of a task
 
 Tell = Callable[[str], None]
 
 
-def run(
-    script: Script, cluster: ClusterSpec, target: str, dials: Mapping[str, Dial], silent: int = losses.SILENT
-) -> Outcome:
+def run(script: Script, cluster: ClusterSpec, target: str, watched: Losses) -> Outcome:
     """Run a script with this process' standard streams and signals; return how it ended.
 
     Args:
         script: which.
         cluster: the ClusterSpec that it is told.
         target: the master, "grpc://host:port".
-        dials: how to connect to each task, by name: it is ended where it waits for one that is lost.
-        silent: after so many seconds without a sign of life a task is lost.
+        watched: tells of lost tasks, so that the script is ended where it waits for one.
     """
     from tfk8s.backends.local import launch
 
     flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(script, flag)]
-    with losses.Losses(dials, silent) as watched, attended.Verdict() as verdict:
+    with watched, attended.Verdict() as verdict:
         arguments = [*flags, f"--events={watched.news}", str(script.path), *script.arguments]
         command = launch.command(launch.script_python(os.environ), "tfk8s.runner", *arguments)
         environment = {**_environment(script, cluster, target), **verdict.environment}
@@ -68,11 +64,18 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script, tell:
     for task, port in ports.items():
         if task.job != EVALUATOR:
             cluster.setdefault(task.job, []).append(f"localhost:{port}")
-    dials = {str(task): functools.partial(backend.dial, status.name, task) for task in ports}
+    tasks = {str(task): task for task in ports}
+    dials = {name: functools.partial(backend.dial, status.name, task) for name, task in tasks.items()}
+    why = backend.fates(status.name)
+
+    def explain(task: str, seen: str) -> str:
+        return why(tasks[task], seen)
+
     with contextlib.ExitStack() as stack:
         for task, port in ports.items():
             stack.enter_context(_forward(task, port, dials[str(task)], tell))
-        return run(script, cluster, f"grpc://localhost:{ports[status.master]}", dials, _SILENT)
+        target = f"grpc://localhost:{ports[status.master]}"
+        return run(script, cluster, target, Losses(dials, SILENT_FAR, explain))
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from tfk8s.backends.kubernetes import (
 )
 from tfk8s.backends.kubernetes.access.kubeconfig import IN_CLUSTER
 from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.fates import Fates
 from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.changes import Plan
 from tfk8s.events import Event
@@ -134,6 +135,10 @@ class KubernetesBackend:
         cluster = self._find(name)
         pod = naming.pod(name, task.job, task.index)
         return streams.dial(self._client, cluster.namespace, pod, cluster.port(task))
+
+    def fates(self, name: str) -> Callable[[Task, str], str]:
+        """Watch the tasks' pods; return who tells in Kubernetes' words why a task was lost."""
+        return Fates(self._client, self._find(name)).why
 
     def restart(self, name: str, task: Task | None) -> None:
         """End a task's server, which starts again in its pod, or delete the pods of all."""

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Mapping
 
 from tfk8s import manifests, naming, reasons
-from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes import observe, paths
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.backends.kubernetes.watch import Watch
+from tfk8s.losses import SILENCE
 from tfk8s.pods import Object
 from tfk8s.removals import why_removed
 from tfk8s.spec import Task
+
+_KUBELET_SECONDS = 2.5  # until kubelet has told of a container's end
+_LATELY_SECONDS = 20.0
 
 
 class Fates:
@@ -29,6 +34,8 @@ class Fates:
         self._watch = Watch(client, paths.collection("Pod", cluster.namespace), query)
         self._tasks = {naming.pod(cluster.name, task.job, task.index): task for task in cluster.tasks}
         self._ends = {end for pod in self._watch.begin() for end in _ends(pod)}
+        self._client, self._cluster = client, cluster
+        self._removed: set[str] = set()  # pods, by uid
         self._known: dict[Task, str] = {}
         self._changed = threading.Condition()
         threading.Thread(target=self._see, name="tfk8s-fates", daemon=True).start()
@@ -38,6 +45,20 @@ class Fates:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._known), wait)
             return dict(self._known)
+
+    def why(self, task: Task, seen: str) -> str:
+        """Return why a task was lost, given what was seen of that, or the latter; each end is told once.
+
+        Raises:
+            ClusterError: the API server does not answer, so that nothing is known of the task.
+        """
+        wait = 0.0 if seen == SILENCE else _KUBELET_SECONDS  # one that is silent has not ended
+        with self._changed:
+            self._changed.wait_for(lambda: task in self._known, wait)
+            if why := self._known.pop(task, ""):
+                return why
+        (status,) = (one for one in observe.status(self._client, self._cluster).tasks if one.task == task)
+        return status.reason_since(time.time() - _LATELY_SECONDS) or seen
 
     def _see(self) -> None:
         with contextlib.suppress(ApiError):
@@ -49,7 +70,13 @@ class Fates:
                         self._changed.notify_all()
 
     def _why(self, task: Task, pod: Object) -> str:
-        return why_removed(task.job, pod) or reasons.new_end(task.job, pod, self._ends)
+        uid = pod["metadata"].get("uid", "")
+        if (removed := why_removed(task.job, pod)) and uid not in self._removed:
+            self._removed.add(uid)
+            return removed
+        end = "" if removed else reasons.new_end(task.job, pod, self._ends)
+        self._ends.update(_ends(pod))
+        return end
 
 
 def _ends(pod: Object) -> list[str]:

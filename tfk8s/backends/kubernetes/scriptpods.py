@@ -114,8 +114,7 @@ def _follow(client: Client, cluster: Cluster, name: str, pod: Object, tail: int 
 def _explain(client: Client, cluster: Cluster, since: float, known: Mapping[Task, str]) -> None:
     """Write what Kubernetes knows of tasks that are missing or were lost since then: more than the script's pod saw."""
     for task in observe.status(client, cluster).tasks:
-        stands = task.reason if task.phase is not Phase.READY or (task.since or since) >= since else ""
-        if why := known.get(task.task) or stands:
+        if why := known.get(task.task) or task.reason_since(since):
             sys.stderr.write(f"tfk8s: {task.task}: {why}\n")
 
 

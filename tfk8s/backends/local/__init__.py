@@ -7,11 +7,12 @@ import dataclasses
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tfk8s import plain, views
+from tfk8s import plain, views, waiting
 from tfk8s.backends import LogLine, Outcome, Script, attended
 from tfk8s.backends.attended import AttendedScripts
 from tfk8s.backends.local import assign, capacity, client, launch, logs, messages, observe, state
@@ -23,6 +24,9 @@ from tfk8s.proxies import without_proxy
 from tfk8s.spec import JobFile, Task
 from tfk8s.status import ClusterStatus, Phase
 from tfk8s.where import Where
+
+_FATE_SECONDS = 1.0
+_LATELY_SECONDS = 20.0
 
 
 class LocalBackend(AttendedScripts):
@@ -126,6 +130,18 @@ class LocalBackend(AttendedScripts):
         if "error" in answer:
             raise TaskUnreachable(f"{task} does not answer: {answer['error']}")
         return socket.socket(fileno=descriptors[0])
+
+    def fates(self, name: str) -> Callable[[Task, str], str]:
+        """Return who tells why a task was lost, as the supervisor has it a moment later."""
+        return lambda task, seen: self._fate(name, task) or seen
+
+    def _fate(self, name: str, task: Task) -> str:
+        for _ in waiting.poll(_FATE_SECONDS):
+            status = self.observe(name)
+            (one,) = (one for one in status.tasks if one.task == task)
+            if why := status.reason or one.reason_since(time.time() - _LATELY_SECONDS):
+                return why
+        return ""
 
     def restart(self, name: str, task: Task | None) -> None:
         """Start a task's server, or all of them, anew."""
