@@ -10,7 +10,7 @@ import concurrent.futures
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from tfk8s import naming, probe, refusals
 from tfk8s.errors import TaskUnreachable, VersionSkew
@@ -18,6 +18,7 @@ from tfk8s.verdicts import Answer
 
 ANSWER_SECONDS = 4.0
 _AGAIN_SECONDS = 2.0  # for one that was told to be lost
+_LOST_SECONDS = 1.0
 _REACH_SECONDS = 1.0
 _AT_ONCE = 64
 _ROWS = 20
@@ -59,13 +60,14 @@ class View:
         """What `ConfigProto.device_filters` must be where tasks are left out; empty where none is."""
         return [_device(task) for task in self.addresses if task not in self.without] if self.without else []
 
-    def ask(self) -> list[Answer]:
-        """Ask each task, all at the same time."""
+    def ask(self, lost: Container[str] = ()) -> list[Answer]:
+        """Ask each task, all at the same time; those that are `lost`, as far as is known, have to be quick."""
         wanted = [task for task in self.addresses if task not in self.without]
         if not wanted:
             return []
         with concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
-            answers = list(pool.map(self._ask, wanted))
+            seconds = [_LOST_SECONDS if task in lost else ANSWER_SECONDS for task in wanted]
+            answers = list(pool.map(self._ask, wanted, seconds))
         for answer in answers:
             if not answer.error:
                 self._first.setdefault(answer.task, answer.incarnation)

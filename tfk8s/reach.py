@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
 from tfk8s import proxies, relay
 from tfk8s.backends import Backend
 from tfk8s.forward import Forward, Tell
+from tfk8s.news import News
 from tfk8s.spec import EVALUATOR
 from tfk8s.tasks import left_out
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from tfk8s.preflight import View
     from tfk8s.sessions import Prepare, Sessions
+    from tfk8s.watch import SessionWatch
 
 RECOVERIES, PATIENCE = 10, 120.0  # as tfk8s.session has them, whose module is not imported for that
 
-_LOG = logging.getLogger("tfk8s")  # on standard error, where nobody has other wishes
+_say = logging.getLogger("tfk8s").warning  # on standard error, where nobody has other wishes
+
+
+def _ignored(text: str) -> None:
+    del text
 
 
 class Reach:
@@ -34,28 +41,70 @@ class Reach:
 
     def __init__(self, backend: Backend, name: str) -> None:
         self.backend, self.name = backend, name
+        self._news = News()
         self._relay: relay.Relay | None = None
+        self._watch: SessionWatch | None = None
 
-    def forward(self, port: int = 0, tell: Tell | None = None) -> Forward:
-        """Open a loopback address that leads to the master, for other processes; the caller closes it.
+    @contextlib.contextmanager
+    def forward(self, port: int = 0, tell: Tell = _ignored, without: Iterable[str] = ()) -> Iterator[Forward]:
+        """Lend a loopback address that leads to the master, for sessions of other processes.
+
+        Their calls that wait while a task is lost are ended, with its name and the reason.
 
         Args:
             port: where; 0 is any free port.
-            tell: hears of connections that break, as `Forward` takes it.
+            tell: hears of connections that break, and of tasks that are lost and back.
+            without: tasks that the sessions leave out ("worker/3").
+
+        Raises:
+            InvalidInput: the port is in use, or there is no such task.
         """
+        from tfk8s.guard import Guard
+
+        def heard(task: str, why: str, anew: bool) -> None:
+            back = "was started anew: sessions opened before are lost" if anew else "answers again"
+            tell(f"{task} was lost: {why}" if why else f"{task} {back}")
+
         master = self.backend.observe(self.name).master
-        return Forward(lambda: self.backend.dial(self.name, master), port, tell)
+        with (
+            Forward(lambda: self.backend.dial(self.name, master), port, tell) as forward,
+            Guard(self.backend, self.name, forward, heard, unreached=self._view(without).unreached, without=without),
+        ):
+            yield forward
 
     @property
     def target(self) -> str:
         """Where sessions of this process connect to, until `close`: "grpc://127.0.0.1:PORT", or a given address."""
+        return self._reached()[0]
+
+    def _reached(self) -> tuple[str, SessionWatch | None]:
+        """Return the target, and who ends calls that would wait for ever."""
         if self._relay is None:
             where = self.backend.where(self.name)
             if where is None:
-                return self.backend.observe(self.name).target
-            command = relay.command(where, self.name)
-            self._relay = relay.Relay(command, functools.partial(_LOG.warning, "tfk8s: %s"))
-        return self._relay.target
+                return self.backend.observe(self.name).target, None
+            from tfk8s.watch import SessionWatch
+
+            self._relay = relay.Relay(relay.command(where, self.name), _tell)
+            self._watch = SessionWatch(self._relay.news, self._news, self._view(), _say, self._relay.end_calls)
+            self._watch.listen()
+            self._watch.start()
+        return self._relay.target, self._watch
+
+    def _view(self, without: Iterable[str] = ()) -> View:
+        """Return the tasks, the master first, and how to ask them.
+
+        Raises:
+            InvalidInput: a task to leave out is not there, or is the master.
+        """
+        from tfk8s.preflight import View
+
+        status = self.backend.observe(self.name)
+        tasks = {str(task.task): task for task in status.tasks if task.task.job != EVALUATOR}
+        first = str(status.master)
+        addresses = {first: tasks[first].address, **{name: task.address for name, task in tasks.items()}}
+        absent = map(str, left_out(without, [task.task for task in tasks.values()], status.master))
+        return View(addresses, absent, dial=lambda name: self.backend.dial(self.name, tasks[name].task))
 
     @overload
     def session(
@@ -97,21 +146,20 @@ class Reach:
             TaskUnreachable: a task does not answer.
             VersionSkew: the tasks have different versions of TensorFlow.
         """
-        from tfk8s.preflight import View
         from tfk8s.sessions import open_session
 
-        status = self.backend.observe(self.name)
-        tasks = {str(task.task): task for task in status.tasks if task.task.job != EVALUATOR}
-        first = str(status.master)
-        addresses = {first: tasks[first].address, **{name: task.address for name, task in tasks.items()}}
-        absent = map(str, left_out(without, [task.task for task in tasks.values()], status.master))
-        view = View(addresses, absent, dial=lambda name: self.backend.dial(self.name, tasks[name].task))
-        host = status.target.removeprefix("grpc://").rpartition(":")[0].strip("[]")
+        view = self._view(without)
+        host = self.backend.observe(self.name).target.removeprefix("grpc://").rpartition(":")[0].strip("[]")
         os.environ.update(proxies.without_proxy(os.environ, (*proxies.LOOPBACK, host)))
-        return open_session(lambda: self.target, graph, config, view, recover, recoveries, patience)
+        return open_session(self._reached, graph, config, view, self._news, recover, recoveries, patience)
 
     def close(self) -> None:
         """Close the loopback address behind `target`; the cluster goes on."""
-        if self._relay is not None:
+        if self._relay is not None and self._watch is not None:
+            self._watch.stop()
             self._relay.close()
-            self._relay = None
+            self._relay = self._watch = None
+
+
+def _tell(text: str) -> None:
+    _say(f"tfk8s: {text}")

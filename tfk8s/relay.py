@@ -6,20 +6,23 @@ until it has its answer, which would never come.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO
 
 from tfk8s import waiting
 from tfk8s.backends.choice import choose
 from tfk8s.errors import ClusterError, Tfk8sError
 from tfk8s.forward import Forward, Tell
+from tfk8s.guard import Guard, Heard
 from tfk8s.where import Where
 
 _START_SECONDS = 60.0
@@ -35,6 +38,7 @@ class Relay:
 
     Attributes:
         target: where sessions connect to, "grpc://127.0.0.1:PORT".
+        news: a descriptor to read from, with lines on tasks that are lost and back, as `Losses.news`.
 
     Raises:
         ClusterError: it can't listen, or the cluster is not there.
@@ -48,7 +52,8 @@ class Relay:
         assert self._process.stdout is not None
         answers = waiting.readable(self._process.stdout.fileno(), _START_SECONDS)
         self.target = self._process.stdout.readline().strip() if answers else ""
-        work = (self._process.stdout, tell)
+        self.news, told = os.pipe()
+        work = (self._process.stdout, tell, told)
         self._heard = threading.Thread(target=_tell_all, args=work, name="tfk8s-relay", daemon=True)
         self._heard.start()
         if not self.target.startswith("grpc://"):
@@ -56,22 +61,36 @@ class Relay:
             why = self.target or ("no reason given" if answers else f"nothing was said in {_START_SECONDS:g} s")
             raise ClusterError(f"sessions of this process can't reach the cluster: {why}")
 
+    def end_calls(self, why: str) -> None:
+        """End all calls that wait for an answer of the master's; TensorFlow raises AbortedError with these words."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it is gone, and the calls with it
+            self._process.stdin.write(json.dumps(why) + "\n")
+            self._process.stdin.flush()
+
     def close(self) -> None:
         """Stop listening, and end what is connected."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:  # it is stopped by a signal
             self._process.kill()
             self._process.wait()
         self._heard.join()
+        os.close(self.news)
 
 
-def _tell_all(lines: IO[str], tell: Tell) -> None:
-    with lines:
+def _tell_all(lines: IO[str], tell: Tell, told: int) -> None:
+    """Pass on what the process says: changes of tasks, and words for the user."""
+    with lines, open(told, "wb", buffering=0) as news:
         for line in lines:
-            tell(line.rstrip("\n"))
+            said = json.loads(line)
+            if isinstance(said, str):
+                tell(said)
+            else:
+                news.write(line.encode())
 
 
 def command(where: Where, name: str) -> list[str]:
@@ -82,17 +101,31 @@ def command(where: Where, name: str) -> list[str]:
 
 
 def main(where: str, name: str) -> None:
-    """Say where it listens, then what breaks, a line each; until the end of standard input, which is its owner's."""
+    """Carry connections until the end of standard input, which is its owner's.
+
+    It says where it listens, or why it can't; then, a line of JSON each, what breaks (words) and which tasks are lost
+    and back. It hears for which reason to end the calls that are under way, likewise.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     say = functools.partial(print, flush=True)
+
+    def tell(thing: object) -> None:
+        say(json.dumps(thing))
+
     try:
         backend = choose(Where(**json.loads(where)))
         master = backend.observe(name).master
-        with Forward(functools.partial(backend.dial, name, master), tell=say) as forward:
+        dial = functools.partial(backend.dial, name, master)
+        with Forward(dial, tell=tell) as forward, Guard(backend, name, forward, _as_change(tell)):
             say(forward.target)
-            sys.stdin.read()
+            for line in sys.stdin:
+                forward.end_calls(json.loads(line))
     except Tfk8sError as error:
         say(error)
+
+
+def _as_change(tell: Callable[[object], None]) -> Heard:
+    return lambda task, reason, anew: tell({"task": task, "reason": reason, "anew": anew})
 
 
 if __name__ == "__main__":

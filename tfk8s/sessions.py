@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from tfk8s import waiting
 from tfk8s.errors import InvalidInput, TaskError
+from tfk8s.news import News, known
 from tfk8s.preflight import View
 from tfk8s.witness import Witness
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfk8s.tfsessions import Session
+    from tfk8s.watch import SessionWatch
 
 RECOVERIES = 10
 PATIENCE = 120.0
@@ -97,30 +99,34 @@ def session(
                 help="run the script with `tfk8s submit NAME SCRIPT`, or pass target=",
             )
         view = View.of(os.environ, without)
-    return open_session(lambda: target, graph, config, view, recover, recoveries, patience)
+    return open_session(lambda: (target, None), graph, config, view, known, recover, recoveries, patience)
 
 
 def open_session(
-    target: Callable[[], str],
+    reach: Callable[[], tuple[str, SessionWatch | None]],
     graph: tf.Graph | None,
     config: Any,
     view: View,
+    news: News,
     recover: Prepare | None = None,
     recoveries: int = RECOVERIES,
     patience: float = PATIENCE,
 ) -> tf.compat.v1.Session | Sessions:
-    """Open a session as `session` does, on tasks that `view` can ask; `target` is called once they answer."""
-    witness = Witness(view)
+    """Open a session as `session` does, on tasks that `view` can ask, and of which `news` tells.
+
+    Once they answer, `reach` is called: it returns the target, and who ends calls that would wait for ever.
+    """
+    witness = Witness(view, news)
     if recover is None:
         witness.check()
 
     from tfk8s.tfsessions import Session
 
     if recover is None:
-        return Session(target(), graph, config, witness)
+        return Session(*reach(), graph, config, witness)
 
     def make() -> Session:
-        return Session(target(), graph, config, witness, recovers=True)
+        return Session(*reach(), graph, config, witness, recovers=True)
 
     return Sessions(make, recover, witness, recoveries, patience)
 

@@ -5,15 +5,22 @@ It is TensorFlow's own with a `try` around `run`, which costs no time a step (be
 
 from __future__ import annotations
 
+import atexit
+import math
+import time
+import weakref
 from typing import Any
 
 import tensorflow.compat.v1 as tf1
 from tensorflow.python.client.session import _DeviceAttributes as DeviceAttributes
 
 from tfk8s import calls
-from tfk8s.constraints import check_sizes, close_aside, constrained
+from tfk8s.constraints import check_sizes, close_aside, constrained, was_interrupted
 from tfk8s.errors import TaskError
+from tfk8s.watch import SessionWatch
 from tfk8s.witness import Witness
+
+_LISTEN_SECONDS = 1.0  # event loops take signals away between calls, but not within a second
 
 
 class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
@@ -21,15 +28,28 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
 
     Attributes:
         patience: how many seconds the runner gives its calls after a loss, to raise that error.
+        without: the tasks that it leaves out.
         failure: the loss that `with` has caught, where a new session is to follow; else None.
     """
 
     patience = calls.OPENING_PATIENCE
 
-    def __init__(self, target: str, graph: Any, config: Any, witness: Witness, *, recovers: bool = False) -> None:
+    def __init__(
+        self,
+        target: str,
+        watch: SessionWatch | None,
+        graph: Any,
+        config: Any,
+        witness: Witness,
+        *,
+        recovers: bool = False,
+    ) -> None:
         super().__init__(target, graph=graph, config=constrained(config, witness.view.filters))
-        self._witness, self._recovers = witness, recovers
+        self._witness, self._watch, self._recovers = witness, watch, recovers
+        self.without = witness.view.without
         self._broken = False
+        atexit.register(_close_at_exit, weakref.ref(self))
+        self._listened = -math.inf
         self.failure: TaskError | None = None
         if recovers:
             self.patience = calls.RECOVERING_PATIENCE
@@ -45,8 +65,17 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
             tf.errors.OpError: whatever else TensorFlow reports.
         """
         check_sizes(self, feed_dict)
+        if self._watch is not None and time.monotonic() - self._listened > _LISTEN_SECONDS:
+            self._watch.listen()
+            self._listened = time.monotonic()
         try:
-            return super().run(fetches, feed_dict, options, run_metadata)
+            found = super().run(fetches, feed_dict, options, run_metadata)
+            self._tfk8s_worked = time.monotonic()
+            return found
+        except RuntimeError as error:
+            if was_interrupted(error):
+                raise KeyboardInterrupt from None
+            raise
         except tf1.errors.OpError as error:
             meaning = self._witness.explain(error)
             if meaning is None:
@@ -68,10 +97,19 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
 
     def close(self) -> None:
         """Close the session; one whose task is gone is left to itself after a moment."""
-        close_aside(super().close) if self._broken else super().close()
+        if not self._broken:
+            super().close()
+        elif not close_aside(super().close):
+            self._session = None  # TensorFlow would wait for it as it deletes it
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         super().__exit__(kind, error, trace)
         if self._recovers and isinstance(error, TaskError):
             self.failure = error
         return self.failure is not None
+
+
+def _close_at_exit(session: weakref.ref[Session]) -> None:
+    """Close a session that is lost while threads can still be started: later, it would wait for ever."""
+    if (found := session()) is not None and found._broken:
+        found.close()

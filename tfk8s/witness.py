@@ -88,7 +88,7 @@ class Witness:
         before = Known(master=self.view.master, without=sorted(self.view.without))
         if kind not in verdicts.ABOUT_TASKS or not self._before:
             return verdicts.named(kind, message, before)
-        now = self.view.ask()
+        now = self.view.ask(self._news.lost_now)
         since = verdicts.compare(self._before, now, {}, before.without)
         reasons = self._news.reasons(_NEWS_SECONDS if since.lost or since.restarted else 0.0)
         return verdicts.named(kind, message, verdicts.compare(self._before, now, reasons, before.without))

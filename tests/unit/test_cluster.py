@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -266,18 +268,28 @@ class Relay:
 
     def __init__(self, command: list[str], tell: Callable[[str], None]) -> None:
         self.target, self.command, self.closed = "grpc://127.0.0.1:4711", command, False
+        self.news, self._told = os.pipe()
+        self.ended: list[str] = []
+
+    def end_calls(self, why: str) -> None:
+        self.ended.append(why)
 
     def close(self) -> None:
         self.closed = True
+        for one in (self.news, self._told):
+            os.close(one)
 
 
 def test_the_target_is_carried_by_another_process_until_close(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Relay] = []
+    before = threading.active_count()
     monkeypatch.setattr(relay, "Relay", lambda *arguments: made.append(Relay(*arguments)) or made[-1])
     assert [cluster.target for _ in range(2)] == ["grpc://127.0.0.1:4711"] * 2
+    assert threading.active_count() == before + 1  # who watches its calls
     cluster.close()
+    assert threading.active_count() == before
     assert [one.closed for one in made] == [True]
     assert made[0].command[-1] == "mnist"
 
@@ -301,15 +313,18 @@ def test_a_session_is_opened_only_where_every_task_answers(cluster: Cluster, bac
 
 def test_sessions_after_a_loss_are_those_of_scripts(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "open_session", lambda *arguments: arguments)
-    target, graph, config, view, *rest = cluster.session(
+    reach, graph, config, view, news, *rest = cluster.session(
         "graph", "config", without=["worker/1"], recover=print, recoveries=3, patience=9
     )
     assert (graph, config, rest) == ("graph", "config", [print, 3, 9])
     assert (view.master, view.without) == ("chief/0", {"worker/1"})
     monkeypatch.setattr(relay, "Relay", Relay)
-    assert target() == "grpc://127.0.0.1:4711"
+    target, watch = reach()
+    assert target == "grpc://127.0.0.1:4711"
+    assert watch._news is news
     with pytest.raises(InvalidInput, match="the master, which they connect to"):
         cluster.session(without=["chief/0"])
+    cluster.close()
 
 
 def test_the_limits_are_those_of_scripts_too() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 
 import pytest
 from fake_backend import FakeBackend, job_file
@@ -17,14 +19,19 @@ from tfk8s.relay import Relay
 from tfk8s.where import Where
 
 SAYS = "import sys; print({!r}, flush=True); sys.stdin.read()"
+# Says where it listens, of a lost task, and then what it hears.
+ECHOES = "import sys; print('grpc://127.0.0.1:1', {!r}, sep='\\n', flush=True); print(input(), flush=True)"
 
 
 @pytest.mark.programs
 def test_its_owner_hears_where_it_listens_and_what_breaks_and_ends_it() -> None:
     told: queue.Queue[str] = queue.Queue()
-    carried = Relay([sys.executable, "-c", SAYS.format("grpc://127.0.0.1:1\nthe task does not answer")], told.put)
+    lost = json.dumps({"task": "worker/1", "reason": "evicted"})
+    carried = Relay([sys.executable, "-c", ECHOES.format(lost)], told.put)
     assert carried.target == "grpc://127.0.0.1:1"
-    assert told.get(timeout=60) == "the task does not answer"
+    carried.end_calls("worker/1 was “lost”")
+    assert told.get(timeout=60) == "worker/1 was “lost”"
+    assert os.read(carried.news, 1000).decode() == f"{lost}\n"
     carried.close()
     assert carried._process.returncode == 0
 
@@ -40,16 +47,17 @@ def test_why_it_can_not_listen_is_said(text: str, words: str) -> None:
 
 
 class Owner:
-    """Standard input, at whose end the process ends; until then it is used."""
+    """Standard input, at whose end the process ends; until then it is used, and then says that calls are to end."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self.answer = b""
 
-    def read(self) -> None:
+    def __iter__(self) -> Iterator[str]:
         port = int(self._capsys.readouterr().out.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=60) as stream:
             self.answer = stream.recv(3)
+            yield json.dumps("worker/1 was lost")
 
 
 def test_it_carries_connections_to_the_master(

@@ -164,6 +164,7 @@ EVENT_LOOPS = {
     "backends/kubernetes/streams.py",
     "backends/local/forkserver.py",
     "backends/local/loop.py",
+    "guard.py",
     "losses.py",
     "watch.py",
 }

@@ -165,6 +165,7 @@ def connect(
         int,
         typer.Option("--port", metavar="PORT", parser=options.port, show_default=False, help="Default: a free one."),
     ] = 0,
+    without: options.Without = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -182,7 +183,7 @@ def connect(
     from tfk8s.where import Where
 
     cluster = find(name, Where(local or None, context, namespace))
-    with cluster.forward(port, tell=lambda text: note(f"tfk8s: {text}")) as forward:
+    with cluster.forward(port, lambda text: note(f"tfk8s: {text}"), without or ()) as forward:
         say(forward.target)
         note(f'sessions on it reach cluster "{cluster.name}", until Ctrl-C')
         until_gone(cluster)

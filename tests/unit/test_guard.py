@@ -1,0 +1,102 @@
+"""What is done while a task is lost, beside a loopback address that leads to the master."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+
+import pytest
+from fake_backend import FakeBackend, job_file
+
+from tfk8s import guard, losses, waiting
+from tfk8s.errors import InvalidInput
+from tfk8s.guard import Guard
+from tfk8s.spec import Task
+
+
+class Forward:
+    """Notes what it is told to do."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def lose(self) -> None:
+        self.done.append("lose")
+
+    def find(self) -> None:
+        self.done.append("find")
+
+    def end_calls(self, why: str, patience: float) -> int:
+        self.done.append(f"{why}, {patience:g}")
+        return 0
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "_AGAIN_SECONDS", 0.005)
+    monkeypatch.setattr(losses, "SILENT", 1 << 30)
+    monkeypatch.setattr(guard, "SILENT", 1 << 30)
+    monkeypatch.setattr(guard, "_LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(guard.calls, "PATIENCE", 0.02)
+    monkeypatch.setattr(guard.calls, "LEAST_PATIENCE", 1000.0)
+
+
+@pytest.fixture
+def backend() -> Iterator[FakeBackend]:
+    backend = FakeBackend(job_file("mnist", chief=1, worker=2))
+    backend.fate = "evicted"
+    yield backend
+    backend.close()
+
+
+Heard = queue.SimpleQueue
+
+
+def begin(backend: FakeBackend, forward: Forward, heard: Heard, **options: object) -> Guard:
+    guarded = Guard(backend, "mnist", forward, lambda *what: heard.put(what), **options)
+    guarded.__enter__()
+    waiting.wait_until(lambda: len(guarded._losses._known) == 3 - len(options.get("without", ())), "all to be held", 20)
+    return guarded
+
+
+def test_a_lost_master_is_stood_in_for_until_it_is_back(backend: FakeBackend) -> None:
+    forward, heard = Forward(), Heard()
+    guarded = begin(backend, forward, heard)
+    backend.silent = {Task("chief", 0)}
+    for stream in backend.streams:
+        stream.close()
+    assert heard.get(timeout=20) == ("chief/0", "evicted", False)
+    assert forward.done == ["lose"]
+    backend.silent = set()
+    assert heard.get(timeout=20) == ("chief/0", "", False)
+    assert forward.done == ["lose", "find"]
+    guarded.__exit__(None, None, None)
+
+
+def test_where_nobody_knows_which_calls_need_a_lost_task_all_are_ended_after_a_while(backend: FakeBackend) -> None:
+    forward, heard = Forward(), Heard()
+    unreached = ["worker/1"]
+    guarded = begin(backend, forward, heard, unreached=lambda: unreached)
+    assert heard.get(timeout=20) == ("worker/1", "chief/0 does not reach it", False)  # from the beginning
+    guarded._take("worker/1", "evicted", anew=False)
+    assert heard.get(timeout=20) == ("worker/1", "evicted", False)
+    guarded._end_calls(0.0)
+    assert forward.done == []
+    guarded._end_calls(float("inf"))
+    assert forward.done == ["worker/1 was lost: evicted, 0.02"]
+    guarded._take("worker/1", "", anew=True)
+    guarded._end_calls(float("inf"))
+    assert forward.done[-1] == "worker/1 was lost: evicted; chief/0 does not reach the new one yet, 0.02"
+    del unreached[:], forward.done[:]
+    assert heard.get(timeout=20) == ("worker/1", "", True)
+    guarded._end_calls(float("inf"))
+    assert forward.done == []
+    guarded.__exit__(None, None, None)
+
+
+def test_a_task_that_is_left_out_may_be_lost(backend: FakeBackend) -> None:
+    guarded = begin(backend, Forward(), Heard(), without=["worker/1"])
+    assert "worker/1" not in guarded._losses._known
+    guarded.__exit__(None, None, None)
+    with pytest.raises(InvalidInput, match="the master, which they connect to"):
+        Guard(backend, "mnist", Forward(), lambda *what: None, without=["chief/0"])
