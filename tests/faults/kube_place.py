@@ -6,6 +6,7 @@ import contextlib
 import functools
 import secrets
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,8 +77,11 @@ class Kube:
 
     def start(self, verb: str, *words: object, **environment: str) -> Command:
         """Start a command of tfk8s."""
+        return self._start(verb, "--namespace", self.namespace, *words, **environment)
+
+    def _start(self, *words: object, program: bool = False, **environment: str) -> Command:
         environment = {"KUBECONFIG": str(self.way.kubeconfig), **environment}
-        command = Command(verb, "--namespace", self.namespace, *words, **environment)
+        command = Command(*words, program=program, **environment)
         self._commands.append(command)
         return command
 
@@ -142,9 +146,27 @@ class Kube:
         command = self.submit("steps.py", moment, to_kill=to_kill)
         command.until_says(moment)
         if moment == "during":
-            before = self._ticks()
-            waiting.wait_until(lambda: self._ticks() > before + BUSY_TICKS, "the step to be under way", PATIENCE)
+            self._until_busy()
         return command
+
+    def steps_here(self) -> Command:
+        """Return a script on this machine that is in a step."""
+        command = self.start("submit", "--here", self.cluster(), self.alone("steps.py"), "during")
+        command.until_says("during")
+        self._until_busy()
+        return command
+
+    def notebook(self, where: str = "") -> Command:
+        """Return a program of a user's own that is in a step; `where` is an address, or nothing."""
+        self.cluster()
+        command = self._start(sys.executable, HERE / "notebook.py", where or self.namespace, program=True)
+        command.until_says("during")
+        self._until_busy()
+        return command
+
+    def _until_busy(self) -> None:
+        before = self._ticks()
+        waiting.wait_until(lambda: self._ticks() > before + BUSY_TICKS, "the step to be under way", PATIENCE)
 
     def _ticks(self) -> int:
         fields = self.in_pod("worker/1", "cat", "/proc/1/stat").rpartition(")")[2].split()

@@ -10,7 +10,7 @@ import api_rows
 import command_rows
 from commands import PATIENCE, Ended
 from kube_place import NOW, Kube, pod_of
-from rows import NOTHING, VERDICT, Row
+from rows import CONNECTED, NOTHING, OWN_SESSION, VERDICT, Row, both_said
 
 from tfk8s import waiting
 from tfk8s.backends.kubernetes import paths
@@ -145,6 +145,86 @@ def drained() -> Iterator[Row]:
     )  # fmt: skip
 
 
+# ---- sessions that no script of tfk8s' opens ----------------------------------------------------------------------
+
+
+def own(fault: Fault) -> Callable[[Kube], Ended]:
+    """A fault while a program is in a step."""
+
+    def act(place: Kube) -> Ended:
+        program = place.notebook()
+        program.now()
+        fault(place)
+        return program.end(PATIENCE)
+
+    return act
+
+
+def connected(fault: Fault) -> Callable[[Kube], Ended]:
+    """Likewise, where the program knows nothing but the address that `connect` has printed."""
+
+    def act(place: Kube) -> Ended:
+        connect = place.start("connect", place.cluster())
+        connect.until_says("until Ctrl-C")
+        program = place.notebook(connect.out.strip())
+        program.now()
+        fault(place)
+        return both_said(program.end(PATIENCE), connect)
+
+    return act
+
+
+def here(fault: Fault) -> Callable[[Kube], Ended]:
+    """A fault while a script on this machine is in a step."""
+
+    def act(place: Kube) -> Ended:
+        script = place.steps_here()
+        script.now()
+        fault(place)
+        return script.end(PATIENCE)
+
+    return act
+
+
+def freeze(task: str) -> Fault:
+    """Stop a task's process until the row is over."""
+
+    def fault(place: Kube) -> None:
+        process = place.process(task)
+        place.at_end(lambda: process.send(signal.SIGCONT))
+        process.send(signal.SIGSTOP)
+
+    return fault
+
+
+def sessions() -> Iterator[Row]:
+    deleted = "{} was lost: its pod was deleted"
+    yield Row(
+        fault="pod of worker/1 deleted", when=OWN_SESSION, act=own(delete("worker/1")), code=3,
+        words=(deleted.format("worker/1"),),
+    )  # fmt: skip
+    yield Row(
+        fault="pod of chief/0 deleted by force", when=CONNECTED, act=connected(delete("chief/0", **NOW)), code=1,
+        words=(deleted.format("chief/0"), "AbortedError"), thorough=True,
+    )  # fmt: skip
+    yield Row(
+        fault="pod of worker/1 deleted", when="in a step of `submit --here`", act=here(delete("worker/1")), code=3,
+        words=(deleted.format("worker/1"),),
+    )  # fmt: skip
+
+
+def frozen_sessions() -> Iterator[Row]:
+    stopped = "worker/1 was lost: does not answer: its server is stopped"
+    yield Row(
+        fault="SIGSTOP of worker/1", when=OWN_SESSION, act=own(freeze("worker/1")), code=3,
+        words=(stopped, f"TaskLost: {stopped}"), thorough=True,
+    )  # fmt: skip
+    yield Row(
+        fault="SIGSTOP of worker/1", when=CONNECTED, act=connected(freeze("worker/1")), code=1,
+        words=(stopped, "AbortedError", stopped),
+    )  # fmt: skip
+
+
 # ---- clusters that can't come up -----------------------------------------------------------------------------------
 
 
@@ -246,6 +326,6 @@ def dns() -> Iterator[Row]:
     )  # fmt: skip
 
 
-ROWS = [*pods(), *command_rows.rows(), *api_rows.rows(), *unready()]
+ROWS = [*pods(), *sessions(), *command_rows.rows(), *api_rows.rows(), *unready()]
 # These need a node's own processes, or break what all of the cluster needs, for a while.
-ON_KIND = [*signals(), *drained(), *dns(), *api_rows.restarts()]
+ON_KIND = [*signals(), *frozen_sessions(), *drained(), *dns(), *api_rows.restarts()]

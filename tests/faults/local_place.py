@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import rows
@@ -115,9 +116,21 @@ class Local:
         before = cpu_ticks(self.pid("worker/1"))
         command.until_says(moment)
         if moment == "during":
-            worker = self.pid("worker/1")
-            waiting.wait_until(lambda: cpu_ticks(worker) > before + BUSY_TICKS, "the step to be under way", PATIENCE)
+            self._until_busy(before)
         return command
+
+    def notebook(self, where: str = "") -> Command:
+        """Return a program of a user's own that is in a step; `where` is an address, or nothing."""
+        self.cluster()
+        before = cpu_ticks(self.pid("worker/1"))
+        command = self.start(sys.executable, HERE / "notebook.py", where, program=True)
+        command.until_says("during")
+        self._until_busy(before)
+        return command
+
+    def _until_busy(self, before: int) -> None:
+        worker = self.pid("worker/1")
+        waiting.wait_until(lambda: cpu_ticks(worker) > before + BUSY_TICKS, "the step to be under way", PATIENCE)
 
     def require_left(self, left: str) -> None:
         """Check what is left behind."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from commands import Ended
+from commands import Command, Ended
 
 VERDICT = 10.0  # seconds from the fault
 SLOWNESS = 6  # a machine on which the tests pass may be so much slower than the one that the report is about
@@ -44,6 +44,15 @@ class Row:
     @property
     def id(self) -> str:
         return f"{self.fault}, {self.when}".replace(" ", "-").replace("`", "")
+
+
+OWN_SESSION = "in a step of a program's own `session()`"
+CONNECTED = "in a step of a plain session, by `connect`"
+
+
+def both_said(program: Ended, connect: Command) -> Ended:
+    """Return how a program ended, with what `connect` said meanwhile before its own words."""
+    return Ended(program.seconds, program.code, program.out, connect.err + program.err)
 
 
 def check(row: Row, ended: Ended) -> None:

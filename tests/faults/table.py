@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import environment
 from commands import PATIENCE, Command, Ended
 from local_place import HERE, NAME, Local
-from rows import LOST, NOTHING, STARTED, USABLE, Row
+from rows import CONNECTED, LOST, NOTHING, OWN_SESSION, STARTED, USABLE, Row, both_said
 
 from tfk8s import waiting
 from tfk8s.backends.local import messages, state
@@ -91,6 +91,56 @@ def lost_client() -> Iterator[Row]:
     for moment, when in MOMENTS.items():
         yield Row(fault="SIGKILL of `submit`", when=when, act=client_dies(moment), code=137)
     yield Row(fault="SIGSTOP, then SIGCONT of `submit`", when="between steps", act=client_pauses)
+
+
+# ---- sessions that no script of tfk8s' opens ----------------------------------------------------------------------
+
+
+def own(task: str, number: int) -> Callable[[Local], Ended]:
+    """A signal to a task while a program is in a step; to the program itself where there is no task."""
+
+    def act(place: Local) -> Ended:
+        program = place.notebook()
+        return hit_program(place, program, task, number)
+
+    return act
+
+
+def connected(task: str, number: int) -> Callable[[Local], Ended]:
+    """Likewise, where the program knows nothing but the address that `connect` has printed."""
+
+    def act(place: Local) -> Ended:
+        connect = place.start("connect", "--local", place.cluster())
+        connect.until_says("until Ctrl-C")
+        program = place.notebook(connect.out.strip())
+        return both_said(hit_program(place, program, task, number), connect)
+
+    return act
+
+
+def hit_program(place: Local, program: Command, task: str, number: int) -> Ended:
+    pid = place.pid(task) if task else program.process.pid
+    program.now()
+    os.kill(pid, number)
+    try:
+        return program.end(PATIENCE)
+    finally:
+        if number == signal.SIGSTOP:
+            os.kill(pid, signal.SIGCONT)
+
+
+def sessions() -> Iterator[Row]:
+    stopped, killed = "worker/1 was lost: stopped by a signal", "chief/0 was lost: killed by SIGKILL"
+    yield Row(
+        fault="SIGSTOP of worker/1", when=OWN_SESSION, act=own("worker/1", signal.SIGSTOP), code=3,
+        words=(stopped, f"TaskLost: {stopped}"),
+    )  # fmt: skip
+    yield Row(fault="SIGKILL of chief/0", when=OWN_SESSION, act=own("chief/0", signal.SIGKILL), code=3, words=(killed,))
+    yield Row(fault="Ctrl-C", when=OWN_SESSION, act=own("", signal.SIGINT), code=130, words=("KeyboardInterrupt",))
+    yield Row(
+        fault="SIGSTOP of worker/1", when=CONNECTED, act=connected("worker/1", signal.SIGSTOP), code=1,
+        words=(stopped, "AbortedError", stopped),
+    )  # fmt: skip
 
 
 # ---- Ctrl-C, SIGTERM, and a terminal that closes -------------------------------------------------------------------
@@ -231,6 +281,6 @@ def crowds() -> Iterator[Row]:
 
 # Rows that need a cluster and leave it usable come first: one serves them all.
 ROWS = [
-    *lost_tasks(), *lost_client(), *environment.in_scripts(), *interrupts(), *lost_supervisor(), *crowds(),
+    *lost_tasks(), *sessions(), *lost_client(), *environment.in_scripts(), *interrupts(), *lost_supervisor(), *crowds(),
     *environment.of_clusters(),
 ]  # fmt: skip
