@@ -1,6 +1,7 @@
 """The official client understands kubeconfigs alike. Where it differs from client-go, that one is right, and followed:
 
 - it takes the current context of the last file that names one, and client-go that of the first;
+- it looks for a user's relative certificates beside the file of the cluster;
 - it prefers a token to the token file beside it, sends what is in one with its line end, and sends both in the clear;
 - it leaves out `as`, and takes what contradicts itself, such as a token beside a password.
 """
@@ -33,9 +34,9 @@ def joined(*parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[
     return st.tuples(*parts).map(lambda found: {key: value for part in found for key, value in part.items()})
 
 
-def content(key: str) -> st.SearchStrategy[dict[str, Any]]:
-    """A field's content as data, in a file beside, above or elsewhere, or both: a tuple is to become a file."""
-    file = st.tuples(st.sampled_from(["", "../", "sub/", "/"]), CONTENTS)
+def content(key: str, *places: str) -> st.SearchStrategy[dict[str, Any]]:
+    """A field's content as data, in a file at one of some places, or both: a tuple is to become a file."""
+    file = st.tuples(st.sampled_from(places), CONTENTS)
     data = CONTENTS.map(lambda data: base64.b64encode(data).decode())
     either = st.one_of(st.fixed_dictionaries({key: file}), st.fixed_dictionaries({f"{key}-data": data}))
     return st.one_of(either, st.fixed_dictionaries({key: file, f"{key}-data": data}))
@@ -44,12 +45,16 @@ def content(key: str) -> st.SearchStrategy[dict[str, Any]]:
 SERVERS = st.sampled_from(["https://h:6443", "https://10.0.0.1", "https://[::1]:6443/", "https://h/k8s/clusters/c-1"])
 CLUSTERS = joined(
     st.fixed_dictionaries({"server": SERVERS}),
-    st.one_of(st.just({}), content("certificate-authority"), st.just({"insecure-skip-tls-verify": True})),
+    st.one_of(
+        st.just({}),
+        content("certificate-authority", "", "../", "sub/", "/"),
+        st.just({"insecure-skip-tls-verify": True}),
+    ),
     fields(tls_server_name=st.just("api")),
 )
 WORDS = st.from_regex(r"[a-zA-Z0-9_.-]{1,9}", fullmatch=True)
 USERS = joined(
-    st.one_of(st.just({}), joined(content("client-certificate"), content("client-key"))),
+    st.one_of(st.just({}), joined(content("client-certificate", "/"), content("client-key", "/"))),
     st.one_of(
         st.just({}),
         st.fixed_dictionaries({"token": WORDS}),
