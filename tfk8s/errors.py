@@ -8,6 +8,7 @@
     │   └── GraphTooLarge        2     a graph, or what is fed or fetched, is over 2 GB
     ├── ClusterError             1   the cluster failed, or could not be reached
     │   ├── BackendUnreachable   1     what runs the cluster does not answer, or can't for now
+    │   ├── ScriptLost           1     a script was taken away, with its pod or its node
     │   ├── OutOfMemory          1     a task has too little memory for what a graph makes
     │   └── VersionSkew          1     the tasks have different versions of TensorFlow
     ├── TaskError                3   a task failed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from commands import PATIENCE, Ended
 from local_place import HERE, JOB_FILE, Local
-from rows import NOTHING, USABLE, Row
+from rows import NOTHING, USABLE, VERDICT, Row
 
 NOBODY = "http://127.0.0.1:9"  # the port "discard": no proxy is there
 
@@ -128,6 +128,14 @@ def in_scripts() -> Iterator[Row]:
         words=("what is fed to the graph is 2.3 GB",),
     )  # fmt: skip
     yield Row(
-        fault="a constant of 2.1 GiB", when="as the graph is made", act=script("large.py"), code=2,
+        fault="a constant of 2.1 GiB", when="as the graph is made", act=script("large.py", "constant"), code=2,
         words=("a constant of the graph is too large",),
+    )  # fmt: skip
+    yield Row(
+        fault="three constants of 2.1 GiB together", when="in a step", act=script("large.py", "constants"), code=2,
+        words=("the graph, by its constants, is 2.3 GB",), thorough=True, limit=2 * VERDICT,
+    )  # fmt: skip
+    yield Row(
+        fault="a result of 2.1 GiB", when="in a step", act=script("large.py", "result"), code=2,
+        words=("what the session fetches is too large",), thorough=True, limit=2 * VERDICT,
     )  # fmt: skip

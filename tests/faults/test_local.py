@@ -24,7 +24,11 @@ def place(shared: Local) -> Iterator[Local]:
     shared.close()
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    thorough = metafunc.config.getoption("--reliability")
+    metafunc.parametrize("row", [row for row in ROWS if thorough or not row.thorough], ids=lambda row: row.id)
+
+
 def test_a_row(row: Row, place: Local, note: Callable[..., None]) -> None:
     ended = row.act(place)
     note(row, "local", ended)
