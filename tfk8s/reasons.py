@@ -17,6 +17,13 @@ _SHORT = re.compile(r"Insufficient ([a-z0-9./-]*[a-z0-9])")
 _NOT_FOUND = re.compile(
     r"(secret|configmap|persistentvolumeclaim|serviceaccount) \"([^\"]*)\" not found", re.IGNORECASE
 )
+_KINDS = {
+    "configmap": "ConfigMap",
+    "persistentvolumeclaim": "PersistentVolumeClaim",
+    "secret": "Secret",
+    "serviceaccount": "ServiceAccount",
+}
+_OWN_VOLUME = 'for volume "tfk8s"'  # pods.py and scriptjobs.py
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), (.*)", re.DOTALL)
 _POD_SECURITY = re.compile(r'violates PodSecurity "([^"]*)": (.*)', re.DOTALL)
 _PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
@@ -178,7 +185,10 @@ def unschedulable(job: str, pod: Object, message: str) -> str:
     if "node affinity/selector" in said:
         return f"no node has the labels it asks for ({said}): change jobs.{job}.accelerator or node_selector"
     if "untolerated taint" in said:
-        return f"every node keeps it away ({said}): add to jobs.{job}.tolerations"
+        return (
+            f"every node keeps it away ({said}): `kubectl describe nodes` shows which is short of disk or not ready; "
+            f"other taints belong in jobs.{job}.tolerations"
+        )
     if "PersistentVolumeClaim" in said:
         return f"a volume is not bound ({said}): see `kubectl get pvc`, and `volumes`"
     return f"no node takes it: {said}" if said else "it waits for the scheduler"
@@ -202,9 +212,11 @@ def _missing(job: str, message: str) -> str:
     if found is None:
         return ""
     kind, name = found[1].lower(), found[2]
+    if _OWN_VOLUME in message:
+        again = "run the script again" if kind == "secret" else "`tfk8s up` makes it again"
+        return f'its {_KINDS[kind]} "{name}", which tfk8s made, is gone: {again}'
     field = "security.service_account" if kind == "serviceaccount" else f"volumes or jobs.{job}.volumes"
-    names = {"configmap": "ConfigMap", "persistentvolumeclaim": "PersistentVolumeClaim", "secret": "Secret"}
-    return f'there is no {names.get(kind, "ServiceAccount")} "{name}": create it, or change {field}'
+    return f'there is no {_KINDS[kind]} "{name}": create it, or change {field}'
 
 
 def condition(thing: Object, kind: str) -> Object | None:

@@ -62,8 +62,8 @@ CASES = [
     ),
     (
         unscheduled("1 node(s) had untolerated taint(s)" + TAIL), (), Phase.PENDING,
-        ("every node keeps it away (0/1 nodes are available: 1 node(s) had untolerated taint(s)): "
-        "add to jobs.worker.tolerations"),
+        ("every node keeps it away (0/1 nodes are available: 1 node(s) had untolerated taint(s)): `kubectl describe "
+        "nodes` shows which is short of disk or not ready; other taints belong in jobs.worker.tolerations"),
     ),
     (
         unscheduled('persistentvolumeclaim "data" not found. not found'), (), Phase.PENDING,
@@ -94,6 +94,14 @@ CASES = [
     (
         waiting("CreateContainerConfigError", 'secret "keys" not found'), (), Phase.PENDING,
         'there is no Secret "keys": create it, or change volumes or jobs.worker.volumes',
+    ),
+    (
+        waiting("ContainerCreating"), ('MountVolume.SetUp failed for volume "tfk8s" : configmap "demo" not found',),
+        Phase.PENDING, 'its ConfigMap "demo", which tfk8s made, is gone: `tfk8s up` makes it again',
+    ),
+    (
+        waiting("ContainerCreating"), ('MountVolume.SetUp failed for volume "tfk8s" : secret "demo-s" not found',),
+        Phase.PENDING, 'its Secret "demo-s", which tfk8s made, is gone: run the script again',
     ),
     (
         waiting("ContainerCreating"), ("old", 'MountVolume.SetUp failed for volume "v" : configmap "c" not found'),

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfk8s import waiting
 from tfk8s.backends.local import LocalBackend, capacity, launch, logs, state, tasks
 from tfk8s.backends.local.records import MARK, Record, TaskRecord
 from tfk8s.changes import fields
-from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
 from tfk8s.plain import from_job_file
 from tfk8s.quantity import Quantity
 from tfk8s.spec import Job, JobFile, Task
@@ -221,3 +222,16 @@ def test_a_cluster_whose_record_is_damaged_can_be_removed(monkeypatch: pytest.Mo
     assert caught.value.help == "tfk8s down --local damaged removes it"
     LocalBackend().delete("damaged")
     assert not folder.path.exists()
+
+
+def test_what_another_command_keeps_locked_is_waited_for_in_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
+    with state.locked():
+        assert caplog.messages == []
+        monkeypatch.setattr(state, "_LOCK_SECONDS", 0.01)
+        with pytest.raises(WaitTimeout), state.locked():
+            pass
+    assert caplog.messages == ["tfk8s: waiting for another `tfk8s up`, `scale` or `down` of this user to end"]

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import shutil
 import time
@@ -29,6 +30,7 @@ from tfk8s.spec import Task
 from tfk8s.status import Phase
 from tfk8s.waiting import wait_until
 
+_LOG = logging.getLogger("tfk8s")  # on standard error, where nobody has other wishes
 _LOCK_SECONDS = 60.0
 _LEAST_ROOM = 1 << 20  # for a cluster's records and the beginning of its logs
 
@@ -197,10 +199,11 @@ def folders() -> list[Folder]:
 
 @contextlib.contextmanager
 def locked() -> Iterator[None]:
-    """Keep other commands of this user from making or removing clusters."""
+    """Keep other commands of this user from making or removing clusters; tells of one that takes its time."""
     descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY)
+    another = "another `tfk8s up`, `scale` or `down` of this user to end"
     try:
-        wait_until(lambda: _lock(descriptor), "another `tfk8s up` or `down` of this user to end", _LOCK_SECONDS)
+        wait_until(lambda: _lock(descriptor), another, _LOCK_SECONDS, tell=lambda text: _LOG.warning("tfk8s: %s", text))
         yield
     finally:
         os.close(descriptor)
