@@ -233,7 +233,7 @@ def test_a_script_does_not_wait_for_a_master_that_is_lost(up, namespace, client,
         "import tensorflow as tf\nx = tf.placeholder(tf.int64, [])\nwith tf.device('/job:worker/task:1'):\n"
         "    y = tf.while_loop(lambda i: i < 10**15, lambda i: i + 1, [x])\n"
         "with tf.Session('grpc://localhost:2222') as session:\n"
-        "    print(session.run(x, {x: 5}), flush=True)\n    session.run(y, {x: 0})\n"
+        "    print(session.run(x + 1, {x: 4}), flush=True)\n    session.run(y, {x: 0})\n"
     )
     process = start_tfk8s("submit", "--namespace", namespace, "--tf1", name, tmp_path / "a.py")
     assert process.stdout.readline() == "5\n"
