@@ -22,6 +22,7 @@ from tfk8s.losses import SILENT, SILENT_FAR, Losses
 from tfk8s.spec import EVALUATOR
 from tfk8s.tasks import left_out
 
+MOST_TASKS = 256  # each is a connection, and a request a second, through the API server; of more, the master alone
 _LOOK_SECONDS = 1.0
 
 Heard = Callable[[str, str, bool], None]
@@ -55,9 +56,8 @@ class Guard:
         self._master = str(status.master)
         tasks = {str(one.task): one.task for one in status.tasks if one.task.job != EVALUATOR}
         absent = set(map(str, left_out(without, tasks.values(), status.master)))
-        dials = {
-            label: functools.partial(backend.dial, name, task) for label, task in tasks.items() if label not in absent
-        }
+        watched = tasks.keys() - absent if len(tasks) <= MOST_TASKS else {self._master}
+        dials = {label: functools.partial(backend.dial, name, tasks[label]) for label in sorted(watched)}
         why = backend.fates(name)
         silent = SILENT_FAR if backend.name == "kubernetes" else SILENT
         self._losses = Losses(dials, silent, lambda task, seen: why(tasks[task], seen))

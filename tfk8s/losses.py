@@ -27,7 +27,7 @@ _AGAIN_SECONDS = 1.0
 _ASKED_A_SECOND = 500  # of many tasks, each is asked less often
 SILENT = 2  # of these rounds without an answer are a loss, three times as many the end of the connection
 SILENCE = "does not answer: its server is stopped, or its machine or the network is gone"
-SILENT_FAR = 4  # where a connection leads through others, such as an API server
+SILENT_FAR = 3  # where a connection leads through others, such as an API server
 
 
 def connect(task: str, address: str) -> socket.socket:

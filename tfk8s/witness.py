@@ -13,7 +13,7 @@ from tfk8s.verdicts import Answer, Known
 # A pod that is made anew has another address. gRPC looks a name up again after 30 seconds at the earliest, and the
 # cluster's DNS may give the old address for as long.
 REACH_SECONDS = 90.0
-_NEWS_SECONDS = 1.0  # a lost task is told of a moment after TensorFlow has noticed
+_NEWS_SECONDS = 3.0  # a lost task is told of a moment after TensorFlow has noticed, and why by kubelet later yet
 
 
 class Witness:

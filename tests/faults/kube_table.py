@@ -217,11 +217,11 @@ def frozen_sessions() -> Iterator[Row]:
     stopped = "worker/1 was lost: does not answer: its server is stopped"
     yield Row(
         fault="SIGSTOP of worker/1", when=OWN_SESSION, act=own(freeze("worker/1")), code=3,
-        words=(stopped, f"TaskLost: {stopped}"), thorough=True,
+        words=(stopped, f"TaskLost: {stopped}"), limit=1.5 * VERDICT, thorough=True,
     )  # fmt: skip
     yield Row(
         fault="SIGSTOP of worker/1", when=CONNECTED, act=connected(freeze("worker/1")), code=1,
-        words=(stopped, "AbortedError", stopped),
+        words=(stopped, "AbortedError", stopped), limit=1.5 * VERDICT,
     )  # fmt: skip
 
 

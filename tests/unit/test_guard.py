@@ -100,3 +100,11 @@ def test_a_task_that_is_left_out_may_be_lost(backend: FakeBackend) -> None:
     guarded.__exit__(None, None, None)
     with pytest.raises(InvalidInput, match="the master, which they connect to"):
         Guard(backend, "mnist", Forward(), lambda *what: None, without=["chief/0"])
+
+
+def test_of_many_tasks_the_master_alone_is_watched(monkeypatch: pytest.MonkeyPatch, backend: FakeBackend) -> None:
+    monkeypatch.setattr(guard, "MOST_TASKS", 2)
+    guarded = Guard(backend, "mnist", Forward(), lambda *what: None)
+    assert list(guarded._losses._dials) == ["chief/0"]
+    with guarded:
+        pass
