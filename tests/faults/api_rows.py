@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 
@@ -13,6 +14,7 @@ from commands import PATIENCE, Ended
 from kube_place import NAME, Kube
 from rows import VERDICT, Row
 
+from tfk8s import waiting
 from tfk8s.backends.kubernetes import paths
 
 _API_SERVER = {"labelSelector": "component=kube-apiserver"}
@@ -90,22 +92,34 @@ def expire(place: Kube) -> None:
 
 
 def expires_in(*words: object, until: str) -> Callable[[Kube], Ended]:
+    """The credentials of a command expire; the fault is there when the API server refuses them.
+
+    It remembers for ten seconds whose token was good.
+    """
+
     def act(place: Kube) -> Ended:
         name = place.cluster()
         config = kubeconfig_of_token(place)
         try:
             command = place.start(str(words[0]), name, *words[1:], KUBECONFIG=config)
             command.until_says(until)
-            command.now()
         finally:
             expire(place)
+        waiting.wait_until(lambda: is_refused(config), "the API server to refuse the credentials", PATIENCE)
+        command.now()
         return command.end(PATIENCE)
 
     return act
 
 
+def is_refused(config: str) -> bool:
+    words = ["kubectl", "--kubeconfig", config, "get", "--raw", "/version"]
+    asked = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return "Unauthorized" in asked.stderr
+
+
 def expires_in_submit(place: Kube) -> Ended:
-    return expires_in("submit", place.alone("nap.py"), 5, until="naps")(place)
+    return expires_in("submit", place.alone("nap.py"), 3 * _NAP, until="naps")(place)
 
 
 def rows() -> Iterator[Row]:
@@ -123,15 +137,13 @@ def rows() -> Iterator[Row]:
         fault="API server goes away", when="in `status --watch`", act=gone_in("status", "--watch", until="worker/1"),
         code=1, words=("does not answer",),
     )  # fmt: skip
-    # An API server remembers for ten seconds whose token was good.
     yield Row(
-        fault="credentials expire", when="in `status --watch`",
+        fault="credentials expire", when="in `status --watch`, from the API server's first refusal on",
         act=expires_in("status", "--watch", until="worker/1"), code=1, words=("refuses your credentials",),
-        limit=3 * VERDICT,
     )  # fmt: skip
     yield Row(
-        fault="credentials expire", when="in `submit`", act=expires_in_submit, code=(0, 1), limit=3 * VERDICT,
-        thorough=True,
+        fault="credentials expire", when="in `submit`, likewise", act=expires_in_submit, code=1, thorough=True,
+        words=("lost sight of script-",),
     )  # fmt: skip
 
 

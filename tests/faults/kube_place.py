@@ -7,7 +7,7 @@ import functools
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import node
@@ -133,8 +133,10 @@ class Kube:
 
     # ---- scripts ----
 
-    def submit(self, script: str, *words: object, to_kill: str = "", **environment: str) -> Command:
-        return self.start("submit", self.cluster(to_kill), self.alone(script), *words, **environment)
+    def submit(
+        self, script: str, *words: object, to_kill: str = "", flags: Sequence[object] = (), **environment: str
+    ) -> Command:
+        return self.start("submit", *flags, self.cluster(to_kill), self.alone(script), *words, **environment)
 
     def alone(self, script: str) -> Path:
         """Return a script in a folder of its own, since its folder travels with it."""
@@ -225,6 +227,11 @@ class Kube:
         waiting.wait_until(
             lambda: "deletionTimestamp" in self.pods()[pod_of(task)]["metadata"], f"{task} to be deleted", PATIENCE
         )
+
+    def script_pod(self) -> str:
+        """Return the name of the pod of the script that runs."""
+        (running,) = (one for one in self.status().scripts if one.phase is ScriptPhase.RUNNING)
+        return running.where.partition(" ")[0]
 
     def cordon(self) -> None:
         """Keep new pods from the nodes that ours are on, until the row is over."""

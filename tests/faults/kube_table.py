@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 from collections.abc import Callable, Iterator
 
 import api_rows
 import command_rows
+import dns_rows
+import removal_rows
 from commands import PATIENCE, Ended
-from kube_place import NOW, Kube, pod_of
-from rows import CONNECTED, NOTHING, OWN_SESSION, VERDICT, Row, both_said
-
-from tfk8s import waiting
-from tfk8s.backends.kubernetes import paths
-from tfk8s.backends.kubernetes.client import MERGE
+from kube_place import NOW, Kube
+from removal_rows import Fault, delete, lost
+from rows import CONNECTED, DEADLINE, NOTHING, OWN_SESSION, VERDICT, Row, both_said
 
 MOMENTS = {"before": "before a step", "during": "in a step", "after": "between steps"}
 TASKS = ("worker/1", "ps/0", "chief/0")
-DEADLINE = 8  # what `up` is given where nothing but time ends it
-
-Fault = Callable[[Kube], None]
 
 
 # ---- tasks ---------------------------------------------------------------------------------------------------------
-
-
-def lost(moment: str, fault: Fault) -> Callable[[Kube], Ended]:
-    """A fault at some moment of a script."""
-
-    def act(place: Kube) -> Ended:
-        script = place.steps(moment)
-        script.now()
-        fault(place)
-        if moment == "after":  # a server may go on for a moment, and the next step with it
-            script.until_says("was lost")
-        script.go_on()
-        ended = script.end(PATIENCE)
-        place.undo()
-        return ended
-
-    return act
 
 
 def hit(task: str, number: int, moment: str) -> Callable[[Kube], Ended]:
@@ -61,23 +39,11 @@ def hit(task: str, number: int, moment: str) -> Callable[[Kube], Ended]:
     return act
 
 
-def delete(task: str, **options: int) -> Fault:
-    return lambda place: place.client.send("DELETE", paths.pod(place.namespace, pod_of(task)), options)
-
-
-def evict(task: str) -> Fault:
-    def fault(place: Kube) -> None:
-        metadata = {"name": pod_of(task), "namespace": place.namespace}
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-        place.client.send("POST", paths.pod(place.namespace, pod_of(task), "eviction"), body=body)
-
-    return fault
-
-
-def drain(place: Kube) -> None:
-    """Drain the node of a task that its disruption budget lets go."""
-    place.cordon()
-    evict("worker/1")(place)
+def busy(place: Kube) -> Ended:
+    """A script that keeps a worker, its transport and its node's processors busy."""
+    ended = place.submit("heavy.py", 20).end(2 * PATIENCE)
+    assert "was lost" not in ended.err, ended
+    return ended
 
 
 def network_gone(place: Kube) -> Ended:
@@ -101,7 +67,7 @@ def eats(place: Kube) -> Ended:
 def signals() -> Iterator[Row]:
     for number, name, words, limit in (
         (signal.SIGKILL, "SIGKILL", "{}: killed (exit code 137)", VERDICT),
-        (signal.SIGSTOP, "SIGSTOP", "{} was lost: does not answer: its server is stopped", 1.5 * VERDICT),
+        (signal.SIGSTOP, "SIGSTOP", "{} was lost: does not answer: its server is stopped", VERDICT),
     ):
         for index, (moment, when) in enumerate(MOMENTS.items()):
             for other, task in enumerate(TASKS):
@@ -110,8 +76,12 @@ def signals() -> Iterator[Row]:
                     words=(words.format(task),), limit=limit, thorough=index != other,
                 )  # fmt: skip
     yield Row(
+        fault="a server, its transport and its node kept busy", when="in steps, for 20 s", act=busy,
+        thorough=True, limit=6 * VERDICT,
+    )  # fmt: skip
+    yield Row(
         fault="network of worker/1 gone (half-open TCP)", when="in a step", act=network_gone, code=3,
-        limit=1.5 * VERDICT, thorough=True,
+        thorough=True,
         words=("worker/1 was lost: does not answer: its server is stopped, or its machine or the network is gone",),
     )  # fmt: skip
 
@@ -129,19 +99,8 @@ def pods() -> Iterator[Row]:
             code=3, words=(deleted.format(task),), thorough=(task, moment) != ("chief/0", "after"),
         )  # fmt: skip
     yield Row(
-        fault="pod of worker/1 evicted", when="in a step", act=lost("during", evict("worker/1")), code=3,
-        words=("worker/1: evicted from its node",), thorough=True,
-    )  # fmt: skip
-    yield Row(
         fault="worker/1 needs more memory than it may use", when="in a step", act=eats, code=3,
         words=("worker/1: killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory",),
-    )  # fmt: skip
-
-
-def drained() -> Iterator[Row]:
-    yield Row(
-        fault="node drained, so that worker/1 has no place", when="in a step", act=lost("during", drain), code=3,
-        words=("worker/1: evicted from its node",),
     )  # fmt: skip
 
 
@@ -275,57 +234,6 @@ def unready() -> Iterator[Row]:
     )  # fmt: skip
 
 
-# ---- names that can't be looked up ---------------------------------------------------------------------------------
-
-_DNS = "/apis/apps/v1/namespaces/kube-system/deployments/coredns"
-_DNS_PODS = "/api/v1/namespaces/kube-system/pods"
-
-
-@contextlib.contextmanager
-def no_dns(place: Kube) -> Iterator[None]:
-    """The cluster's DNS is away meanwhile."""
-    before = place.client.get(_DNS)["spec"]["replicas"]
-
-    def scale(replicas: int) -> None:
-        place.client.send("PATCH", _DNS, body={"spec": {"replicas": replicas}}, content_type=MERGE)
-
-    def pods() -> list[object]:
-        return list(place.client.get(_DNS_PODS, {"labelSelector": "k8s-app=kube-dns"})["items"])
-
-    scale(0)
-    try:
-        waiting.wait_until(lambda: not pods(), "DNS to be gone", PATIENCE)
-        yield
-    finally:
-        scale(before)
-        waiting.wait_until(
-            lambda: place.client.get(_DNS)["status"].get("readyReplicas", 0) == before, "DNS to be back", PATIENCE
-        )
-
-
-def submit_without_dns(place: Kube) -> Ended:
-    name, script = place.cluster(), place.alone("steps.py")
-    with no_dns(place):
-        return place.start("submit", name, script, "none").end(PATIENCE)
-
-
-def up_without_dns(place: Kube) -> Ended:
-    place.remove()
-    with no_dns(place):
-        return place.start("up", "--timeout", f"{DEADLINE}s", place.job_file).end(DEADLINE + PATIENCE)
-
-
-def dns() -> Iterator[Row]:
-    yield Row(
-        fault="DNS down", when="before `submit`", act=submit_without_dns, code=3, limit=2 * VERDICT,
-        words=("chief/0, ps/0, worker/0, worker/1 do not answer", "name resolution", "cluster's DNS"),
-    )  # fmt: skip
-    yield Row(
-        fault="DNS down", when=f"in `up`, with a deadline of {DEADLINE} s", act=up_without_dns, code=124,
-        words=("chief/0 does not reach",), limit=DEADLINE + VERDICT, thorough=True,
-    )  # fmt: skip
-
-
-ROWS = [*pods(), *sessions(), *command_rows.rows(), *api_rows.rows(), *unready()]
+ROWS = [*pods(), *removal_rows.rows(), *sessions(), *command_rows.rows(), *api_rows.rows(), *unready()]
 # These need a node's own processes, or break what all of the cluster needs, for a while.
-ON_KIND = [*signals(), *frozen_sessions(), *drained(), *dns(), *api_rows.restarts()]
+ON_KIND = [*signals(), *frozen_sessions(), *removal_rows.on_kind(), *dns_rows.rows(), *api_rows.restarts()]

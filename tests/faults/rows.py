@@ -9,6 +9,7 @@ from typing import Any
 from commands import Command, Ended
 
 VERDICT = 10.0  # seconds from the fault
+DEADLINE = 8  # what `up` is given where nothing but time ends it
 SLOWNESS = 6  # a machine on which the tests pass may be so much slower than the one that the report is about
 
 USABLE = "the cluster, usable"

@@ -1,0 +1,61 @@
+"""Rows about names that can't be looked up."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from commands import PATIENCE, Ended
+from kube_place import Kube
+from rows import DEADLINE, VERDICT, Row
+
+from tfk8s import waiting
+from tfk8s.backends.kubernetes.client import MERGE
+
+_DNS = "/apis/apps/v1/namespaces/kube-system/deployments/coredns"
+_DNS_PODS = "/api/v1/namespaces/kube-system/pods"
+
+
+@contextlib.contextmanager
+def no_dns(place: Kube) -> Iterator[None]:
+    """The cluster's DNS is away meanwhile."""
+    before = place.client.get(_DNS)["spec"]["replicas"]
+
+    def scale(replicas: int) -> None:
+        place.client.send("PATCH", _DNS, body={"spec": {"replicas": replicas}}, content_type=MERGE)
+
+    def pods() -> list[object]:
+        return list(place.client.get(_DNS_PODS, {"labelSelector": "k8s-app=kube-dns"})["items"])
+
+    scale(0)
+    try:
+        waiting.wait_until(lambda: not pods(), "DNS to be gone", PATIENCE)
+        yield
+    finally:
+        scale(before)
+        waiting.wait_until(
+            lambda: place.client.get(_DNS)["status"].get("readyReplicas", 0) == before, "DNS to be back", PATIENCE
+        )
+
+
+def submit_without_dns(place: Kube) -> Ended:
+    name, script = place.cluster(), place.alone("steps.py")
+    with no_dns(place):
+        return place.start("submit", name, script, "none").end(PATIENCE)
+
+
+def up_without_dns(place: Kube) -> Ended:
+    place.remove()
+    with no_dns(place):
+        return place.start("up", "--timeout", f"{DEADLINE}s", place.job_file).end(DEADLINE + PATIENCE)
+
+
+def rows() -> Iterator[Row]:
+    yield Row(
+        fault="DNS down", when="before `submit`", act=submit_without_dns, code=3,
+        words=("chief/0, ps/0, worker/0, worker/1 do not answer", "name resolution", "cluster's DNS"),
+    )  # fmt: skip
+    yield Row(
+        fault="DNS down", when=f"in `up`, with a deadline of {DEADLINE} s", act=up_without_dns, code=124,
+        words=("chief/0 does not reach",), limit=DEADLINE + VERDICT, thorough=True,
+    )  # fmt: skip
