@@ -178,6 +178,15 @@ def test_a_certificate_that_is_not_trusted_is_no_silence():
     assert said.help == "was the cluster made anew? get its kubeconfig again"
 
 
+@pytest.mark.parametrize("words", ["certificate is not yet valid", "certificate has expired"])
+def test_a_certificate_out_of_its_time_may_be_a_clock_that_is_wrong(words):
+    cause = ssl.SSLCertVerificationError("x")
+    cause.verify_message = words
+    error = errors.unreachable(urllib3.exceptions.SSLError(cause), "c", "https://h")
+    assert str(error) == f'the certificate of the API server of context "c" (https://h) can\'t be trusted: {words}'
+    assert error.help == "is the clock of this machine right? else have it renewed"
+
+
 # ---- clusters from their StatefulSets ------------------------------------------------------------------------------
 
 

@@ -108,7 +108,11 @@ def refused(code: int, body: bytes, context: str, retry_after: str | None = None
 
 def unreachable(error: Exception, context: str, host: str) -> Unanswered:
     """Return the error for a request that got no answer."""
-    if distrust := _distrust(error):
+    distrust = _distrust(error)
+    if "expired" in distrust or "not yet valid" in distrust:
+        said = f'the certificate of the API server of context "{context}" ({host}) can\'t be trusted: {distrust}'
+        return Unanswered(said, unheard=True, help="is the clock of this machine right? else have it renewed")
+    if distrust:
         said = f'the API server of context "{context}" ({host}) is not the one that the kubeconfig trusts: {distrust}'
         return Unanswered(said, unheard=True, help="was the cluster made anew? get its kubeconfig again")
     said = f'the API server of context "{context}" ({host}) does not answer: {_reason(error)}'
