@@ -114,7 +114,7 @@ def _container(job_file: JobFile, job: Job, volumes: tuple[Volume, ...]) -> Obje
 def resources(job: Job) -> Object:
     """Return what a task's container asks for; the limits are the same, but for what it writes, and a core at least.
 
-    A server needs three quarters of a second of a core until it listens. Held to what it asks for it comes up late:
+    A server needs half a second of a core until it listens. Held to what it asks for it comes up late:
     four servers within 200m each took 8.7 s until the last listened, with a core each 5.4 s (measured on two cores).
     """
     amounts = {"cpu": str(job.cpu or DEFAULT_CPU), "memory": str(job.memory or DEFAULT_MEMORY)}
