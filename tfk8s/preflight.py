@@ -21,6 +21,7 @@ _AGAIN_SECONDS = 2.0  # for one that was told to be lost
 _LOST_SECONDS = 1.0
 _REACH_SECONDS = 1.0
 _AT_ONCE = 64
+_MOST_ASKERS = 16  # each of which asks all others
 _ROWS = 20
 Dial = Callable[[str], socket.socket]
 
@@ -82,19 +83,33 @@ class View:
         answer = self._ask(task, _AGAIN_SECONDS)
         return not answer.error and answer.incarnation != self._first.get(task, answer.incarnation)
 
-    def unreached(self) -> list[str]:
-        """Return the tasks that the master does not reach: all answer here, but a session would wait for them."""
+    def missing_ways(self) -> dict[str, list[str]]:
+        """Return the tasks that do not reach others which answer here, with these; of many tasks, the master is asked.
+
+        A session waits for those that the master does not reach, and a step for those that a worker needs: 20 seconds.
+        """
         wanted = [task for task in self.addresses if task not in self.without]
-        if not wanted or self._master_reaches(wanted if len(wanted) <= refusals.MOST_NAMED else []):
+        if not wanted:
+            return {}
+        askers = wanted if len(wanted) <= _MOST_ASKERS else [self.master]
+        with concurrent.futures.ThreadPoolExecutor(len(askers)) as pool:
+            found = dict(zip(askers, pool.map(self.unreached, askers), strict=True))
+        return {asker: tasks for asker, tasks in found.items() if tasks}
+
+    def unreached(self, asker: str | None = None) -> list[str]:
+        """Return the tasks that one, the master by default, does not reach: all answer here, but it waits for them."""
+        asker = asker or self.master
+        wanted = [task for task in self.addresses if task not in self.without]
+        if not wanted or self._reaches(asker, wanted if len(wanted) <= refusals.MOST_NAMED else []):
             return []
         with concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
-            reached = pool.map(lambda task: self._master_reaches([task]), wanted)
+            reached = pool.map(lambda task: self._reaches(asker, [task]), wanted)
         missing = [task for task, reaches in zip(wanted, reached, strict=True) if not reaches]
-        return [] if self.master in missing else missing  # a busy master answers late, whomever it is asked about
+        return [] if asker in missing else missing  # a busy one answers late, whomever it is asked about
 
-    def _master_reaches(self, tasks: Sequence[str]) -> bool:
+    def _reaches(self, asker: str, tasks: Sequence[str]) -> bool:
         try:
-            with self._dial(self.master) as stream:
+            with self._dial(asker) as stream:
                 return refusals.reaches(stream, [_device(task) for task in tasks], _REACH_SECONDS)
         except (OSError, probe.ProbeError, TaskUnreachable):
             return True  # it does not answer itself, of which others tell
@@ -162,11 +177,18 @@ def _advice(answers: Sequence[Answer], silent: Sequence[str]) -> str:
     return f"{looks}; --without {silent[0]} runs a script that needs it not"
 
 
-def not_reached(master: str, tasks: Sequence[str]) -> str:
-    """Return what to say where the master does not reach tasks that answer."""
-    it = "they answer" if len(tasks) > 1 else "it answers"
-    of = "them" if len(tasks) > 1 else "it"
-    return f"{master} does not reach {_named(tasks)}, though {it}: {master} knows no address of {of}, or an old one"
+def not_reached(ways: Mapping[str, Sequence[str]]) -> str:
+    """Return what to say where tasks do not reach others that answer, by what `View.missing_ways` returns."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for asker, tasks in ways.items():
+        alike.setdefault(tuple(tasks), []).append(asker)
+    return "; ".join(_not_reached(askers, tasks) for tasks, askers in alike.items())
+
+
+def _not_reached(askers: Sequence[str], tasks: Sequence[str]) -> str:
+    do, know = ("do", "they know") if len(askers) > 1 else ("does", f"{askers[0]} knows")
+    it, of = ("they answer", "them") if len(tasks) > 1 else ("it answers", "it")
+    return f"{_named(askers)} {do} not reach {_named(tasks)}, though {it}: {know} no address of {of}, or an old one"
 
 
 def warning(answers: Sequence[Answer], own: str) -> str | None:

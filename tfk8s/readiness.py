@@ -137,7 +137,7 @@ class Readiness:
         master = str(self._status.master)
         addresses = dict.fromkeys((master, *tasks), "")
         missing = View(addresses, dial=lambda task: self._backend.dial(self._name, tasks[task])).unreached()
-        return not_reached(master, missing) if missing else str(self._silence)
+        return not_reached({master: missing}) if missing else str(self._silence)
 
     def _is_new(self, task: TaskStatus) -> bool:
         old = self._before.get(task.task)

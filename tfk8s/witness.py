@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from tfk8s import preflight, verdicts, waiting
 from tfk8s.errors import TaskUnreachable, Tfk8sError, WaitTimeout
@@ -13,6 +14,7 @@ from tfk8s.verdicts import Answer, Known
 # A pod that is made anew has another address. gRPC looks a name up again after 30 seconds at the earliest, and the
 # cluster's DNS may give the old address for as long.
 REACH_SECONDS = 90.0
+OTHERS_SECONDS = 40.0  # the master's are needed by every session, other ways by some
 _NEWS_SECONDS = 3.0  # a lost task is told of a moment after TensorFlow has noticed, and why by kubelet later yet
 
 
@@ -35,7 +37,7 @@ class Witness:
             TaskUnreachable, VersionSkew: as `preflight.require`; or the master does not find a task's new address.
         """
         self._accept(self.view.ask())
-        self._wait_for_master()
+        self._wait_for_ways()
 
     def wait(self, timeout: float) -> None:
         """Wait until every task answers.
@@ -53,29 +55,31 @@ class Witness:
 
         waiting.wait_until(all_answer, lambda: f"all tasks to answer\n{preflight.table(answers)}", timeout)
         self._accept(answers)
-        self._wait_for_master()
+        self._wait_for_ways()
 
-    def _wait_for_master(self) -> None:
-        """Wait until the master reaches every task; say so where that takes time."""
-        trouble = ""
+    def _wait_for_ways(self) -> None:
+        """Wait until the tasks, above all the master, reach each other; say so where that takes time."""
+        missing: dict[str, list[str]] = {}
+        trouble, patient_until = "", time.monotonic() + OTHERS_SECONDS
 
         def all_reached() -> bool:
-            nonlocal trouble
-            if not (missing := self.view.unreached()):
-                return True
-            if not trouble:
-                trouble = preflight.not_reached(self.view.master, missing)
-                _say(f"tfk8s: {trouble}; waiting up to {REACH_SECONDS:.0f} s until it looks that up again")
-            return False
+            nonlocal trouble, missing
+            missing = self.view.missing_ways()
+            if missing and not trouble:
+                trouble = preflight.not_reached(missing)
+                _say(f"tfk8s: {trouble}; waiting up to {REACH_SECONDS:.0f} s until that is looked up again")
+            return not missing or (self.view.master not in missing and time.monotonic() >= patient_until)
 
         try:
-            waiting.wait_until(all_reached, "the master to reach all tasks", REACH_SECONDS)
+            waiting.wait_until(all_reached, "the tasks to reach each other", REACH_SECONDS)
         except WaitTimeout as error:
             raise TaskUnreachable(
                 trouble, help=f"`tfk8s restart NAME {self.view.master}` has it look up all addresses anew"
             ) from error
-        if trouble:
-            _say(f"tfk8s: {self.view.master} reaches all tasks now")
+        if missing:
+            _say(f"tfk8s: {preflight.not_reached(missing)}; going on, for scripts that need it not")
+        elif trouble:
+            _say("tfk8s: the tasks reach each other now")
 
     def _accept(self, answers: list[Answer]) -> None:
         preflight.require(answers)

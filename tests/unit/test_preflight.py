@@ -137,6 +137,19 @@ def test_whom_a_master_does_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Master(monkeypatch, PS).view.unreached() == ["ps/0"]
 
 
+def test_tasks_that_do_not_reach_others_are_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = View({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, dial=contextlib.nullcontext)
+    reaches = lambda asker, devices, timeout: asker == "ps/0" or PS not in devices  # noqa: E731
+    monkeypatch.setattr(preflight.refusals, "reaches", reaches)
+    ways = view.missing_ways()
+    assert ways == {"chief/0": ["ps/0"], "worker/0": ["ps/0"]}
+    assert preflight.not_reached(ways) == (
+        "chief/0, worker/0 do not reach ps/0, though it answers: they know no address of it, or an old one"
+    )
+    monkeypatch.setattr(preflight, "_MOST_ASKERS", 2)
+    assert list(view.missing_ways()) == ["chief/0"]
+
+
 def test_a_busy_master_is_not_said_to_reach_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Master(monkeypatch, CHIEF, PS).view.unreached() == []
 
