@@ -135,6 +135,16 @@ def test_a_conflict_names_owner_and_field():
     }
     error = errors.refused(409, body("conflict", name="a", kind="statefulsets", causes=[cause]), "c")
     assert str(error) == 'statefulsets "a" is changed by others too: spec.replicas belongs to helm'
+    path = "/apis/apps/v1/namespaces/ns/statefulsets/demo-ps"
+    nameless = errors.refused(409, body("conflict", causes=[cause]), "c", path=path)
+    assert str(nameless).startswith('statefulsets "demo-ps" is changed by others too: ')
+
+
+def test_a_namespace_that_is_being_deleted():
+    message = 'jobs.batch "a" is forbidden: unable to create new content in namespace ns because it is being terminated'
+    error = errors.refused(403, body(message), "c")
+    assert str(error) == 'namespace "ns" is being deleted: nothing new can be made in it'
+    assert error.help == "take another one, or wait until `kubectl get namespace ns` finds it no more"
 
 
 @pytest.mark.parametrize(

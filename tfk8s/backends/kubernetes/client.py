@@ -186,7 +186,7 @@ class Client:
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             self._broke = time.monotonic()
             raise errors.unreachable(error, self.context, self.server.url) from error
-        refusal = errors.refused(answer.status, data, self.context, answer.headers.get("retry-after"))
+        refusal = errors.refused(answer.status, data, self.context, answer.headers.get("retry-after"), request.path)
         if refusal.code == 403 and time.monotonic() - self._broke < SETTLES_SECONDS:
             raise errors.unsettled(refusal)
         raise refusal

@@ -16,6 +16,7 @@ from tfk8s.errors import BackendUnreachable, ClusterError
 # It has too much to do, is being restarted, or something behind it is: the next try may be answered.
 _PASSING = {429, 500, 502, 503, 504}
 
+_TERMINATING = re.compile(r"unable to create new content in namespace (\S+) because it is being terminated")
 _FORBIDDEN = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
@@ -73,8 +74,8 @@ class Unanswered(BackendUnreachable):
         self.unheard, self.retry_after = unheard, 0.0
 
 
-def refused(code: int, body: bytes, context: str, retry_after: str | None = None) -> ApiError:
-    """Return the error for an answer of 400 or more; `retry_after` is its header of that name."""
+def refused(code: int, body: bytes, context: str, retry_after: str | None = None, path: str = "") -> ApiError:
+    """Return the error for an answer of 400 or more; `retry_after` is its header, `path` what was asked for."""
     status = _status(body)
     message = status.get("message") or body.decode(errors="replace").strip() or f"HTTP status {code}"
     if code == 401:
@@ -83,12 +84,18 @@ def refused(code: int, body: bytes, context: str, retry_after: str | None = None
             f'the API server of context "{context}" refuses your credentials: they are wrong, or have expired',
             help="log in again, as your cluster's provider has it; `kubectl get pods` must work first",
         )
+    if code == 403 and (match := _TERMINATING.search(message)):
+        return ApiError(
+            code,
+            f'namespace "{match[1]}" is being deleted: nothing new can be made in it',
+            help=f"take another one, or wait until `kubectl get namespace {match[1]}` finds it no more",
+        )
     if code == 403 and (match := _FORBIDDEN.search(message)):
         return _forbidden(match.groupdict())
     if code == 409 and (conflicts := list(_conflicts(status))):
         return ApiError(
             code,
-            f"{_about(status)} is changed by others too: {'; '.join(conflicts)}",
+            f"{_about(status, path)} is changed by others too: {'; '.join(conflicts)}",
             help="have them leave these fields alone, or remove the object; tfk8s takes nothing over",
         )
     if code == 404 and status.get("details", {}).get("kind") == "namespaces":
@@ -167,9 +174,11 @@ def _conflicts(status: dict[str, Any]) -> Any:
             yield f"{cause.get('field', '').lstrip('.')} belongs to {owner[1] if owner else 'another'}"
 
 
-def _about(status: dict[str, Any]) -> str:
+def _about(status: dict[str, Any], path: str) -> str:
+    """Return which object an answer is about, by what it says or what was asked."""
+    _, kind, name = f"//{path}".rsplit("/", 2)
     details = status.get("details", {})
-    return f'{details.get("kind", "the object")} "{details.get("name", "")}"'
+    return f'{details.get("kind") or kind} "{details.get("name") or name}"'
 
 
 def _status(body: bytes) -> dict[str, Any]:
