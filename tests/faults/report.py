@@ -60,7 +60,7 @@ def _said(row: Row, ended: Ended) -> str:
         return ""
     line = next((line for line in ended.err.splitlines() if row.words[0] in line), "")
     line = re.sub(r"kill -CONT \d+", "kill -CONT PID", line.removeprefix("error: ").removeprefix("tfk8s: "))
-    line = re.sub(r"(127\.0\.0\.1:)\d+|(tfk8s-faults-)[0-9a-f]+| on \[[0-9a-f:]+\]:53", r"\1\2…", line)
+    line = re.sub(r"(127\.0\.0\.1:)\d+|((?:tfk8s-faults|script)-)[0-9a-f]{6}| on \[[0-9a-f:]+\]:53", r"\1\2…", line)
     line = re.sub(r"/\S*/tfk8s/", "~/.local/state/tfk8s/", line)
     line = line.replace("|", "\\|").strip()
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
