@@ -126,5 +126,8 @@ def _elements_bytes(constant: Any) -> int:
 
 
 def _node_bytes(constant: Any) -> int:
-    """Return what a constant takes in a message: one that repeats a value takes next to nothing."""
-    return constant.node_def.ByteSize() if _elements_bytes(constant) > _LARGE else 0
+    """Return what a constant takes in a message: one that repeats a value takes next to nothing.
+
+    `_node_def` is that message, of which `node_def` would make a copy more: a second of time for each gigabyte.
+    """
+    return len(constant._node_def) if _elements_bytes(constant) > _LARGE else 0

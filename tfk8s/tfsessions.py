@@ -97,9 +97,14 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
 
     def close(self) -> None:
         """Close the session; one whose task is gone is left to itself after a moment."""
-        if not self._broken:
+        if self._broken:
+            self.close_aside()
+        else:
             super().close()
-        elif not close_aside(super().close):
+
+    def close_aside(self) -> None:
+        """Close the session, or leave it to itself after a moment; once it has been closed, do nothing."""
+        if not self._closed and not close_aside(super().close):
             self._session = None  # TensorFlow would wait for it as it deletes it
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
@@ -110,6 +115,6 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
 
 
 def _close_at_exit(session: weakref.ref[Session]) -> None:
-    """Close a session that is lost while threads can still be started: later, it would wait for ever."""
-    if (found := session()) is not None and found._broken:
-        found.close()
+    """Close a session while threads can still be started: later, one that is lost would wait for ever."""
+    if (found := session()) is not None:
+        found.close_aside()
