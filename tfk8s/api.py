@@ -6,16 +6,18 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from tfk8s import waiting
 from tfk8s.backends import Backend, Script
 from tfk8s.backends.choice import choose
 from tfk8s.changes import Plan
 from tfk8s.cluster import TIMEOUT, Cluster, discard
-from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.errors import InvalidInput, NoSuchCluster, WaitTimeout
 from tfk8s.readiness import OnChange
 from tfk8s.spec import JobFile
 from tfk8s.status import ClusterStatus, ScriptPhase
 from tfk8s.where import Where
 
+_ENDING_SECONDS = 5.0  # kubelet tells of a container's end two seconds later; who lost a task ends before that
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -113,7 +115,7 @@ def run(
             if on_ready is not None:
                 on_ready(cluster)
             code = cluster.run(script)
-            making.keep |= _in_use(cluster, on_kept)
+            making.keep |= _in_use(cluster, on_kept, patience=_ENDING_SECONDS if code else 0.0)
             return code
         finally:
             if before_removal is not None:
@@ -150,12 +152,19 @@ class _Making:
             discard(self._backend, self._spec.name)
 
 
-def _in_use(cluster: Cluster, on_kept: Callable[[Cluster], None] | None) -> bool:
-    """Return whether scripts of others run in a cluster."""
-    in_use = any(script.phase is ScriptPhase.RUNNING for script in cluster.status().scripts)
-    if in_use and on_kept is not None:
-        on_kept(cluster)
-    return in_use
+def _in_use(cluster: Cluster, on_kept: Callable[[Cluster], None] | None, patience: float) -> bool:
+    """Return whether scripts of others run in a cluster; the own one is waited for, which may seem to run still."""
+
+    def none_runs() -> bool:
+        return all(script.phase is not ScriptPhase.RUNNING for script in cluster.status().scripts)
+
+    try:
+        waiting.wait_until(none_runs, "scripts to end", patience)
+    except WaitTimeout:
+        if on_kept is not None:
+            on_kept(cluster)
+        return True
+    return False
 
 
 def connect(

@@ -159,7 +159,11 @@ def _tail(pod: Object, tail: int | None) -> int | None:
 
 
 def _write(lines: Iterable[str]) -> Object | None:
-    """Write a script's lines to this process' streams; return at once how it ended where both of its streams say so."""
+    """Write a script's lines to this process' streams, and return None: kubelet tells how it ended.
+
+    That comes two seconds after the end. So where both of the script's streams say that it lost a task, return at once
+    how it ended; in all other cases what is seen of the script afterwards must be right.
+    """
     ended = 0
     for line in lines:
         end = unpack.read_end(line)
@@ -168,6 +172,6 @@ def _write(lines: Iterable[str]) -> Object | None:
             stream = sys.stderr if text.startswith(_MARK) else sys.stdout
             stream.write(f"{text.removeprefix(_MARK)}\n")
             stream.flush()
-        if end and (ended := ended + 1) == _STREAMS:
+        if end and (ended := ended + 1) == _STREAMS and verdicts.is_of_a_task(end[2]):
             return {"exitCode": end[1], "message": end[2]}
     return None
