@@ -56,15 +56,8 @@ def constrain_all(filters: Sequence[str], *, isolate: bool) -> None:
     def checked_run(
         self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
-        check_sizes(self, feed_dict)
         try:
-            found = run(self, fetches, feed_dict, options, run_metadata)
-            self._tfk8s_worked = time.monotonic()
-            return found
-        except RuntimeError as error:
-            if was_interrupted(error):
-                raise KeyboardInterrupt from None
-            raise
+            return checked(self, feed_dict, lambda: run(self, fetches, feed_dict, options, run_metadata))
         except Exception as error:
             self._tfk8s_broken = type(error).__name__ in verdicts.BROKEN
             raise
@@ -76,9 +69,22 @@ def constrain_all(filters: Sequence[str], *, isolate: bool) -> None:
     BaseSession.__init__, BaseSession.run, BaseSession.close = constrained_init, checked_run, brief_close
 
 
-def was_interrupted(error: RuntimeError) -> bool:
-    """Return whether Ctrl-C came as C++ made its exception: pybind11 gives up on both."""
-    return "REPLACED BY KeyboardInterrupt" in str(error)
+def checked(session: Any, feed_dict: Any, run: Callable[[], Any]) -> Any:
+    """Return what a call of a session returns, and note that it worked.
+
+    Raises:
+        GraphTooLarge: no message can hold what it sends.
+        KeyboardInterrupt: Ctrl-C came as C++ made its exception; pybind11 gives up on both.
+    """
+    check_sizes(session, feed_dict)
+    try:
+        found = run()
+    except RuntimeError as error:
+        if "REPLACED BY KeyboardInterrupt" in str(error):
+            raise KeyboardInterrupt from None
+        raise
+    session._tfk8s_worked = time.monotonic()
+    return found
 
 
 def close_aside(close: Callable[[], object]) -> bool:

@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf1
 from tensorflow.python.client.session import _DeviceAttributes as DeviceAttributes
 
 from tfk8s import calls
-from tfk8s.constraints import check_sizes, close_aside, constrained, was_interrupted
+from tfk8s.constraints import checked, close_aside, constrained
 from tfk8s.errors import TaskError
 from tfk8s.watch import SessionWatch
 from tfk8s.witness import Witness
@@ -64,18 +64,12 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
             OutOfMemory: a task has too little memory for it.
             tf.errors.OpError: whatever else TensorFlow reports.
         """
-        check_sizes(self, feed_dict)
         if self._watch is not None and time.monotonic() - self._listened > _LISTEN_SECONDS:
             self._watch.listen()
             self._listened = time.monotonic()
+        run = super().run
         try:
-            found = super().run(fetches, feed_dict, options, run_metadata)
-            self._tfk8s_worked = time.monotonic()
-            return found
-        except RuntimeError as error:
-            if was_interrupted(error):
-                raise KeyboardInterrupt from None
-            raise
+            return checked(self, feed_dict, lambda: run(fetches, feed_dict, options, run_metadata))
         except tf1.errors.OpError as error:
             meaning = self._witness.explain(error)
             if meaning is None:
