@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +18,9 @@ from tfk8s.scripts import as_script
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, TaskStatus
 from tfk8s.tasks import find, left_out, require_counts, select
+from tfk8s.telling import tell
 
 TIMEOUT = 120.0
-
-_LOG = logging.getLogger("tfk8s")  # on standard error, where nobody has other wishes
 
 
 class Cluster(Reach):
@@ -116,7 +114,7 @@ class Cluster(Reach):
             )
         )  # fmt: skip
 
-    def run(self, script: Script, *, retries: int = 0, tell: Callable[[str], None] = _LOG.warning) -> int:
+    def run(self, script: Script, *, retries: int = 0, tell: Callable[[str], None] = tell) -> int:
         """Run a session script, as `submit` does.
 
         Args:

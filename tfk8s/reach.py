@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
@@ -14,6 +13,7 @@ from tfk8s.forward import Forward, Tell
 from tfk8s.news import News
 from tfk8s.spec import EVALUATOR
 from tfk8s.tasks import left_out
+from tfk8s.telling import say, tell
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tfk8s.watch import SessionWatch
 
 RECOVERIES, PATIENCE = 10, 120.0  # as tfk8s.session has them, whose module is not imported for that
-
-_say = logging.getLogger("tfk8s").warning  # on standard error, where nobody has other wishes
 
 
 def _ignored(text: str) -> None:
@@ -85,8 +83,8 @@ class Reach:
                 return self.backend.observe(self.name).target, None
             from tfk8s.watch import SessionWatch
 
-            self._relay = relay.Relay(relay.command(where, self.name), _tell)
-            self._watch = SessionWatch(self._relay.news, self._news, self._view(), _say, self._relay.end_calls)
+            self._relay = relay.Relay(relay.command(where, self.name), tell)
+            self._watch = SessionWatch(self._relay.news, self._news, self._view(), say, self._relay.end_calls)
             self._watch.listen()
             self._watch.start()
         return self._relay.target, self._watch
@@ -159,7 +157,3 @@ class Reach:
             self._watch.stop()
             self._relay.close()
             self._relay = self._watch = None
-
-
-def _tell(text: str) -> None:
-    _say(f"tfk8s: {text}")

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import manifests, waiting
 from tfk8s.backends.kubernetes import observe, paths
-from tfk8s.backends.kubernetes.client import APPLY, Client, tell
+from tfk8s.backends.kubernetes.client import APPLY, Client
 from tfk8s.changes import Change, Plan, compare
 from tfk8s.errors import InvalidInput
 from tfk8s.pods import Object
 from tfk8s.spec import Task
+from tfk8s.telling import tell
 
 FIELD_MANAGER = "tfk8s"
 _DELETE_SECONDS = 60.0

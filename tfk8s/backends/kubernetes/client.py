@@ -9,7 +9,6 @@ POST: `up` is server-side apply) is asked again for `PATIENCE` seconds; POST onl
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from tfk8s.backends.kubernetes import errors
 from tfk8s.backends.kubernetes.access import kubeconfig
 from tfk8s.backends.kubernetes.access.connections import Answer, Connections
 from tfk8s.pods import Object
+from tfk8s.telling import tell
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 6.0
@@ -30,7 +30,6 @@ STREAM_SECONDS = 10.0  # a stream on which nothing came for so long may be dead
 PATIENCE = 8.0
 SETTLES_SECONDS = 15.0  # an API server that starts answers before it has read its Roles, and forbids everything
 
-_LOG = logging.getLogger("tfk8s")  # on standard error, where nobody has other wishes
 OLDEST = (1, 28)  # gives a StatefulSet's pods the label apps.kubernetes.io/pod-index
 
 APPLY = "application/apply-patch+yaml"
@@ -38,11 +37,6 @@ MERGE = "application/merge-patch+json"
 
 Query = Mapping[str, str | int | bool]
 T = TypeVar("T")
-
-
-def tell(text: str) -> None:
-    """Tell the user what goes on."""
-    _LOG.warning("tfk8s: %s", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

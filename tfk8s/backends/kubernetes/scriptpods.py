@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from tfk8s import reasons, removals, scriptjobs, unpack, verdicts, waiting
 from tfk8s.backends import Outcome
 from tfk8s.backends.kubernetes import logs, observe, paths
-from tfk8s.backends.kubernetes.client import Client, tell
+from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.fates import Fates
 from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.backends.kubernetes.watch import LastSeen, Watch
@@ -16,6 +16,7 @@ from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.pods import Object
 from tfk8s.spec import Task
 from tfk8s.status import Phase
+from tfk8s.telling import tell
 
 START_SECONDS = 120.0
 _FATE_SECONDS = 3.0  # kubelet tells so much later what became of a container, at most

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from tfk8s import manifests, rendered, scriptjobs, verdicts, waiting
 from tfk8s.backends import Outcome, Script
 from tfk8s.backends.kubernetes import archive, nodes, paths, scriptpods, stdin, streams
-from tfk8s.backends.kubernetes.client import Client, tell
+from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.observe import Cluster
 from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.telling import tell
 
 MOST_IN_SECRET = 700_000  # an object has at most 1.5 MB, and a Secret's data grow by a third
 _STOP_SECONDS = 60.0

@@ -14,7 +14,6 @@ import contextlib
 import errno
 import fcntl
 import json
-import logging
 import os
 import shutil
 import time
@@ -28,9 +27,9 @@ from tfk8s.errors import ClusterError
 from tfk8s.events import Event
 from tfk8s.spec import Task
 from tfk8s.status import Phase
+from tfk8s.telling import tell
 from tfk8s.waiting import wait_until
 
-_LOG = logging.getLogger("tfk8s")  # on standard error, where nobody has other wishes
 _LOCK_SECONDS = 60.0
 _LEAST_ROOM = 1 << 20  # for a cluster's records and the beginning of its logs
 
@@ -203,7 +202,7 @@ def locked() -> Iterator[None]:
     descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY)
     another = "another `tfk8s up`, `scale` or `down` of this user to end"
     try:
-        wait_until(lambda: _lock(descriptor), another, _LOCK_SECONDS, tell=lambda text: _LOG.warning("tfk8s: %s", text))
+        wait_until(lambda: _lock(descriptor), another, _LOCK_SECONDS, tell=tell)
         yield
     finally:
         os.close(descriptor)
