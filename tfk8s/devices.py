@@ -6,12 +6,11 @@ asked by itself, which tells who is silent.
 
 from __future__ import annotations
 
-import concurrent.futures
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tfk8s import probe
+from tfk8s import probe, together
 from tfk8s.backends import Backend
 from tfk8s.errors import TaskError, TaskUnreachable
 from tfk8s.probe import Device
@@ -85,10 +84,7 @@ def ask_each(backend: Backend, name: str, tasks: Sequence[Task], timeout: float 
         except TaskError as error:
             return TaskDevices(task, error=str(error))
 
-    if not tasks:
-        return []
-    with concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, len(tasks))) as pool:
-        return list(pool.map(ask, tasks))
+    return together.each(ask, tasks, _AT_ONCE)
 
 
 def require_all(answers: Iterable[TaskDevices]) -> None:

@@ -26,8 +26,8 @@ SCRIPT = "session-script"  # the component of pods that run one; no job has it, 
 TASK_FILES = ("__init__.py", "member.py", "naming.py", "probe.py", "server.py", "version.py")
 SCRIPT_FILES = (
     "calls.py", "carried.py", "constraints.py", "errors.py", "forward.py", "losses.py", "news.py", "preflight.py",
-    "refusals.py", "runner.py", "sessions.py", "tfsessions.py", "unpack.py", "verdicts.py", "waiting.py", "watch.py",
-    "witness.py",
+    "refusals.py", "runner.py", "sessions.py", "tfsessions.py", "together.py", "unpack.py", "verdicts.py", "waiting.py",
+    "watch.py", "witness.py",
 )  # fmt: skip
 
 # A ps or master that restarts loses variables or sessions: nodes are not drained under it. Of others, one may go.

@@ -6,13 +6,12 @@ Standard library only: this file also runs in pods.
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
 import socket
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-from tfk8s import naming, probe, refusals
+from tfk8s import naming, probe, refusals, together
 from tfk8s.errors import TaskUnreachable, VersionSkew
 from tfk8s.verdicts import Answer
 
@@ -64,11 +63,9 @@ class View:
     def ask(self, lost: Container[str] = ()) -> list[Answer]:
         """Ask each task, all at the same time; those that are `lost`, as far as is known, have to be quick."""
         wanted = [task for task in self.addresses if task not in self.without]
-        if not wanted:
-            return []
-        with concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
-            seconds = [_LOST_SECONDS if task in lost else ANSWER_SECONDS for task in wanted]
-            answers = list(pool.map(self._ask, wanted, seconds))
+        answers = together.each(
+            lambda task: self._ask(task, _LOST_SECONDS if task in lost else ANSWER_SECONDS), wanted, _AT_ONCE
+        )
         for answer in answers:
             if not answer.error:
                 self._first.setdefault(answer.task, answer.incarnation)
@@ -89,12 +86,9 @@ class View:
         A session waits for those that the master does not reach, and a step for those that a worker needs: 20 seconds.
         """
         wanted = [task for task in self.addresses if task not in self.without]
-        if not wanted:
-            return {}
         askers = wanted if len(wanted) <= _MOST_ASKERS else [self.master]
-        with concurrent.futures.ThreadPoolExecutor(len(askers)) as pool:
-            found = dict(zip(askers, pool.map(self.unreached, askers), strict=True))
-        return {asker: tasks for asker, tasks in found.items() if tasks}
+        found = together.each(self.unreached, askers, _MOST_ASKERS)
+        return {asker: tasks for asker, tasks in zip(askers, found, strict=True) if tasks}
 
     def unreached(self, asker: str | None = None) -> list[str]:
         """Return the tasks that one, the master by default, does not reach: all answer here, but it waits for them."""
@@ -102,8 +96,7 @@ class View:
         wanted = [task for task in self.addresses if task not in self.without]
         if not wanted or self._reaches(asker, wanted if len(wanted) <= refusals.MOST_NAMED else []):
             return []
-        with concurrent.futures.ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
-            reached = pool.map(lambda task: self._reaches(asker, [task]), wanted)
+        reached = together.each(lambda task: self._reaches(asker, [task]), wanted, _AT_ONCE)
         missing = [task for task, reaches in zip(wanted, reached, strict=True) if not reaches]
         return [] if asker in missing else missing  # a busy one answers late, whomever it is asked about
 

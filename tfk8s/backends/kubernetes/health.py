@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tfk8s import rights
+from tfk8s import rights, together
 from tfk8s.backends.kubernetes import policyprobe
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
@@ -93,14 +92,12 @@ def _rights(client: Client, namespace: str) -> list[Check]:
     """Return a check for each of the commands that make, use and remove clusters."""
     wanted = [right for right in rights.RIGHTS if not set(right.commands).isdisjoint(_COMMANDS)]
     try:
-        with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-            allowed = dict(zip(wanted, pool.map(lambda right: _may(client, namespace, right), wanted), strict=True))
+        answers = together.each(lambda right: _may(client, namespace, right), wanted, _AT_ONCE)
     except Tfk8sError as error:
         return [Check("rights", State.UNKNOWN, str(error), error.help or "")]
+    lacking = [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
     return [
-        rights_check(
-            command, namespace, [right for right in wanted if command in right.commands and not allowed[right]]
-        )
+        rights_check(command, namespace, [right for right in lacking if command in right.commands])
         for command in _COMMANDS
     ]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tfk8s import manifests, naming, reasons, scriptjobs
+from tfk8s import manifests, naming, reasons, scriptjobs, together
 from tfk8s.backends.kubernetes import paths
 from tfk8s.backends.kubernetes.client import Query
 from tfk8s.backends.kubernetes.errors import ApiError
@@ -249,11 +248,11 @@ def _asked(
     Where these are many it is left to kubelet, so that a look has a constant cost.
     """
     starting = [known.task for known in tasks if known.phase is Phase.STARTING]
-    if not starting or len(starting) > _MOST_ASKED:
+    if len(starting) > _MOST_ASKED:
         return list(tasks)
-    with concurrent.futures.ThreadPoolExecutor(len(starting)) as pool:
-        answers = dict(zip(starting, pool.map(lambda task: _is_up(client, made[task], listens), starting), strict=True))
-    return [dataclasses.replace(known, phase=Phase.READY) if answers.get(known.task) else known for known in tasks]
+    answers = together.each(lambda task: _is_up(client, made[task], listens), starting, _MOST_ASKED)
+    up = {task for task, answer in zip(starting, answers, strict=True) if answer}
+    return [dataclasses.replace(known, phase=Phase.READY) if known.task in up else known for known in tasks]
 
 
 def _is_up(client: Reader, pod: Object | None, listens: Listens) -> bool:

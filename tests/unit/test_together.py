@@ -1,0 +1,79 @@
+"""The same for several things at a time."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfk8s import together
+
+PATIENCE = 20.0
+
+
+@given(st.lists(st.integers()), st.integers(1, 5))
+def test_answers_come_in_the_order_of_the_things(things: list[int], at_once: int) -> None:
+    assert together.each(lambda thing: thing + 1, things, at_once) == [thing + 1 for thing in things]
+
+
+def test_so_many_at_the_same_time() -> None:
+    meeting = threading.Barrier(3)
+    together.each(lambda _: meeting.wait(PATIENCE), range(6), 3)
+
+
+def test_no_more_at_the_same_time() -> None:
+    busy, most, lock = 0, 0, threading.Lock()
+
+    def do(_: int) -> None:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        with lock:
+            busy -= 1
+
+    together.each(do, range(50), 3)
+    assert most <= 3
+
+
+def test_the_first_failure_is_raised_and_what_has_not_begun_is_left() -> None:
+    begun: list[int] = []
+
+    def do(thing: int) -> None:
+        begun.append(thing)
+        raise ValueError(thing)
+
+    with pytest.raises(ValueError, match="0"):
+        together.each(do, range(100), 1)
+    assert begun == [0]
+
+
+def test_of_several_failures_the_first_in_order_is_raised() -> None:
+    meeting = threading.Barrier(2)
+
+    def do(thing: int) -> None:
+        meeting.wait(PATIENCE)
+        raise ValueError(thing)
+
+    with pytest.raises(ValueError, match="0"):
+        together.each(do, range(2), 2)
+
+
+def test_an_interrupt_waits_for_nobody_and_lets_no_other_begin() -> None:
+    begun: list[int] = []
+    first, goes_on = threading.Event(), threading.Event()
+
+    def do(thing: int) -> None:
+        begun.append(thing)
+        if threading.current_thread() is threading.main_thread():
+            first.wait(PATIENCE)
+            raise KeyboardInterrupt
+        first.set()
+        goes_on.wait(PATIENCE)
+
+    with pytest.raises(KeyboardInterrupt):
+        together.each(do, range(100), 2)
+    goes_on.set()
+    assert len(begun) == 2
