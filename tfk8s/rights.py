@@ -19,6 +19,7 @@ _SUBMITTERS = frozenset({"status", "logs", "submit", "stop"})  # what the Role o
 _LOOK = (
     "ls", "status", "logs", "events", "devices", "submit", "stop", "connect", "scale", "restart", "down", "up",
 )  # fmt: skip
+_WATCHERS = ("status", "up", "scale", "restart")  # they look again and again
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +50,18 @@ class Right:
 def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield group, resource, verbs, and the commands that need them."""
     yield "apps", "statefulsets", "list", _LOOK
+    yield "apps", "statefulsets", "watch", _WATCHERS
     yield "", "pods", "list", ("ls", "status", "submit", "stop", "up", "scale", "restart", "down")
     yield "batch", "jobs", "list", _LOOK  # of scripts
+    yield "batch", "jobs", "watch", _WATCHERS
     yield (
         "",
         "pods/log",
         "get",
         ("logs", "submit", "status", "up", "restart", "scale"),
     )  # it tells that a server listens
-    yield "", "events", "list", ("status", "events", "up")
-    yield "", "events", "watch", ("events",)
+    yield "", "events", "list", ("events", *_WATCHERS)
+    yield "", "events", "watch", ("events", *_WATCHERS)
     yield "", "pods/portforward", "get create", ("up", "devices", "connect", "restart", "scale")
     # A script's folder travels in a Secret, a large one through `exec`.
     yield "", "secrets", "create", ("submit",)

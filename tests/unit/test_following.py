@@ -7,7 +7,7 @@ import pytest
 
 from tfk8s import naming, rendered, waiting
 from tfk8s.backends.kubernetes import following, paths
-from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes.errors import ApiError, Unanswered
 from tfk8s.member import Member, listening_line
 from tfk8s.spec import Job, JobFile
 from tfk8s.status import Phase
@@ -46,11 +46,12 @@ class Api:
     def __init__(self):
         sets = [made for made in rendered.objects(JOB_FILE) if made["kind"] == "StatefulSet"]
         for made in sets:
-            made["metadata"] |= {"uid": "s", "namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z"}
+            made["metadata"] |= {"uid": "s", "namespace": "ns", "resourceVersion": "1"}
+            made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
         self.objects = {paths.collection("StatefulSet", "ns"): sets, PODS: [pod(1, waiting={})]}
         self.asked, self.queries = [], {}
-        self.watched, self.log = queue.Queue(), queue.Queue()
-        self.refusal = None
+        self.watched, self.log, self.quiet = queue.Queue(), queue.Queue(), queue.Queue()
+        self.refusal = self.silence = None
 
     def url(self, path, query=None):
         return f"{path}?{query}"
@@ -66,7 +67,7 @@ class Api:
     def lines(self, path, query, seconds=0):
         if path == PODS and self.refusal:
             raise self.refusal
-        stream = self.watched if path == PODS else self.log
+        stream = self.watched if path == PODS else self.log if path.endswith("/log") else self.quiet
         while (line := stream.get(timeout=PATIENCE)) is not None:
             yield line
 
@@ -78,8 +79,8 @@ class Api:
 def api():
     api = Api()
     yield api
-    api.watched.put(None)
-    api.log.put(None)
+    for stream in (api.watched, api.log, *[api.quiet] * 3):
+        stream.put(None)
 
 
 def until(look, phase):
@@ -89,14 +90,24 @@ def until(look, phase):
     )
 
 
-def test_pods_are_known_from_a_watch_and_the_rest_is_asked_for_now_and_then(api, monkeypatch):
-    monkeypatch.setattr(following, "_FRESH_SECONDS", 1000.0)
+def test_a_look_asks_for_what_no_look_before_it_asked_for(api):
     with following.follow(api, "ns", "demo") as look:
         assert until(look, Phase.PENDING).where == f"{POD} on n"
-        waiting.wait_until(lambda: not asks_for_pods(api, look), "a look that asks for no pods", PATIENCE)
+        asked = list(api.asked)
         api.tells(pod(2, terminated={"exitCode": 1}))
         assert "exit code 1" in until(look, Phase.FAILED).reason
-        assert api.asked.count(paths.collection("StatefulSet", "ns")) == 1
+        assert sorted(asked) == sorted(paths.collection(kind, "ns") for kind in ("StatefulSet", "Pod", "Job"))
+        assert api.asked == asked
+
+
+def test_while_the_api_server_is_silent_looks_say_so(api):
+    with following.follow(api, "ns", "demo") as look:
+        look()
+        api.silence = Unanswered("no answer", unheard=False)
+        with pytest.raises(Unanswered):
+            look()
+        api.silence = None
+        look()
 
 
 def test_a_probe_that_fails_while_a_server_starts_is_no_complaint(api):
@@ -105,12 +116,6 @@ def test_a_probe_that_fails_while_a_server_starts_is_no_complaint(api):
         events = paths.collection("Event", "ns")
         waiting.wait_until(lambda: look() and events in api.asked, "a look that asks for events", PATIENCE)
     assert "reason!=Unhealthy" in api.queries[events]["fieldSelector"].split(",")
-
-
-def asks_for_pods(api, look):
-    before = api.asked.count(PODS)
-    look()
-    return api.asked.count(PODS) > before
 
 
 def test_a_server_is_up_when_its_log_says_so(api):

@@ -26,9 +26,9 @@ def test_nobody_may_read_secrets_or_do_everything():
 
 
 def test_who_only_submits_may_change_no_cluster():
-    assert verbs("tfk8s-submit", "statefulsets") == ["list"]
+    assert verbs("tfk8s-submit", "statefulsets") == ["list", "watch"]
     assert verbs("tfk8s-submit", "pods") == ["get", "list", "watch"]
-    assert verbs("tfk8s-submit", "jobs") == ["create", "delete", "list"]
+    assert verbs("tfk8s-submit", "jobs") == ["create", "delete", "list", "watch"]
     assert not [verb for _, kind in paths.GROUPS.values() if kind not in ("jobs", "secrets", "statefulsets")
                 for verb in verbs("tfk8s-submit", kind)]  # fmt: skip
 

@@ -9,6 +9,7 @@ POST: `up` is server-side apply) is asked again for `PATIENCE` seconds; POST onl
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -69,13 +70,15 @@ class Client:
         namespace: the one that the context names.
         server: where it is.
         connections: ways to it.
+        silence: why it does not answer, while it has not for a while.
     """
 
     def __init__(self, context: str | None) -> None:
         access = kubeconfig.load(context)
         self.context, self.namespace, self.server = access.context, access.namespace, access.server
         self.connections = Connections(access, tell)
-        self._answered = self._silent = False
+        self.silence: errors.Unserved | errors.Unanswered | None = None
+        self._answered, self._lock = False, threading.Lock()
         self._broke = -SETTLES_SECONDS  # when a connection broke last
 
     def get(self, path: str, query: Query | None = None) -> Object:
@@ -157,12 +160,12 @@ class Client:
                 if PATIENCE - retries.left > waiting.TELL_SECONDS:
                     self._tell_of_silence(error)
 
-    def _tell_of_silence(self, error: Exception | None) -> None:
+    def _tell_of_silence(self, error: errors.Unserved | errors.Unanswered | None) -> None:
         """Tell the user, once, that the API server has been silent for a while, or that it no longer is."""
-        silent = error is not None
-        if silent != self._silent:
-            tell(f"{error}; trying again" if error else "the API server answers again")
-        self._silent = silent
+        with self._lock:
+            if (error is None) != (self.silence is None):
+                tell(f"{error}; trying again" if error else "the API server answers again")
+            self.silence = error
 
     def _ask_once(self, request: Request, read: Callable[[Answer], T], seconds: float) -> T:
         try:

@@ -1,8 +1,8 @@
 """A cluster that is looked at again and again, at little cost for the API server and for the machine it shares.
 
 A look on its own asks for everything. While a cluster comes up, as many looks as show it at once would take more of a
-small machine than the servers that start there. So here a watch tells of the pods, a stream of each server's log tells
-that it listens, and all else is asked for twice a second.
+small machine than the servers that start there, and each would wait for a busy API server. So here a look reads what
+watches tell, and a stream of each server's log tells that it listens: a look asks nobody, and takes no time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from tfk8s.backends.kubernetes import observe, paths
+from tfk8s.backends.kubernetes import observe
 from tfk8s.backends.kubernetes.client import Client, Query, address
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.watch import Watch
@@ -21,13 +21,13 @@ from tfk8s.member import is_listening_line
 from tfk8s.pods import Object
 from tfk8s.status import ClusterStatus
 
-_FRESH_SECONDS = 0.5
+_FRESH_SECONDS = 0.25  # for who may list, and not watch
 
 
 @contextlib.contextmanager
 def follow(client: Client, namespace: str, name: str) -> Iterator[Callable[[], ClusterStatus]]:
     """Lend a function that returns what is there of a cluster, a moment ago at most."""
-    reader = _Reader(client, namespace, name)
+    reader = _Reader(client, namespace)
     try:
         yield lambda: observe.status(reader, observe.find(reader, namespace, name), reader.listens)
     finally:
@@ -35,32 +35,29 @@ def follow(client: Client, namespace: str, name: str) -> Iterator[Callable[[], C
 
 
 class _Reader:
-    """Reads from an API server as `Client` does; what it was asked for lately it knows."""
+    """Reads from an API server as `Client` does; lists that were asked for once are watched from then on."""
 
-    def __init__(self, client: Client, namespace: str, name: str) -> None:
-        self.context, self.namespace = client.context, client.namespace
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.context, self.namespace = client.context, namespace
         self._client = client
-        self._known: dict[str, tuple[float, Object]] = {}
+        self._lists: dict[str, _List] = {}
         self._listening: dict[tuple[str, int], bool] = {}
-        self._path = paths.collection("Pod", namespace)
-        self._pods: Watch | None = Watch(client, self._path, paths.of_cluster(name))
         self._closed = threading.Event()
-        threading.Thread(target=self._watch, args=(self._pods,), name="tfk8s-pods", daemon=True).start()
 
     def close(self) -> None:
         """Let the streams end."""
         self._closed.set()
 
     def get(self, path: str, query: Query | None = None) -> Object:
-        """Return an object, or a list of them."""
-        if path == self._path and self._pods is not None and self._pods.has_listed:
-            return {"items": list(self._pods.known.values())}
-        url, now = address(path, query), time.monotonic()
-        asked, found = self._known.get(url, (-_FRESH_SECONDS, {}))
-        if now - asked >= _FRESH_SECONDS:
-            found = self._client.get(path, query)
-            self._known[url] = now, found
-        return found
+        """Return a list of objects.
+
+        Raises:
+            ApiError, BackendUnreachable: as the client; also while it is silent, of which a watch says nothing.
+        """
+        url = address(path, query)
+        if url not in self._lists:
+            self._lists[url] = _List(self._client, path, query or {}, self._closed)
+        return {"items": self._lists[url].items()}
 
     def text(self, path: str, query: Query | None = None) -> str:
         """Return a text, such as a log."""
@@ -83,10 +80,31 @@ class _Reader:
                     return
         del self._listening[run]  # nothing came for a while: the next look asks anew
 
-    def _watch(self, pods: Watch) -> None:
+
+class _List:
+    """The objects that a query selects: listed at first, and then known from a watch."""
+
+    def __init__(self, client: Client, path: str, query: Query, closed: threading.Event) -> None:
+        self._client, self._closed = client, closed
+        self._watch = Watch(client, path, query)
+        self._watch.begin()
+        self._listed = time.monotonic()
+        self._watched = True
+        threading.Thread(target=self._follow, name="tfk8s-watch", daemon=True).start()
+
+    def items(self) -> list[Object]:
+        """Return what is there."""
+        if self._client.silence is not None:
+            raise self._client.silence
+        if not self._watched and time.monotonic() - self._listed >= _FRESH_SECONDS:
+            self._watch.begin()
+            self._listed = time.monotonic()
+        return list(self._watch.known.values())
+
+    def _follow(self) -> None:
         try:
-            for _ in pods.changes(lambda: not self._closed.is_set()):
+            for _ in self._watch.changes(lambda: not self._closed.is_set()):
                 if self._closed.is_set():
                     return
-        except ApiError:  # who may list pods may not watch them, perhaps
-            self._pods = None
+        except ApiError:  # who may list may not watch, perhaps
+            self._watched = False

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tfk8s import waiting
-from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.client import Client, Query
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.errors import BackendUnreachable
 from tfk8s.pods import Object
@@ -49,18 +49,13 @@ class Watch:
         known: the objects that are there, by uid.
     """
 
-    def __init__(self, client: Client, path: str, query: Mapping[str, str]) -> None:
+    def __init__(self, client: Client, path: str, query: Query) -> None:
         self._client, self._path, self._query = client, path, query
         self._version = ""
         self.known: dict[str, Object] = {}
 
-    @property
-    def has_listed(self) -> bool:
-        """Whether `known` is what is there, rather than nothing yet."""
-        return bool(self._version)
-
     def begin(self) -> list[Object]:
-        """Return the objects that are there; `changes` then yields what is new only.
+        """List, and return, the objects that are there; `changes` then yields what is new only.
 
         Raises:
             ApiError, BackendUnreachable: as the client.
