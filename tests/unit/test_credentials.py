@@ -298,6 +298,15 @@ def test_a_program_that_never_ends_is_told_of_and_ended(tmp_path: Path, monkeypa
 
 @pytest.mark.programs
 @pytest.mark.usefixtures("_found")
+@pytest.mark.parametrize("fields", [{"arguments": ("SECRET\0",)}, {"environment": {"A=B": "SECRET"}}])
+def test_what_no_program_can_be_started_with(fields: dict[str, Any]) -> None:
+    made = Plugin(**{"command": "true", "version": V1, "interactive": "Never", **fields})
+    with pytest.raises(Unanswered, match=r"it can't be started: [a-z ]+$"):
+        FromPlugin(user(), made, lambda _: None).get()
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("_found")
 def test_a_program_that_can_t_be_started(tmp_path: Path) -> None:
     asked = script(tmp_path, "")
     os.chmod(tmp_path / "login", 0o600)

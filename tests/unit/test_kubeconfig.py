@@ -135,8 +135,9 @@ def test_whom_a_user_acts_as(write) -> None:
     ]
 
 
-def test_no_credentials_go_to_who_speaks_no_tls(write) -> None:
-    (file,) = write(config({"token": "t", "as": "jane"}, {"server": "localhost:8080"}))
+@pytest.mark.parametrize("server", ["localhost:8080", "HTTP://localhost:8080/?a#b"])
+def test_no_credentials_go_to_who_speaks_no_tls(write, server: str) -> None:
+    (file,) = write(config({"token": "t", "as": "jane"}, {"server": server}))
     found = kubeconfig.load(None)
     assert found.server.url == "http://localhost:8080"
     assert found.user == User(about=f'user "u" of {file}', acts_as=(("Impersonate-User", "jane"),))
@@ -207,10 +208,11 @@ def test_a_pod_whose_environment_is_gone(pod: Path, monkeypatch: pytest.MonkeyPa
     assert "KUBERNETES_SERVICE_PORT are not set" in str(refusal(pod=pod))
 
 
-def test_neither_kubeconfig_nor_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+@pytest.mark.parametrize("place", ["/none", "~no-such-user/none"])
+def test_neither_kubeconfig_nor_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str) -> None:
+    monkeypatch.setenv("KUBECONFIG", place)
     error = refusal(pod=tmp_path)
-    assert str(error) == f"no Kubernetes cluster to talk to: there is no kubeconfig ({tmp_path / 'none'})"
+    assert str(error) == f"no Kubernetes cluster to talk to: there is no kubeconfig ({place})"
     assert "--local" in str(error.help)
 
 
@@ -223,7 +225,7 @@ USERS = {
     'user "u" of F can\'t be used: it has "exec" and "auth-provider"': {"exec": PLUGIN, "auth-provider": {}},
     'user "u" of F can\'t be used: "client-key-data" is not base64': {"client-key-data": "SECRET!"},
     'user "u" of F can\'t be used: it has "client-certificate" and no "client-key"': {"client-certificate-data": "AA=="},
-    'user "u" of F can\'t be used: "client-key" is D/gone: No such file or directory': {"client-key": "gone"},
+    'user "u" of F can\'t be used: "client-key" is "D/gone": No such file or directory': {"client-key": "gone"},
     'user "u" of F can\'t be used: "exec" has to be a table': {"exec": []},
     '"exec" of user "u" of F can\'t be used: it has no "command"': {"exec": {**PLUGIN, "command": ""}},
     '"exec" of user "u" of F can\'t be used: "args" has to be a list of texts': {"exec": {**PLUGIN, "args": [1]}},
@@ -250,6 +252,10 @@ CLUSTERS = {
     'cluster "c" of F can\'t be used: "server" is "https:///"': {"server": "https:///"},
     'cluster "c" of F can\'t be used: "server" is "https://a:b"': {"server": "https://a:b"},
     'cluster "c" of F can\'t be used: "server" is "ftp://a"': {"server": "ftp://a"},
+    'cluster "c" of F can\'t be used: "server" has a login in it': {"server": "https://me:SECRET@a"},
+    'cluster "c" of F can\'t be used: "certificate-authority" is "D/a\\x00": embedded null byte': {
+        "certificate-authority": "a\0"
+    },
     'cluster "c" of F can\'t be used: "insecure-skip-tls-verify" has to be true or false': {
         "insecure-skip-tls-verify": "yes"
     },
@@ -301,5 +307,13 @@ def test_a_file_that_can_t_be_read(write, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_credentials_are_in_no_repr() -> None:
-    user = User(about="", token="SECRET", login=("SECRET", ""), id_token="SECRET", key_pair=KeyPair(b"", b"SECRET"))
-    assert "SECRET" not in repr(user)
+    proxy = "http://me:SECRET@p"
+    plugin = Plugin(
+        command="p", arguments=("--client-secret=SECRET",), environment={"A": "SECRET"}, version=V1,
+        interactive="Never", cluster={"proxy-url": proxy},
+    )  # fmt: skip
+    user = User(
+        about="", token="SECRET", login=("SECRET", ""), id_token="SECRET", key_pair=KeyPair(b"", b"SECRET"),
+        plugin=plugin,
+    )  # fmt: skip
+    assert "SECRET" not in repr((user, Server(about="", url="", proxy=proxy)))

@@ -30,7 +30,7 @@ class Server:
     authority: bytes = b""
     insecure: bool = False
     name: str = ""
-    proxy: str = ""
+    proxy: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Plugin:
     """
 
     command: str
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = field(default=(), repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     version: str
     interactive: str
     hint: str = ""
-    cluster: Mapping[str, object] | None = None
+    cluster: Mapping[str, object] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

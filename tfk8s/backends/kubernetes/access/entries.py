@@ -99,8 +99,8 @@ class Entry:
             return b""
         try:
             return path.read_bytes()
-        except OSError as error:
-            raise self.wrong(f'"{key}" is {path}: {error.strerror}') from error
+        except (OSError, ValueError) as error:
+            raise self.wrong(f'"{key}" is {quoted(str(path))}: {getattr(error, "strerror", error)}') from error
 
     def _list(self, key: str) -> list[Any]:
         value = self._data.get(key)
@@ -139,7 +139,7 @@ def read(places: str) -> Merged:
     """
     merged = Merged(places)
     for place in places.split(os.pathsep):
-        file = Path(place).expanduser().absolute()
+        file = Path(os.path.expanduser(place)).absolute()  # noqa: PTH111 - Path's fails where there is no home
         if place and (top := _top(file)) is not None:
             merged.found = True
             merged.current = merged.current or top.text("current-context")

@@ -77,6 +77,8 @@ def _server(cluster: Entry) -> Server:
     url = cluster.text("server")
     if not url:
         raise cluster.wrong('it has no "server"')
+    if "@" in url:
+        raise cluster.wrong('"server" has a login in it', help="it has to be in the user, as username and password")
     url = url if "://" in url else f"http://{url}"  # as client-go
     try:
         parts = urlsplit(url)
@@ -85,8 +87,9 @@ def _server(cluster: Entry) -> Server:
         usable = False
     if not usable:
         raise cluster.wrong(f'"server" is {quoted(url)}', help="it has to be as https://HOST:PORT")
+    url = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
     server = Server(
-        about=cluster.about, url=url.rstrip("/"), name=cluster.text("tls-server-name"), proxy=cluster.text("proxy-url"),
+        about=cluster.about, url=url, name=cluster.text("tls-server-name"), proxy=cluster.text("proxy-url"),
         authority=cluster.content("certificate-authority"), insecure=cluster.flag("insecure-skip-tls-verify"),
     )  # fmt: skip
     if server.insecure and server.authority:

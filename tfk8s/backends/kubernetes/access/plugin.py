@@ -121,8 +121,8 @@ class FromPlugin:
         stdin = None if with_input else subprocess.DEVNULL
         try:
             process = subprocess.Popen(command, env=environment, stdin=stdin, stdout=subprocess.PIPE)
-        except OSError as error:
-            raise self._failed(f"it can't be started: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # the latter for NUL in an argument, or "=" in a variable's name
+            raise self._failed(f"it can't be started: {getattr(error, 'strerror', error)}") from error
         with process:
             try:
                 return self._await(process)
