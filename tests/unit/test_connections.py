@@ -35,6 +35,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server: Any = self.server
         server.heads.append(self.headers)
+        server.lines.append(self.requestline)
+        if self.path == "/moved":
+            self.send_response(302)
+            self.send_header("location", f"http://localhost:{server.port}/")
+            self.send_header("content-length", "0")
+            self.end_headers()
+            return
         if server.token and self.headers["authorization"] != f"Bearer {server.token}":
             self.send_response(401)
             self.send_header("content-length", "0")
@@ -57,6 +64,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_CONNECT(self) -> None:
         server: Any = self.server
         server.heads.append(self.headers)
+        server.lines.append(self.requestline)
         if server.token:
             self.send_error(407)
             return
@@ -81,12 +89,20 @@ def pump(source: socket.socket, sink: socket.socket) -> None:
         pass
 
 
+def say(listener: socket.socket, words: bytes) -> None:
+    client, _ = listener.accept()
+    with client:
+        client.recv(1 << 16)
+        client.sendall(words)
+
+
 class Service(http.server.ThreadingHTTPServer):
     daemon_threads = False  # its end waits for them
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.heads: list[Any] = []
+        self.lines: list[str] = []
         self.token = ""
         self.context = context
         self.port = self.server_address[1]
@@ -251,6 +267,14 @@ def test_a_token_that_stays_refused_is_no_loop(plain: Service) -> None:
     assert len(plain.heads) == 2
 
 
+def test_credentials_go_nowhere_else(plain: Service) -> None:
+    ways = of(plain, User(about="", token="t"))
+    assert ways.request("GET", "/moved", headers={}, body=None, timeout=TIMEOUT).status == 302
+    with pytest.raises(websocket.WebSocketException):
+        ways.open_websocket("/moved", "", 30)
+    assert len(plain.heads) == 2
+
+
 def test_another_client_certificate_gets_other_connections(secure: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(PAIR, certificate=b"\n" + PAIR.certificate)
     pairs = [PAIR, PAIR, other]
@@ -301,6 +325,23 @@ def test_a_proxy_where_nobody_listens(secure: Service) -> None:
     assert str(error).endswith("does not answer: the proxy before it lets nobody through: Connection refused")
     assert error.unheard
     assert str(error.help).startswith("HTTPS_PROXY, or the kubeconfig's proxy-url, names it")
+
+
+def test_an_api_server_with_an_ipv6_address_behind_a_proxy(plain: Service) -> None:
+    there = Server(about="", url=f"http://[::1]:{plain.port}", proxy=f"http://127.0.0.1:{plain.port}")
+    stream(Connections(Access(context="", namespace="", server=there, user=User(about="")), lambda _: None))
+    assert plain.lines[0].startswith(f"CONNECT [::1]:{plain.port} ")
+
+
+def test_a_proxy_that_speaks_something_else() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        there = Server(about="", url="https://api.test", proxy=f"http://127.0.0.1:{other.getsockname()[1]}")
+        ways = Connections(Access(context="", namespace="", server=there, user=User(about="")), lambda _: None)
+        answering = threading.Thread(target=say, args=(other, b"SSH-2.0-OpenSSH\r\n"))
+        answering.start()
+        with pytest.raises(OSError, match="the proxy before it speaks no HTTP"):
+            stream(ways)
+        answering.join(30)
 
 
 def test_streams_through_a_proxy_that_speaks_tls(secure: Service) -> None:

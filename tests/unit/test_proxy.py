@@ -42,6 +42,7 @@ def test_the_environments_proxy(url: str, environment: dict[str, str], expected:
         ("ample.org", False),
         (".example.org", True),
         ("*.example.org", True),
+        ("*example.org", False),
         ("x.a.example.org", False),
         ("example.org:6443", True),
         ("example.org:443", False),

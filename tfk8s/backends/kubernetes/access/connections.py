@@ -150,8 +150,14 @@ class _Wires:
                     help="name an http:// proxy",
                 )
             way = http.client.HTTPConnection(self._proxy.host, self._proxy.port, timeout=seconds)
-            way.set_tunnel(host, port, self._proxy.headers)
-        way.connect()
+            way.set_tunnel(f"[{host}]" if ":" in host else host, port, self._proxy.headers)
+        try:
+            way.connect()
+        except BaseException as error:
+            way.close()
+            if isinstance(error, http.client.HTTPException):
+                raise ConnectionError("the proxy before it speaks no HTTP") from error
+            raise
         wire: socket.socket = way.sock
         if self._context is None:
             return wire

@@ -104,7 +104,7 @@ def _is_meant(exception: str, host: str, port: int, address: ipaddress._BaseAddr
         return False
     if (wanted := _address(name)) is not None:
         return wanted == address
-    domain = name.removeprefix("*")
+    domain = name[1:] if name.startswith("*.") else name
     return host.endswith(domain) if domain.startswith(".") else host == domain or host.endswith(f".{domain}")
 
 
