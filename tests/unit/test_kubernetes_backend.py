@@ -3,13 +3,17 @@
 import io
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
 import tarfile
+import threading
+import types
 
 import pytest
 import urllib3
+import websocket
 
 from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, waiting
 from tfk8s.backends import Outcome
@@ -582,3 +586,91 @@ def test_a_stream_that_says_nothing_is_asked_for_a_sign_of_life_and_given_up(mon
         over.append(life.is_over(said=second in (3, 9)))
     assert over.index(True) == 9 + streams._DEAD_SECONDS  # the second 18
     assert stream.pings == 8  # at 2, 5, 7, 11, 13, 15, 17 and 19
+
+
+class Told:
+    """A stream of a command that says these messages."""
+
+    sock = None
+
+    def __init__(self, *messages):
+        self.messages, self.sent, self.closed = list(messages), [], False
+
+    def settimeout(self, seconds):
+        pass
+
+    def recv_data(self):
+        return self.messages.pop(0)
+
+    def send_binary(self, data):
+        self.sent.append(data)
+
+    def close(self):
+        self.closed = True
+
+
+def execute(monkeypatch, *messages):
+    stream = Told(*messages)
+    connections = types.SimpleNamespace(open_websocket=lambda *_: stream)
+    try:
+        streams.execute(types.SimpleNamespace(connections=connections), "ns", "pod", ["run"], [b"in"])
+    finally:
+        assert (stream.sent, stream.closed) == ([b"\0in"], True)
+
+
+BINARY, CLOSE = websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_CLOSE
+
+
+def test_a_command_in_a_pod_ends_well(monkeypatch):
+    execute(monkeypatch, (BINARY, b""), (BINARY, b"\1out"), (BINARY, b'\3{"status": "Success"}'))
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([(BINARY, b"\2no such file\n"), (BINARY, b'\3{"status": "Failure"}')], "run failed in pod pod: no such file"),
+        ([(CLOSE, b"\x03\xe8")], "the stream to pod pod ended before run did"),  # 1000, which begins as a status does
+        ([(BINARY, b"\1"), (CLOSE, b"")], "the stream to pod pod ended before run did"),
+    ],
+)
+def test_a_command_in_a_pod_that_fails_or_is_out_of_sight(monkeypatch, messages, words):
+    with pytest.raises(ClusterError) as caught:
+        execute(monkeypatch, *messages)
+    assert str(caught.value) == words
+
+
+def test_a_message_that_does_not_come_to_its_end_ends_the_stream(monkeypatch):
+    monkeypatch.setattr(streams, "_DEAD_SECONDS", 0.05)
+    here, there = socket.socketpair()
+    ours, theirs = socket.socketpair()
+    stream = websocket.WebSocket(skip_utf8_validation=False)
+    stream.sock, stream.connected = here, True
+    carrying = threading.Thread(target=streams._relay, args=(stream, ours), daemon=True)
+    carrying.start()
+    there.sendall(b"\x82\x05\0")  # a binary message of five bytes, of which one comes
+    carrying.join(20)
+    assert not carrying.is_alive()
+    for one in (there, theirs):
+        one.close()
+
+
+@pytest.mark.parametrize("error", [ClusterError("no"), InvalidInput("no")])
+def test_standard_input_that_can_t_be_passed_on_is_told(monkeypatch, error):
+    def attach(*_):
+        raise error
+
+    monkeypatch.setattr(streams, "attach", attach)
+    failures = []
+    stdin.PassedOn(None, "ns", "pod", iter([b"in"]), failures.append).run()
+    assert failures == [error]
+
+
+def test_standard_input_that_breaks_is_its_end(monkeypatch):
+    def blocks():
+        yield b"in"
+        raise OSError
+
+    stream = Told()
+    monkeypatch.setattr(streams, "attach", lambda *_: stream)
+    stdin.PassedOn(None, "ns", "pod", blocks(), print).run()
+    assert (stream.sent, stream.closed) == ([b"\0in"], True)

@@ -10,9 +10,8 @@ from tfk8s import manifests, rendered, scriptjobs, verdicts, waiting
 from tfk8s.backends import Outcome, Script
 from tfk8s.backends.kubernetes import archive, nodes, paths, scriptpods, stdin, streams
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.observe import Cluster
-from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
 from tfk8s.telling import tell
 
 MOST_IN_SECRET = 700_000  # an object has at most 1.5 MB, and a Secret's data grow by a third
@@ -37,9 +36,9 @@ def run(client: Client, cluster: Cluster, script: Script) -> Outcome:
     """
     blocks = stdin.waiting()
     name = start(client, cluster, script, stdin=blocks is not None)
-    failures: list[ClusterError] = []
+    failures: list[Tfk8sError] = []
 
-    def unattached(error: ClusterError) -> None:
+    def unattached(error: Tfk8sError) -> None:
         failures.append(error)
         _discard(client, cluster, name)
 
@@ -145,11 +144,7 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 def _discard(client: Client, cluster: Cluster, name: str) -> None:
     """Delete a script's Job, where there is one, and what belongs to it."""
     path = f"{paths.collection('Job', cluster.namespace)}/{scriptjobs.object_name(cluster.name, name)}"
-    try:
-        client.send("DELETE", path, {"propagationPolicy": "Background"})
-    except ApiError as error:
-        if error.code != 404:
-            raise
+    client.send("DELETE", path, {"propagationPolicy": "Background"})
 
 
 # ---- looking -------------------------------------------------------------------------------------------------------

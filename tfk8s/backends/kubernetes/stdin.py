@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import select
@@ -13,7 +14,7 @@ import websocket
 
 from tfk8s.backends.kubernetes import streams
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.errors import ClusterError
+from tfk8s.errors import Tfk8sError
 
 _STDIN = 0
 _BLOCK = 1 << 16
@@ -48,7 +49,7 @@ class PassedOn(threading.Thread):
     """
 
     def __init__(
-        self, client: Client, namespace: str, pod: str, blocks: Iterator[bytes], failed: Callable[[ClusterError], None]
+        self, client: Client, namespace: str, pod: str, blocks: Iterator[bytes], failed: Callable[[Tfk8sError], None]
     ) -> None:
         super().__init__(name="tfk8s-stdin", daemon=True)
         self._client, self._namespace, self._pod, self._blocks, self._failed = client, namespace, pod, blocks, failed
@@ -57,12 +58,10 @@ class PassedOn(threading.Thread):
         """Send all."""
         try:
             stream = streams.attach(self._client, self._namespace, self._pod)
-        except ClusterError as error:
+        except Tfk8sError as error:
             self._failed(error)
             return
-        try:
+        # What breaks is the end of the script's input: it has ended itself, or its connection, or what is read here.
+        with contextlib.closing(stream), contextlib.suppress(OSError, websocket.WebSocketException):
             for block in self._blocks:
                 streams.send(stream, block)
-            stream.close()
-        except (OSError, websocket.WebSocketException):
-            pass  # the script has ended, or its connection: it sees the end of its input

@@ -69,10 +69,12 @@ def execute(
         stream.settimeout(silence)
         for block in data:
             send(stream, block)
-        while message := stream.recv_data()[1]:
-            if message[0] == _STATUS:
-                status = json.loads(message[1:])
-                if status.get("status") != "Success":
+        while True:
+            operation, message = stream.recv_data()
+            if operation == websocket.ABNF.OPCODE_CLOSE:
+                raise ClusterError(f"the stream to pod {pod} ended before {command[0]} did")
+            if message[:1] == bytes([_STATUS]):
+                if json.loads(message[1:]).get("status") != "Success":
                     raise ClusterError(f"{command[0]} failed in pod {pod}: {said.decode(errors='replace').strip()}")
                 return
             said += message[1:]
@@ -89,8 +91,7 @@ def attach(client: Client, namespace: str, pod: str) -> websocket.WebSocket:
         ClusterError: it can't be attached to.
     """
     stream = _open(client, paths.pod(namespace, pod, "attach"), [("stdin", "true"), ("stdout", "false")])
-    if stream.sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
-        stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)  # a script may read late
+    _give_up_after(stream, 0)  # never: a script may read late
     return stream
 
 
@@ -102,10 +103,7 @@ def send(stream: websocket.WebSocket, block: bytes) -> None:
 def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websocket.WebSocket:
     try:
         stream = client.connections.open_websocket(f"{path}?{urlencode(query)}", _PROTOCOL, _OPEN_SECONDS)
-        if stream.sock is not None and hasattr(
-            socket, "TCP_USER_TIMEOUT"
-        ):  # else sending to who is gone would wait for a quarter of an hour
-            stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * _DEAD_SECONDS))
+        _give_up_after(stream, _DEAD_SECONDS)
         return stream
     except websocket.WebSocketBadStatusException as error:
         body = error.resp_body if isinstance(error.resp_body, bytes) else str(error.resp_body or "").encode()
@@ -114,10 +112,17 @@ def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websoc
         raise errors.unreachable(error, client.context, client.server.url) from error
 
 
+def _give_up_after(stream: websocket.WebSocket, seconds: float) -> None:
+    """Have what is sent to who is gone end the stream; else that would wait for a quarter of an hour."""
+    if stream.sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+        stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * seconds))
+
+
 def _relay(stream: websocket.WebSocket, ours: socket.socket) -> None:
     """Copy both ways until either side ends; one thread, since TLS connections do not bear two."""
     with contextlib.closing(stream), ours, contextlib.suppress(OSError, websocket.WebSocketException):
         ours.setblocking(False)
+        stream.settimeout(_DEAD_SECONDS)  # of a message that has begun, too, the rest may never come
         _copy(stream, ours)
 
 
