@@ -51,7 +51,7 @@ class Api:
         self.objects = {paths.collection("StatefulSet", "ns"): sets, PODS: [pod(1, waiting={})]}
         self.asked, self.queries = [], {}
         self.watched, self.log, self.quiet = queue.Queue(), queue.Queue(), queue.Queue()
-        self.refusal = self.silence = None
+        self.refusal = None
 
     def url(self, path, query=None):
         return f"{path}?{query}"
@@ -101,13 +101,19 @@ def test_a_look_asks_for_what_no_look_before_it_asked_for(api):
 
 
 def test_while_the_api_server_is_silent_looks_say_so(api):
+    api.refusal = Unanswered("no answer", unheard=False)
     with following.follow(api, "ns", "demo") as look:
+        waiting.wait_until(lambda: says_no_answer(look), "a look that says so", PATIENCE)
+        api.refusal = None
+        waiting.wait_until(lambda: not says_no_answer(look), "a look that says no such thing", PATIENCE)
+
+
+def says_no_answer(look):
+    try:
         look()
-        api.silence = Unanswered("no answer", unheard=False)
-        with pytest.raises(Unanswered):
-            look()
-        api.silence = None
-        look()
+    except Unanswered:
+        return True
+    return False
 
 
 def test_a_probe_that_fails_while_a_server_starts_is_no_complaint(api):

@@ -70,15 +70,14 @@ class Client:
         namespace: the one that the context names.
         server: where it is.
         connections: ways to it.
-        silence: why it does not answer, while it has not for a while.
     """
 
     def __init__(self, context: str | None) -> None:
         access = kubeconfig.load(context)
         self.context, self.namespace, self.server = access.context, access.namespace, access.server
         self.connections = Connections(access, tell)
-        self.silence: errors.Unserved | errors.Unanswered | None = None
-        self._answered, self._lock = False, threading.Lock()
+        self._answered = self._told = False
+        self._lock = threading.Lock()
         self._broke = -SETTLES_SECONDS  # when a connection broke last
 
     def get(self, path: str, query: Query | None = None) -> Object:
@@ -124,12 +123,16 @@ class Client:
         )
 
     def lines(self, path: str, query: Query | None = None, seconds: float = STREAM_SECONDS) -> Iterator[str]:
-        """Yield the lines of a text while it is written, to its end.
+        """Ask for a text; return its lines while it is written, to its end.
 
         A broken connection ends it too, and one on which nothing comes for so many seconds; what came of a line then
         is left out.
         """
-        answer = self._ask(Request(method="GET", path=path, query=query, seconds=seconds), lambda answer: answer)
+        return self._lines(
+            self._ask(Request(method="GET", path=path, query=query, seconds=seconds), lambda answer: answer)
+        )
+
+    def _lines(self, answer: Answer) -> Iterator[str]:
         rest = b""
         try:
             for block in answer.stream(1 << 16):
@@ -160,12 +163,13 @@ class Client:
                 if PATIENCE - retries.left > waiting.TELL_SECONDS:
                     self._tell_of_silence(error)
 
-    def _tell_of_silence(self, error: errors.Unserved | errors.Unanswered | None) -> None:
+    def _tell_of_silence(self, error: Exception | None) -> None:
         """Tell the user, once, that the API server has been silent for a while, or that it no longer is."""
+        silent = error is not None
         with self._lock:
-            if (error is None) != (self.silence is None):
+            if silent != self._told:
                 tell(f"{error}; trying again" if error else "the API server answers again")
-            self.silence = error
+            self._told = silent
 
     def _ask_once(self, request: Request, read: Callable[[Answer], T], seconds: float) -> T:
         try:

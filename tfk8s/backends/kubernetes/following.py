@@ -52,7 +52,7 @@ class _Reader:
         """Return a list of objects.
 
         Raises:
-            ApiError, BackendUnreachable: as the client; also while it is silent, of which a watch says nothing.
+            ApiError, BackendUnreachable: as the client; also while it is silent.
         """
         url = address(path, query)
         if url not in self._lists:
@@ -94,8 +94,8 @@ class _List:
 
     def items(self) -> list[Object]:
         """Return what is there."""
-        if self._client.silence is not None:
-            raise self._client.silence
+        if self._watch.silence is not None:
+            raise self._watch.silence
         if not self._watched and time.monotonic() - self._listed >= _FRESH_SECONDS:
             self._watch.begin()
             self._listed = time.monotonic()

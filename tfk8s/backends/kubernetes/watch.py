@@ -47,12 +47,14 @@ class Watch:
 
     Attributes:
         known: the objects that are there, by uid.
+        silence: why nobody tells of them now; None where somebody does.
     """
 
     def __init__(self, client: Client, path: str, query: Query) -> None:
         self._client, self._path, self._query = client, path, query
         self._version = ""
         self.known: dict[str, Object] = {}
+        self.silence: BackendUnreachable | None = None
 
     def begin(self) -> list[Object]:
         """List, and return, the objects that are there; `changes` then yields what is new only.
@@ -73,11 +75,12 @@ class Watch:
                 return
             try:
                 yield from self._stream() if self._version else self._list()
-            except BackendUnreachable:
-                continue  # it has been asked for a while
+            except BackendUnreachable as error:  # it has been asked for a while
+                self.silence = error
 
     def _list(self) -> Iterator[Change]:
         listed = self._client.get(self._path, self._query)
+        self.silence = None
         there = {thing["metadata"]["uid"]: thing for thing in listed["items"]}
         gone = [thing for uid, thing in self.known.items() if uid not in there]
         new = [thing for uid, thing in there.items() if _version(self.known.get(uid)) != _version(thing)]
@@ -94,7 +97,9 @@ class Watch:
             "timeoutSeconds": STREAM_SECONDS,
         }
         try:
-            for line in self._client.lines(self._path, query, DEAD_SECONDS):
+            lines = self._client.lines(self._path, query, DEAD_SECONDS)
+            self.silence = None
+            for line in lines:
                 change = self._take(json.loads(line))
                 if change is not None:
                     yield change
