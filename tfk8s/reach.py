@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
@@ -40,6 +41,7 @@ class Reach:
     def __init__(self, backend: Backend, name: str) -> None:
         self.backend, self.name = backend, name
         self._news = News()
+        self._lock = threading.RLock()  # sessions may be opened on several threads
         self._relay: relay.Relay | None = None
         self._watch: SessionWatch | None = None
 
@@ -77,17 +79,19 @@ class Reach:
 
     def _reached(self) -> tuple[str, SessionWatch | None]:
         """Return the target, and who ends calls that would wait for ever."""
-        if self._relay is None:
-            where = self.backend.where(self.name)
-            if where is None:
-                return self.backend.observe(self.name).target, None
-            from tfk8s.watch import SessionWatch
+        with self._lock:
+            if self._relay is None:
+                where = self.backend.where(self.name)
+                if where is None:
+                    return self.backend.observe(self.name).target, None
+                from tfk8s.watch import SessionWatch
 
-            self._relay = relay.Relay(relay.command(where, self.name), tell)
-            self._watch = SessionWatch(self._relay.news, self._news, self._view(), say, self._relay.end_calls)
-            self._watch.listen()
-            self._watch.start()
-        return self._relay.target, self._watch
+                view = self._view()  # before the relay, which nobody would close if this failed
+                self._relay = relay.Relay(relay.command(where, self.name), tell)
+                self._watch = SessionWatch(self._relay.news, self._news, view, say, self._relay.end_calls)
+                self._watch.listen()
+                self._watch.start()
+            return self._relay.target, self._watch
 
     def _view(self, without: Iterable[str] = ()) -> View:
         """Return the tasks, the master first, and how to ask them.
@@ -153,7 +157,8 @@ class Reach:
 
     def close(self) -> None:
         """Close the loopback address behind `target`; the cluster goes on."""
-        if self._relay is not None and self._watch is not None:
-            self._watch.stop()
-            self._relay.close()
-            self._relay = self._watch = None
+        with self._lock:
+            if self._relay is not None and self._watch is not None:
+                self._watch.stop()
+                self._relay.close()
+                self._relay = self._watch = None

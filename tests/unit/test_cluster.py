@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fake_backend
 import pytest
@@ -15,7 +16,15 @@ from fake_backend import FakeBackend, change, job_file
 from tfk8s import api, devices, reach, relay, sessions, waiting
 from tfk8s.cluster import Cluster
 from tfk8s.devices import TaskDevices
-from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskError, TaskUnreachable, WaitTimeout
+from tfk8s.errors import (
+    BackendUnreachable,
+    ClusterError,
+    InvalidInput,
+    NoSuchCluster,
+    TaskError,
+    TaskUnreachable,
+    WaitTimeout,
+)
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, Phase
 
@@ -292,6 +301,46 @@ def test_the_target_is_carried_by_another_process_until_close(
     assert threading.active_count() == before
     assert [one.closed for one in made] == [True]
     assert made[0].command[-1] == "mnist"
+
+
+def test_threads_that_open_sessions_at_once_share_one_relay(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Relay] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def make(*arguments: Any) -> Relay:
+        begun.set()
+        assert go_on.wait(20)
+        made.append(Relay(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(relay, "Relay", make)
+    threads = [threading.Thread(target=lambda: cluster.target) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(20)
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    cluster.close()
+    assert [one.closed for one in made] == [True]
+
+
+def test_a_target_that_can_not_be_had_leaves_no_relay(
+    cluster: Cluster, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Relay] = []
+    monkeypatch.setattr(relay, "Relay", lambda *arguments: made.append(Relay(*arguments)) or made[-1])
+
+    def gone(status: ClusterStatus) -> ClusterStatus:
+        raise BackendUnreachable("it does not answer")
+
+    backend.looks = [gone]
+    with pytest.raises(BackendUnreachable):
+        cluster.target  # noqa: B018
+    assert made == []
+    assert cluster.target == "grpc://127.0.0.1:4711"
+    cluster.close()
+    assert [one.closed for one in made] == [True]
 
 
 def test_a_given_address_is_the_target(cluster: Cluster, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
