@@ -6,17 +6,18 @@ of theirs would wait for ever for a master that is gone, or for a task that is s
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
-import select
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
-from tfk8s import calls
+from tfk8s import calls, waiting
 from tfk8s.backends import Backend
+from tfk8s.errors import Tfk8sError
 from tfk8s.forward import Forward
 from tfk8s.losses import SILENT, SILENT_FAR, Losses
 from tfk8s.spec import EVALUATOR
@@ -80,12 +81,12 @@ class Guard:
         self._losses.__exit__(kind, error, trace)
 
     def _watch(self) -> None:
-        for task in self._unreached() if self._unreached else ():
+        for task in self._ask_master() or ():
             self._take(task, f"{self._master} does not reach it", anew=False)
             self._new.add(task)
         while True:
             timeout = _LOOK_SECONDS if self._unreached and self._lost else None
-            readable, _, _ = select.select([self._stop, self._losses.news], [], [], timeout)
+            readable = waiting.ready([self._stop, self._losses.news], timeout)
             if self._stop in readable:
                 return
             if self._losses.news in readable:
@@ -93,7 +94,7 @@ class Guard:
                     change = json.loads(line)
                     self._take(change["task"], change["reason"], anew=change.get("anew", False))
             if self._unreached:
-                self._look_for_new(self._unreached)
+                self._look_for_new()
                 self._end_calls(time.monotonic())
 
     def _take(self, task: str, why: str, *, anew: bool) -> None:
@@ -111,8 +112,16 @@ class Guard:
             self._forward.lose() if why else self._forward.find()
         self._heard(task, why, anew)
 
-    def _look_for_new(self, unreached: Callable[[], Sequence[str]]) -> None:
-        for task in self._new.difference(unreached()) if self._new else ():
+    def _ask_master(self) -> Sequence[str] | None:
+        """Return the tasks that the master does not reach; None where nobody is to ask, or the way to it is broken."""
+        with contextlib.suppress(Tfk8sError):
+            return self._unreached() if self._unreached else None
+        return None
+
+    def _look_for_new(self) -> None:
+        if not self._new or (unreached := self._ask_master()) is None:
+            return
+        for task in self._new.difference(unreached):
             self._new.discard(task)
             self._lost.pop(task)
             self._heard(task, "", True)

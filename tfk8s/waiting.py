@@ -10,7 +10,7 @@ import math
 import random
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from tfk8s.errors import BackendUnreachable, WaitTimeout
@@ -104,9 +104,15 @@ def readable(descriptor: int, timeout: float) -> bool:
 
     One of a process (`os.pidfd_open`) can be read when the process has ended.
     """
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(1000 * timeout))
+    return bool(ready([descriptor], timeout))
+
+
+def ready(descriptors: Iterable[int], timeout: float | None) -> set[int]:
+    """Wait until some of several descriptors can be read, or have ended, for so many seconds or ever; return which."""
+    poll = select.poll()  # `select.select` knows no descriptor above 1023, which a user's program may well have
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(None if timeout is None else 1000 * timeout)}
 
 
 def rest(seconds: float) -> None:

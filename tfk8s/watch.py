@@ -12,7 +12,6 @@ import contextlib
 import json
 import math
 import os
-import select
 import signal
 import threading
 import time
@@ -21,8 +20,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from tfk8s import calls, constraints
+from tfk8s import calls, constraints, waiting
 from tfk8s.calls import Call
+from tfk8s.errors import Tfk8sError
 from tfk8s.news import News
 from tfk8s.preflight import View
 
@@ -31,6 +31,8 @@ INTERRUPTED = 130
 INTERRUPT_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
+
+_left: set[int] = set()  # where signals may go still, though nobody hears them
 
 Say = Callable[[str], object]
 End = Callable[[int], NoReturn]
@@ -66,7 +68,7 @@ class Watch(threading.Thread):
         self._lost_at: dict[str, float] = {}
         self._interrupted: dict[types.FrameType, Call] = {}
         self._interrupt_due = 0.0
-        self._over = False
+        self._over = self._listens = False
         self._signals, self._wakeup = os.pipe()
         os.set_blocking(self._wakeup, False)
         if events is not None:
@@ -76,7 +78,7 @@ class Watch(threading.Thread):
         """Wait for news and deadlines, until `stop`."""
         sources = [self._signals] if self._events is None else [self._signals, self._events]
         while not self._over:
-            readable, _, _ = select.select(sources, [], [], _LOOK_SECONDS if self._is_alert() else None)
+            readable = waiting.ready(sources, _LOOK_SECONDS if self._is_alert() else None)
             if self._signals in readable and signal.SIGINT in os.read(self._signals, 64):
                 self._interrupt()
             if self._events in readable and not self._read_events(self._events):
@@ -87,7 +89,8 @@ class Watch(threading.Thread):
         """Hear of this process' signals from now on, where nobody else does; only the main thread can."""
         if threading.current_thread() is threading.main_thread():
             other = signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
-            if other not in (-1, self._wakeup):  # an event loop's
+            self._listens = other in (-1, self._wakeup, *_left)
+            if not self._listens:  # an event loop's
                 signal.set_wakeup_fd(other)
 
     def stop(self) -> None:
@@ -99,6 +102,9 @@ class Watch(threading.Thread):
             other = signal.set_wakeup_fd(-1)
             if other != self._wakeup:
                 signal.set_wakeup_fd(other)
+        elif self._listens:  # signals go there until the main thread says otherwise, and must not reach another file
+            _left.add(self._wakeup)
+            return
         for descriptor in (self._signals, self._wakeup):
             os.close(descriptor)
 
@@ -158,7 +164,7 @@ class Watch(threading.Thread):
     def _judge(self, frame: types.FrameType, call: Call, task: str, suspicion: Suspicion) -> None:
         # One that opens a session, or began after the loss, goes on as soon as the task answers.
         may_go_on = call.opens or not (suspicion.was_under_way or self._is_of_before(call, task))
-        if may_go_on and self._cluster.answers(task):
+        if may_go_on and _is_so(self._cluster.answers, task):
             self._news.back(task)
             del self._suspicions[frame, task]
             return
@@ -173,7 +179,7 @@ class Watch(threading.Thread):
 
         TensorFlow tells so when it has found the task's new address, which may take half a minute.
         """
-        return constraints.worked_last(call.session) < self._lost_at[task] and self._cluster.is_another(task)
+        return constraints.worked_last(call.session) < self._lost_at[task] and _is_so(self._cluster.is_another, task)
 
     # ---- Ctrl-C ----
 
@@ -256,6 +262,14 @@ _HELP = (
     "  = help: lost tasks are started again: run the script once more, or let `tfk8s submit --retries 3` do it; "
     "tfk8s.session(recover=…) goes on from a checkpoint"
 )
+
+
+def _is_so(ask: Callable[[str], bool], task: str) -> bool:
+    """Return what is asked about a task; where the way to it is broken, no."""
+    try:
+        return ask(task)
+    except Tfk8sError:
+        return False
 
 
 def _close(session: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from fake_backend import FakeBackend, job_file
 
 from tfk8s import guard, losses, waiting
-from tfk8s.errors import InvalidInput
+from tfk8s.errors import BackendUnreachable, InvalidInput
 from tfk8s.guard import Guard
 from tfk8s.spec import Task
 
@@ -91,6 +91,40 @@ def test_where_nobody_knows_which_calls_need_a_lost_task_all_are_ended_after_a_w
     assert heard.get(timeout=20) == ("worker/1", "", True)
     guarded._end_calls(float("inf"))
     assert forward.done == []
+    guarded.__exit__(None, None, None)
+
+
+def test_while_the_way_to_the_master_is_broken_a_new_task_is_not_said_to_be_back(backend: FakeBackend) -> None:
+    heard, asked = Heard(), []
+    broken = True
+
+    def unreached() -> list[str]:
+        asked.append(broken)
+        if len(asked) == 1:
+            return ["worker/1"]
+        if broken:
+            raise BackendUnreachable("the API server does not answer")
+        return []
+
+    guarded = begin(backend, Forward(), heard, unreached=unreached)
+    assert heard.get(timeout=20) == ("worker/1", "chief/0 does not reach it", False)
+    waiting.wait_until(lambda: len(asked) > 3, "it to be asked several times", 20)
+    assert heard.empty()
+    broken = False
+    assert heard.get(timeout=20) == ("worker/1", "", True)
+    guarded.__exit__(None, None, None)
+
+
+def test_where_the_way_to_the_master_is_broken_at_first_losses_are_told_all_the_same(backend: FakeBackend) -> None:
+    def unreached() -> list[str]:
+        raise BackendUnreachable("the API server does not answer")
+
+    heard = Heard()
+    guarded = begin(backend, Forward(), heard, unreached=unreached)
+    backend.silent = {Task("chief", 0)}
+    for stream in backend.streams:
+        stream.close()
+    assert heard.get(timeout=20) == ("chief/0", "evicted", False)
     guarded.__exit__(None, None, None)
 
 

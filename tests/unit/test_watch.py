@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfk8s import calls, watch
+from tfk8s.errors import BackendUnreachable, Tfk8sError
 from tfk8s.news import News
 from tfk8s.watch import ScriptWatch, SessionWatch
 
@@ -27,15 +28,26 @@ class Scene:
     """A watch without a thread, whose calls, clock and end are the test's."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *, answers: bool = False, another: bool = False, script: bool = True
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        answers: bool = False,
+        another: bool = False,
+        script: bool = True,
+        trouble: Tfk8sError | None = None,
     ) -> None:
+        def say(what: bool) -> bool:
+            if trouble:
+                raise trouble
+            return what
+
         self.active: dict[object, object] = {}
         monkeypatch.setattr(signal, "set_wakeup_fd", lambda *_, **__: -1)
         monkeypatch.setattr(calls, "under_way", lambda: self.active)
         monkeypatch.setattr(watch.time, "monotonic", lambda: 100.0)
         self.said: list[str] = []
         view = SimpleNamespace(
-            master="master/0", without={"worker/3"}, answers=lambda task: answers, is_another=lambda task: another
+            master="master/0", without={"worker/3"}, answers=lambda _: say(answers), is_another=lambda _: say(another)
         )
         self.news = News()
         self.ended: list[str] = []  # for which reason calls were
@@ -156,6 +168,18 @@ def test_a_call_that_began_later_is_ended_if_the_task_stays_away(monkeypatch: py
         scene.look(104.1)
 
 
+@pytest.mark.parametrize("worked", [99.0, math.inf])
+def test_a_call_is_ended_where_the_way_to_the_lost_task_is_broken_too(
+    monkeypatch: pytest.MonkeyPatch, worked: float
+) -> None:
+    scene = Scene(monkeypatch, trouble=BackendUnreachable("the API server does not answer"))
+    scene.lose("worker/1")
+    scene.call(needs=("worker/1",), worked=worked)
+    scene.look(101.0)
+    with pytest.raises(Ended):
+        scene.look(104.1)
+
+
 def test_a_task_that_is_left_out_may_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch)
     scene.call(needs=("worker/3",))
@@ -250,3 +274,35 @@ def test_it_listens_to_signals_where_nobody_else_does() -> None:
         signal.set_wakeup_fd(before)
     for descriptor in (read, other):
         os.close(descriptor)
+
+
+def test_one_that_another_thread_stops_leaves_signals_no_other_file() -> None:
+    before = signal.set_wakeup_fd(-1)
+    watches = [SessionWatch(None, News(), SimpleNamespace(without=()), print, print) for _ in range(2)]
+    try:
+        for told in watches:
+            told.start()
+        watches[0].listen()
+        stopping = threading.Thread(target=watches[0].stop)
+        stopping.start()
+        stopping.join(20)
+        os.fstat(watches[0]._wakeup)
+        watches[1].listen()
+        assert signal.set_wakeup_fd(watches[1]._wakeup) == watches[1]._wakeup
+        watches[1].stop()
+        assert signal.set_wakeup_fd(before) == -1
+    finally:
+        signal.set_wakeup_fd(before)
+    watch._left.remove(watches[0]._wakeup)
+    for descriptor in (watches[0]._signals, watches[0]._wakeup):
+        os.close(descriptor)
+
+
+def test_one_that_another_thread_stops_and_that_heard_no_signals_leaves_nothing() -> None:
+    told = SessionWatch(None, News(), SimpleNamespace(without=()), print, print)
+    told.start()
+    stopping = threading.Thread(target=told.stop)
+    stopping.start()
+    stopping.join(20)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(told._wakeup)
