@@ -59,7 +59,8 @@ class Guard:
         absent = set(map(str, left_out(without, tasks.values(), status.master)))
         watched = tasks.keys() - absent if len(tasks) <= MOST_TASKS else {self._master}
         dials = {label: functools.partial(backend.dial, name, tasks[label]) for label in sorted(watched)}
-        why = backend.fates(name)
+        self._stack = contextlib.ExitStack()
+        why = self._stack.enter_context(backend.fates(name))
         silent = SILENT_FAR if backend.name == "kubernetes" else SILENT
         self._losses = Losses(dials, silent, lambda task, seen: why(tasks[task], seen))
         self._lost: dict[str, tuple[str, float]] = {}  # why, and since when
@@ -79,6 +80,7 @@ class Guard:
         self._thread.join()
         os.close(self._stop)
         self._losses.__exit__(kind, error, trace)
+        self._stack.close()
 
     def _watch(self) -> None:
         for task in self._ask_master() or ():

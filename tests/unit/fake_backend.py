@@ -44,6 +44,7 @@ class FakeBackend:
         refusal: why `apply` would not do what `plan` says.
         streams: the servers' ends of what was dialled.
         fate: why tasks are lost, where more than is seen is known.
+        watchers: how many note fates now.
     """
 
     name = "local"
@@ -61,6 +62,7 @@ class FakeBackend:
         self.first_phase = Phase.READY
         self.refusal = ""
         self.fate = ""
+        self.watchers = 0
         self.happened: list[Event] = []
         for one in job_files:
             self._make(one, phase)
@@ -157,9 +159,14 @@ class FakeBackend:
         self.streams.append(there)
         return here
 
-    def fates(self, name: str) -> Callable[[Task, str], str]:
+    @contextlib.contextmanager
+    def fates(self, name: str) -> Iterator[Callable[[Task, str], str]]:
         self._check(name)
-        return lambda task, seen: self.fate or seen
+        self.watchers += 1
+        try:
+            yield lambda task, seen: self.fate or seen
+        finally:
+            self.watchers -= 1
 
     def restart(self, name: str, task: Task | None) -> None:
         self._check(name)

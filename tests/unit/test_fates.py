@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -40,7 +40,8 @@ class Watch:
     def begin(self) -> list[dict]:
         return [pod("ps-0", end="c0"), pod("worker-0"), pod("worker-1")]
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self, goes_on: Callable[[], bool]) -> Iterator[Change]:
+        self.goes_on = goes_on
         yield from (Change(gone=False, now=one) for one in self.told)
         self.over.set()
         raise ApiError(403, "you may not")
@@ -75,6 +76,15 @@ def test_each_end_is_told_once_and_where_none_is_known_what_the_pod_says(monkeyp
     )
     assert seen.why(Task("worker", 1), SILENCE) == "no node has 4 GPUs free"
     assert [seen.why(Task("worker", 1), SILENCE) for _ in range(2)] == [SILENCE] * 2
+
+
+def test_at_its_end_nobody_watches_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    monkeypatch.setattr(fates, "Watch", lambda *_: watch)
+    with fates.Fates(None, CLUSTER):
+        assert watch.over.wait(20)
+        assert watch.goes_on()
+    assert not watch.goes_on()
 
 
 def test_where_nothing_ends_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

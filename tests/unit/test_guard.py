@@ -70,7 +70,9 @@ def test_a_lost_master_is_stood_in_for_until_it_is_back(backend: FakeBackend) ->
     backend.silent = set()
     assert heard.get(timeout=20) == ("chief/0", "", False)
     assert forward.done == ["lose", "find"]
+    assert backend.watchers == 1
     guarded.__exit__(None, None, None)
+    assert backend.watchers == 0
 
 
 def test_where_nobody_knows_which_calls_need_a_lost_task_all_are_ended_after_a_while(backend: FakeBackend) -> None:

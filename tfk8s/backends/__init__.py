@@ -149,8 +149,8 @@ class Backend(Protocol):
         """Return a stream connected to a task's server."""
         ...
 
-    def fates(self, name: str) -> Callable[[Task, str], str]:
-        """Begin to note what becomes of tasks; return who tells why one was lost, given what was seen of that.
+    def fates(self, name: str) -> AbstractContextManager[Callable[[Task, str], str]]:
+        """Note what becomes of tasks; lend who tells why one was lost, given what was seen of that.
 
         It waits a moment for who knows, and raises a Tfk8sError where the cluster is out of sight.
         """

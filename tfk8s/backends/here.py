@@ -66,16 +66,12 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script, tell:
             cluster.setdefault(task.job, []).append(f"localhost:{port}")
     tasks = {str(task): task for task in ports}
     dials = {name: functools.partial(backend.dial, status.name, task) for name, task in tasks.items()}
-    why = backend.fates(status.name)
-
-    def explain(task: str, seen: str) -> str:
-        return why(tasks[task], seen)
-
     with contextlib.ExitStack() as stack:
+        why = stack.enter_context(backend.fates(status.name))
         for task, port in ports.items():
             stack.enter_context(_forward(task, port, dials[str(task)], tell))
         target = f"grpc://localhost:{ports[status.master]}"
-        return run(script, cluster, target, Losses(dials, SILENT_FAR, explain))
+        return run(script, cluster, target, Losses(dials, SILENT_FAR, lambda task, seen: why(tasks[task], seen)))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -136,9 +137,11 @@ class KubernetesBackend:
         pod = naming.pod(name, task.job, task.index)
         return streams.dial(self._client, cluster.namespace, pod, cluster.port(task))
 
-    def fates(self, name: str) -> Callable[[Task, str], str]:
-        """Watch the tasks' pods; return who tells in Kubernetes' words why a task was lost."""
-        return Fates(self._client, self._find(name)).why
+    @contextlib.contextmanager
+    def fates(self, name: str) -> Iterator[Callable[[Task, str], str]]:
+        """Watch the tasks' pods; lend who tells in Kubernetes' words why a task was lost."""
+        with Fates(self._client, self._find(name)) as fates:
+            yield fates.why
 
     def restart(self, name: str, task: Task | None) -> None:
         """End a task's server, which starts again in its pod, or delete the pods of all."""

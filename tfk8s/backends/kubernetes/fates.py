@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Mapping
+from types import TracebackType
 
 from tfk8s import manifests, naming, reasons
 from tfk8s.backends.kubernetes import observe, paths
@@ -23,7 +24,7 @@ _LATELY_SECONDS = 20.0
 
 
 class Fates:
-    """The ends of tasks from its creation on: killed containers, and pods that were deleted, evicted, preempted.
+    """The ends of tasks from its creation to its `with`'s end: killed containers, pods deleted, evicted, preempted.
 
     A thread watches. Who may not watch learns what still stands in the pods.
     """
@@ -38,7 +39,16 @@ class Fates:
         self._removed: set[str] = set()  # pods, by uid
         self._known: dict[Task, str] = {}
         self._changed = threading.Condition()
+        self._over = threading.Event()
         threading.Thread(target=self._see, name="tfk8s-fates", daemon=True).start()
+
+    def __enter__(self) -> Fates:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()  # the thread ends when its stream does, within seconds
 
     def known(self, wait: float) -> Mapping[Task, str]:
         """Return why tasks ended; waits so many seconds for the first: kubelet tells a moment later."""
@@ -62,7 +72,7 @@ class Fates:
 
     def _see(self) -> None:
         with contextlib.suppress(ApiError):
-            for change in self._watch.changes():
+            for change in self._watch.changes(lambda: not self._over.is_set()):
                 task = self._tasks.get(change.now["metadata"]["name"])
                 if task is not None and (why := self._why(task, change.now)):
                     with self._changed:

@@ -79,14 +79,14 @@ def follow(client: Client, cluster: Cluster, name: str, tail: int | None) -> Out
         ClusterError: it did not end by itself, or is out of sight; says why.
         ScriptLost: it was taken away.
     """
-    fates = Fates(client, cluster)
-    pod = started(client, cluster, name)
-    pod, end = _follow(client, cluster, name, pod, _tail(pod, tail))
-    outcome = _outcome(pod, end)
-    if outcome.for_a_task:
-        known = fates.known(_FATE_SECONDS if end["message"] == verdicts.A_TASK_FAILED_JUST_NOW else 0.0)
-        _explain(client, cluster, reasons.seconds(pod["metadata"]["creationTimestamp"]), known)
-    return outcome
+    with Fates(client, cluster) as fates:
+        pod = started(client, cluster, name)
+        pod, end = _follow(client, cluster, name, pod, _tail(pod, tail))
+        outcome = _outcome(pod, end)
+        if outcome.for_a_task:
+            known = fates.known(_FATE_SECONDS if end["message"] == verdicts.A_TASK_FAILED_JUST_NOW else 0.0)
+            _explain(client, cluster, reasons.seconds(pod["metadata"]["creationTimestamp"]), known)
+        return outcome
 
 
 def _follow(client: Client, cluster: Cluster, name: str, pod: Object, tail: int | None) -> tuple[Object, Object]:

@@ -131,9 +131,9 @@ class LocalBackend(AttendedScripts):
             raise TaskUnreachable(f"{task} does not answer: {answer['error']}")
         return socket.socket(fileno=descriptors[0])
 
-    def fates(self, name: str) -> Callable[[Task, str], str]:
-        """Return who tells why a task was lost, as the supervisor has it a moment later."""
-        return lambda task, seen: self._fate(name, task) or seen
+    def fates(self, name: str) -> AbstractContextManager[Callable[[Task, str], str]]:
+        """Lend who tells why a task was lost, as the supervisor has it a moment later."""
+        return contextlib.nullcontext(lambda task, seen: self._fate(name, task) or seen)
 
     def _fate(self, name: str, task: Task) -> str:
         for _ in waiting.poll(_FATE_SECONDS):
