@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fake_backend import FakeBackend, Run, change, job_file
 
-from tfk8s import api
+from tfk8s import api, waiting
 from tfk8s.backends import Script
 from tfk8s.cli import scripts
 from tfk8s.errors import TaskUnreachable
@@ -286,6 +286,25 @@ def test_a_signal_whose_exception_is_swallowed_counts_all_the_same(
     monkeypatch.setattr(backend, "apply", swallowing)
     assert run("run", "new.yaml", "train.py")[0] == 130
     assert backend.calls == ["apply new", "delete new"]
+
+
+def test_a_signal_where_python_drops_exceptions_comes_again(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deaf:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def apply(_: JobFile) -> bool:
+        Deaf()
+        for _ in waiting.poll(20.0):
+            pass
+        return True
+
+    before = signal.getsignal(signal.SIGALRM)
+    monkeypatch.setattr(backend, "apply", apply)
+    assert run("up", "new.yaml")[0] == 130
+    signal.signal(signal.SIGALRM, before)
 
 
 def test_a_signal_that_becomes_another_exception_is_no_bug(

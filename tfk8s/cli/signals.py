@@ -12,6 +12,8 @@ from typing import NoReturn
 from tfk8s.cli.output import note
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_IMPORTS = "<frozen importlib._bootstrap>"
+_AGAIN_SECONDS = 0.01
 
 _first: int | None = None  # signal that came
 
@@ -79,10 +81,24 @@ class Once:
             _came(number, frame)
 
 
-def _came(number: int, _: FrameType | None) -> NoReturn:
+def _came(number: int, frame: FrameType | None) -> None:
     global _first
+    if _is_deaf(frame):
+        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+        return
     _first = number
     _raise(number)
+
+
+def _is_deaf(frame: FrameType | None) -> bool:
+    """Return whether Python drops exceptions there: in destructors, and as an import lets go of its module's lock."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "__del__" or (code.co_name == "cb" and code.co_filename == _IMPORTS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _raise(number: int) -> NoReturn:
