@@ -13,7 +13,7 @@ from tfk8s.backends import Backend, LogLine, Script, attended, here
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.events import Event
-from tfk8s.reach import Reach
+from tfk8s.reach import Reach, require_way
 from tfk8s.scripts import as_script
 from tfk8s.spec import Task
 from tfk8s.status import ClusterStatus, TaskStatus
@@ -132,12 +132,15 @@ class Cluster(Reach):
             tell: hears of connections that break and are mended, and why tasks were lost.
 
         Raises:
-            InvalidInput: scripts run here anyway, or a task's loopback address is taken.
+            InvalidInput: scripts run here anyway, TensorFlow is missing, or a task's loopback address is taken.
+            ClusterError: this user has no way to the tasks.
         """
         attended.check(script)
         if self.backend.name != "kubernetes":
             raise InvalidInput("--here is for clusters on Kubernetes: for others, scripts run on this machine anyway")
-        outcome = here.run_forwarded(self.backend, self.status(), script, tell)
+        status = self.status()
+        require_way(self.backend, self.name, status.master)
+        outcome = here.run_forwarded(self.backend, status, script, tell)
         if outcome.for_a_task:
             for task in self.tasks():
                 if task.reason:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from tfk8s import proxies, relay
 from tfk8s.backends import Backend
+from tfk8s.errors import TaskUnreachable
 from tfk8s.forward import Forward, Tell
 from tfk8s.news import News
-from tfk8s.spec import EVALUATOR
+from tfk8s.spec import EVALUATOR, Task
 from tfk8s.tasks import left_out
 from tfk8s.telling import say, tell
 
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from tfk8s.watch import SessionWatch
 
 RECOVERIES, PATIENCE = 10, 120.0  # as tfk8s.session has them, whose module is not imported for that
+
+
+def require_way(backend: Backend, name: str, task: Task) -> None:
+    """Raise a ClusterError where this user has no way to a task; that it does not answer now is no such."""
+    with contextlib.suppress(TaskUnreachable):
+        backend.dial(name, task).close()
 
 
 def _ignored(text: str) -> None:
@@ -58,6 +65,7 @@ class Reach:
 
         Raises:
             InvalidInput: the port is in use, or there is no such task.
+            ClusterError: this user has no way to the tasks.
         """
         from tfk8s.guard import Guard
 
@@ -66,6 +74,7 @@ class Reach:
             tell(f"{task} was lost: {why}" if why else f"{task} {back}")
 
         master = self.backend.observe(self.name).master
+        require_way(self.backend, self.name, master)
         with (
             Forward(lambda: self.backend.dial(self.name, master), port, tell) as forward,
             Guard(self.backend, self.name, forward, heard, unreached=self._view(without).unreached, without=without),

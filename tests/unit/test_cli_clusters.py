@@ -14,8 +14,8 @@ from fake_backend import FakeBackend, Run, change, job_file
 from tfk8s import api, waiting
 from tfk8s.backends import Script
 from tfk8s.cli import scripts
-from tfk8s.errors import TaskUnreachable
-from tfk8s.spec import JobFile
+from tfk8s.errors import ClusterError, TaskUnreachable
+from tfk8s.spec import JobFile, Task
 from tfk8s.status import Phase, ScriptPhase, ScriptStatus
 
 pytest_plugins = ("cli_fixtures",)
@@ -354,6 +354,18 @@ def test_connect_ends_with_its_cluster(run: Run, backend: FakeBackend, monkeypat
     backend.looks = [lambda status: status, lambda status: replace(status, reason="its supervisor is gone")]
     code, _, err = run("connect", "mnist")
     assert (code, err.splitlines()[-1]) == (1, "error: its supervisor is gone")
+
+
+def test_connect_of_who_has_no_way_to_the_tasks(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str, task: Task) -> None:
+        raise ClusterError(f"you may not reach {task} of {name}")
+
+    monkeypatch.setattr(backend, "dial", refuse)
+    for command in (["connect", "mnist"], ["submit", "--here", "mnist", "train.py"]):
+        monkeypatch.setattr(backend, "name", "kubernetes")
+        assert run(*command) == (1, "", "error: you may not reach chief/0 of mnist\n")
 
 
 def test_connect_to_a_port_in_use(run: Run, backend: FakeBackend) -> None:
