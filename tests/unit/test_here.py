@@ -12,6 +12,7 @@ import pytest
 from fake_backend import FakeBackend, Run, change, job_file
 
 from tfk8s.backends import Outcome, Script, here
+from tfk8s.backends.local import launch
 from tfk8s.errors import InvalidInput
 from tfk8s.status import ClusterStatus
 
@@ -59,6 +60,13 @@ def test_a_port_that_is_taken_is_named(ports: list[int]) -> None:
         " have it"
     )
     assert f"sport = :{ports[1]}" in str(caught.value.help)
+
+
+def test_a_machine_without_tensorflow(ports: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "tensorflow_folder", lambda python: None)
+    backend = FakeBackend(job_file("mnist", chief=1, worker=1))
+    with pytest.raises(InvalidInput, match="TensorFlow is not installed for"):
+        here.run_forwarded(backend, status_at(backend, ports[0]), Script(path=Path("a.py")), print)
 
 
 def test_a_cluster_of_too_many_tasks_is_refused() -> None:

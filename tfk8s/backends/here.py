@@ -31,13 +31,18 @@ def run(script: Script, cluster: ClusterSpec, target: str, watched: Losses) -> O
         cluster: the ClusterSpec that it is told.
         target: the master, "grpc://host:port".
         watched: tells of lost tasks, so that the script is ended where it waits for one.
+
+    Raises:
+        InvalidInput: there is no TensorFlow here.
     """
     from tfk8s.backends.local import launch
 
+    python = launch.script_python(os.environ)
+    launch.require_tensorflow(python)
     flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(script, flag)]
     with watched, attended.Verdict() as verdict:
         arguments = [*flags, f"--events={watched.news}", str(script.path), *script.arguments]
-        command = launch.command(launch.script_python(os.environ), "tfk8s.runner", *arguments)
+        command = launch.command(python, "tfk8s.runner", *arguments)
         environment = {**_environment(script, cluster, target), **verdict.environment}
         return verdict.outcome(_run(command, environment, watched.news))
 
@@ -52,7 +57,7 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script, tell:
         tell: hears of connections that break, and that they are mended.
 
     Raises:
-        InvalidInput: such an address is taken here.
+        InvalidInput: such an address is taken here, or there is no TensorFlow.
     """
     if len(status.tasks) > MOST_TASKS:
         raise InvalidInput(

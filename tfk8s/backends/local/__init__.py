@@ -184,12 +184,7 @@ def _check(job_file: JobFile) -> None:
             "clusters on this machine need Linux: tasks run in a network namespace",
             help="run tfk8s in a Linux virtual machine or container, or use a Kubernetes cluster",
         )
-    python = launch.script_python(os.environ)
-    if launch.tensorflow_folder(python) is None:
-        raise InvalidInput(
-            f"TensorFlow is not installed for {python}",
-            help="pip install 'tfk8s[local]', or pip install tensorflow-cpu",
-        )
+    launch.require_tensorflow(launch.script_python(os.environ))
     if job_file.has_addresses:
         raise InvalidInput(f'the servers of "{job_file.name}" run already: its job file gives their addresses')
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tfk8s.errors import InvalidInput
 from tfk8s.server import find_tensorflow
 
 # What TensorFlow and its libraries read once, while they are loaded or imported: a process that was forked from one
@@ -53,6 +54,15 @@ def tensorflow_folder(python: str) -> Path | None:
         folder = find_tensorflow()
         return Path(folder) if folder else None
     return next(Path(python).parents[1].glob("lib/python3*/site-packages/tensorflow"), None)
+
+
+def require_tensorflow(python: str) -> None:
+    """Raise an InvalidInput where `python` has no TensorFlow to import."""
+    if tensorflow_folder(python) is None:
+        raise InvalidInput(
+            f"TensorFlow is not installed for {python}",
+            help="pip install 'tfk8s[local]', or pip install tensorflow-cpu",
+        )
 
 
 def read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
