@@ -8,6 +8,7 @@ import pytest
 from tfk8s import naming, rendered, waiting
 from tfk8s.backends.kubernetes import following, paths
 from tfk8s.backends.kubernetes.errors import ApiError, Unanswered
+from tfk8s.errors import BackendUnreachable
 from tfk8s.member import Member, listening_line
 from tfk8s.spec import Job, JobFile
 from tfk8s.status import Phase
@@ -111,7 +112,7 @@ def test_while_the_api_server_is_silent_looks_say_so(api):
 def says_no_answer(look):
     try:
         look()
-    except Unanswered:
+    except BackendUnreachable:
         return True
     return False
 

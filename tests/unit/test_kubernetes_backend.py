@@ -511,7 +511,7 @@ class Streams:
         answer = self.streams.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return iter(answer)
+        return (line for line in answer)
 
 
 def follow(*streams):

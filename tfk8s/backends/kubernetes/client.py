@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
 from urllib.parse import urlencode
@@ -122,7 +122,7 @@ class Client:
             Request(method="GET", path=path, query=query), lambda answer: answer.data.decode(errors="replace")
         )
 
-    def lines(self, path: str, query: Query | None = None, seconds: float = STREAM_SECONDS) -> Iterator[str]:
+    def lines(self, path: str, query: Query | None = None, seconds: float = STREAM_SECONDS) -> Generator[str]:
         """Ask for a text; return its lines while it is written, to its end.
 
         A broken connection ends it too, and one on which nothing comes for so many seconds; what came of a line then
@@ -132,7 +132,7 @@ class Client:
             self._ask(Request(method="GET", path=path, query=query, seconds=seconds), lambda answer: answer)
         )
 
-    def _lines(self, answer: Answer) -> Iterator[str]:
+    def _lines(self, answer: Answer) -> Generator[str]:
         rest = b""
         try:
             for block in answer.stream(1 << 16):

@@ -94,8 +94,7 @@ class _List:
 
     def items(self) -> list[Object]:
         """Return what is there."""
-        if self._watch.silence is not None:
-            raise self._watch.silence
+        self._watch.require_news()
         if not self._watched and time.monotonic() - self._listed >= _FRESH_SECONDS:
             self._watch.begin()
             self._listed = time.monotonic()

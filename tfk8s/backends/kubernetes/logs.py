@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -92,8 +93,9 @@ class Follower:
     def _stream(self, *, follow: bool = True) -> Iterator[str]:
         query = _query(self._tail) if not self._last else {"sinceTime": self._last[:19] + "Z"}
         try:
-            lines = self._client.lines(self._path, {**query, "follow": follow, "timestamps": True})
-            yield from self._new(lines)
+            query = {**query, "follow": follow, "timestamps": True}
+            with contextlib.closing(self._client.lines(self._path, query)) as lines:
+                yield from self._new(lines)
         except ApiError as error:
             if error.code not in (400, 404):  # no container has started yet, or there is no pod
                 raise

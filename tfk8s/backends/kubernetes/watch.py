@@ -47,14 +47,13 @@ class Watch:
 
     Attributes:
         known: the objects that are there, by uid.
-        silence: why nobody tells of them now; None where somebody does.
     """
 
     def __init__(self, client: Client, path: str, query: Query) -> None:
         self._client, self._path, self._query = client, path, query
         self._version = ""
         self.known: dict[str, Object] = {}
-        self.silence: BackendUnreachable | None = None
+        self._silence: tuple[str, str | None] | None = None  # not the error itself, which would keep all of its frames
 
     def begin(self) -> list[Object]:
         """List, and return, the objects that are there; `changes` then yields what is new only.
@@ -76,11 +75,17 @@ class Watch:
             try:
                 yield from self._stream() if self._version else self._list()
             except BackendUnreachable as error:  # it has been asked for a while
-                self.silence = error
+                self._silence = str(error), error.help
+
+    def require_news(self) -> None:
+        """Raise a BackendUnreachable where nobody tells of the objects now."""
+        if self._silence is not None:
+            message, cure = self._silence
+            raise BackendUnreachable(message, help=cure)
 
     def _list(self) -> Iterator[Change]:
         listed = self._client.get(self._path, self._query)
-        self.silence = None
+        self._silence = None
         there = {thing["metadata"]["uid"]: thing for thing in listed["items"]}
         gone = [thing for uid, thing in self.known.items() if uid not in there]
         new = [thing for uid, thing in there.items() if _version(self.known.get(uid)) != _version(thing)]
@@ -97,12 +102,12 @@ class Watch:
             "timeoutSeconds": STREAM_SECONDS,
         }
         try:
-            lines = self._client.lines(self._path, query, DEAD_SECONDS)
-            self.silence = None
-            for line in lines:
-                change = self._take(json.loads(line))
-                if change is not None:
-                    yield change
+            with contextlib.closing(self._client.lines(self._path, query, DEAD_SECONDS)) as lines:
+                self._silence = None
+                for line in lines:
+                    change = self._take(json.loads(line))
+                    if change is not None:
+                        yield change
         except ApiError as error:
             if error.code != _TOO_OLD:
                 raise
