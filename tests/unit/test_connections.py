@@ -19,8 +19,9 @@ import urllib3
 import websocket
 
 from tfk8s.backends.kubernetes import errors
-from tfk8s.backends.kubernetes.access import Access, KeyPair, Server, User, connections, tls
+from tfk8s.backends.kubernetes.access import Access, KeyPair, Plugin, Server, User, connections, tls
 from tfk8s.backends.kubernetes.access.connections import Connections
+from tfk8s.backends.kubernetes.access.credentials import Credential
 from tfk8s.errors import InvalidInput
 
 PAIR = KeyPair(key_pair.CERTIFICATE, key_pair.KEY)
@@ -38,7 +39,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server.lines.append(self.requestline)
         if self.path == "/moved":
             self.send_response(302)
-            self.send_header("location", f"http://localhost:{server.port}/")
+            scheme = "ws" if self.headers["Sec-WebSocket-Key"] else "http"
+            self.send_header("location", f"{scheme}://localhost:{server.port}/")
             self.send_header("content-length", "0")
             self.end_headers()
             return
@@ -167,6 +169,7 @@ def both(ways: Connections) -> list[bytes]:
     asked = ways.request("GET", "/a?b=c", headers={"x": "y"}, body=None, timeout=TIMEOUT).data
     opened = ways.open_websocket("/a?b=c", "v4.channel.k8s.io", 30)
     try:
+        assert opened.gettimeout() is None
         return [asked, opened.recv()]
     finally:
         opened.shutdown()
@@ -265,6 +268,30 @@ def test_a_token_that_stays_refused_is_no_loop(plain: Service) -> None:
         stream(ways)
     assert caught.value.status_code == 401
     assert len(plain.heads) == 2
+
+
+PLUGIN = Plugin(command="p", version="", interactive="Never")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"token": "t", "plugin": PLUGIN}, "Bearer t"),
+        ({"token": "t", "plugin": PLUGIN, "token_file": Path("token")}, "Bearer in-file"),
+        ({"plugin": PLUGIN}, "Bearer of p"),
+        ({}, None),
+    ],
+)
+def test_of_several_credentials_the_first_counts(
+    plain: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], expected: str | None
+) -> None:
+    monkeypatch.setattr(
+        connections, "FromPlugin", lambda _, plugin, __: connections.Fixed(Credential(f"Bearer of {plugin.command}"))
+    )
+    (tmp_path / "token").write_text("in-file")
+    monkeypatch.chdir(tmp_path)
+    request(of(plain, User(about="", **fields)))
+    assert plain.heads[0]["authorization"] == expected
 
 
 def test_credentials_go_nowhere_else(plain: Service) -> None:

@@ -153,6 +153,7 @@ def make(program: Program, clock: Clock | None = None, **fields: Any) -> FromPlu
 
 def test_a_plugin_is_asked_as_its_kubeconfig_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERE", "1")
+    monkeypatch.setenv("MORE", "1")
     program = Program(answer(token="t"))
     asked = make(program, arguments=("a", "b"), environment={"MORE": "2"}, cluster={"server": "https://h"})
     assert asked.get() == Credential("Bearer t")

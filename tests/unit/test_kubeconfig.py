@@ -88,7 +88,7 @@ def test_at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str)
 
 
 def test_paths_start_at_their_file(write, tmp_path: Path) -> None:
-    plugin = {"command": "./bin/log in", "apiVersion": BETA}
+    plugin = {"command": "bin/log in", "apiVersion": BETA}
     user = {"client-certificate": "mine.crt", "client-key": str(tmp_path / "far.key"), "tokenFile": "t", "exec": plugin}
     _, second = write(config(clusters=[], users=[]), config(user, {"certificate-authority": "../ca"}))
     (second.parent / "mine.crt").write_text("certificate")
@@ -201,6 +201,7 @@ def test_a_pod_has_rights_of_its_own(pod: Path, monkeypatch: pytest.MonkeyPatch,
     assert (found.context, found.namespace, found.server.url) == ("in-cluster", "mine", url)
     assert found.server.authority == b"authority"
     assert found.user.token_file == pod / "token"
+    assert "there is no kubeconfig" in str(refusal("one", pod=pod))
 
 
 def test_a_pod_whose_environment_is_gone(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +224,7 @@ USERS = {
     'user "u" of F can\'t be used: "token" has to be text': {"token": 5},
     'user "u" of F can\'t be used: it has "token" and "username"': {"token": "SECRET", "username": "me"},
     'user "u" of F can\'t be used: it has "exec" and "auth-provider"': {"exec": PLUGIN, "auth-provider": {}},
-    'user "u" of F can\'t be used: "client-key-data" is not base64': {"client-key-data": "SECRET!"},
+    'user "u" of F can\'t be used: "client-key-data" is not base64': {"client-key-data": "SECRETAA!"},
     'user "u" of F can\'t be used: it has "client-certificate" and no "client-key"': {"client-certificate-data": "AA=="},
     'user "u" of F can\'t be used: "client-key" is "D/gone": No such file or directory': {"client-key": "gone"},
     'user "u" of F can\'t be used: "exec" has to be a table': {"exec": []},

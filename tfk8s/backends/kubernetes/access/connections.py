@@ -159,13 +159,7 @@ class _Wires:
                 raise ConnectionError("the proxy before it speaks no HTTP") from error
             raise
         wire: socket.socket = way.sock
-        if self._context is None:
-            return wire
-        try:
-            return self._context.wrap_socket(wire, server_hostname=self._name or host)
-        except BaseException:
-            wire.close()
-            raise
+        return self._context.wrap_socket(wire, server_hostname=self._name or host) if self._context else wire
 
 
 def _credentials(access: Access, tell: Callable[[str], None]) -> Credentials:
