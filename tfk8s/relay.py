@@ -121,7 +121,7 @@ def main(where: str, name: str) -> None:
             for line in sys.stdin:
                 forward.end_calls(json.loads(line))
     except Tfk8sError as error:
-        say(error)
+        say(" ".join(str(error).split()))  # one line, whatever an API server's answer was
 
 
 def _as_change(tell: Callable[[object], None]) -> Heard:

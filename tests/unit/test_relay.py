@@ -79,3 +79,15 @@ def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     relay.main(json.dumps({}), "mnist")
     assert 'there is no cluster "mnist"' in capsys.readouterr().out
+
+
+def test_a_reason_of_several_lines_is_said_in_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: Where) -> None:
+        raise ClusterError("the API server refuses: <html>\n <p>log in\n")
+
+    monkeypatch.setattr(relay, "choose", refuse)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    relay.main(json.dumps({}), "mnist")
+    assert capsys.readouterr().out == "the API server refuses: <html> <p>log in\n"
