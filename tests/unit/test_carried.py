@@ -79,7 +79,7 @@ def text_of(answer: bytes) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("why", ["worker/1 was lost: killed", f"100% “lost”: {'x' * 500}"])
+@pytest.mark.parametrize("why", ["worker/1 was lost: killed", f"100% “lost”: {'x' * 500}", 127 * "x"])
 def test_a_call_that_waits_is_aborted_with_the_reason_and_the_server_told(scene: Scene, why: str) -> None:
     scene.asks(PREFACE, frame(SETTINGS, 0), frame(HEADERS, 5, b"head"), frame(DATA, 5, b"body", END))
     assert scene.carried.end_calls(why, 0.0) == 1
@@ -124,12 +124,29 @@ def test_an_answer_that_has_begun_is_reset(scene: Scene) -> None:
     assert scene.client.recv(100) == frame(RST_STREAM, 1, CANCEL)
 
 
-def test_in_the_middle_of_a_frame_nothing_but_the_end_ends_a_call(scene: Scene) -> None:
+@pytest.mark.parametrize("sent", [4, 14])
+def test_in_the_middle_of_a_frame_nothing_but_the_end_ends_a_call(scene: Scene, sent: int) -> None:
     scene.asks(PREFACE, frame(HEADERS, 1))
-    scene.answers(frame(DATA, 1, b"half of it")[:-5])
+    scene.answers(frame(DATA, 1, b"half of it")[:sent])
     assert scene.carried.end_calls("lost", 0.0) == 1
     assert scene.client.recv(100) == b""
     assert scene.server.recv(100) == b""
+
+
+def test_a_call_ends_by_the_end_where_its_client_takes_no_more(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carried, "_LOCK_SECONDS", 0.01)
+    scene.asks(PREFACE, frame(HEADERS, 1))
+    ending = threading.Thread(target=scene.carried.end_calls, args=["lost", 0.0], daemon=True)
+    with scene.carried._back._lock:  # as while something is written to the client
+        ending.start()
+        assert scene.client.recv(100) == b""
+    ending.join(20)
+
+
+def test_a_client_whose_server_takes_no_more_hears_of_it(scene: Scene) -> None:
+    scene.server.shutdown(socket.SHUT_RD)
+    scene.client.sendall(PREFACE)
+    assert scene.client.recv(100) == b""
 
 
 def test_a_server_in_whose_place_somebody_stands_lets_calls_wait() -> None:

@@ -188,6 +188,13 @@ def test_over_tls_with_a_client_certificate(secure: Service, tmp_path: Path, mon
     assert list((tmp_path / "keys").iterdir()) == []
 
 
+def test_each_certificate_of_an_authority_is_trusted_by_itself(secure: Service, tmp_path: Path) -> None:
+    (tmp_path / "other.pem").write_bytes(key_pair.CERTIFICATE_OF_ANOTHER_AUTHORITY + key_pair.KEY)
+    assert secure.context is not None
+    secure.context.load_cert_chain(tmp_path / "other.pem")
+    assert both(of(secure, name="api.test", authority=key_pair.CERTIFICATE_OF_ANOTHER_AUTHORITY)) == [b"hi", b"hi"]
+
+
 def test_an_insecure_server_is_believed(secure: Service) -> None:
     assert both(of(secure, insecure=True)) == [b"hi", b"hi"]
 

@@ -70,6 +70,7 @@ def test_names_that_no_proxy_is_for(exceptions: str, direct: bool, variable: str
         ("https://[fd00::5]:1", "[fd00::5]:1", True),
         ("https://[fd00::5]:1", "[fd00::5]:2", False),
         ("https://api", "10.0.0.0/8", False),
+        ("https://api.", ",", False),
     ],
 )
 def test_addresses_that_no_proxy_is_for(url: str, exceptions: str, direct: bool) -> None:
