@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ import fake_backend
 import pytest
 from fake_backend import FakeBackend, change, job_file
 
-from tfk8s import api, devices, reach, relay, sessions, waiting
+from tfk8s import api, devices, guard, reach, relay, sessions, waiting
 from tfk8s.cluster import Cluster
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import (
@@ -297,6 +299,7 @@ def test_the_target_is_carried_by_another_process_until_close(
     monkeypatch.setattr(relay, "Relay", lambda *arguments: made.append(Relay(*arguments)) or made[-1])
     assert [cluster.target for _ in range(2)] == ["grpc://127.0.0.1:4711"] * 2
     assert threading.active_count() == before + 1  # who watches its calls
+    assert signal.set_wakeup_fd(cluster._watch._wakeup) == cluster._watch._wakeup, "it hears Ctrl-C"
     cluster.close()
     assert threading.active_count() == before
     assert [one.closed for one in made] == [True]
@@ -374,6 +377,33 @@ def test_sessions_after_a_loss_are_those_of_scripts(cluster: Cluster, monkeypatc
     with pytest.raises(InvalidInput, match="the master, which they connect to"):
         cluster.session(without=["chief/0"])
     cluster.close()
+
+
+def test_sessions_ask_neither_a_proxy_nor_an_evaluator(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
+        monkeypatch.setenv(name, "mine")
+    monkeypatch.setattr(sessions, "open_session", lambda *arguments: arguments)
+    _, _, _, view, *_ = Cluster(FakeBackend(job_file("mnist", chief=1, evaluator=1)), "mnist").session()
+    assert os.environ["no_proxy"] == dict(os.environ)["no_grpc_proxy"] == "mine,localhost,127.0.0.1,::1"
+    assert list(view.addresses) == ["chief/0"]
+
+
+def test_a_lent_address_is_guarded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        guard, "Guard", lambda *given, **options: contextlib.nullcontext(made.append((*given, options)))
+    )
+    told: list[str] = []
+    with cluster.forward(tell=told.append, without=["worker/1"]) as forward:
+        ((_, name, guarded, heard, options),) = made
+    assert (name, guarded, options["without"]) == ("mnist", forward, ["worker/1"])
+    assert options["unreached"]() == []
+    for what in (("worker/0", "evicted", False), ("worker/0", "", False), ("worker/0", "", True)):
+        heard(*what)
+    assert told == [
+        "worker/0 was lost: evicted", "worker/0 answers again",
+        "worker/0 was started anew: sessions opened before are lost",
+    ]  # fmt: skip
 
 
 def test_the_limits_are_those_of_scripts_too() -> None:

@@ -138,9 +138,44 @@ def test_a_task_that_is_left_out_may_be_lost(backend: FakeBackend) -> None:
         Guard(backend, "mnist", Forward(), lambda *what: None, without=["chief/0"])
 
 
-def test_of_many_tasks_the_master_alone_is_watched(monkeypatch: pytest.MonkeyPatch, backend: FakeBackend) -> None:
-    monkeypatch.setattr(guard, "MOST_TASKS", 2)
-    guarded = Guard(backend, "mnist", Forward(), lambda *what: None)
-    assert list(guarded._losses._dials) == ["chief/0"]
-    with guarded:
-        pass
+@pytest.mark.parametrize(
+    ("jobs", "watched"),
+    [
+        ({"chief": 1, "worker": 2}, ["chief/0", "worker/0", "worker/1"]),
+        ({"chief": 1, "worker": 3}, ["chief/0"]),
+        ({"chief": 1, "worker": 2, "evaluator": 1}, ["chief/0", "worker/0", "worker/1"]),
+    ],
+)
+def test_of_many_tasks_the_master_alone_is_watched(
+    monkeypatch: pytest.MonkeyPatch, jobs: dict[str, int], watched: list[str]
+) -> None:
+    monkeypatch.setattr(guard, "MOST_TASKS", 3)
+    with Guard(FakeBackend(job_file("mnist", **jobs)), "mnist", Forward(), lambda *what: None) as guarded:
+        assert list(guarded._losses._dials) == watched
+
+
+def test_through_an_api_server_silence_is_given_more_time(backend: FakeBackend) -> None:
+    backend.name = "kubernetes"
+    with Guard(backend, "mnist", Forward(), lambda *what: None) as guarded:
+        assert guarded._losses._silent == losses.SILENT_FAR
+
+
+def test_a_new_master_is_back_at_once(backend: FakeBackend) -> None:
+    forward, heard = Forward(), Heard()
+    guarded = begin(backend, forward, heard, unreached=list)
+    guarded._take("chief/0", "evicted", anew=False)
+    guarded._take("chief/0", "", anew=True)
+    assert forward.done == ["lose", "find"]
+    assert [heard.get(timeout=20) for _ in range(2)] == [("chief/0", "evicted", False), ("chief/0", "", True)]
+    guarded.__exit__(None, None, None)
+
+
+def test_a_new_task_that_is_lost_too_is_not_said_to_be_back(backend: FakeBackend) -> None:
+    heard, unreached = Heard(), ["worker/1"]
+    guarded = begin(backend, Forward(), heard, unreached=lambda: unreached)
+    guarded._take("worker/1", "evicted", anew=False)
+    del unreached[:]
+    guarded._look_for_new()
+    assert [heard.get(timeout=20)[1] for _ in range(2)] == ["chief/0 does not reach it", "evicted"]
+    assert heard.empty()
+    guarded.__exit__(None, None, None)

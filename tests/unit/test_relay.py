@@ -29,11 +29,20 @@ def test_its_owner_hears_where_it_listens_and_what_breaks_and_ends_it() -> None:
     lost = json.dumps({"task": "worker/1", "reason": "evicted"})
     carried = Relay([sys.executable, "-c", ECHOES.format(lost)], told.put)
     assert carried.target == "grpc://127.0.0.1:1"
+    assert os.getsid(carried._process.pid) == carried._process.pid, "where Ctrl-C of a terminal does not reach it"
     carried.end_calls("worker/1 was “lost”")
     assert told.get(timeout=60) == "worker/1 was “lost”"
     assert os.read(carried.news, 1000).decode() == f"{lost}\n"
     carried.close()
     assert carried._process.returncode == 0
+
+
+@pytest.mark.programs
+def test_one_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "_END_SECONDS", 0.01)
+    carried = Relay([sys.executable, "-c", "import time; print('grpc://', flush=True); time.sleep(60)"], print)
+    carried.close()
+    assert carried._process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.programs
@@ -65,12 +74,14 @@ def test_it_carries_connections_to_the_master(
 ) -> None:
     backend, owner = FakeBackend(job_file()), Owner(capsys)
     asked: list[Where] = []
+    handled: list[object] = []
     monkeypatch.setattr(relay, "choose", lambda where: asked.append(where) or backend)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *handler: handled.append(handler))
     monkeypatch.setattr(sys, "stdin", owner)
     where = Where(local=False, context="kind-test", namespace="ml")
     relay.main(*relay.command(where, "mnist")[-2:])
     assert asked == [where]
+    assert handled == [(signal.SIGINT, signal.SIG_IGN)]
     assert owner.answer
 
 

@@ -140,6 +140,24 @@ def test_a_call_that_began_later_goes_on_if_the_task_answers_again(
     scene.look(1000.0)
 
 
+def test_a_session_that_opens_goes_on_if_the_task_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, answers=True)
+    scene.call(opens=True)
+    scene.lose("worker/1")
+    scene.look(104.1)
+    assert not scene.news.lost_now
+
+
+def test_that_a_task_goes_on_saves_no_calls_that_wait_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch)
+    scene.call(needs=("worker/0", "worker/1"))
+    scene.lose("worker/0")
+    scene.lose("worker/1")
+    scene.lose("worker/1", "")
+    with pytest.raises(Ended):
+        scene.look(103.1)
+
+
 @pytest.mark.parametrize(("another", "worked"), [(False, 99.0), (True, 101.0), (True, math.inf)])
 def test_a_session_that_may_be_a_new_one_goes_on(monkeypatch: pytest.MonkeyPatch, another: bool, worked: float) -> None:
     scene = Scene(monkeypatch, answers=True, another=another)
@@ -204,6 +222,20 @@ def test_ctrl_c_closes_the_session_and_then_ends_the_script(monkeypatch: pytest.
         scene.look(103.2)
 
 
+def test_a_later_ctrl_c_closes_the_session_first_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.default_int_handler)
+    scene, closed = Scene(monkeypatch), threading.Semaphore(0)
+    for _ in range(2):
+        scene.call()
+        (call,) = scene.active.values()
+        call.session = SimpleNamespace(close=closed.release)
+        scene.watch._interrupt()
+        scene.look(101.1)
+        assert closed.acquire(timeout=60)
+        scene.active.clear()
+        scene.look(101.2)
+
+
 def test_ctrl_c_is_left_to_a_script_that_handles_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "getsignal", lambda _: print)
     scene = Scene(monkeypatch)
@@ -227,6 +259,34 @@ def test_calls_that_wait_for_a_lost_task_are_ended_again_and_again(monkeypatch: 
         scene.look(now)
     assert scene.ended == ["worker/1 was lost: killed by SIGKILL"] * 2
     assert scene.said == ["tfk8s: worker/1 was lost: killed by SIGKILL"]
+
+
+def test_a_session_that_opens_is_given_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, script=False)
+    scene.call(opens=True)
+    scene.lose("worker/1")
+    scene.look(108.9)
+    assert scene.ended == []
+    scene.look(109.1)
+    assert len(scene.ended) == 1
+
+
+def test_who_tells_of_tasks_no_more_is_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    events, end = os.pipe()
+    os.close(end)
+    told = SessionWatch(events, News(), SimpleNamespace(without=()), print, print)
+    listened: list[list[int]] = []
+
+    def ready(descriptors: list[int], _: float | None) -> set[int]:
+        listened.append(list(descriptors))
+        told._over = len(listened) == 2
+        return {events} if events in descriptors else set()
+
+    monkeypatch.setattr(watch.waiting, "ready", ready)
+    told.run()
+    assert listened == [[told._signals, events], [told._signals]]
+    for descriptor in (events, told._signals, told._wakeup):
+        os.close(descriptor)
 
 
 def test_a_session_that_leaves_the_lost_task_out_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
