@@ -26,11 +26,15 @@ _KINDS = {
 _OWN_VOLUME = 'for volume "tfk8s"'  # pods.py and scriptjobs.py
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), (.*)", re.DOTALL)
 _POD_SECURITY = re.compile(r'violates PodSecurity "([^"]*)": (.*)', re.DOTALL)
+_LIMIT_RANGE = re.compile(
+    r"(?:(?:maximum|minimum) \S+ usage|\S+ max limit to request ratio) per \w+ is [^,\]]+, but [^,\]]+"
+)
 _PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
+_NO_REASON = re.compile(r"Error: \w+")  # it repeats the container's state, such as ErrImagePull
 _KILLED = 137
 
 
-def judge(job: str, pod: Object | None, complaints: Sequence[str]) -> Verdict:
+def judge(job: str, pod: Object | None, complaints: Sequence[str], room: str = "") -> Verdict:
     """Return a task's phase and the reason for it.
 
     Args:
@@ -38,9 +42,10 @@ def judge(job: str, pod: Object | None, complaints: Sequence[str]) -> Verdict:
         pod: as the API server gives it; None where there is none yet.
         complaints: the messages of warnings about the pod, or about its StatefulSet where there is no pod; the
             latest last.
+        room: what to do where the namespace allows less; default: change what the job asks for.
     """
     if pod is None:
-        return _not_created(job, complaints)
+        return _not_created(job, complaints, room)
     status = pod["status"]
     removed = why_removed(job, pod)
     if "deletionTimestamp" in pod["metadata"]:
@@ -89,7 +94,10 @@ def _container(job: str, pod: Object, container: Object, complaints: Sequence[st
         return _image(job, container["image"], reason, message)
     if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
         return Phase.PENDING, _missing(job, message) or f"its container can't be created: {message}"
-    return Phase.PENDING, _missing(job, complaints[-1]) or complaints[-1] if complaints else ""
+    told = next((text for text in reversed(complaints) if not _NO_REASON.fullmatch(text)), "")
+    if "Failed to pull image" in told:
+        return Phase.PENDING, _image(job, container["image"], "", told)[1]
+    return Phase.PENDING, _missing(job, told) or told
 
 
 def _phase_of(end: Object) -> Phase:
@@ -194,14 +202,18 @@ def unschedulable(job: str, pod: Object, message: str) -> str:
     return f"no node takes it: {said}" if said else "it waits for the scheduler"
 
 
-def _not_created(job: str, complaints: Sequence[str]) -> Verdict:
+def _not_created(job: str, complaints: Sequence[str], room: str) -> Verdict:
     if not complaints:
         return _PENDING
     message = complaints[-1]
     if found := _POD_SECURITY.search(message):
         return Phase.FAILED, f'the namespace\'s pod security "{found[1]}" refuses its pod: {found[2]}'
     if found := _QUOTA.search(message):
-        return Phase.PENDING, f'the namespace\'s quota "{found[1]}" is used up ({found[2]}): lower what jobs.{job} asks'
+        lower = room or f"lower what jobs.{job} asks"
+        return Phase.PENDING, f'the namespace\'s quota "{found[1]}" is used up ({found[2]}): {lower}'
+    if limits := sorted(_LIMIT_RANGE.findall(message)):
+        change = room or f"change jobs.{job}.cpu or memory (a task's CPU limit is a core at least), or have it changed"
+        return Phase.PENDING, f"the namespace's LimitRange refuses its pod ({'; '.join(limits)}): {change}"
     if found := _PRIORITY.search(message):
         return Phase.PENDING, f'there is no PriorityClass "{found[1]}": change jobs.{job}.priority'
     return Phase.PENDING, _missing(job, message) or f"its pod can't be created: {message}"

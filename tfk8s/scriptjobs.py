@@ -30,6 +30,10 @@ MOUNTED_ARCHIVE = f"{pods.PACKAGE_FOLDER}/tfk8s/{ARCHIVE}"
 _REQUESTS = {"cpu": "50m", "memory": "512Mi", "ephemeral-storage": pods.STORAGE_REQUEST}
 _CPU_LIMIT = "4"
 _MEMORY_LIMIT = Quantity.parse("4Gi")
+_ROOM = (
+    f"have it raised: a script asks for {_REQUESTS['cpu']} cores and {_REQUESTS['memory']}, "
+    f"with limits of {_CPU_LIMIT} cores and {_MEMORY_LIMIT} (or the master's memory, if more)"
+)
 
 _COMMAND = ("python3", "-m", "tfk8s.unpack")
 _TASKS_OWN = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD")
@@ -229,7 +233,7 @@ def _outcome(made: Object, pod: Object | None, complaints: Sequence[str]) -> tup
         return _ended(pod, end)
     elif pod["status"].get("phase") == "Running":
         return ScriptPhase.RUNNING, None, ""
-    phase, reason = reasons.judge(_master_job(made), pod, complaints)
+    phase, reason = reasons.judge(_master_job(made), pod, complaints, _ROOM)
     return (ScriptPhase.FAILED if phase is Phase.FAILED else ScriptPhase.PENDING), None, reason
 
 

@@ -220,6 +220,9 @@ def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
         status = {"phase": "Pending", "containerStatuses": [container]}
         return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
 
+    made = scriptjobs.job("demo-script-123456", stateful_sets()[0], scriptjobs.Run(arguments=[], environment={}))
+    made = {**made, "metadata": {**made["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z"}, "status": {}}
+
     class Pods:
         looks = iter([
             None,
@@ -229,13 +232,21 @@ def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
         ])  # fmt: skip
 
         def get(self, path, query):
+            if path.endswith("/jobs"):
+                return {"items": [made]}
+            if path.endswith("/events"):
+                return {"items": [{"message": "exceeded quota: q, requested: pods=1", "lastTimestamp": "1"}]}
             found = next(self.looks)
             return {"items": [found] if found else []}
 
     monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
     assert scriptpods.started(Pods(), observe.describe(stateful_sets()), "script-123456")["status"]["containerStatuses"]
     assert caplog.messages == [
-        "tfk8s: waiting for the script to start: its pod is not made",
+        (
+            'tfk8s: waiting for the script to start: the namespace\'s quota "q" is used up (requested: pods=1): '
+            "have it raised: a script asks for 50m cores and 512Mi, with limits of 4 cores and 4Gi "
+            "(or the master's memory, if more)"
+        ),
         "tfk8s: waiting for the script to start: its container is being made on n, which may have to get the image",
         (
             'tfk8s: waiting for the script to start: image "tf:1" can\'t be pulled: no such host; '

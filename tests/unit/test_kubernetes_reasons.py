@@ -109,10 +109,26 @@ CASES = [
     ),
     (waiting("ContainerCreating"), ("Multi-Attach error",), Phase.PENDING, "Multi-Attach error"),
     (
+        waiting("ContainerCreating"),
+        ('Failed to pull image "tf:1": failed to do request: Head https://r: no such host', "Error: ErrImagePull"),
+        Phase.PENDING,
+        ('image "tf:1" can\'t be pulled: Head https://r: no such host; '
+        "change jobs.worker.image (or image, for all jobs), or make it available to the nodes"),
+    ),
+    (waiting("ContainerCreating"), ("Error: ErrImagePull",), Phase.PENDING, ""),
+    (
         None, ('pods "a-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1',),
         Phase.PENDING,
         ('the namespace\'s quota "small" is used up (requested: pods=1, used: pods=1, limited: pods=1): '
         "lower what jobs.worker asks"),
+    ),
+    (
+        None,
+        ("[minimum cpu usage per Pod is 2, but request is 1, maximum cpu usage per Pod is 3, but limit is 4]",),
+        Phase.PENDING,
+        ("the namespace's LimitRange refuses its pod (maximum cpu usage per Pod is 3, but limit is 4; "
+        "minimum cpu usage per Pod is 2, but request is 1): "
+        "change jobs.worker.cpu or memory (a task's CPU limit is a core at least), or have it changed"),
     ),
     (
         None, ('a-0 is forbidden: violates PodSecurity "restricted:latest": host namespaces (hostNetwork=true)',),

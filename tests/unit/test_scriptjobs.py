@@ -70,4 +70,7 @@ def test_a_job_without_a_pod():
     gone = {**make_job(), "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
     assert scriptjobs.status(gone, None).reason == "its pod was deleted"
     message = "exceeded quota: q, requested: cpu=1, used: cpu=2, limited: cpu=2"
-    assert 'quota "q" is used up' in scriptjobs.status(make_job(), None, [message]).reason
+    assert scriptjobs.status(make_job(), None, [message]).reason == (
+        'the namespace\'s quota "q" is used up (requested: cpu=1, used: cpu=2, limited: cpu=2): have it raised: '
+        "a script asks for 50m cores and 512Mi, with limits of 4 cores and 4Gi (or the master's memory, if more)"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -38,7 +39,7 @@ def started(client: Client, cluster: Cluster, name: str) -> Object:
         ClusterError: it can't start; says why.
         ScriptLost: it was taken away before.
     """
-    reason = "its pod is not made"
+    reason = ""
     seen: Object | None = None
 
     def look() -> Object | None:
@@ -61,9 +62,26 @@ def started(client: Client, cluster: Cluster, name: str) -> Object:
             raise ClusterError(f"the script can't start: {reason}")
         return None
 
-    found = waiting.wait_until(look, lambda: f"the script to start: {reason}", START_SECONDS, tell=tell)
+    def missing() -> str:
+        return f"the script to start: {reason or _why_not_made(client, cluster, name)}"
+
+    found = waiting.wait_until(look, missing, START_SECONDS, tell=tell)
     assert found is not None
     return found
+
+
+def _why_not_made(client: Client, cluster: Cluster, name: str) -> str:
+    """Return why a script's Job has no pod."""
+    on = scriptjobs.object_name(cluster.name, name)
+    selector = f"type=Warning,involvedObject.kind=Job,involvedObject.name={on}"
+    with contextlib.suppress(ClusterError):  # who may not see it is told less
+        jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
+        events = client.get(paths.collection("Event", cluster.namespace), {"fieldSelector": selector})["items"]
+        events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
+        complaints = [event.get("message", "") for event in events]
+        why = [scriptjobs.status(job, None, complaints).reason for job in jobs if job["metadata"]["name"] == on]
+        return (why[0] if why else "its Job is gone") or "its pod is not made"
+    return "its pod is not made"
 
 
 def show(client: Client, cluster: Cluster, name: str, tail: int | None) -> None:
