@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfk8s.errors import InvalidInput
+from tfk8s.errors import InvalidInput, there_are
 from tfk8s.spec import MAX_TASKS, Task
 
 _SHORT = re.compile(r"(\w+)/(\d+)", re.ASCII)
@@ -86,7 +86,7 @@ def require_counts(numbers: Mapping[str, int], tasks: Iterable[Task]) -> None:
         if job not in jobs:
             close = difflib.get_close_matches(job, jobs, n=1)
             raise InvalidInput(
-                f'there is no job "{job}"; there are {", ".join(jobs)}',
+                f'there is no job "{job}"; {there_are(jobs)}',
                 help=f"did you mean {close[0]}?" if close else None,
             )
         if not 1 <= number <= MAX_TASKS:

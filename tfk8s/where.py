@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfk8s.errors import InvalidInput
+from tfk8s.errors import InvalidInput, quoted
 
 LOCAL_VARIABLE = "TFK8S_LOCAL"
+_NAMESPACE = re.compile(r"(?!.{64})[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)  # RFC 1123
 _WORDS = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
 
@@ -26,6 +28,14 @@ class Where:
     context: str | None = None
     namespace: str | None = None
     allow_exposed_ports: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise an InvalidInput for a namespace that Kubernetes can't have."""
+        if self.namespace and not _NAMESPACE.fullmatch(self.namespace):
+            raise InvalidInput(
+                f"{quoted(self.namespace)} is not a namespace's name",
+                help='lower-case letters, digits and "-", at most 63; `kubectl get namespaces` lists them',
+            )
 
     def is_local(self, environment: Mapping[str, str]) -> bool:
         """Return whether it is this machine.

@@ -37,6 +37,13 @@ def test_where(where: Where, variable: str | None, local: bool) -> None:
     assert where.is_local({} if variable is None else {"TFK8S_LOCAL": variable}) is local
 
 
+@pytest.mark.parametrize("namespace", ["Team", "a/b", "../a", "a_b", "-a", "a" * 64])
+def test_what_can_be_no_namespace(namespace: str) -> None:
+    with pytest.raises(InvalidInput, match="is not a namespace's name"):
+        Where(namespace=namespace)
+    assert Where(namespace="1-team").namespace == "1-team"
+
+
 @pytest.mark.parametrize(
     ("where", "variable", "message"),
     [

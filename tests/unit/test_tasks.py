@@ -42,6 +42,11 @@ def test_what_is_none(word: str, message: str, advice: str | None) -> None:
     assert (str(caught.value), caught.value.help) == (message, advice)
 
 
+def test_of_one_job_there_is_one() -> None:
+    with pytest.raises(InvalidInput, match=r'^there is no job "worker"; there is local$'):
+        tasks.require_counts({"worker": 2}, [Task("local", 0)])
+
+
 def test_a_job_s_name_means_all_its_tasks() -> None:
     assert tasks.select(["worker/0", "ps"], TASKS) == [Task("ps", 0), Task("ps", 1), Task("worker", 0)]
     assert tasks.select([], TASKS) == TASKS

@@ -11,7 +11,7 @@ from tfk8s.backends import Outcome, Script
 from tfk8s.backends.kubernetes import archive, nodes, paths, scriptpods, stdin, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.observe import Cluster
-from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
+from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, there_are
 from tfk8s.telling import tell
 
 MOST_IN_SECRET = 700_000  # an object has at most 1.5 MB, and a Secret's data grow by a third
@@ -159,8 +159,7 @@ def _require(client: Client, cluster: Cluster, name: str) -> None:
     jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     names = [scriptjobs.name(job) for job in jobs]
     if name not in names:
-        there = f"there are {', '.join(names)}" if names else "there are none"
         raise InvalidInput(
-            f'cluster "{cluster.name}" has no script "{name}"; {there}',
+            f'cluster "{cluster.name}" has no script "{name}"; {there_are(names)}',
             help="one that has ended is removed after the job file's `ttl`",
         )
