@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import signal
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfk8s import waiting
-from tfk8s.backends.local import LocalBackend, capacity, launch, logs, state, tasks
+from tfk8s.backends.local import LocalBackend, capacity, launch, logs, messages, scripts, state, tasks
+from tfk8s.backends.local.loop import Loop
 from tfk8s.backends.local.records import MARK, Record, TaskRecord
 from tfk8s.changes import fields
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
@@ -235,3 +239,48 @@ def test_what_another_command_keeps_locked_is_waited_for_in_words(
         with pytest.raises(WaitTimeout), state.locked():
             pass
     assert caplog.messages == ["tfk8s: waiting for another `tfk8s up`, `scale` or `down` of this user to end"]
+
+
+# ---- scripts -------------------------------------------------------------------------------------------------------
+
+
+class StubLoop(Loop):
+    """Calls back when a test says so."""
+
+    def __init__(self) -> None:
+        self.callbacks: dict[object, Callable[[], None]] = {}
+
+    def on_readable(self, source: int | socket.socket, callback: Callable[[], None]) -> None:
+        self.callbacks[source] = callback
+
+    def forget(self, source: int | socket.socket) -> None:
+        del self.callbacks[source]
+
+    def on_end(self, pid: int, callback: Callable[[int], None]) -> None:
+        pass
+
+
+def test_nobody_waits_for_tensorflows_import_to_end_a_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(scripts.os, "killpg", lambda pid, number: killed.append((pid, number)))
+    client, clients_side = socket.socketpair()
+    client.settimeout(10)
+    fork_server, fork_servers_side = socket.socketpair()
+    monkeypatch.setattr(scripts.socket, "socketpair", lambda: (fork_servers_side, fork_server.dup()))
+    monkeypatch.setattr(scripts.processes, "spawn", lambda *_: 4711)
+    loop = StubLoop()
+    runner = scripts.ScriptRunner(loop, "python", {}, tmp_path / "scripts.log")
+    options = {"tf1": False, "isolate": False, "script": "train.py", "arguments": []}
+    with client, fork_server, fork_servers_side:
+        request = {"fresh": False, "python": "python", "environment": {}, "options": options}
+        runner.run(clients_side, request, [os.dup(0)])
+        messages.send(client, {"signal": signal.SIGINT})
+        loop.callbacks[clients_side]()
+        assert messages.receive(client) == ({"exit": -signal.SIGINT}, [])
+        assert runner.observed() == []
+
+        messages.send(fork_server, {"pid": 4712})  # it has imported TensorFlow, and forked
+        loop.callbacks[fork_servers_side]()
+        messages.send(fork_server, {"ended": 4712, "status": int(signal.SIGKILL)})
+        loop.callbacks[fork_servers_side]()
+    assert killed == [(4712, signal.SIGKILL)]

@@ -42,7 +42,6 @@ class Conversation:
         fresh: the script has an interpreter of its own, and is no fork of the fork server.
         command: what it is, for people.
         since: when it was asked for, seconds since the epoch.
-        waiting: signals that came before the process was there.
     """
 
     connection: socket.socket
@@ -51,7 +50,6 @@ class Conversation:
     command: str
     since: float = field(default_factory=time.time)
     pid: int | None = None
-    waiting: list[int] = field(default_factory=list)
 
 
 class ScriptRunner:
@@ -125,7 +123,7 @@ class ScriptRunner:
 
     def stop(self) -> None:
         """End all scripts."""
-        for conversation in self._running:
+        for conversation in list(self._running):
             self._signal(conversation, signal.SIGTERM)
 
     def _fits(self, request: messages.Message) -> bool:
@@ -152,8 +150,8 @@ class ScriptRunner:
         elif "pid" in received[0]:
             conversation = self._unborn.popleft()
             conversation.pid = received[0]["pid"]
-            for number in conversation.waiting:
-                self._signal(conversation, number)
+            if conversation not in self._running:  # it was ended before it began
+                _kill(conversation.pid, signal.SIGKILL)
         else:
             ended = [one for one in self._running if one.pid == received[0]["ended"]]
             for conversation in ended:
@@ -168,7 +166,8 @@ class ScriptRunner:
         self._unborn.clear()
         reason = f"the process that runs scripts ended; its last words are in {self._log}"
         for conversation in [one for one in self._running if not one.fresh]:
-            self._signal(conversation, signal.SIGKILL)
+            if conversation.pid is not None:
+                _kill(conversation.pid, signal.SIGKILL)
             self._finish(conversation, {"error": reason})
 
     def _client_says(self, conversation: Conversation) -> None:
@@ -186,14 +185,10 @@ class ScriptRunner:
     def _signal(self, conversation: Conversation, number: int) -> None:
         if conversation not in self._running:
             return
-        if conversation.pid is None:
-            conversation.waiting.append(number)
-            return
-        with _OTHER_SIDE_MAY_BE_GONE:
-            try:
-                os.killpg(conversation.pid, number)
-            except ProcessLookupError:  # it does not lead a group yet
-                os.kill(conversation.pid, number)
+        if conversation.pid is None:  # nor need anybody wait until the fork server has imported TensorFlow
+            self._finish(conversation, {"exit": -number})
+        else:
+            _kill(conversation.pid, number)
 
     def _ended(self, conversation: Conversation, status: int) -> None:
         if conversation.pid is not None:  # what it started and left behind, in its process group
@@ -209,6 +204,15 @@ class ScriptRunner:
             messages.send(conversation.connection, message)
         conversation.connection.close()
         os.close(conversation.news)
+
+
+def _kill(leader: int, number: int) -> None:
+    """Send a signal to a script's process group."""
+    with _OTHER_SIDE_MAY_BE_GONE:
+        try:
+            os.killpg(leader, number)
+        except ProcessLookupError:  # it does not lead a group yet
+            os.kill(leader, number)
 
 
 def _command(options: messages.Message) -> list[str]:
