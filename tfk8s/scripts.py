@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -40,11 +41,15 @@ def require_script(path: str | Path) -> Path:
     """Return the path of a script.
 
     Raises:
-        InvalidInput: it isn't there, or it is no file.
+        InvalidInput: it isn't there, is no file, or can't be read.
     """
     path = Path(path)
     if path.is_dir():
         raise InvalidInput(f'"{path}" is a folder, not a script', help="name the Python file in it")
     if not path.exists():
         raise InvalidInput(f'there is no script "{path}"')
+    if not path.is_file():
+        raise InvalidInput(f'"{path}" is a pipe or a device, not a script', help="write the script to a file")
+    if not os.access(path, os.R_OK):
+        raise InvalidInput(f'script "{path}" can\'t be read: permission denied')
     return path

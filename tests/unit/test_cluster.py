@@ -271,6 +271,19 @@ def test_submit_of_no_script(cluster: Cluster, backend: FakeBackend, tmp_path: P
         cluster.submit("nope.py")
     with pytest.raises(InvalidInput, match=r'^"/.*" is a folder, not a script$'):
         cluster.submit(tmp_path)
+    with pytest.raises(InvalidInput, match=r'^"/dev/null" is a pipe or a device, not a script$'):
+        cluster.submit("/dev/null")
+    assert backend.calls == []
+
+
+def test_submit_of_a_script_that_can_not_be_read(
+    cluster: Cluster, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (script, os.R_OK))
+    with pytest.raises(InvalidInput, match=rf'^script "{script}" can\'t be read: permission denied$'):
+        cluster.submit(script)
     assert backend.calls == []
 
 
