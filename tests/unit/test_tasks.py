@@ -52,3 +52,8 @@ def test_a_job_s_name_means_all_its_tasks() -> None:
     assert tasks.select([], TASKS) == TASKS
     with pytest.raises(InvalidInput):
         tasks.select(["ps", "nope"], TASKS)
+
+
+def test_a_number_for_a_job_that_is_none() -> None:
+    with pytest.raises(InvalidInput, match=r'^there is no job "worker"; there is local$'):
+        tasks.require_counts({"worker": 8}, [Task("local", 0), Task("local", 1)])
