@@ -16,6 +16,7 @@ import pytest
 from fake_backend import FakeBackend, change, job_file
 
 from tfk8s import api, devices, guard, reach, relay, sessions, waiting
+from tfk8s.backends import Script
 from tfk8s.cluster import Cluster
 from tfk8s.devices import TaskDevices
 from tfk8s.errors import (
@@ -28,7 +29,8 @@ from tfk8s.errors import (
     WaitTimeout,
 )
 from tfk8s.spec import Task
-from tfk8s.status import ClusterStatus, Phase
+from tfk8s.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus
+from tfk8s.where import Where
 
 CHIEF, FIRST, SECOND = Task("chief", 0), Task("worker", 0), Task("worker", 1)
 READY, STARTING, FAILED = Phase.READY, Phase.STARTING, Phase.FAILED
@@ -154,6 +156,15 @@ def test_a_task_that_fails_again_ends_the_wait(cluster: Cluster, backend: FakeBa
     )
     assert caught.value.help == "tfk8s logs --local mnist worker/1 shows what it wrote"
     assert caught.value.exit_code == 1
+
+
+def test_a_cluster_that_is_removed_meanwhile_ends_the_wait(cluster: Cluster, backend: FakeBackend) -> None:
+    def removed(_: ClusterStatus) -> ClusterStatus:
+        raise NoSuchCluster("there is none")
+
+    backend.looks = [change("worker/1", phase=STARTING), removed]
+    with pytest.raises(ClusterError, match=r'^cluster "mnist" was removed by somebody while it came up$'):
+        cluster.wait(5)
 
 
 def test_a_cluster_that_is_lost_ends_the_wait(cluster: Cluster, backend: FakeBackend) -> None:
@@ -455,6 +466,29 @@ def test_one_that_was_there_stays(new: FakeBackend) -> None:
     with api.up(job_file(), local=True) as cluster:
         assert (cluster.made, cluster.changed) == (False, False)
     assert new.calls == ["apply mnist", "apply mnist"]
+
+
+def test_one_that_somebody_was_quicker_to_make_stays(new: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    new.apply(job_file())
+    monkeypatch.setattr(api, "_exists", lambda *_: False)
+    with api.up(job_file(), local=True) as cluster:
+        assert not cluster.made
+    with pytest.raises(InvalidInput, match="runs already"):
+        api.up(job_file("mnist", ps=1), local=True)
+    assert "delete mnist" not in new.calls
+
+
+def test_a_script_that_seems_to_run_a_moment_longer_keeps_no_cluster(new: FakeBackend) -> None:
+    def runs(phase: ScriptPhase) -> Callable[[ClusterStatus], ClusterStatus]:
+        one = ScriptStatus(name="script-1", phase=phase, command="s.py")
+        return lambda status: dataclasses.replace(status, scripts=(one,))
+
+    def end(_: Script) -> None:
+        new.looks = [runs(ScriptPhase.RUNNING), runs(ScriptPhase.FAILED)]
+
+    new.code, new.script = 3, end
+    assert api.run(job_file(), Script(path=Path("s.py")), Where(local=True)) == 3
+    assert new.calls[-1] == "delete mnist"
 
 
 def test_one_that_went_by_itself_is_no_error(new: FakeBackend) -> None:

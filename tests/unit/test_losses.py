@@ -92,6 +92,17 @@ def test_a_server_that_ends_is_told_at_once(task: Task) -> None:
         assert told(watched) == {"task": "worker/0", "reason": "does not answer at there: Connection refused"}
 
 
+def test_a_server_that_stays_away_is_told_once(task: Task) -> None:
+    with watching(task) as watched:
+        until_held(watched, task)
+        task.trouble = REFUSED
+        task.drop()
+        told(watched)
+        before = task.dials
+        until(lambda: task.dials > before + 3)
+        assert not select.select([watched.news], [], [], 0)[0]
+
+
 def test_a_server_that_was_started_anew_meanwhile_is_told(task: Task) -> None:
     with watching(task) as watched:
         until_held(watched, task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -90,6 +91,15 @@ def test_a_new_session_after_each_loss_and_a_word_about_it(capsys: pytest.Captur
 def test_losses_one_after_the_other_are_given_more_and_more_time(pauses: list[float]) -> None:
     loop([TaskLost("gone")] * 8 + [None])
     assert pauses == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
+def test_a_session_that_worked_for_long_begins_anew_without_a_pause(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = itertools.count(step=61.0)
+    monkeypatch.setattr(sessions.time, "monotonic", lambda: next(now))
+    loop([TaskLost("gone")] * 3 + [None])
+    assert pauses == [0.0] * 3
 
 
 def test_the_last_loss_is_raised() -> None:

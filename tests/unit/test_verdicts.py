@@ -99,6 +99,11 @@ WELL = Known(master="master/0")
             "AbortedError", MASTER, MASTER_BACK, TaskRestarted,
             "master/0 was restarted (exit code 137): sessions opened before are lost; variables on other tasks are still",
         ),
+        (
+            "UnavailableError", "Socket closed",
+            Known(master="master/0", lost={"a/0": "killed", "master/0": "evicted"}), TaskLost,
+            "master/0 was lost: evicted",
+        ),
         ("UnavailableError", KILLED, PS_BACK, TaskRestarted, "ps/0 was restarted: its variables are lost, and so are"),
         (
             "FailedPreconditionError", UNINITIALIZED, PS_BACK, TaskRestarted,
@@ -107,6 +112,10 @@ WELL = Known(master="master/0")
         (
             "FailedPreconditionError", RESOURCE, PS_BACK, TaskRestarted,
             'ps/0 was restarted; variable "w" has no value any more',
+        ),
+        (
+            "FailedPreconditionError", UNINITIALIZED, Known(lost={"ps/0": "evicted"}), TaskRestarted,
+            'ps/0 was restarted (evicted); variable "v" has no value any more',
         ),
         ("FailedPreconditionError", UNINITIALIZED, WELL, None, ""),
         (
@@ -172,6 +181,7 @@ def test_what_became_of_tasks_between_two_times_of_asking() -> None:
         master="master/0", lost={"worker/0": "Connection refused"}, restarted={"ps/0": "killed by SIGKILL"}
     )
     assert verdicts.compare(before, before, {"ps/0": "an older story"}) == Known(master="master/0")
+    assert verdicts.compare(before[:1], before, {}) == Known(master="master/0"), "nobody knows what the others were"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Collection
+
 import pytest
 
 from tfk8s import witness
 from tfk8s.errors import TaskUnreachable
+from tfk8s.news import News
 from tfk8s.verdicts import Answer
 from tfk8s.witness import Witness
 
@@ -58,3 +62,57 @@ def test_a_way_that_not_every_script_needs_is_waited_for_less(
         "tfk8s: ps/0 does not reach worker/1, though it answers: ps/0 knows no address of it, or an old one; "
         "going on, for scripts that need it not\n"
     )
+
+
+def test_the_master_is_waited_for_however_long_other_ways_take(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(witness, "OTHERS_SECONDS", 0.0)
+    Witness(View(3)).check()
+    assert capsys.readouterr().err.endswith("tfk8s: the tasks reach each other now\n")
+
+
+class UnavailableError(Exception):
+    """As TensorFlow's."""
+
+
+class Lost(View):
+    """Of its two tasks, one is lost after the first time of asking."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.asked: list[Collection[str]] = []
+
+    def ask(self, lost: Collection[str] = ()) -> list[Answer]:
+        self.asked.append(lost)
+        chief, worker = super().ask()
+        return [chief, worker if len(self.asked) == 1 else Answer("worker/1", error="Connection refused")]
+
+
+def test_what_a_lost_task_means_is_told_with_the_reason_that_comes_a_moment_later() -> None:
+    view, news = Lost(), News()
+    news.expect()
+    one = Witness(view, news)
+    one.check()
+    telling = threading.Timer(0.05, news.lost, ["worker/1", "evicted"])
+    telling.start()
+    found = one.explain(UnavailableError("Socket closed"))
+    telling.join()
+    assert str(found) == "worker/1 was lost: evicted"
+
+
+def test_a_task_that_is_known_to_be_lost_has_to_be_quick() -> None:
+    view, news = Lost(), News()
+    one = Witness(view, news)
+    one.check()
+    news.lost("worker/1", "evicted")
+    assert str(one.explain(UnavailableError("Socket closed"))) == "worker/1 was lost: evicted"
+    assert view.asked == [(), {"worker/1"}]
+
+
+def test_what_has_nothing_to_do_with_tasks_asks_none() -> None:
+    view = Lost()
+    one = Witness(view, News())
+    one.check()
+    assert one.explain(ValueError("Incompatible shapes")) is None
+    assert view.asked == [()]
