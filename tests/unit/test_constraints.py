@@ -1,12 +1,111 @@
-"""Sessions that have failed are closed aside; what else every session gets is in tests/local."""
+"""What every session gets, with stand-ins for TensorFlow's objects; real ones are in tests/local."""
 
 from __future__ import annotations
 
+import math
+import sys
 import threading
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from tfk8s import constraints
+from tfk8s.errors import GraphTooLarge
+
+FILTERS = ["/job:chief/task:0"]
+
+
+class ConfigProto:
+    """As TensorFlow's."""
+
+    def __init__(self, filters: tuple[str, ...] = (), *, isolated: bool = False) -> None:
+        self.device_filters, self.isolate_session_state = list(filters), isolated
+
+    def CopyFrom(self, other: ConfigProto) -> None:  # noqa: N802 - protobuf's name
+        self.__init__(tuple(other.device_filters), isolated=other.isolate_session_state)
+
+
+@pytest.fixture
+def _config_pb2(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tensorflow", "tensorflow.core", "tensorflow.core.protobuf"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    sys.modules["tensorflow.core.protobuf"].config_pb2 = SimpleNamespace(ConfigProto=ConfigProto)
+
+
+@pytest.mark.usefixtures("_config_pb2")
+@pytest.mark.parametrize(
+    ("config", "isolate", "filters", "isolated"),
+    [
+        (None, False, FILTERS, False),
+        (None, True, FILTERS, True),
+        (ConfigProto(("mine",)), False, ["mine"], False),
+        (ConfigProto(isolated=True), False, FILTERS, True),
+    ],
+)
+def test_wishes_of_a_scripts_own_stay(
+    config: ConfigProto | None, isolate: bool, filters: list[str], isolated: bool
+) -> None:
+    found = constraints.constrained(config, FILTERS, isolate=isolate)
+    assert (found.device_filters, found.isolate_session_state) == (filters, isolated)
+    assert found is not config
+
+
+def test_without_wishes_a_config_is_as_it_was() -> None:
+    config = ConfigProto()
+    assert constraints.constrained(config, []) is config
+
+
+class Large:
+    """Of so many bytes, of which there are none."""
+
+    def __init__(self, size: int) -> None:
+        self.nbytes = self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def session(*constants: tuple[int, int]) -> SimpleNamespace:
+    """Return a session whose graph has constants, each of so many bytes, and so many in a message."""
+
+    def made(elements: int, in_message: int) -> SimpleNamespace:
+        output = SimpleNamespace(shape=SimpleNamespace(num_elements=lambda: elements), dtype=SimpleNamespace(size=1))
+        return SimpleNamespace(type="Const", outputs=[output], _node_def=Large(in_message))
+
+    operations = [made(*one) for one in constants]
+    return SimpleNamespace(graph=SimpleNamespace(version=len(constants), get_operations=lambda: operations))
+
+
+def test_what_no_message_can_hold_is_refused() -> None:
+    most, half = constraints.MOST_BYTES, constraints.MOST_BYTES // 2 + 1
+    constraints.check_sizes(session(), {"x": Large(most), "y": 3.0})
+    with pytest.raises(GraphTooLarge, match=r"^what is fed to the graph is 2\.1 GB: one message holds at most 2 GB$"):
+        constraints.check_sizes(session(), {"x": Large(most), "y": Large(1)})
+    constraints.check_sizes(session((half, half)), None)
+    constraints.check_sizes(session((half, half), (half, 4)), None)  # one that repeats a value
+    with pytest.raises(GraphTooLarge, match=r"^the graph, by its constants, is 2\.1 GB: "):
+        constraints.check_sizes(session((half, half), (half, half)), None)
+
+
+def test_when_a_call_worked_last_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constraints.time, "monotonic", lambda: 7.0)
+    one = session()
+    with pytest.raises(ValueError, match="shapes"):
+        constraints.checked(one, None, lambda: raises(ValueError("shapes")))
+    assert constraints.worked_last(one) == math.inf
+    assert constraints.checked(one, None, lambda: 238) == 238
+    assert constraints.worked_last(one) == 7.0
+
+
+def test_ctrl_c_that_pybind_gave_up_on_is_ctrl_c() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        constraints.checked(session(), None, lambda: raises(RuntimeError("MESSAGE REPLACED BY KeyboardInterrupt")))
+    with pytest.raises(RuntimeError, match="other"):
+        constraints.checked(session(), None, lambda: raises(RuntimeError("other")))
+
+
+def raises(error: BaseException) -> None:
+    raise error
 
 
 def test_a_session_that_hangs_while_it_closes_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
