@@ -169,7 +169,8 @@ def both(ways: Connections) -> list[bytes]:
     asked = ways.request("GET", "/a?b=c", headers={"x": "y"}, body=None, timeout=TIMEOUT).data
     opened = ways.open_websocket("/a?b=c", "v4.channel.k8s.io", 30)
     try:
-        assert opened.gettimeout() is None
+        assert opened.sock is not None
+        assert opened.sock.gettimeout() is None
         return [asked, opened.recv()]
     finally:
         opened.shutdown()

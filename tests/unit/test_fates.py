@@ -80,11 +80,35 @@ def test_each_end_is_told_once_and_where_none_is_known_what_the_pod_says(monkeyp
 
 def test_at_its_end_nobody_watches_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch()
-    monkeypatch.setattr(fates, "Watch", lambda *_: watch)
+    queries: list[dict[str, str]] = []
+    monkeypatch.setattr(fates, "Watch", lambda _, __, query: queries.append(query) or watch)
     with fates.Fates(None, CLUSTER):
         assert watch.over.wait(20)
+        (query,) = queries
+        assert query["labelSelector"].endswith(",app.kubernetes.io/component!=session-script")
         assert watch.goes_on()
     assert not watch.goes_on()
+
+
+def test_a_pod_that_goes_is_told_once_however_often_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fates, "Watch", lambda *_: Watch())
+    with fates.Fates(None, CLUSTER) as seen:
+        told = [seen._why(Task("worker", 0), pod("worker-0", deleted=True)) for _ in range(2)]
+    assert told == ["its pod was deleted", ""]
+
+
+@pytest.mark.parametrize(("what", "waited"), [(SILENCE, 0.0), ("Connection refused", fates._KUBELET_SECONDS)])
+def test_kubelet_is_waited_for_where_something_has_ended(
+    monkeypatch: pytest.MonkeyPatch, what: str, waited: float
+) -> None:
+    monkeypatch.setattr(fates, "Watch", lambda *_: Watch())
+    stands = TaskStatus(task=Task("worker", 1), phase=Phase.READY, address="")
+    monkeypatch.setattr(fates.observe, "status", lambda *_: SimpleNamespace(tasks=[stands]))
+    with fates.Fates(None, CLUSTER) as seen:
+        waits: list[float] = []
+        monkeypatch.setattr(seen._changed, "wait_for", lambda _, seconds: waits.append(seconds))
+        assert seen.why(Task("worker", 1), what) == what
+    assert waits == [waited]
 
 
 def test_where_nothing_ends_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
