@@ -19,7 +19,7 @@ from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, waiting
 from tfk8s.backends import Outcome
 from tfk8s.backends.kubernetes import again, apply, archive, errors, logs, observe, paths, scriptpods, stdin, streams
 from tfk8s.backends.kubernetes.logs import Follower
-from tfk8s.errors import ClusterError, InvalidInput, ScriptLost
+from tfk8s.errors import ClusterError, InvalidInput, ScriptLost, TaskUnreachable
 from tfk8s.member import derive_cluster
 from tfk8s.quantity import Quantity
 from tfk8s.spec import Job, JobFile, Task
@@ -563,6 +563,13 @@ def test_a_refusal_is_not():
         follow(errors.ApiError(403, "no"), [])
 
 
+def test_of_a_script_that_has_ended_the_last_lines_of_its_log_are_its_ends():
+    running, ended = script_pod(), script_pod()
+    ended["status"]["containerStatuses"] = [{"state": {"terminated": {"exitCode": 0}}}]
+    assert [scriptpods._tail(running, tail) for tail in (None, 5)] == [None, 5]
+    assert [scriptpods._tail(ended, tail) for tail in (None, 5)] == [None, 7]
+
+
 def test_a_script_s_log_ends_where_both_of_its_streams_do(capsys):
     end = f"{unpack.END.decode()}3 a task failed"
 
@@ -650,19 +657,69 @@ def test_a_command_in_a_pod_that_fails_or_is_out_of_sight(monkeypatch, messages,
     assert str(caught.value) == words
 
 
+class Port:
+    """A forwarded port: the API server's end, and whose stream it is."""
+
+    def __init__(self):
+        here, self.server = socket.socketpair()
+        ours, self.stream = socket.socketpair()
+        for one in (self.server, self.stream):
+            one.settimeout(20)
+        opened = websocket.WebSocket(skip_utf8_validation=False)
+        opened.sock, opened.connected = here, True
+        self.carrying = threading.Thread(target=streams._relay, args=(opened, ours), daemon=True)
+        self.carrying.start()
+
+    def says(self, *messages):
+        self.server.sendall(b"".join(bytes([0x82, len(one)]) + one for one in messages))
+
+    def hears(self):
+        """Return the next message, which its key is laid over."""
+        head = self.server.recv(6, socket.MSG_WAITALL)
+        data = self.server.recv(head[1] & 0x7F, socket.MSG_WAITALL)
+        return bytes(one ^ head[2 + at % 4] for at, one in enumerate(data))
+
+
+@pytest.fixture
+def port():
+    port = Port()
+    yield port
+    for one in (port.server, port.stream):
+        one.close()
+    port.carrying.join(20)
+    assert not port.carrying.is_alive()
+
+
+def test_data_goes_both_ways_without_what_begins_its_channels(port):
+    port.says(b"\0\xae\x08", b"\1\xae\x08", b"\0one")
+    assert port.stream.recv(100) == b"one"
+    port.stream.sendall(b"two")
+    assert port.hears() == b"\0two"
+
+
+def test_what_came_before_an_error_is_passed_on_and_then_the_end(port):
+    port.says(b"\0\xae\x08", b"\1\xae\x08", b"\0one", b"\1nobody listens")
+    assert port.stream.recv(100, socket.MSG_WAITALL) == b"one"
+
+
 def test_a_message_that_does_not_come_to_its_end_ends_the_stream(monkeypatch):
     monkeypatch.setattr(streams, "_DEAD_SECONDS", 0.05)
-    here, there = socket.socketpair()
-    ours, theirs = socket.socketpair()
-    stream = websocket.WebSocket(skip_utf8_validation=False)
-    stream.sock, stream.connected = here, True
-    carrying = threading.Thread(target=streams._relay, args=(stream, ours), daemon=True)
-    carrying.start()
-    there.sendall(b"\x82\x05\0")  # a binary message of five bytes, of which one comes
-    carrying.join(20)
-    assert not carrying.is_alive()
-    for one in (there, theirs):
+    port = Port()
+    port.server.sendall(b"\x82\x05\0")  # a binary message of five bytes, of which one comes
+    port.carrying.join(20)
+    assert not port.carrying.is_alive()
+    for one in (port.server, port.stream):
         one.close()
+
+
+@pytest.mark.parametrize(("code", "error"), [(403, errors.ApiError), (404, TaskUnreachable), (500, TaskUnreachable)])
+def test_a_pod_that_can_t_be_dialled_is_unreachable_unless_that_is_forbidden(code, error):
+    def refuse(*_):
+        raise websocket.WebSocketBadStatusException("", code, resp_body=body("no"))
+
+    connections = types.SimpleNamespace(open_websocket=refuse)
+    with pytest.raises(error):
+        streams.dial(types.SimpleNamespace(connections=connections, context="c"), "ns", "pod", 2222)
 
 
 @pytest.mark.parametrize("error", [ClusterError("no"), InvalidInput("no")])
