@@ -299,6 +299,21 @@ def test_a_program_that_never_ends_is_told_of_and_ended(tmp_path: Path, monkeypa
 
 @pytest.mark.programs
 @pytest.mark.usefixtures("_found")
+def test_a_program_that_prints_without_end_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(Unanswered, match="it printed more than 1048576 bytes"):
+        script(tmp_path, "exec yes").get()
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("_found")
+def test_a_program_that_says_all_and_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin, "LIMIT_SECONDS", 0.02)
+    with pytest.raises(Unanswered, match=r"it did not end in 0\.02 s"):
+        script(tmp_path, "exec sleep 1000 >&-").get()
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("_found")
 @pytest.mark.parametrize("fields", [{"arguments": ("SECRET\0",)}, {"environment": {"A=B": "SECRET"}}])
 def test_what_no_program_can_be_started_with(fields: dict[str, Any]) -> None:
     made = Plugin(**{"command": "true", "version": V1, "interactive": "Never", **fields})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable
 
 import pytest
@@ -96,10 +95,11 @@ def test_losses_one_after_the_other_are_given_more_and_more_time(pauses: list[fl
 def test_a_session_that_worked_for_long_begins_anew_without_a_pause(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = itertools.count(step=61.0)
-    monkeypatch.setattr(sessions.time, "monotonic", lambda: next(now))
-    loop([TaskLost("gone")] * 3 + [None])
-    assert pauses == [0.0] * 3
+    # Of each: when the session begins, and is lost; then when the wait for the next one begins, and ends.
+    times = iter([0.0, 1, 2, 3, 4, 5, 6, 7, 8, 108, 109, 110, 111, 112, 113, 114, 115])
+    monkeypatch.setattr(sessions.time, "monotonic", lambda: next(times))
+    loop([TaskLost("gone")] * 4 + [None])
+    assert pauses == [0.0, 1.0, 0.0, 0.0]
 
 
 def test_the_last_loss_is_raised() -> None:

@@ -24,6 +24,7 @@ from tfk8s.backends.kubernetes.access.credentials import Credential, bearer
 from tfk8s.errors import InvalidInput, quoted
 
 LIMIT_SECONDS = 180.0  # some have a person log in, in a browser
+_MOST_BYTES = 1 << 20  # an answer has a few thousand
 EARLY_SECONDS = 5.0  # before its end a credential is no longer used
 
 Run = Callable[[Sequence[str], Mapping[str, str], bool], tuple[int, bytes]]
@@ -131,15 +132,27 @@ class FromPlugin:
                 raise
 
     def _await(self, process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
+        assert process.stdout is not None
+        answer = b""
+        began, told = time.monotonic(), False
+        while True:
+            left = (LIMIT_SECONDS if told else waiting.TELL_SECONDS) - (time.monotonic() - began)
+            if waiting.readable(process.stdout.fileno(), max(0.0, left)):
+                block = os.read(process.stdout.fileno(), _MOST_BYTES)
+                answer += block
+                if not block:
+                    break
+            elif told:
+                raise self._failed(f"it did not end in {LIMIT_SECONDS:g} s")
+            else:
+                self._tell(f'waiting for the program "{self._plugin.command}" to log you in')
+                told = True
+            if len(answer) > _MOST_BYTES:
+                raise self._failed(f"it printed more than {_MOST_BYTES} bytes")
         try:
-            answer, _ = process.communicate(timeout=waiting.TELL_SECONDS)
+            return process.wait(max(0.0, LIMIT_SECONDS - (time.monotonic() - began))), answer
         except subprocess.TimeoutExpired:
-            self._tell(f'waiting for the program "{self._plugin.command}" to log you in')
-            try:
-                answer, _ = process.communicate(timeout=LIMIT_SECONDS - waiting.TELL_SECONDS)
-            except subprocess.TimeoutExpired:
-                raise self._failed(f"it did not end in {LIMIT_SECONDS:g} s") from None
-        return process.returncode, answer
+            raise self._failed(f"it did not end in {LIMIT_SECONDS:g} s") from None
 
 
 def _moment(text: Any) -> float:
