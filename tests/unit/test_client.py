@@ -114,6 +114,10 @@ class Stream(urllib3.HTTPResponse):
 def test_lines_come_whole_to_the_end_of_their_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     made, given = asking("one\ntwo\nthree")
     assert list(made.lines("/x")) == ["one", "two", "three"]
+    made, given = asking("one\n" * 100_000)
+    lines = made.lines("/x")
+    assert next(lines) == "one"
+    lines.close()
     broken = Stream()
     monkeypatch.setattr(given, "request", lambda *_, **__: broken)
     assert list(made.lines("/x")) == ["one", "two"]

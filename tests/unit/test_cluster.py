@@ -328,6 +328,9 @@ def test_the_target_is_carried_by_another_process_until_close(
     assert threading.active_count() == before
     assert [one.closed for one in made] == [True]
     assert made[0].command[-1] == "mnist"
+    assert cluster.target
+    cluster.down()
+    assert [one.closed for one in made] == [True, True]
 
 
 def test_threads_that_open_sessions_at_once_share_one_relay(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
