@@ -115,7 +115,7 @@ def run(
             if on_ready is not None:
                 on_ready(cluster)
             code = cluster.run(script)
-            making.keep |= _in_use(cluster, on_kept, patience=_ENDING_SECONDS if code else 0.0)
+            making.keep = keep or not cluster.made or _in_use(cluster, on_kept, _ENDING_SECONDS if code else 0.0)
             return code
         finally:
             if before_removal is not None:

@@ -205,6 +205,14 @@ def test_run_leaves_its_cluster_to_the_scripts_of_others(run: Run, backend: Fake
     assert "delete new" not in backend.calls
 
 
+def test_run_says_nothing_of_others_in_a_cluster_that_it_would_not_remove(run: Run, backend: FakeBackend) -> None:
+    other = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
+    backend.script = lambda script: backend.looks.append(lambda status: replace(status, scripts=(other,)))
+    assert run("run", "--keep", "new.yaml", "train.py") == (0, "", "")
+    backend.specs["mnist"] = api._load("mnist.yaml")
+    assert run("run", "mnist.yaml", "train.py")[2] == 'cluster "mnist" runs already: it is used, and kept\n'
+
+
 def test_run_uses_a_cluster_that_is_there(run: Run, backend: FakeBackend) -> None:
     backend.specs["mnist"] = api._load("mnist.yaml")
     assert run("run", "mnist.yaml", "train.py") == (
