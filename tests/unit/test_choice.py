@@ -83,6 +83,7 @@ def test_what_counts_as_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert has_kubeconfig({"KUBECONFIG": f"{gone}:{there}"})
     assert not has_kubeconfig({"KUBECONFIG": str(gone)})
     assert not has_kubeconfig({})
+    assert not has_kubeconfig({"KUBECONFIG": "~no-such-user/config"})
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube" / "config").touch()
     assert has_kubeconfig({})

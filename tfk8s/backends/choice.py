@@ -49,4 +49,5 @@ def has_kubeconfig(environment: Mapping[str, str]) -> bool:
     if environment.get("KUBERNETES_SERVICE_HOST") and Path("/var/run/secrets/kubernetes.io/serviceaccount").exists():
         return True
     paths = [path for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
-    return any(Path(path).expanduser().exists() for path in paths or ["~/.kube/config"])
+    # Not Path.expanduser, which fails where there is no such home.
+    return any(os.path.exists(os.path.expanduser(path)) for path in paths or ["~/.kube/config"])  # noqa: PTH110, PTH111
