@@ -135,13 +135,22 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
         # Kubernetes reads $(NAME) in a value, and $$ as $.
         yield {"name": name, "value": values[name].replace("$", "$$")}
     yield {"name": "TFK8S_NAME", "value": job_file.name}
-    yield {"name": "TFK8S_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    yield {"name": "TFK8S_NAMESPACE", "valueFrom": _field("metadata.namespace")}
     yield {"name": "TFK8S_JOBS", "value": compact_cluster(job_file)}
     yield {"name": "TFK8S_PORT", "value": str(job_file.port)}
     yield {"name": "TFK8S_JOB", "value": job.name}
-    yield {"name": "TFK8S_INDEX", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{POD_INDEX}']"}}}
+    yield {"name": "TFK8S_INDEX", "valueFrom": _field(f"metadata.labels['{POD_INDEX}']")}
     if job.preload:
         yield {"name": "TFK8S_PRELOAD", "value": ",".join(job.preload)}
+
+
+def _field(path: str) -> Object:
+    """Return where a variable has its value from, a field of its pod.
+
+    The version is what the API server would add. But who applies without it what somebody else has applied gets a
+    conflict, since a `fieldRef` is owned as a whole.
+    """
+    return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 
 
 def gpu_environment(job: Job) -> dict[str, str]:

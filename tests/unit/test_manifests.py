@@ -116,12 +116,13 @@ def test_a_stateful_set_whole():
                             {"name": "PYTHONPATH", "value": "/opt/tfk8s"},
                             {"name": "TF_FORCE_GPU_ALLOW_GROWTH", "value": "true"},
                             {"name": "TFK8S_NAME", "value": "demo"},
-                            {"name": "TFK8S_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+                            {"name": "TFK8S_NAMESPACE", "valueFrom": {"fieldRef": {
+                                "apiVersion": "v1", "fieldPath": "metadata.namespace"}}},
                             {"name": "TFK8S_JOBS", "value": "ps=1,worker_=4:2300"},
                             {"name": "TFK8S_PORT", "value": "2222"},
                             {"name": "TFK8S_JOB", "value": "worker_"},
                             {"name": "TFK8S_INDEX", "valueFrom": {"fieldRef": {
-                                "fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}},
+                                "apiVersion": "v1", "fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}},
                             {"name": "TFK8S_PRELOAD", "value": "tensorflow_text,ops"},
                         ],
                         "ports": [{"name": "grpc", "containerPort": 2300}],

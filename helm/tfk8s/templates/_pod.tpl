@@ -62,9 +62,9 @@ volumes:
 - {name: {{ quote $name }}, value: {{ $value | replace "$" "$$" | quote }}}
 {{- end }}
 - {name: TFK8S_NAME, value: {{ quote $.Values.name }}}
-- {name: TFK8S_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+- {name: TFK8S_NAMESPACE, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}}
 - {name: TFK8S_JOBS, value: {{ quote (index . 1).spec }}}
 - {name: TFK8S_PORT, value: "{{ (index . 1).port }}"}
 - {name: TFK8S_JOB, value: {{ quote $job.name }}}
-- {name: TFK8S_INDEX, valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}
+- {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}
 {{- with $job.given.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}{{ end }}
