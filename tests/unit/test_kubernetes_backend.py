@@ -681,7 +681,8 @@ class Port:
 
 
 @pytest.fixture
-def port():
+def port(request, monkeypatch):
+    monkeypatch.setattr(streams, "_DEAD_SECONDS", getattr(request, "param", streams._DEAD_SECONDS))
     port = Port()
     yield port
     for one in (port.server, port.stream):
@@ -702,14 +703,10 @@ def test_what_came_before_an_error_is_passed_on_and_then_the_end(port):
     assert port.stream.recv(100, socket.MSG_WAITALL) == b"one"
 
 
-def test_a_message_that_does_not_come_to_its_end_ends_the_stream(monkeypatch):
-    monkeypatch.setattr(streams, "_DEAD_SECONDS", 0.05)
-    port = Port()
+@pytest.mark.parametrize("port", [0.05], indirect=True)
+def test_a_message_that_does_not_come_to_its_end_ends_the_stream(port):
     port.server.sendall(b"\x82\x05\0")  # a binary message of five bytes, of which one comes
-    port.carrying.join(20)
-    assert not port.carrying.is_alive()
-    for one in (port.server, port.stream):
-        one.close()
+    assert port.stream.recv(100) == b""
 
 
 @pytest.mark.parametrize(("code", "error"), [(403, errors.ApiError), (404, TaskUnreachable), (500, TaskUnreachable)])
