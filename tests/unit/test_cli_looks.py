@@ -299,6 +299,17 @@ def test_a_panel_has_colours(terminal: Terminal) -> None:
     )
 
 
+def test_on_a_terminal_that_can_move_no_cursor_each_change_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with progress.Progress() as shown:
+        shown.update(cluster(Phase.PENDING))
+        shown.update(cluster(Phase.READY))
+    assert capsys.readouterr().err == "worker/0  Pending\nworker/0  Ready\n"
+
+
 def test_a_panel_of_many_tasks_leaves_out_those_that_are_ready(terminal: Terminal) -> None:
     terminal.isatty = lambda: False  # type: ignore[method-assign]
     status = cluster(*[Phase.READY] * 50, *[Phase.PENDING] * 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -28,7 +29,11 @@ class Progress:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._tells_only_news = stream is None
-        self._panel = Panel(self._stream, transient=stream is None) if self._stream.isatty() else None
+        in_place = self._stream.isatty() and os.environ.get("TERM") not in (
+            "dumb",
+            "unknown",
+        )  # rich prints nothing there
+        self._panel = Panel(self._stream, transient=stream is None) if in_place else None
         self._last: dict[Task, TaskStatus] | None = None
 
     def update(self, status: ClusterStatus) -> None:
