@@ -698,6 +698,7 @@ def test_data_goes_both_ways_without_what_begins_its_channels(port):
     assert port.hears() == b"\0two"
 
 
+@pytest.mark.parametrize("port", [600.0], indirect=True)
 def test_what_came_before_an_error_is_passed_on_and_then_the_end(port):
     port.says(b"\0\xae\x08", b"\1\xae\x08", b"\0one", b"\1nobody listens")
     assert [port.stream.recv(100) for _ in range(2)] == [b"one", b""]
