@@ -136,7 +136,7 @@ def test_scripts_belong_to_the_command_that_runs_them(backend: AddressesBackend)
 
 
 def test_logs_are_refused(backend: AddressesBackend) -> None:
-    with pytest.raises(InvalidInput, match=r"^tfk8s can't show what they write"):
+    with pytest.raises(InvalidInput, match=r"^tfk8s can't show the logs of the servers of \"there\""):
         backend.logs("there", [], follow=False, tail=None)
 
 

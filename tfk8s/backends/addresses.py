@@ -76,7 +76,7 @@ class AddressesBackend(AttendedScripts):
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
         """Refuse: whoever started the servers has what they write."""
         del tasks, follow, tail
-        self._refuse(name, "show what they write")
+        self._refuse(name, "show the logs of")
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script on this machine; end it where it waits for a server that is gone."""
