@@ -110,9 +110,7 @@ def follow(client: Client, cluster: Cluster, name: str, tail: int | None) -> Out
 def _follow(client: Client, cluster: Cluster, name: str, pod: Object, tail: int | None) -> tuple[Object, Object]:
     """Pass the output of a script's pod on to its end; return the pod as it was last, and how its container ended."""
     in_cluster = pod["metadata"]["name"]
-    last = LastSeen(
-        Watch(client, paths.collection("Pod", cluster.namespace), {"fieldSelector": f"metadata.name={in_cluster}"})
-    )
+    watch = Watch(client, paths.collection("Pod", cluster.namespace), {"fieldSelector": f"metadata.name={in_cluster}"})
 
     def look() -> tuple[Object, Object] | None:
         now = client.find(paths.pod(cluster.namespace, in_cluster))
@@ -121,8 +119,9 @@ def _follow(client: Client, cluster: Cluster, name: str, pod: Object, tail: int 
         return None if end is None else (seen, end)
 
     try:
-        told = _write(logs.Follower(client, cluster.namespace, in_cluster, tail, lambda: look() is None))
-        return (pod, told) if told else look() or (pod, {})
+        with LastSeen(watch) as last:
+            told = _write(logs.Follower(client, cluster.namespace, in_cluster, tail, lambda: look() is None))
+            return (pod, told) if told else look() or (pod, {})
     except ClusterError as error:
         raise ClusterError(
             f"lost sight of {name}, which goes on: {error}",

@@ -12,6 +12,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import TracebackType
 
 from tfk8s import waiting
 from tfk8s.backends.kubernetes.client import Client, Query
@@ -132,7 +133,7 @@ class Watch:
 
 
 class LastSeen:
-    """One object as it was seen last, also when it is gone by now: a thread watches it to its end.
+    """One object as it was seen last, also when it is gone by now: a thread watches it to its end, or its `with`'s.
 
     Attributes:
         thing: the object; None until it was seen.
@@ -140,11 +141,20 @@ class LastSeen:
 
     def __init__(self, watch: Watch) -> None:
         self.thing: Object | None = None
+        self._over = threading.Event()
         threading.Thread(target=self._see, args=(watch,), name="tfk8s-watch", daemon=True).start()
+
+    def __enter__(self) -> LastSeen:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()  # the thread ends when its stream does, within seconds
 
     def _see(self, watch: Watch) -> None:
         with contextlib.suppress(ApiError):  # who may not watch has to be quick enough in looking
-            for change in watch.changes():
+            for change in watch.changes(lambda: not self._over.is_set()):
                 self.thing = change.now
                 if change.gone:
                     return
