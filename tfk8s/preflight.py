@@ -148,8 +148,8 @@ def require(answers: Sequence[Answer]) -> None:
     silent = [answer.task for answer in answers if answer.error]
     if silent:
         raise TaskUnreachable(
-            f"of {len(answers)} tasks, {_named(silent)} {'does' if len(silent) == 1 else 'do'} not answer:\n"
-            f"{table(answers)}",
+            f"of {len(answers)} task{'s' * (len(answers) > 1)}, {_named(silent)} "
+            f"{'does' if len(silent) == 1 else 'do'} not answer:\n{table(answers)}",
             help=_advice(answers, silent),
         )
     versions = by_version(answers)

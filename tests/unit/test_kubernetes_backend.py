@@ -82,6 +82,13 @@ def test_a_forbidden_verb_that_only_one_role_has_names_that_one():
     assert errors.refused(403, body(message), "c").help.startswith("the Role tfk8s-user allows it: ")
 
 
+def test_who_has_no_credentials_is_told_to_log_in_and_never_to_give_everybody_a_role():
+    message = 'x is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" in the namespace "m"'
+    help_ = errors.refused(403, body(message), "c").help
+    assert "no credentials" in help_
+    assert "rolebinding" not in help_
+
+
 def test_a_forbidden_verb_everywhere_names_a_cluster_role():
     message = 'x is forbidden: User "jo" cannot list resource "statefulsets" in API group "apps" at the cluster scope'
     error = errors.refused(403, body(message), "c")

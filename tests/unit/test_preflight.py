@@ -34,6 +34,11 @@ def test_a_table_shows_what_answers_where_something_does_not() -> None:
     assert "--without worker/0" in (caught.value.help or "")
 
 
+def test_one_task_alone_is_one() -> None:
+    with pytest.raises(TaskUnreachable, match=r"^of 1 task, master/0 does not answer"):
+        preflight.require([answer("master/0", error="Connection refused")])
+
+
 def test_nothing_runs_without_the_master() -> None:
     with pytest.raises(TaskUnreachable) as caught:
         preflight.require([answer("master/0", error="Connection refused"), answer("worker/0", error="no answer")])

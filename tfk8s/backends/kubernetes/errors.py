@@ -21,6 +21,7 @@ _FORBIDDEN = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
+_NOBODY = "system:anonymous"  # who comes without credentials
 _KUEUE = 'admission webhook "vstatefulset.kb.io" denied the request: '
 
 
@@ -156,6 +157,8 @@ def _forbidden(what: dict[str, str]) -> ApiError:
 
 def _allowing(what: dict[str, str], resource: str) -> str:
     """Return what would allow it: one of tfk8s' Roles, where it is in a namespace."""
+    if what["user"] == _NOBODY:  # a right for it would be everybody's
+        return "the kubeconfig has no credentials for this context: log in, as your cluster's provider has it"
     right = rights.find(what["verb"], what["resource"], what["group"])
     if not what["namespace"] or right is None:
         command = f"kubectl create clusterrole tfk8s --verb={what['verb']} --resource={resource}"
