@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 HEAD = ("TASK", "PHASE", "ADDRESS", "WHERE", "RESTARTS", "AGE", "REASON")
+_NO_CURSOR = ("dumb", "unknown")  # terminals on which rich prints nothing
 
 
 class Progress:
@@ -29,10 +30,7 @@ class Progress:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._tells_only_news = stream is None
-        in_place = self._stream.isatty() and os.environ.get("TERM") not in (
-            "dumb",
-            "unknown",
-        )  # rich prints nothing there
+        in_place = self._stream.isatty() and os.environ.get("TERM") not in _NO_CURSOR
         self._panel = Panel(self._stream, transient=stream is None) if in_place else None
         self._last: dict[Task, TaskStatus] | None = None
 
