@@ -228,9 +228,17 @@ def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
         return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
 
     made = scriptjobs.job("demo-script-123456", stateful_sets()[0], scriptjobs.Run(arguments=[], environment={}))
-    made = {**made, "metadata": {**made["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z"}, "status": {}}
+    there = {"uid": "j", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    made = {**made, "metadata": {**made["metadata"], **there}, "status": {}}
+    sets = [{**one, "metadata": {**one["metadata"], **there}, "status": {}} for one in stateful_sets()]
+    refused = "exceeded quota: q, requested: pods=1"
+    objects = {
+        "statefulsets": sets, "jobs": [made], "pods": [],
+        "events": [{"metadata": there, "message": refused, "lastTimestamp": "1", "involvedObject": {"uid": "j"}}],
+    }  # fmt: skip
 
-    class Pods:
+    class Api:
+        context, namespace = "c", "ns"
         looks = iter([
             None,
             pod({"waiting": {"reason": "ContainerCreating"}}),
@@ -239,15 +247,17 @@ def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
         ])  # fmt: skip
 
         def get(self, path, query):
-            if path.endswith("/jobs"):
-                return {"items": [made]}
-            if path.endswith("/events"):
-                return {"items": [{"message": "exceeded quota: q, requested: pods=1", "lastTimestamp": "1"}]}
-            found = next(self.looks)
-            return {"items": [found] if found else []}
+            items = objects[path.rpartition("/")[2]]
+            if scriptjobs.JOB_NAME in query.get("labelSelector", ""):
+                found = next(self.looks)
+                items = [found] if found else []
+            return {"items": items, "metadata": {"resourceVersion": "1"}}
+
+        def lines(self, path, query, seconds=0):
+            raise errors.ApiError(403, "may not watch")
 
     monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
-    assert scriptpods.started(Pods(), observe.describe(stateful_sets()), "script-123456")["status"]["containerStatuses"]
+    assert scriptpods.started(Api(), observe.describe(sets), "script-123456")["status"]["containerStatuses"]
     assert caplog.messages == [
         (
             'tfk8s: waiting for the script to start: the namespace\'s quota "q" is used up (requested: pods=1): '
@@ -507,6 +517,8 @@ def test_a_script_that_comes_to_its_end_while_it_is_taken_away_has_succeeded():
 )
 def test_a_script_that_is_taken_away_before_it_starts_is_not_waited_for(looks, words):
     class Pods:
+        context, namespace = "c", "ns"
+
         def get(self, path, query):
             found = looks.pop(0)
             return {"items": [found] if found else []}

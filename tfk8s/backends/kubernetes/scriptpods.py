@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tfk8s import reasons, removals, scriptjobs, unpack, verdicts, waiting
 from tfk8s.backends import Outcome
-from tfk8s.backends.kubernetes import logs, observe, paths
+from tfk8s.backends.kubernetes import following, logs, observe, paths
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.fates import Fates
 from tfk8s.backends.kubernetes.observe import Cluster
@@ -16,7 +16,7 @@ from tfk8s.backends.kubernetes.watch import LastSeen, Watch
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.pods import Object
 from tfk8s.spec import Task
-from tfk8s.status import Phase
+from tfk8s.status import ClusterStatus, Phase
 from tfk8s.telling import tell
 
 START_SECONDS = 120.0
@@ -62,25 +62,20 @@ def started(client: Client, cluster: Cluster, name: str) -> Object:
             raise ClusterError(f"the script can't start: {reason}")
         return None
 
-    def missing() -> str:
-        return f"the script to start: {reason or _why_not_made(client, cluster, name)}"
-
-    found = waiting.wait_until(look, missing, START_SECONDS, tell=tell)
+    # What keeps a pod from being made is told by more than one object: the cluster's looks have them all.
+    with following.follow(client, cluster.namespace, cluster.name) as status:
+        found = waiting.wait_until(
+            look, lambda: f"the script to start: {reason or _why_not_made(status, name)}", START_SECONDS, tell=tell
+        )
     assert found is not None
     return found
 
 
-def _why_not_made(client: Client, cluster: Cluster, name: str) -> str:
+def _why_not_made(status: Callable[[], ClusterStatus], name: str) -> str:
     """Return why a script's Job has no pod."""
-    on = scriptjobs.object_name(cluster.name, name)
-    selector = f"type=Warning,involvedObject.kind=Job,involvedObject.name={on}"
     with contextlib.suppress(ClusterError):  # who may not see it is told less
-        jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
-        events = client.get(paths.collection("Event", cluster.namespace), {"fieldSelector": selector})["items"]
-        events.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
-        complaints = [event.get("message", "") for event in events]
-        why = [scriptjobs.status(job, None, complaints).reason for job in jobs if job["metadata"]["name"] == on]
-        return (why[0] if why else "its Job is gone") or "its pod is not made"
+        why = next((script.reason for script in status().scripts if script.name == name), "its Job is gone")
+        return why or "its pod is not made"
     return "its pod is not made"
 
 
