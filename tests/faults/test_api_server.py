@@ -314,8 +314,8 @@ def test_a_watch_ends_when_it_is_told_to(server: ApiServer) -> None:
 
 def test_how_a_thing_ended_is_known_when_it_is_gone(server: ApiServer) -> None:
     put(server, "one", "Running")
-    last = LastSeen(Watch(Client(None), PODS, {}))
-    waiting.wait_until(lambda: last.thing, "the pod to be seen", 20)
-    put(server, "one", "Succeeded")
-    server.remove(f"{PODS}/one")
-    waiting.wait_until(lambda: last.thing and last.thing["status"] == "Succeeded", "its end to be seen", 20)
+    with LastSeen(Watch(Client(None), PODS, {})) as last:
+        waiting.wait_until(lambda: last.thing, "the pod to be seen", 20)
+        put(server, "one", "Succeeded")
+        server.remove(f"{PODS}/one")
+        waiting.wait_until(lambda: last.thing and last.thing["status"] == "Succeeded", "its end to be seen", 20)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
 
 from tfk8s import manifests, naming, reasons
 from tfk8s.backends.kubernetes import observe, paths
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.observe import Cluster
-from tfk8s.backends.kubernetes.watch import Watch
+from tfk8s.backends.kubernetes.watch import Change, Watch, Watcher
 from tfk8s.losses import SILENCE
 from tfk8s.pods import Object
 from tfk8s.removals import why_removed
@@ -23,32 +20,23 @@ _KUBELET_SECONDS = 2.5  # until kubelet has told of a container's end
 _LATELY_SECONDS = 20.0
 
 
-class Fates:
+class Fates(Watcher):
     """The ends of tasks from its creation to its `with`'s end: killed containers, pods deleted, evicted, preempted.
 
-    A thread watches. Who may not watch learns what still stands in the pods.
+    Who may not watch learns what still stands in the pods.
     """
 
     def __init__(self, client: Client, cluster: Cluster) -> None:
         query = paths.of_cluster(cluster.name)
         query["labelSelector"] += f",{manifests.COMPONENT}!={manifests.SCRIPT}"
-        self._watch = Watch(client, paths.collection("Pod", cluster.namespace), query)
+        watch = Watch(client, paths.collection("Pod", cluster.namespace), query)
         self._tasks = {naming.pod(cluster.name, task.job, task.index): task for task in cluster.tasks}
-        self._ends = {end for pod in self._watch.begin() for end in _ends(pod)}
+        self._ends = {end for pod in watch.begin() for end in _ends(pod)}
         self._client, self._cluster = client, cluster
         self._removed: set[str] = set()  # pods, by uid
         self._known: dict[Task, str] = {}
         self._changed = threading.Condition()
-        self._over = threading.Event()
-        threading.Thread(target=self._see, name="tfk8s-fates", daemon=True).start()
-
-    def __enter__(self) -> Fates:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()  # the thread ends when its stream does, within seconds
+        super().__init__(watch)
 
     def known(self, wait: float) -> Mapping[Task, str]:
         """Return why tasks ended; waits so many seconds for the first: kubelet tells a moment later."""
@@ -70,14 +58,13 @@ class Fates:
         (status,) = (one for one in observe.status(self._client, self._cluster).tasks if one.task == task)
         return status.reason_since(time.time() - _LATELY_SECONDS) or seen
 
-    def _see(self) -> None:
-        with contextlib.suppress(ApiError):
-            for change in self._watch.changes(lambda: not self._over.is_set()):
-                task = self._tasks.get(change.now["metadata"]["name"])
-                if task is not None and (why := self._why(task, change.now)):
-                    with self._changed:
-                        self._known[task] = why
-                        self._changed.notify_all()
+    def hear(self, change: Change) -> None:
+        """Note a task's end."""
+        task = self._tasks.get(change.now["metadata"]["name"])
+        if task is not None and (why := self._why(task, change.now)):
+            with self._changed:
+                self._known[task] = why
+                self._changed.notify_all()
 
     def _why(self, task: Task, pod: Object) -> str:
         uid = pod["metadata"].get("uid", "")

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 
 from tfk8s.backends.kubernetes import observe
 from tfk8s.backends.kubernetes.client import Client, Query, address
-from tfk8s.backends.kubernetes.errors import ApiError
-from tfk8s.backends.kubernetes.watch import Watch
+from tfk8s.backends.kubernetes.watch import Watch, Watcher
 from tfk8s.errors import Tfk8sError
 from tfk8s.member import is_listening_line
 from tfk8s.pods import Object
@@ -47,6 +46,8 @@ class _Reader:
     def close(self) -> None:
         """Let the streams end."""
         self._closed.set()
+        for watched in self._lists.values():
+            watched.close()
 
     def get(self, path: str, query: Query | None = None) -> Object:
         """Return a list of objects.
@@ -56,7 +57,7 @@ class _Reader:
         """
         url = address(path, query)
         if url not in self._lists:
-            self._lists[url] = _List(self._client, path, query or {}, self._closed)
+            self._lists[url] = _List(self._client, path, query or {})
         return {"items": self._lists[url].items()}
 
     def text(self, path: str, query: Query | None = None) -> str:
@@ -81,29 +82,19 @@ class _Reader:
         del self._listening[run]  # nothing came for a while: the next look asks anew
 
 
-class _List:
+class _List(Watcher):
     """The objects that a query selects: listed at first, and then known from a watch."""
 
-    def __init__(self, client: Client, path: str, query: Query, closed: threading.Event) -> None:
-        self._client, self._closed = client, closed
-        self._watch = Watch(client, path, query)
-        self._watch.begin()
+    def __init__(self, client: Client, path: str, query: Query) -> None:
+        watch = Watch(client, path, query)
+        watch.begin()
         self._listed = time.monotonic()
-        self._watched = True
-        threading.Thread(target=self._follow, name="tfk8s-watch", daemon=True).start()
+        super().__init__(watch)
 
     def items(self) -> list[Object]:
         """Return what is there."""
-        self._watch.require_news()
-        if not self._watched and time.monotonic() - self._listed >= _FRESH_SECONDS:
-            self._watch.begin()
+        self.watch.require_news()
+        if self.refused and time.monotonic() - self._listed >= _FRESH_SECONDS:
+            self.watch.begin()
             self._listed = time.monotonic()
-        return list(self._watch.known.values())
-
-    def _follow(self) -> None:
-        try:
-            for _ in self._watch.changes(lambda: not self._closed.is_set()):
-                if self._closed.is_set():
-                    return
-        except ApiError:  # who may list may not watch, perhaps
-            self._watched = False
+        return list(self.watch.known.values())

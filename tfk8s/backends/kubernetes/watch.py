@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Self
 
 from tfk8s import waiting
 from tfk8s.backends.kubernetes.client import Client, Query
@@ -132,8 +133,48 @@ class Watch:
         return Change(gone=kind == "DELETED", now=thing)
 
 
-class LastSeen:
-    """One object as it was seen last, also when it is gone by now: a thread watches it to its end, or its `with`'s.
+class Watcher:
+    """Hears of each change on a thread, from its creation to its `with`'s end.
+
+    Args:
+        watch: tells.
+
+    Attributes:
+        refused: the API server does not let it watch, and it hears of nothing.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch, self.refused = watch, False
+        self._over = threading.Event()
+        threading.Thread(target=self._run, name="tfk8s-watch", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the thread end, which it does when its stream does, within seconds."""
+        self._over.set()
+
+    def hear(self, change: Change) -> None:
+        """Take a change, on the thread."""
+
+    def _run(self) -> None:
+        try:
+            for change in self.watch.changes(lambda: not self._over.is_set()):
+                if self._over.is_set():
+                    return
+                self.hear(change)
+        except ApiError:  # who may list may not watch, perhaps
+            self.refused = True
+
+
+class LastSeen(Watcher):
+    """One object as it was seen last, also when it is gone by now; who may not watch has to be quick in looking.
 
     Attributes:
         thing: the object; None until it was seen.
@@ -141,23 +182,11 @@ class LastSeen:
 
     def __init__(self, watch: Watch) -> None:
         self.thing: Object | None = None
-        self._over = threading.Event()
-        threading.Thread(target=self._see, args=(watch,), name="tfk8s-watch", daemon=True).start()
+        super().__init__(watch)
 
-    def __enter__(self) -> LastSeen:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()  # the thread ends when its stream does, within seconds
-
-    def _see(self, watch: Watch) -> None:
-        with contextlib.suppress(ApiError):  # who may not watch has to be quick enough in looking
-            for change in watch.changes(lambda: not self._over.is_set()):
-                self.thing = change.now
-                if change.gone:
-                    return
+    def hear(self, change: Change) -> None:
+        """Note what it is now."""
+        self.thing = change.now
 
 
 def _version(thing: Object | None) -> str:
