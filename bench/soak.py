@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tfk8s.backends.local import namespace, state
+from tfk8s.backends.local import network_namespace, state
 
 T = TypeVar("T")
 
@@ -140,7 +140,9 @@ def show(before: dict[str, Size], after: dict[str, Size]) -> None:
 
 def in_another_network(work: Callable[[], T]) -> T:
     """Do something where ports are nobody else's, and nobody else reaches them."""
-    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"), namespace.enter) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        1, multiprocessing.get_context("fork"), network_namespace.enter
+    ) as pool:
         return pool.submit(work).result()
 
 

@@ -28,7 +28,7 @@ def _main(arguments: list[str]) -> int:
 
         return completion.main(arguments[1:])
     if arguments[:1] == ["server"]:
-        from tfk8s import server
+        from tfk8s.task import server
 
         return server.main(arguments[1:])
     return _command(arguments)
@@ -47,9 +47,9 @@ def _command(arguments: list[str]) -> int:
     except Exception as error:
         if (code := signals.exit_code()) is not None:
             return code
-        from tfk8s.cli import failures
+        from tfk8s.cli import error_report
 
-        return failures.report(error)
+        return error_report.report(error)
 
 
 def _prepare_streams() -> None:

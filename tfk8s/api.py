@@ -6,16 +6,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from tfk8s import waiting
-from tfk8s.backends import Backend, Script
-from tfk8s.backends.choice import choose
-from tfk8s.changes import Plan
-from tfk8s.cluster import TIMEOUT, Cluster, discard
+from tfk8s import polling
+from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.protocol import Backend
+from tfk8s.backends.select import choose
+from tfk8s.cluster.handle import TIMEOUT, Cluster, discard
+from tfk8s.cluster.readiness import OnChange
+from tfk8s.core.plan import Plan
+from tfk8s.core.script import Script
+from tfk8s.core.spec import JobFile
+from tfk8s.core.status import ClusterStatus, ScriptPhase
 from tfk8s.errors import InvalidInput, NoSuchCluster, WaitTimeout
-from tfk8s.readiness import OnChange
-from tfk8s.spec import JobFile
-from tfk8s.status import ClusterStatus, ScriptPhase
-from tfk8s.where import Where
 
 _ENDING_SECONDS = 5.0  # kubelet tells of a container's end two seconds later; who lost a task ends before that
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -55,7 +56,7 @@ def up(
         WaitTimeout: it did not come up in time.
     """
     spec = job_file if isinstance(job_file, JobFile) else _load(job_file)
-    backend = choose(Where(local, context, namespace, allow_exposed_ports), spec)
+    backend = choose(BackendOptions(local, context, namespace, allow_exposed_ports), spec)
     making = _Making(backend, spec, keep=keep)
     try:
         cluster = making.apply()
@@ -67,7 +68,7 @@ def up(
     return cluster
 
 
-def plan(job_file: str | Path | JobFile, where: Where) -> Plan:
+def plan(job_file: str | Path | JobFile, where: BackendOptions) -> Plan:
     """Return what `up` would change; changes nothing.
 
     Raises:
@@ -80,7 +81,7 @@ def plan(job_file: str | Path | JobFile, where: Where) -> Plan:
 def run(
     job_file: str | Path | JobFile,
     script: Script,
-    where: Where,
+    where: BackendOptions,
     *,
     timeout: float = TIMEOUT,
     keep: bool = False,
@@ -159,7 +160,7 @@ def _in_use(cluster: Cluster, on_kept: Callable[[Cluster], None] | None, patienc
         return all(script.phase is not ScriptPhase.RUNNING for script in cluster.status().scripts)
 
     try:
-        waiting.wait_until(none_runs, "scripts to end", patience)
+        polling.wait_until(none_runs, "scripts to end", patience)
     except WaitTimeout:
         if on_kept is not None:
             on_kept(cluster)
@@ -181,17 +182,17 @@ def connect(
     Raises:
         NoSuchCluster: there is none of that name.
     """
-    cluster = find(name, Where(local, context, namespace))
+    cluster = find(name, BackendOptions(local, context, namespace))
     cluster.status()
     return cluster
 
 
-def list_clusters(where: Where) -> list[ClusterStatus]:
+def list_clusters(where: BackendOptions) -> list[ClusterStatus]:
     """Return all clusters of this user there, by name."""
     return choose(where).clusters()
 
 
-def find(name: str | Path, where: Where) -> Cluster:
+def find(name: str | Path, where: BackendOptions) -> Cluster:
     """Return a handle on the cluster of that name, or of that job file, whether it is there or not."""
     if names_file(name):
         spec = _load(name)
@@ -213,7 +214,7 @@ def _is_file(path: str) -> bool:
 
 
 def _load(path: str | Path) -> JobFile:
-    from tfk8s.load import load
+    from tfk8s.jobfile.loader import load
 
     return load(path)
 

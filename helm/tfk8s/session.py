@@ -5,7 +5,7 @@ import socket
 import sys
 import time
 
-from tfk8s import member, probe
+from tfk8s.task import config, probe, wire
 
 WAIT_SECONDS = 240  # the pod has 300
 
@@ -18,7 +18,7 @@ def wait_until_all_answer(master: str) -> int:
         try:
             with socket.create_connection((host, int(port)), timeout=5) as stream:
                 return len(probe.list_devices(stream, timeout=10))
-        except (OSError, probe.ProbeError) as error:
+        except (OSError, wire.ProbeError) as error:
             if time.monotonic() > deadline:
                 sys.exit(f"not every task answers the master at {master}: {error}")
             time.sleep(0.5)
@@ -26,7 +26,7 @@ def wait_until_all_answer(master: str) -> int:
 
 def main() -> None:
     """Say what was computed, or exit with an error."""
-    cluster = member.derive_cluster(os.environ)
+    cluster = config.derive_cluster(os.environ)
     master = cluster[os.environ["TFK8S_JOB"]][0]
     devices = wait_until_all_answer(master)
     # The first and the last task of each job.

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from job_files import EVERYTHING, as_json, job_files
 from run_helm import CHART, KUBERNETES, helm, refusal, template
 
-from tfk8s import __version__, manifests, rendered
+from tfk8s import __version__, render
+from tfk8s.core.spec import JobFile
 from tfk8s.errors import JobFileError
-from tfk8s.load import loads
-from tfk8s.spec import JobFile
+from tfk8s.jobfile.loader import loads
+from tfk8s.render import manifests
 
 ROOT = CHART.parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
@@ -27,7 +28,7 @@ def by_name(objects):
 
 def of_render(text, namespace=None):
     """Return what `render` prints, with the labels that Helm's charts have."""
-    objects = rendered.objects(loads(text, "job.yaml"), namespace)
+    objects = render.objects(loads(text, "job.yaml"), namespace)
     for made in objects:
         made["metadata"]["labels"] |= {manifests.MANAGED_BY: "Helm", "helm.sh/chart": f"tfk8s-{__version__}"}
     return by_name(objects)

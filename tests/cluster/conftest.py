@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from on_cluster import left, make_job_file
 
-from tfk8s.backends.kubernetes import KubernetesBackend, nodes
+from tfk8s.backends.kubernetes import KubernetesBackend, scheduling
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.readiness import wait_until_ready
-from tfk8s.spec import JobFile
+from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.spec import JobFile
 
 # Where the tests run in a shell's background, SIGINT is ignored, and would be in all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -73,7 +73,7 @@ def up(backend: KubernetesBackend, client: Client, namespace: str) -> Iterator[C
 @pytest.fixture
 def unseen_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user may not see nodes, so that what none can hold is not refused, but waits."""
-    monkeypatch.setattr(nodes, "_nodes", lambda client: [])
+    monkeypatch.setattr(scheduling, "_list_nodes", lambda client: [])
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 
 import yaml
 
-from tfk8s import probe, waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.quantity import Quantity
-from tfk8s.spec import Job, JobFile
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job, JobFile
+from tfk8s.task import probe
 
 IMAGE = os.environ.get("TFK8S_TEST_IMAGE", "docker.io/tfk8s/test:dev")
 
@@ -81,6 +82,6 @@ def until_reason(backend: KubernetesBackend, name: str, words: str, timeout: flo
     def look() -> str | None:
         return next((task.reason for task in backend.observe(name).tasks if words in task.reason), None)
 
-    found = waiting.wait_until(look, lambda: f"“{words}”, and saw {backend.observe(name).tasks}", timeout)
+    found = polling.wait_until(look, lambda: f"“{words}”, and saw {backend.observe(name).tasks}", timeout)
     assert found is not None
     return found

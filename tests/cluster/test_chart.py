@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from on_cluster import IMAGE, devices, left
 
-from tfk8s import waiting
-from tfk8s.backends import Script
+from tfk8s import polling
+from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.script import Script
+from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
-from tfk8s.load import load
-from tfk8s.readiness import wait_until_ready
-from tfk8s.spec import Task
+from tfk8s.jobfile.loader import load
 
 CHART = Path(__file__).parents[2] / "helm" / "tfk8s"
 JOB_FILE = f"""
@@ -90,7 +90,7 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
     file.write_text(JOB_FILE.replace("chief: {", "chief: {port: 2300, "))
     said = helm("upgrade", "digits", CHART, "--values", file)
     assert "Its ClusterSpec was chief=1,Worker=1 on port 2222. All tasks start anew" in said
-    after = waiting.wait_until(lambda: _all_new(before, pods(backend, "charted")), "all pods to be new ones", 300)
+    after = polling.wait_until(lambda: _all_new(before, pods(backend, "charted")), "all pods to be new ones", 300)
     assert after.keys() == before.keys()
 
     helm("uninstall", "digits")
@@ -98,7 +98,7 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
     def gone() -> bool:
         return all("script" in one for one in left(client, namespace, "charted"))
 
-    waiting.wait_until(gone, "the cluster to go", 300)
+    polling.wait_until(gone, "the cluster to go", 300)
 
 
 def _all_new(before, now):

@@ -14,7 +14,7 @@ import on_cluster
 import pytest
 import yaml
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes.client import Client
 
 BETA = "client.authentication.k8s.io/v1beta1"
@@ -80,7 +80,7 @@ def test_tokens_that_end_are_got_again(client, namespace, kubeconfig, gke_plugin
     def changed() -> bool:
         return [who(one)["username"] for one in asking] == [second, second]
 
-    waiting.wait_until(changed, "the API server to forget whose the first token was", 60)
+    polling.wait_until(changed, "the API server to forget whose the first token was", 60)
     assert len((tmp_path / "asked").read_text().splitlines()) == 2
 
 

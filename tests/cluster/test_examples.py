@@ -13,10 +13,10 @@ from expected_output import REMOTE_GPU_WITHOUT_ONE, TUTORIAL, costs
 from on_cluster import IMAGE, start_tfk8s
 
 import tfk8s
-from tfk8s.cluster import Cluster
-from tfk8s.quantity import Quantity
-from tfk8s.readiness import wait_until_ready
-from tfk8s.scripts import as_script
+from tfk8s.cluster.handle import Cluster
+from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.cluster.scripts import make_script
+from tfk8s.core.quantity import Quantity
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE = 240  # seconds for a script, on a machine that does much else; more than `submit` itself has
@@ -96,7 +96,7 @@ def test_data_parallel_learns_as_a_single_device_does(submit, data_parallel):
 
 def test_a_script_on_this_machine_finds_the_tasks_at_its_addresses(backend, tutorial, capfd):
     told = []
-    script = as_script(EXAMPLES / "tutorial/two_tasks.py", tf1=True)
+    script = make_script(EXAMPLES / "tutorial/two_tasks.py", tf1=True)
     assert Cluster(backend, tutorial).run_here(script, told.append) == 0
     assert (capfd.readouterr().out, told) == ("238\n", [])
 

@@ -3,7 +3,7 @@
 import pytest
 from on_cluster import left, make_job, make_job_file, until_reason
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import paths
 from tfk8s.backends.kubernetes.client import MERGE
 from tfk8s.errors import InvalidInput
@@ -27,7 +27,7 @@ def gpus(client, node):
         )
 
     patch({"op": "add", "value": "2"})
-    waiting.wait_until(
+    polling.wait_until(
         lambda: client.get(node)["status"]["allocatable"].get("nvidia.com/gpu") == "2", "the node to show GPUs", 30
     )
     label = "cloud.google.com/gke-accelerator"

@@ -1,7 +1,7 @@
 """A kind cluster from beginning to end, with a kubeconfig of its own; no image is loaded."""
 
-from tfk8s import kind
-from tfk8s.backends.kubernetes import health
+from tfk8s.tools import kind
+from tfk8s.tools.doctor import kubernetes
 
 NAME = "tfk8s-kind-test"
 
@@ -13,7 +13,7 @@ def test_kind_up_and_down(tmp_path, monkeypatch):
     told = []
     kind.up(NAME, told.append, gpus=8)
     try:
-        found = {check.name: check for check in health.checks(kind.context(NAME), None, None)}
+        found = {check.name: check for check in kubernetes.checks(kind.context(NAME), None, None)}
         assert found["GPUs"].detail == "8 nvidia.com/gpu on 1 node"
         assert found["rights to up"].state == "ok"
     finally:

@@ -5,14 +5,14 @@ import dataclasses
 import pytest
 from on_cluster import devices, left, make_job, make_job_file
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.changes import Action, Plan
+from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.plan import Action, Plan
+from tfk8s.core.spec import Task
+from tfk8s.core.status import Phase
 from tfk8s.errors import InvalidInput, NoSuchCluster
-from tfk8s.readiness import wait_until_ready
-from tfk8s.spec import Task
-from tfk8s.status import Phase
 
 FOUR = (make_job("master"), make_job("ps"), make_job(tasks=2))
 KINDS = ("NetworkPolicy", "ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget")
@@ -213,7 +213,7 @@ def test_a_plan_says_what_is_made_changed_and_removed_and_which_tasks_that_resta
     assert [str(task.task) for task in after.tasks] == ["worker/0"]
     assert after.tasks[0].since > before.tasks[0].since
     assert len(devices(backend, name)) == 1
-    waiting.wait_until(lambda: not [one for one in left(client, namespace, name) if "-ps" in one], "ps to go", 60)
+    polling.wait_until(lambda: not [one for one in left(client, namespace, name) if "-ps" in one], "ps to go", 60)
 
 
 def test_up_waits_for_tasks_whose_pods_change(up, backend):

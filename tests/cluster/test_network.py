@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 from on_cluster import IMAGE, devices, make_job, make_job_file
 
-from tfk8s import manifests, pods, waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import paths
-from tfk8s.spec import Network, Peer
+from tfk8s.core.spec import Network, Peer
+from tfk8s.render import manifests, pods
 
 ASK = """
 import socket, sys
@@ -45,7 +46,7 @@ def ask(client) -> Callable[..., str]:
         }  # fmt: skip
         client.send("POST", paths.collection("Pod", namespace), body=body)
         made.append(paths.path(body, namespace))
-        waiting.wait_until(
+        polling.wait_until(
             lambda: client.get(made[-1])["status"]["phase"] in ("Succeeded", "Failed"), "the visitor to end", 60
         )
         return client.text(f"{made[-1]}/log").splitlines()[-1]

@@ -4,11 +4,11 @@ import pytest
 from on_cluster import make_job, make_job_file, until_reason
 
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
+from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Security, Volume
+from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
-from tfk8s.quantity import Quantity
-from tfk8s.readiness import wait_until_ready
-from tfk8s.spec import Security, Volume
-from tfk8s.status import Phase
 
 pytestmark = pytest.mark.usefixtures("unseen_nodes")
 

@@ -6,7 +6,7 @@ import on_cluster
 import pytest
 from on_cluster import make_job_file, token
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
@@ -101,7 +101,7 @@ def test_a_write_that_is_forbidden_is_named_too(client, stranger, namespace):
         return error if "may not patch" in str(error) else None
 
     try:
-        error = waiting.wait_until(denied, "the rights to read to hold", 8)
+        error = polling.wait_until(denied, "the rights to read to hold", 8)
     finally:
         client.send("DELETE", f"{rbac}/rolebindings/stranger")
         client.send("DELETE", f"{rbac}/roles/stranger")

@@ -5,12 +5,13 @@ import os
 import pytest
 from on_cluster import IMAGE, kubeconfig, left, token
 
-from tfk8s import rights, waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.cli import scripts
 from tfk8s.cli.app import main
 from tfk8s.errors import ClusterError
+from tfk8s.render import rbac
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -28,7 +29,7 @@ SCRIPT = "import sys; print(sys.stdin.read() or 'no input')\n"
 def team(make_namespace, client):
     """A namespace with the Roles, and with an account for each of them and one for none."""
     name = make_namespace()
-    for role in rights.roles():
+    for role in rbac.roles():
         client.send("POST", f"{ROLES}/{name}/roles", body=role)
         binding = {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -48,11 +49,11 @@ def become(client, team, tmp_path, monkeypatch):
         path = tmp_path / f"{account}.config"
         path.write_text(kubeconfig(client, {"token": token(client, team, account)}))
         monkeypatch.setenv("KUBECONFIG", str(path))
-        own, wanted = Client(None), account in rights.ROLES
+        own, wanted = Client(None), account in rbac.ROLES
         about = {"namespace": team, "verb": "list", "group": "apps", "resource": "statefulsets"}
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
         body["spec"] = {"resourceAttributes": about}
-        waiting.wait_until(
+        polling.wait_until(
             lambda: own.send("POST", REVIEW, body=body)["status"]["allowed"] == wanted or None,
             f"{account}'s rights",
             30,
@@ -135,7 +136,7 @@ def test_a_user_can_do_everything_and_has_no_right_that_nothing_needs(become, tf
     tfk8s("diff", str(files / "one.yaml"), code=1)
     tfk8s("down", "ours")
 
-    table = {(right.verb, right.resource, right.group) for right in rights.RIGHTS}
+    table = {(right.verb, right.resource, right.group) for right in rbac.PERMISSIONS}
     assert asked - table == set()
     # Other tests follow events, give scripts input, and restart a task so often that it needs a new pod.
     elsewhere = {

@@ -7,9 +7,10 @@ import pytest
 from job_files import EVERYTHING
 from on_cluster import make_job_file
 
-from tfk8s import manifests, rendered, scriptjobs, yamltext
+from tfk8s import render
 from tfk8s.backends.kubernetes import paths
-from tfk8s.load import load, loads
+from tfk8s.jobfile.loader import load, loads
+from tfk8s.render import manifests, script_job, yaml
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,29 +23,29 @@ def job_files():
 def test_scanners_find_nothing(job_files, tmp_path, capsys):
     files = []
     for job_file in job_files:
-        objects = rendered.objects(job_file, "tests")
+        objects = render.objects(job_file, "tests")
         master = next(one for one in objects if one["kind"] == "StatefulSet")
-        script = scriptjobs.job("script", master, scriptjobs.Run(arguments=["a.py"], environment={"A": "b"}))
+        script = script_job.job("script", master, script_job.Run(arguments=["a.py"], environment={"A": "b"}))
         script["metadata"]["namespace"] = "tests"
         for made in (*objects, script):
             if made["kind"] in ("StatefulSet", "Job"):  # examples name an image by its tag, as people read it
                 made["spec"]["template"]["spec"]["containers"][0]["image"] = loads(EVERYTHING, "everything.yaml").image
         files.append(tmp_path / f"{job_file.name}.yaml")
-        files[-1].write_text(yamltext.dump([*objects, script]))
+        files[-1].write_text(yaml.dump([*objects, script]))
     assert check_manifests.main([str(path) for path in files]) == 0, capsys.readouterr().out
 
 
 def test_a_scanner_finds_what_is_there(tmp_path, capsys):
-    objects = rendered.objects(make_job_file("bad"), "tests")
+    objects = render.objects(make_job_file("bad"), "tests")
     objects[0]["spec"]["policyTypos"] = objects[0]["spec"].pop("policyTypes")
-    (tmp_path / "bad.yaml").write_text(yamltext.dump(objects))
+    (tmp_path / "bad.yaml").write_text(yaml.dump(objects))
     assert check_manifests.main([str(tmp_path / "bad.yaml")]) == 1
     assert "'policyTypos' not allowed" in capsys.readouterr().out
 
 
 def test_the_api_server_takes_all_of_it_to_the_letter(job_files, client, namespace):
     for job_file in job_files:
-        for made in rendered.objects(job_file, namespace):
+        for made in render.objects(job_file, namespace):
             query = {"fieldManager": "t", "dryRun": "All", "fieldValidation": "Strict"}
             answer = client.send("PATCH", paths.path(made, namespace), query, made, "application/apply-patch+yaml")
             assert answer["metadata"]["labels"] == made["metadata"]["labels"]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s
 
-from tfk8s import waiting
-from tfk8s.backends import Script
+from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, paths, streams
+from tfk8s.core.script import Script
 from tfk8s.errors import ClusterError, InvalidInput
 
 
@@ -71,7 +71,7 @@ def test_output_arrives_as_it_is_printed(run, capfd, tmp_path):
         seen += capfd.readouterr().out
         return "first" in seen
 
-    waiting.wait_until(look, "the first line", 20)
+    polling.wait_until(look, "the first line", 20)
     assert "second" not in seen
     thread.join()
 
@@ -107,7 +107,7 @@ def test_the_script_sees_its_cluster_and_opens_a_session_on_every_task(run):
 def test_ctrl_c_ends_the_script_and_removes_its_job(cluster, client, namespace, tmp_path):
     (tmp_path / "script.py").write_text("import time\nprint('runs', flush=True)\ntime.sleep(600)\n")
     program = (
-        "import sys; from pathlib import Path; from tfk8s.backends import Script\n"
+        "import sys; from pathlib import Path; from tfk8s.core.script import Script\n"
         "from tfk8s.backends.kubernetes import KubernetesBackend\n"
         f"KubernetesBackend(namespace={namespace!r}).run({cluster!r}, Script(path=Path(sys.argv[1])))"
     )
@@ -128,7 +128,7 @@ def test_ctrl_c_ends_the_script_and_removes_its_job(cluster, client, namespace, 
         pods = client.get(paths.collection("Pod", namespace), query)["items"]
         return [pod for pod in pods if "script" in pod["metadata"]["name"] and pod["status"]["phase"] == "Running"]
 
-    waiting.wait_until(lambda: not running(), "the script's pod to end", 60)
+    polling.wait_until(lambda: not running(), "the script's pod to end", 60)
 
 
 def test_a_finished_scripts_secret_goes_with_its_job(run, client, namespace):
@@ -143,7 +143,7 @@ def test_a_finished_scripts_secret_goes_with_its_job(run, client, namespace):
 
 
 def test_status_counts_running_scripts(backend: KubernetesBackend, cluster):
-    waiting.wait_until(lambda: backend.observe(cluster).running == 0, "no script to run", 60)
+    polling.wait_until(lambda: backend.observe(cluster).running == 0, "no script to run", 60)
 
 
 # ---- without the command that submitted them -----------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_a_detached_script_is_shown_followed_and_removed(backend, cluster, capfd
         assert backend.show(cluster, name, follow=follow, tail=None) == code
         out, err = capfd.readouterr()
         assert (out, err.splitlines()[-1]) == ("out\n", "err")
-    waiting.wait_until(lambda: status_of(backend, cluster, name).exit_code == 7, "the exit code to be shown", 20)
+    polling.wait_until(lambda: status_of(backend, cluster, name).exit_code == 7, "the exit code to be shown", 20)
     found = status_of(backend, cluster, name)
     assert (found.phase, found.command) == ("Failed", "a.py --steps 5")
     backend.stop(cluster, name)

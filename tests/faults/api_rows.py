@@ -14,7 +14,7 @@ from commands import PATIENCE, Ended
 from kube_place import NAME, Kube
 from rows import VERDICT, Row
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import paths
 
 _API_SERVER = {"labelSelector": "component=kube-apiserver"}
@@ -105,7 +105,7 @@ def expires_in(*words: object, until: str) -> Callable[[Kube], Ended]:
             command.until_says(until)
         finally:
             expire(place)
-        waiting.wait_until(lambda: is_refused(config), "the API server to refuse the credentials", PATIENCE)
+        polling.wait_until(lambda: is_refused(config), "the API server to refuse the credentials", PATIENCE)
         command.now()
         return command.end(PATIENCE)
 

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfk8s import waiting
+from tfk8s import polling
 
 PATIENCE = 60.0  # for what has to come about before a fault; the limits of a verdict are the table's
 
@@ -76,7 +76,7 @@ class Command:
             assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.out}{self.err}"
             return False
 
-        waiting.wait_until(look, lambda: f"“{words}”, and saw {self.out}{self.err}", PATIENCE)
+        polling.wait_until(look, lambda: f"“{words}”, and saw {self.out}{self.err}", PATIENCE)
 
     def now(self) -> None:
         """The fault is here."""

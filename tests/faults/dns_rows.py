@@ -9,7 +9,7 @@ from commands import PATIENCE, Ended
 from kube_place import Kube
 from rows import DEADLINE, VERDICT, Row
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes.client import MERGE
 
 _DNS = "/apis/apps/v1/namespaces/kube-system/deployments/coredns"
@@ -29,11 +29,11 @@ def no_dns(place: Kube) -> Iterator[None]:
 
     scale(0)
     try:
-        waiting.wait_until(lambda: not pods(), "DNS to be gone", PATIENCE)
+        polling.wait_until(lambda: not pods(), "DNS to be gone", PATIENCE)
         yield
     finally:
         scale(before)
-        waiting.wait_until(
+        polling.wait_until(
             lambda: place.client.get(_DNS)["status"].get("readyReplicas", 0) == before, "DNS to be back", PATIENCE
         )
 

@@ -15,15 +15,15 @@ import rows
 from commands import PATIENCE, Command
 from way import Way
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
 from tfk8s.backends.kubernetes.client import MERGE, Client
 from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase
 from tfk8s.errors import NoSuchCluster
-from tfk8s.load import load
-from tfk8s.pods import Object
-from tfk8s.readiness import wait_until_ready
-from tfk8s.status import ClusterStatus, Phase, ScriptPhase
+from tfk8s.jobfile.loader import load
+from tfk8s.render.pods import Object
 
 HERE = Path(__file__).parent
 NAME = "faults"
@@ -168,7 +168,7 @@ class Kube:
 
     def _until_busy(self) -> None:
         before = self._ticks()
-        waiting.wait_until(lambda: self._ticks() > before + BUSY_TICKS, "the step to be under way", PATIENCE)
+        polling.wait_until(lambda: self._ticks() > before + BUSY_TICKS, "the step to be under way", PATIENCE)
 
     def _ticks(self) -> int:
         fields = self.in_pod("worker/1", "cat", "/proc/1/stat").rpartition(")")[2].split()
@@ -186,9 +186,9 @@ class Kube:
     def require_left(self, left: str) -> None:
         """Check what is left behind."""
         if left == rows.USABLE:
-            waiting.wait_until(self._is_usable, lambda: f"the cluster to be usable: {self.status()}", 2 * PATIENCE)
+            polling.wait_until(self._is_usable, lambda: f"the cluster to be usable: {self.status()}", 2 * PATIENCE)
         elif left == rows.NOTHING:
-            waiting.wait_until(lambda: not self.objects(), lambda: f"nothing to be left: {self.objects()}", PATIENCE)
+            polling.wait_until(lambda: not self.objects(), lambda: f"nothing to be left: {self.objects()}", PATIENCE)
         elif left == rows.STARTED:
             self.cluster()
         else:
@@ -220,11 +220,11 @@ class Kube:
 
     def until_made(self, kind: str) -> None:
         path = paths.collection(kind, self.namespace)
-        waiting.wait_until(lambda: self.client.get(path)["items"], f"a {kind} to be made", PATIENCE)
+        polling.wait_until(lambda: self.client.get(path)["items"], f"a {kind} to be made", PATIENCE)
 
     def until_deleted(self, task: str) -> None:
         """Wait until somebody has deleted a task's pod, which may be there still."""
-        waiting.wait_until(
+        polling.wait_until(
             lambda: "deletionTimestamp" in self.pods()[pod_of(task)]["metadata"], f"{task} to be deleted", PATIENCE
         )
 

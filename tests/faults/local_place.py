@@ -11,11 +11,11 @@ from pathlib import Path
 import rows
 from commands import PATIENCE, Command, cpu_ticks
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.local import LocalBackend, state
+from tfk8s.core.spec import Task
+from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import NoSuchCluster
-from tfk8s.spec import Task
-from tfk8s.status import ClusterStatus, Phase
 
 HERE = Path(__file__).parent
 NAME = "faults"
@@ -130,12 +130,12 @@ class Local:
 
     def _until_busy(self, before: int) -> None:
         worker = self.pid("worker/1")
-        waiting.wait_until(lambda: cpu_ticks(worker) > before + BUSY_TICKS, "the step to be under way", PATIENCE)
+        polling.wait_until(lambda: cpu_ticks(worker) > before + BUSY_TICKS, "the step to be under way", PATIENCE)
 
     def require_left(self, left: str) -> None:
         """Check what is left behind."""
         if left == rows.USABLE:
-            waiting.wait_until(self._is_usable, lambda: f"the cluster to be usable: {self.status()}", PATIENCE)
+            polling.wait_until(self._is_usable, lambda: f"the cluster to be usable: {self.status()}", PATIENCE)
         elif left == rows.NOTHING:
             assert state.folder(NAME).read() is None
             assert not list(state.folder(NAME).path.glob("*"))

@@ -7,7 +7,7 @@ import subprocess
 
 from commands import PATIENCE
 
-from tfk8s.pods import Object
+from tfk8s.render.pods import Object
 
 _PROVIDER = os.environ.get("KIND_EXPERIMENTAL_PROVIDER", "docker")
 _PID = 'ctr --namespace k8s.io tasks list | while read -r id pid _; do if [ "$id" = "$1" ]; then echo "$pid"; fi; done'

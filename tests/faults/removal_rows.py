@@ -11,8 +11,8 @@ from rows import NOTHING, VERDICT, Row
 
 from tfk8s.backends.kubernetes import paths
 from tfk8s.backends.kubernetes.client import MERGE
-from tfk8s.pods import Object
-from tfk8s.quantity import Quantity
+from tfk8s.core.quantity import Quantity
+from tfk8s.render.pods import Object
 
 Fault = Callable[[Kube], None]
 

@@ -14,8 +14,8 @@ from commands import PATIENCE, Command, Ended
 from local_place import HERE, NAME, Local
 from rows import CONNECTED, LOST, NOTHING, OWN_SESSION, STARTED, USABLE, Row, both_said
 
-from tfk8s import waiting
-from tfk8s.backends.local import messages, state
+from tfk8s import polling
+from tfk8s.backends.local import ipc, state
 
 SCRIPT_STARTS = "script is up"
 MOMENTS = {"before": "before a step", "during": "in a step", "after": "between steps"}
@@ -72,7 +72,7 @@ def client_dies(moment: str) -> Callable[[Local], Ended]:
         script = place.steps(moment)
         script.send(signal.SIGKILL)
         ended = script.end(PATIENCE)
-        waiting.wait_until(lambda: not place.status().scripts, "the script to end", PATIENCE)
+        polling.wait_until(lambda: not place.status().scripts, "the script to end", PATIENCE)
         return Ended(time.monotonic() - script.fault, ended.code, ended.out, ended.err)
 
     return act
@@ -82,7 +82,7 @@ def client_pauses(place: Local) -> Ended:
     script = place.steps("after")
     script.process.send_signal(signal.SIGSTOP)
     script.go_on()
-    waiting.wait_until(lambda: not place.status().scripts, "the script to end", PATIENCE)
+    polling.wait_until(lambda: not place.status().scripts, "the script to end", PATIENCE)
     script.send(signal.SIGCONT)
     return script.end(PATIENCE)
 
@@ -192,7 +192,7 @@ def down_waits(place: Local, terminal: bool) -> Command:
     """Return a `down` that waits for a supervisor which says nothing."""
     folder = state.folder(place.cluster())
     aside = folder.control.rename(folder.control.with_suffix(".aside"))
-    with messages.listen(folder.control) as listener:
+    with ipc.listen(folder.control) as listener:
         listener.settimeout(PATIENCE)
         command = place.start("down", "--local", NAME, terminal=terminal)
         asked, _ = listener.accept()

@@ -10,14 +10,14 @@ import api_server
 import pytest
 from api_server import ApiServer, Fault, refuses
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, client, paths
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError, Unserved
-from tfk8s.backends.kubernetes.watch import Change, LastSeen, Watch
+from tfk8s.backends.kubernetes.reflector import Change, LastSeen, Reflector
+from tfk8s.core.spec import Job, JobFile, Task
+from tfk8s.core.status import Phase
 from tfk8s.errors import BackendUnreachable, NoSuchCluster
-from tfk8s.spec import Job, JobFile, Task
-from tfk8s.status import Phase
 
 JOB_FILE = JobFile(name="demo", image="x", jobs=(Job(name="chief"), Job(name="ps", tasks=2)), master="chief")
 PODS = paths.collection("Pod", "here")
@@ -39,7 +39,7 @@ def fault(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fa
     """One of `FAULTS` or `BREAKS`; only where no answer comes is the wait for it short."""
     if request.param == "no answer":
         monkeypatch.setattr(client, "READ_SECONDS", 0.2)
-        monkeypatch.setattr("tfk8s.backends.kubernetes.watch.DEAD_SECONDS", 0.2)
+        monkeypatch.setattr("tfk8s.backends.kubernetes.reflector.DEAD_SECONDS", 0.2)
     return {**FAULTS, **BREAKS}[request.param]
 
 
@@ -50,7 +50,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
     config = tmp_path / "kubeconfig"
     config.write_text(api_server.KUBECONFIG.format(port=port))
     monkeypatch.setenv("KUBECONFIG", str(config))
-    monkeypatch.setattr(waiting, "FIRST_RETRY", 0.001)
+    monkeypatch.setattr(polling, "FIRST_RETRY", 0.001)
     server.port = port  # type: ignore[attr-defined]
     yield server
     server.stop()
@@ -149,8 +149,8 @@ def test_a_wish_for_a_later_time_is_respected_or_refused_at_once(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(waiting.Retries.__init__, "__kwdefaults__", {
-        **waiting.Retries.__init__.__kwdefaults__, "sleep": slept.append,
+    monkeypatch.setattr(polling.Retries.__init__, "__kwdefaults__", {
+        **polling.Retries.__init__.__kwdefaults__, "sleep": slept.append,
     })  # fmt: skip
     mine = Client(None)
     server.faults[0] = refuses(429, **{"retry-after": "3"})
@@ -185,7 +185,7 @@ def test_nobody_there_is_told_at_once(server: ApiServer) -> None:
 def test_a_restart_in_the_middle_is_waited_for_and_told(
     server: ApiServer, call: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
     back = threading.Event()
 
     def restart(handler: api_server.Handler, serve: Callable[[], None]) -> None:
@@ -194,7 +194,7 @@ def test_a_restart_in_the_middle_is_waited_for_and_told(
 
     def go_and_come() -> None:
         server.stop()
-        waiting.wait_until(lambda: "trying again" in caplog.text, "the client to tell of it", 20)
+        polling.wait_until(lambda: "trying again" in caplog.text, "the client to tell of it", 20)
         server.start(server.port)  # type: ignore[attr-defined]
         back.set()
 
@@ -272,7 +272,7 @@ def told(change: Change) -> str:
 @pytest.mark.parametrize("fault", BREAKS, indirect=True)
 def test_a_watch_loses_nothing_whatever_its_stream_does(server: ApiServer, fault: Fault) -> None:
     put(server, "one", "Running")
-    changes = Watch(Client(None), PODS, {}).changes()
+    changes = Reflector(Client(None), PODS, {}).changes()
     assert told(next(changes)) == "one Running"
     for step in range(3):  # with the fault at the first stream, at a second one, and at two one after another
         for number in range(max(1, step)):
@@ -291,7 +291,7 @@ def test_a_watch_loses_nothing_whatever_its_stream_does(server: ApiServer, fault
 def test_what_went_while_nobody_could_watch_is_told_as_it_was_last_seen(server: ApiServer) -> None:
     put(server, "one", "Running")
     put(server, "two", "Running")
-    changes = Watch(Client(None), PODS, {}).changes()
+    changes = Reflector(Client(None), PODS, {}).changes()
     assert [told(next(changes)) for _ in range(2)] == ["one Running", "two Running"]
     server.remove(f"{PODS}/one")
     put(server, "two", "Failed")
@@ -301,7 +301,7 @@ def test_what_went_while_nobody_could_watch_is_told_as_it_was_last_seen(server: 
 
 def test_a_watch_that_is_not_allowed_says_so(server: ApiServer) -> None:
     put(server, "one", "Running")
-    changes = Watch(Client(None), PODS, {}).changes()
+    changes = Reflector(Client(None), PODS, {}).changes()
     next(changes)
     server.faults[len(server.requests)] = refuses(403)
     with pytest.raises(ApiError):
@@ -309,13 +309,13 @@ def test_a_watch_that_is_not_allowed_says_so(server: ApiServer) -> None:
 
 
 def test_a_watch_ends_when_it_is_told_to(server: ApiServer) -> None:
-    assert list(Watch(Client(None), PODS, {}).changes(iter([True, False]).__next__)) == []
+    assert list(Reflector(Client(None), PODS, {}).changes(iter([True, False]).__next__)) == []
 
 
 def test_how_a_thing_ended_is_known_when_it_is_gone(server: ApiServer) -> None:
     put(server, "one", "Running")
-    with LastSeen(Watch(Client(None), PODS, {})) as last:
-        waiting.wait_until(lambda: last.thing, "the pod to be seen", 20)
+    with LastSeen(Reflector(Client(None), PODS, {})) as last:
+        polling.wait_until(lambda: last.thing, "the pod to be seen", 20)
         put(server, "one", "Succeeded")
         server.remove(f"{PODS}/one")
-        waiting.wait_until(lambda: last.thing and last.thing["status"] == "Succeeded", "its end to be seen", 20)
+        polling.wait_until(lambda: last.thing and last.thing["status"] == "Succeeded", "its end to be seen", 20)

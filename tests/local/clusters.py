@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.local import LocalBackend, state
-from tfk8s.spec import Job, JobFile, Task
-from tfk8s.status import ClusterStatus, Phase
+from tfk8s.core.spec import Job, JobFile, Task
+from tfk8s.core.status import ClusterStatus, Phase
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ def wait_for(backend: LocalBackend, name: str, condition: Callable[[ClusterStatu
         status = backend.observe(name)
         return status if condition(status) else None
 
-    return waiting.wait_until(look, f"cluster {name} to come to that", 60)
+    return polling.wait_until(look, f"cluster {name} to come to that", 60)
 
 
 def is_ready(status: ClusterStatus) -> bool:
@@ -45,7 +45,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> None:
-    waiting.wait_until(lambda: gone(pid), f"process {pid} to end", 30)
+    polling.wait_until(lambda: gone(pid), f"process {pid} to end", 30)
 
 
 def tfk8s(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:

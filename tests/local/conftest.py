@@ -9,8 +9,8 @@ import pytest
 from clusters import is_ready, job_file, wait_for
 from own_state import own_state
 
-from tfk8s.backends import Script
 from tfk8s.backends.local import LocalBackend, state
+from tfk8s.core.script import Script
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,13 +13,13 @@ import sys
 import pytest
 from clusters import gone, is_ready, job_file, pids, wait_for, wait_until_gone
 
-from tfk8s import probe
 from tfk8s.backends.local import LocalBackend, state
-from tfk8s.changes import Plan
+from tfk8s.core.plan import Plan
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import EVALUATOR, Job, Task
+from tfk8s.core.status import Phase
 from tfk8s.errors import InvalidInput, NoSuchCluster
-from tfk8s.quantity import Quantity
-from tfk8s.spec import EVALUATOR, Job, Task
-from tfk8s.status import Phase
+from tfk8s.task import probe
 
 
 def test_every_task_answers_through_dial(backend: LocalBackend, pair: str) -> None:
@@ -168,7 +168,7 @@ def test_a_stopped_task_is_told_of(backend: LocalBackend, cluster: str) -> None:
 def test_a_stopped_supervisor_is_told_of_and_can_be_removed(
     backend: LocalBackend, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfk8s.backends.local.client._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("tfk8s.backends.local.supervisor_client._LOOK_SECONDS", 0.2)
     supervisor = state.folder(cluster).supervisor()
     assert supervisor is not None
     os.kill(supervisor, signal.SIGSTOP)

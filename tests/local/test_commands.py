@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from clusters import REPOSITORY, gone, start_tfk8s, tfk8s, wait_until_gone
 
-from tfk8s import probe
 from tfk8s.backends.local import state
+from tfk8s.task import probe
 
 TUTORIAL = REPOSITORY / "examples" / "tutorial"
 CLUSTER, TWO_TASKS = TUTORIAL / "cluster.yaml", TUTORIAL / "two_tasks.py"
@@ -145,7 +145,7 @@ def test_up_that_is_interrupted_removes_what_it_started(job_file: Path) -> None:
     job_file.write_text(job_file.read_text().replace("ps: 1", "ps: {tasks: 1, preload: [tensorflow]}"))
     process = start_tfk8s("up", "--local", job_file)  # importing TensorFlow takes long enough
     folder = state.folder("mine")
-    from tfk8s.waiting import wait_until
+    from tfk8s.polling import wait_until
 
     wait_until(lambda: folder.control.exists(), "the supervisor to listen", 30)
     process.send_signal(signal.SIGINT)

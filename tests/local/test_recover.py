@@ -12,7 +12,7 @@ import pytest
 from clusters import REPOSITORY, is_ready, pids, start_tfk8s, tfk8s, wait_for
 
 from tfk8s.backends.local import LocalBackend
-from tfk8s.spec import Task
+from tfk8s.core.spec import Task
 
 RECOVER = REPOSITORY / "examples" / "recover"
 TRAIN = str(RECOVER / "train.py")

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from clusters import is_ready, pids, wait_for
 
-from tfk8s.backends import Script
 from tfk8s.backends.local import LocalBackend, state
+from tfk8s.core.script import Script
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import TaskUnreachable
-from tfk8s.spec import Job, JobFile, Task
 
 STUCK = """
 import tensorflow as tf
@@ -118,7 +118,7 @@ def test_standard_input_is_the_callers(pair: str, tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text("import sys; print(sys.stdin.read().upper(), input.__name__)")
     code = (
-        "import pathlib, sys; from tfk8s.backends import Script; from tfk8s.backends.local import LocalBackend;"
+        "import pathlib, sys; from tfk8s.core.script import Script; from tfk8s.backends.local import LocalBackend;"
         f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))).code)"
     )
     done = subprocess.run([sys.executable, "-c", code], input="typed", capture_output=True, text=True, check=False)
@@ -130,7 +130,7 @@ def test_output_arrives_as_it_is_printed(backend: LocalBackend, pair: str, tmp_p
     os.mkfifo(gate)
     path.write_text(f"print('first', end='')\nopen({str(gate)!r}).read()\nprint('second')")
     code = (
-        "import pathlib, sys; from tfk8s.backends import Script; from tfk8s.backends.local import LocalBackend;"
+        "import pathlib, sys; from tfk8s.core.script import Script; from tfk8s.backends.local import LocalBackend;"
         f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))).code)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
@@ -301,7 +301,7 @@ def test_a_script_has_its_callers_umask(run, pair: str) -> None:
 def fork_server(name: str) -> int:
     supervisor = state.folder(name).supervisor()
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    (found,) = [pid for pid in children if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (found,) = [pid for pid in children if b"fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return int(found)
 
 
@@ -366,7 +366,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]
 
 CLIENT = """
 import pathlib, sys
-from tfk8s.backends import Script
+from tfk8s.core.script import Script
 from tfk8s.backends.local import LocalBackend
 from tfk8s.errors import Tfk8sError
 try:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s import probe, server
+from tfk8s.task import probe, server
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -26,7 +26,7 @@ def start() -> Iterator[Start]:
     def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
         started.append(
             subprocess.Popen(
-                [sys.executable, "-m", "tfk8s.server", *arguments],
+                [sys.executable, "-m", "tfk8s.task.server", *arguments],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
             )
         )  # fmt: skip

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from tfk8s import plain, views
-from tfk8s.backends import LogLine, Outcome, Script
-from tfk8s.changes import Plan, compare
+from tfk8s.backends.local import record
+from tfk8s.backends.options import BackendOptions
+from tfk8s.core import addresses
+from tfk8s.core.events import Event
+from tfk8s.core.plan import Plan, compare
+from tfk8s.core.script import LogLine, Outcome, Script
+from tfk8s.core.spec import EVALUATOR, Job, JobFile, Task
+from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
-from tfk8s.events import Event
-from tfk8s.spec import EVALUATOR, Job, JobFile, Task
-from tfk8s.status import ClusterStatus, Phase, TaskStatus
-from tfk8s.where import Where
 
 CREATED = 1_700_000_000.0
 
@@ -86,7 +87,7 @@ class FakeBackend:
     def plan(self, job_file: JobFile) -> Plan:
         self.calls.append(f"plan {job_file.name}")
         known = self.specs.get(job_file.name)
-        change = compare("cluster", job_file.name, known and plain.from_job_file(known), plain.from_job_file(job_file))
+        change = compare("cluster", job_file.name, known and record.to_dict(known), record.to_dict(job_file))
         restarts = tuple(known) if known and change else ()
         return Plan(name=job_file.name, changes=(change,) if change else (), restarts=restarts, refusal=self.refusal)
 
@@ -143,9 +144,9 @@ class FakeBackend:
         self._check(name)
         self.calls.append(f"stop {name} {script}")
 
-    def where(self, name: str) -> Where:
+    def where(self, name: str) -> BackendOptions:
         self._check(name)
-        return Where(local=True)
+        return BackendOptions(local=True)
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream on which the answer lies ready: one that fits GetStatus and ListDevices."""
@@ -183,7 +184,7 @@ class FakeBackend:
         return self.clusters_by_name[name]
 
     def _make(self, job_file: JobFile, phase: Phase, pid: int = 101) -> None:
-        address = views.local_address(job_file)
+        address = addresses.local_address(job_file)
         self.specs[job_file.name] = job_file
         self.clusters_by_name[job_file.name] = ClusterStatus(
             name=job_file.name,

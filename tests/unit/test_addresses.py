@@ -11,11 +11,12 @@ from typing import Any
 import fake_backend
 import pytest
 
-from tfk8s.backends import Outcome, Script, here
-from tfk8s.backends.addresses import AddressesBackend
+from tfk8s.backends import local_scripts
+from tfk8s.backends.external import ExternalBackend
+from tfk8s.core.script import Outcome, Script
+from tfk8s.core.spec import Job, JobFile, Task
+from tfk8s.core.status import Phase, TaskStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
-from tfk8s.spec import Job, JobFile, Task
-from tfk8s.status import Phase, TaskStatus
 
 CHIEF, WORKER = Task("chief", 0), Task("worker", 0)
 
@@ -67,11 +68,11 @@ def spec(servers: dict[Task, Server]) -> JobFile:
 
 
 @pytest.fixture
-def backend(spec: JobFile) -> AddressesBackend:
-    return AddressesBackend(spec)
+def backend(spec: JobFile) -> ExternalBackend:
+    return ExternalBackend(spec)
 
 
-def test_every_server_is_asked(backend: AddressesBackend, servers: dict[Task, Server]) -> None:
+def test_every_server_is_asked(backend: ExternalBackend, servers: dict[Task, Server]) -> None:
     status = backend.observe("there")
     assert (status.backend, status.target, status.master) == ("addresses", f"grpc://{servers[CHIEF].address}", CHIEF)
     assert status.tasks == tuple(
@@ -80,7 +81,7 @@ def test_every_server_is_asked(backend: AddressesBackend, servers: dict[Task, Se
     assert backend.clusters() == [status]
 
 
-def test_a_server_that_isn_t_there_is_named(backend: AddressesBackend, servers: dict[Task, Server]) -> None:
+def test_a_server_that_isn_t_there_is_named(backend: ExternalBackend, servers: dict[Task, Server]) -> None:
     servers[WORKER].end()
     task = backend.observe("there").tasks[1]
     assert task.phase is Phase.UNKNOWN
@@ -89,7 +90,7 @@ def test_a_server_that_isn_t_there_is_named(backend: AddressesBackend, servers: 
         backend.dial("there", WORKER)
 
 
-def test_another_name_is_no_cluster_of_this_file(backend: AddressesBackend) -> None:
+def test_another_name_is_no_cluster_of_this_file(backend: ExternalBackend) -> None:
     with pytest.raises(NoSuchCluster, match=r'^the job file is that of "there", not of "mnist"$'):
         backend.observe("mnist")
 
@@ -103,7 +104,7 @@ def test_another_name_is_no_cluster_of_this_file(backend: AddressesBackend) -> N
     ],
 )
 def test_what_is_refused(
-    backend: AddressesBackend, spec: JobFile, do: Callable[[AddressesBackend, JobFile], object], verb: str
+    backend: ExternalBackend, spec: JobFile, do: Callable[[ExternalBackend, JobFile], object], verb: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
         do(backend, spec)
@@ -120,13 +121,13 @@ def test_what_is_refused(
         ({"gpus": 2}, "--gpus is for Kubernetes"),
     ],
 )
-def test_what_only_a_pod_can_have_is_refused(backend: AddressesBackend, options: dict[str, Any], words: str) -> None:
+def test_what_only_a_pod_can_have_is_refused(backend: ExternalBackend, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words) as caught:
         backend.run("there", Script(path=Path("a.py"), **options))
     assert caught.value.help in ("install into that: pip install -r r.txt", "CUDA_VISIBLE_DEVICES=0,1 tfk8s submit …")
 
 
-def test_scripts_belong_to_the_command_that_runs_them(backend: AddressesBackend) -> None:
+def test_scripts_belong_to_the_command_that_runs_them(backend: ExternalBackend) -> None:
     with pytest.raises(InvalidInput, match="--detach is for Kubernetes"):
         backend.start("there", Script(path=Path("a.py")))
     with pytest.raises(InvalidInput, match="writes where it was started"):
@@ -135,7 +136,7 @@ def test_scripts_belong_to_the_command_that_runs_them(backend: AddressesBackend)
         backend.stop("there", "script-0a1b2c")
 
 
-def test_logs_are_refused(backend: AddressesBackend) -> None:
+def test_logs_are_refused(backend: ExternalBackend) -> None:
     with pytest.raises(InvalidInput, match=r"^tfk8s can't show the logs of the servers of \"there\""):
         backend.logs("there", [], follow=False, tail=None)
 
@@ -145,7 +146,7 @@ def test_logs_are_refused(backend: AddressesBackend) -> None:
 
 @pytest.mark.programs
 def test_a_script_is_told_of_its_cluster_and_its_exit_code_is_passed_on(
-    backend: AddressesBackend, servers: dict[Task, Server], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    backend: ExternalBackend, servers: dict[Task, Server], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -158,7 +159,7 @@ def test_a_script_is_told_of_its_cluster_and_its_exit_code_is_passed_on(
 
 
 @pytest.mark.programs
-def test_a_script_that_a_signal_ends(backend: AddressesBackend, tmp_path: Path) -> None:
+def test_a_script_that_a_signal_ends(backend: ExternalBackend, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert backend.run("there", Script(path=script)).code == 137
@@ -169,11 +170,11 @@ def test_a_script_that_a_signal_ends(backend: AddressesBackend, tmp_path: Path) 
     ("text", "outcome"),
     [
         ("import sys; sys.exit(3)", Outcome(3)),
-        ("from tfk8s.errors import TaskLost; raise TaskLost('worker/0 was lost')", Outcome(3, for_a_task=True)),
+        ("from tfk8s.errors import TaskLost; raise TaskLost('worker/0 was lost')", Outcome(3, task_failed=True)),
     ],
 )
 def test_what_a_script_exits_with_is_not_taken_for_the_loss_of_a_task(
-    backend: AddressesBackend, tmp_path: Path, text: str, outcome: Outcome
+    backend: ExternalBackend, tmp_path: Path, text: str, outcome: Outcome
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(text)
@@ -181,7 +182,7 @@ def test_what_a_script_exits_with_is_not_taken_for_the_loss_of_a_task(
 
 
 @pytest.mark.programs
-def test_sigterm_reaches_the_script(backend: AddressesBackend, tmp_path: Path) -> None:
+def test_sigterm_reaches_the_script(backend: ExternalBackend, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import os, signal, sys; signal.signal(15, lambda *_: sys.exit(9))\nos.kill(os.getppid(), 15)\nsignal.pause()"
@@ -193,5 +194,5 @@ def test_no_terminal_no_foreground(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_terminal(descriptor: int) -> int:
         raise OSError(25, "Inappropriate ioctl for device")
 
-    monkeypatch.setattr(here.os, "tcgetpgrp", no_terminal)
-    assert here._in_foreground() is False
+    monkeypatch.setattr(local_scripts.os, "tcgetpgrp", no_terminal)
+    assert local_scripts._in_foreground() is False

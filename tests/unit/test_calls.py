@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfk8s import calls
+from tfk8s.sessions import active_calls
 
 
 class Operation(SimpleNamespace):
@@ -34,20 +34,20 @@ def operation(device: str = "", *inputs: object, kind: str = "Add", after: tuple
 )
 def test_a_task_is_needed_by_what_runs_on_it(device: str, needed: bool) -> None:
     behind = operation(device)
-    assert calls._depend_on([operation("", operation("", behind))], set(), "worker/1") == needed
-    assert calls._depend_on([operation("", after=(behind,))], set(), "worker/1") == needed
+    assert active_calls._depend_on([operation("", operation("", behind))], set(), "worker/1") == needed
+    assert active_calls._depend_on([operation("", after=(behind,))], set(), "worker/1") == needed
 
 
 def test_what_is_fed_needs_nothing() -> None:
     fed = operation("/job:ps/task:0", operation("/job:worker/task:1"))
-    assert not calls._depend_on([operation("", fed)], {fed}, "worker/1")
+    assert not active_calls._depend_on([operation("", fed)], {fed}, "worker/1")
 
 
 def test_a_loop_is_walked_once_and_functions_may_do_anything() -> None:
     first, second = operation(), operation()
     first.inputs, second.inputs = [SimpleNamespace(op=second)], [SimpleNamespace(op=first)]
-    assert not calls._depend_on([first], set(), "worker/1")
-    assert calls._depend_on([operation("", operation(kind="StatefulPartitionedCall"))], set(), "worker/1")
+    assert not active_calls._depend_on([first], set(), "worker/1")
+    assert active_calls._depend_on([operation("", operation(kind="StatefulPartitionedCall"))], set(), "worker/1")
 
 
 def in_a_thread(function: str) -> tuple[threading.Event, threading.Thread]:
@@ -66,7 +66,7 @@ def in_a_thread(function: str) -> tuple[threading.Event, threading.Thread]:
 def test_a_session_that_is_closed_aside_is_no_call(function: str, counts: bool) -> None:
     leave, thread = in_a_thread(function)
     try:
-        found = list(calls.under_way().values())
+        found = list(active_calls.active_calls().values())
     finally:
         leave.set()
         thread.join(60)

@@ -10,8 +10,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from tfk8s import carried, probe, waiting
-from tfk8s.carried import Carried, stand_in
+from tfk8s import polling
+from tfk8s.sessions import http2_proxy
+from tfk8s.sessions.http2_proxy import ProxiedConnection, stand_in
+from tfk8s.task import wire
 
 DATA, HEADERS, RST_STREAM, SETTINGS = 0, 1, 3, 4
 END = 1
@@ -20,7 +22,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 def frame(kind: int, stream: int, payload: bytes = b"", flags: int = 0) -> bytes:
-    return carried._frame(kind, flags, stream, payload)
+    return http2_proxy._frame(kind, flags, stream, payload)
 
 
 class Scene:
@@ -31,7 +33,7 @@ class Scene:
         self.server, other = socket.socketpair()
         for end in (self.client, self.server):
             end.settimeout(20)
-        self.carried = Carried(inner, other)
+        self.carried = ProxiedConnection(inner, other)
         self._sockets = [self.client, self.server, inner, other]
         ways = (self.carried.carry_there, self.carried.carry_back)
         self._threads = [threading.Thread(target=way, args=[lambda: None]) for way in ways]
@@ -71,7 +73,7 @@ def text_of(answer: bytes) -> dict[str, str]:
         at += not len(words) % 2  # the form of the header
         size, at = answer[at], at + 1
         if size == 127:
-            more, at = probe._varint(answer, at)
+            more, at = wire._varint(answer, at)
             size += more
         words.append(answer[at : at + size].decode())
         at += size
@@ -134,7 +136,7 @@ def test_in_the_middle_of_a_frame_nothing_but_the_end_ends_a_call(scene: Scene, 
 
 
 def test_a_call_ends_by_the_end_where_its_client_takes_no_more(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carried, "_LOCK_SECONDS", 0.01)
+    monkeypatch.setattr(http2_proxy, "_LOCK_SECONDS", 0.01)
     scene.asks(PREFACE, frame(HEADERS, 1))
     ending = threading.Thread(target=scene.carried.end_calls, args=["lost", 0.0], daemon=True)
     with scene.carried._back._lock:  # as while something is written to the client
@@ -156,4 +158,4 @@ def test_a_server_in_whose_place_somebody_stands_lets_calls_wait() -> None:
         stream.sendall(PREFACE + frame(HEADERS, 1) * 1000)
         before = threading.active_count()
         stream.shutdown(socket.SHUT_WR)
-        waiting.wait_until(lambda: threading.active_count() < before, "it to end", 20)
+        polling.wait_until(lambda: threading.active_count() < before, "it to end", 20)

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from tfk8s.changes import Action, Change, Field, Plan, compare, fields
-from tfk8s.plain import from_job_file, to_job_file
-from tfk8s.quantity import Quantity
-from tfk8s.spec import Job, JobFile, Network, Peer, Security, Task, Volume
+from tfk8s.backends.local.record import from_dict, to_dict
+from tfk8s.core.plan import Action, Change, Field, Plan, compare, fields
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Task, Volume
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_a_job_file_comes_back_from_json_as_it_was() -> None:
         network=Network(allow_from=(Peer(namespace="n"),), allow_to=(Peer(cidr="10.0.0.0/8", ports=(1, 2)),)),
         security=Security(user=1000),
     )  # fmt: skip
-    assert to_job_file(json.loads(json.dumps(from_job_file(job_file)))) == job_file
+    assert from_dict(json.loads(json.dumps(to_dict(job_file)))) == job_file
     there = JobFile(name="a", master="w", jobs=(Job(name="w", tasks=2, addresses=("a:1", "b:2")),))
-    assert to_job_file(from_job_file(there)) == there
+    assert from_dict(to_dict(there)) == there

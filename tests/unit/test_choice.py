@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.backends.choice import choose, has_kubeconfig
+from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.select import choose, has_kubeconfig
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
-from tfk8s.spec import Job, JobFile
-from tfk8s.where import Where
 
 
 @pytest.fixture(autouse=True)
@@ -22,46 +22,46 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "variable", "local"),
     [
-        (Where(), None, False),
-        (Where(), "1", True),
-        (Where(), "0", False),
-        (Where(), "", False),
-        (Where(), "True", True),
-        (Where(local=True), None, True),
-        (Where(local=False), "1", False),
-        (Where(context="kind-test"), "1", False),
-        (Where(namespace="team"), "1", False),
+        (BackendOptions(), None, False),
+        (BackendOptions(), "1", True),
+        (BackendOptions(), "0", False),
+        (BackendOptions(), "", False),
+        (BackendOptions(), "True", True),
+        (BackendOptions(local=True), None, True),
+        (BackendOptions(local=False), "1", False),
+        (BackendOptions(context="kind-test"), "1", False),
+        (BackendOptions(namespace="team"), "1", False),
     ],
 )
-def test_where(where: Where, variable: str | None, local: bool) -> None:
+def test_where(where: BackendOptions, variable: str | None, local: bool) -> None:
     assert where.is_local({} if variable is None else {"TFK8S_LOCAL": variable}) is local
 
 
 @pytest.mark.parametrize("namespace", ["Team", "a/b", "../a", "a_b", "-a", "a" * 64])
 def test_what_can_be_no_namespace(namespace: str) -> None:
     with pytest.raises(InvalidInput, match="is not a namespace's name"):
-        Where(namespace=namespace)
-    assert Where(namespace="1-team").namespace == "1-team"
+        BackendOptions(namespace=namespace)
+    assert BackendOptions(namespace="1-team").namespace == "1-team"
 
 
 @pytest.mark.parametrize(
     ("where", "variable", "message"),
     [
         (
-            Where(local=True, context="kind-test"),
+            BackendOptions(local=True, context="kind-test"),
             "0",
             "--local and --context exclude each other: the latter is Kubernetes'",
         ),
         (
-            Where(local=True, namespace="x"),
+            BackendOptions(local=True, namespace="x"),
             "0",
             "--local and --namespace exclude each other: the latter is Kubernetes'",
         ),
-        (Where(allow_exposed_ports=True), "0", "--allow-exposed-ports goes with --local only"),
-        (Where(), "maybe", 'TFK8S_LOCAL is "maybe"'),
+        (BackendOptions(allow_exposed_ports=True), "0", "--allow-exposed-ports goes with --local only"),
+        (BackendOptions(), "maybe", 'TFK8S_LOCAL is "maybe"'),
     ],
 )
-def test_contradictions(where: Where, variable: str, message: str) -> None:
+def test_contradictions(where: BackendOptions, variable: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         where.is_local({"TFK8S_LOCAL": variable})
     assert str(caught.value) == message
@@ -69,7 +69,7 @@ def test_contradictions(where: Where, variable: str, message: str) -> None:
 
 def test_without_a_kubeconfig_both_ways_out_are_named() -> None:
     with pytest.raises(InvalidInput) as caught:
-        choose(Where())
+        choose(BackendOptions())
     assert str(caught.value) == "no Kubernetes cluster is known here: there is no kubeconfig"
     assert caught.value.help == (
         "--local runs clusters on this machine (TFK8S_LOCAL=1 makes that the default); "
@@ -90,15 +90,15 @@ def test_what_counts_as_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_this_machine_is_chosen_by_flag_or_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose(Where(local=True)).name == "local"
+    assert choose(BackendOptions(local=True)).name == "local"
     monkeypatch.setenv("TFK8S_LOCAL", "1")
-    assert choose(Where()).name == "local"
-    assert choose(Where()).flags == " --local"
+    assert choose(BackendOptions()).name == "local"
+    assert choose(BackendOptions()).flags == " --local"
 
 
 def test_explicit_addresses_win_over_every_flag() -> None:
     job = Job(name="worker", addresses=("10.0.0.5:2222",))
     spec = JobFile(name="there", jobs=(job,), master="worker")
-    assert choose(Where(local=True), spec).name == "addresses"
-    assert choose(Where(), spec).name == "addresses"
-    assert choose(Where(), spec).flags == ""
+    assert choose(BackendOptions(local=True), spec).name == "addresses"
+    assert choose(BackendOptions(), spec).name == "addresses"
+    assert choose(BackendOptions(), spec).flags == ""

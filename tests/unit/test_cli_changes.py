@@ -9,8 +9,8 @@ import pytest
 from fake_backend import FakeBackend, Run, change
 
 from tfk8s import api
+from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
-from tfk8s.status import Phase
 
 pytest_plugins = ("cli_fixtures",)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from fake_backend import FakeBackend, Run, change, job_file
 
-from tfk8s import api, waiting
-from tfk8s.backends import Script
+from tfk8s import api, polling
 from tfk8s.cli import scripts
+from tfk8s.core.script import Script
+from tfk8s.core.spec import JobFile, Task
+from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
 from tfk8s.errors import ClusterError, TaskUnreachable
-from tfk8s.spec import JobFile, Task
-from tfk8s.status import Phase, ScriptPhase, ScriptStatus
 
 pytest_plugins = ("cli_fixtures",)
 
@@ -305,7 +305,7 @@ def test_a_signal_where_python_drops_exceptions_comes_again(
 
     def apply(_: JobFile) -> bool:
         Deaf()
-        for _ in waiting.poll(20.0):
+        for _ in polling.poll(20.0):
             pass
         return True
 
@@ -377,7 +377,7 @@ def test_connect_of_who_has_no_way_to_the_tasks(
 
 
 def test_connect_to_a_port_in_use(run: Run, backend: FakeBackend) -> None:
-    with api.find("mnist", api.Where()).forward() as other:
+    with api.find("mnist", api.BackendOptions()).forward() as other:
         assert run("connect", "mnist", "--port", str(other.port)) == (
             2,
             "",

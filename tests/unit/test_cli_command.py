@@ -11,7 +11,7 @@ import pytest
 from fake_backend import FakeBackend, Run
 
 from tfk8s import __main__
-from tfk8s.cli import app, failures, words
+from tfk8s.cli import app, error_report, words
 from tfk8s.cli.command import ScriptCommand
 from tfk8s.errors import Tfk8sError
 from tfk8s.version import __version__
@@ -134,7 +134,7 @@ def test_version(run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 def test_server_hands_its_arguments_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfk8s import server
+    from tfk8s.task import server
 
     given: list[list[str]] = []
     monkeypatch.setattr(server, "main", lambda arguments: given.append(arguments) or 7)
@@ -215,7 +215,7 @@ def test_a_bug_is_one_line_and_the_traceback_is_for_those_who_ask(
 
     monkeypatch.setattr(backend, "observe", observe)
     code, out, err = run("status", "mnist")
-    assert (code, out) == (failures.BUG, "")
+    assert (code, out) == (error_report.BUG, "")
     assert err.startswith("error: this is a bug in tfk8s: KeyError: 'tasks' (at /")
     assert err.endswith(")\n  = help: please report it, with the traceback that TFK8S_DEBUG=1 shows\n")
     assert err.count("\n") == 2
@@ -232,7 +232,7 @@ def test_what_the_system_refuses_is_no_bug(run: Run, backend: FakeBackend, monke
 
 
 def test_a_missing_package_is_no_bug(capsys: pytest.CaptureFixture[str]) -> None:
-    assert failures.report(ModuleNotFoundError("No module named 'typer'", name="typer")) == 1
+    assert error_report.report(ModuleNotFoundError("No module named 'typer'", name="typer")) == 1
     assert capsys.readouterr().err == (
         f"error: tfk8s is not completely installed for {sys.executable}: No module named 'typer'\n"
         "  = help: pip install tfk8s\n"
@@ -276,7 +276,7 @@ def test_errors_are_red_on_a_terminal_that_shows_colours(monkeypatch: pytest.Mon
 
     def shown() -> str:
         monkeypatch.setattr(sys, "stderr", Terminal())
-        failures.report(Tfk8sError("no"))
+        error_report.report(Tfk8sError("no"))
         return sys.stderr.getvalue()  # type: ignore[attr-defined, no-any-return]
 
     monkeypatch.setenv("TERM", "xterm")

@@ -11,7 +11,7 @@ import pytest
 from fake_backend import Run, job_file
 
 from tfk8s import __main__
-from tfk8s.backends.local import assign, state
+from tfk8s.backends.local import record, state
 from tfk8s.cli import completion, words
 
 pytest_plugins = ("cli_fixtures",)
@@ -22,7 +22,7 @@ def _clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two clusters, as the local backend leaves them on disk."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name in ("mnist", "toy"):
-        state.folder(name).create(assign.record(job_file(name), exposed=False))
+        state.folder(name).create(record.make_record(job_file(name), exposed=False))
 
 
 def found(line: str) -> list[str]:

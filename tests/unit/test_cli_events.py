@@ -8,8 +8,8 @@ import pytest
 from fake_backend import FakeBackend, Run
 
 from tfk8s.backends.local import state
-from tfk8s.events import Event
-from tfk8s.status import Phase
+from tfk8s.core.events import Event
+from tfk8s.core.status import Phase
 
 pytest_plugins = ("cli_fixtures",)
 

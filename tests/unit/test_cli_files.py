@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from fake_backend import Run
 
-from tfk8s import starter
-from tfk8s.load import load
-from tfk8s.spec import Job
-from tfk8s.starter import Guess
+from tfk8s.core.spec import Job
+from tfk8s.jobfile import template
+from tfk8s.jobfile.loader import load
+from tfk8s.jobfile.template import Guess
 
 pytest_plugins = ("cli_fixtures",)
 
@@ -193,7 +193,7 @@ def test_init_from_a_script(run: Run, folder: Path) -> None:
 def test_init_from_nothing_is_valid(run: Run, folder: Path) -> None:
     assert run("init")[0] == 0
     found = load(folder / "cluster.yaml")
-    assert found.name == starter.cluster_name(folder.name)
+    assert found.name == template.cluster_name(folder.name)
     assert [(job.name, job.tasks) for job in found.jobs] == [("worker", 2)]
     assert isinstance(found.jobs[0], Job)
 
@@ -225,7 +225,7 @@ def test_init_from_no_script_writes_nothing(run: Run, folder: Path) -> None:
     ],
 )
 def test_what_a_script_says_of_its_cluster(script: str, guess: Guess) -> None:
-    assert starter.guess(script) == guess
+    assert template.guess(script) == guess
 
 
 @pytest.mark.parametrize(
@@ -239,4 +239,4 @@ def test_what_a_script_says_of_its_cluster(script: str, guess: Guess) -> None:
     ],
 )
 def test_names_from_folders_and_files(text: str, name: str) -> None:
-    assert starter.cluster_name(text) == name
+    assert template.cluster_name(text) == name

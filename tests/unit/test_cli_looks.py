@@ -11,9 +11,9 @@ import pytest
 from fake_backend import CREATED, FakeBackend, Run, change, job_file
 
 from tfk8s.cli import output, progress
+from tfk8s.core.spec import Task
+from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import NoSuchCluster
-from tfk8s.spec import Task
-from tfk8s.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 
 pytest_plugins = ("cli_fixtures",)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import client, errors
 from tfk8s.backends.kubernetes.client import Client
 
@@ -45,7 +45,7 @@ class Answers:
 def _kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config").write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    monkeypatch.setattr(waiting, "FIRST_RETRY", 0.001)
+    monkeypatch.setattr(polling, "FIRST_RETRY", 0.001)
 
 
 def asking(*answers: int | str | Exception) -> tuple[Client, Answers]:

@@ -15,10 +15,15 @@ import fake_backend
 import pytest
 from fake_backend import FakeBackend, change, job_file
 
-from tfk8s import api, devices, guard, reach, relay, sessions, waiting
-from tfk8s.backends import Script
-from tfk8s.cluster import Cluster
-from tfk8s.devices import TaskDevices
+from tfk8s import api, polling
+from tfk8s.backends import devices
+from tfk8s.backends.devices import TaskDevices
+from tfk8s.backends.options import BackendOptions
+from tfk8s.cluster import connection, forward_guard, sidecar
+from tfk8s.cluster.handle import Cluster
+from tfk8s.core.script import Script
+from tfk8s.core.spec import Task
+from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus
 from tfk8s.errors import (
     BackendUnreachable,
     ClusterError,
@@ -28,9 +33,7 @@ from tfk8s.errors import (
     TaskUnreachable,
     WaitTimeout,
 )
-from tfk8s.spec import Task
-from tfk8s.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus
-from tfk8s.where import Where
+from tfk8s.sessions import session
 
 CHIEF, FIRST, SECOND = Task("chief", 0), Task("worker", 0), Task("worker", 1)
 READY, STARTING, FAILED = Phase.READY, Phase.STARTING, Phase.FAILED
@@ -115,7 +118,7 @@ def test_ready_means_that_the_servers_answer(cluster: Cluster, backend: FakeBack
 def test_that_the_master_does_not_answer_for_ready_tasks_is_told_once(
     cluster: Cluster, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
     backend.silent = {SECOND}
     seen: list[ClusterStatus] = []
     with pytest.raises(WaitTimeout):
@@ -320,7 +323,7 @@ def test_the_target_is_carried_by_another_process_until_close(
 ) -> None:
     made: list[Relay] = []
     before = threading.active_count()
-    monkeypatch.setattr(relay, "Relay", lambda *arguments: made.append(Relay(*arguments)) or made[-1])
+    monkeypatch.setattr(sidecar, "Sidecar", lambda *arguments: made.append(Relay(*arguments)) or made[-1])
     assert [cluster.target for _ in range(2)] == ["grpc://127.0.0.1:4711"] * 2
     assert threading.active_count() == before + 1  # who watches its calls
     assert signal.set_wakeup_fd(cluster._watch._wakeup) == cluster._watch._wakeup, "it hears Ctrl-C"
@@ -343,7 +346,7 @@ def test_threads_that_open_sessions_at_once_share_one_relay(cluster: Cluster, mo
         made.append(Relay(*arguments))
         return made[-1]
 
-    monkeypatch.setattr(relay, "Relay", make)
+    monkeypatch.setattr(sidecar, "Sidecar", make)
     threads = [threading.Thread(target=lambda: cluster.target) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -359,7 +362,7 @@ def test_a_target_that_can_not_be_had_leaves_no_relay(
     cluster: Cluster, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Relay] = []
-    monkeypatch.setattr(relay, "Relay", lambda *arguments: made.append(Relay(*arguments)) or made[-1])
+    monkeypatch.setattr(sidecar, "Sidecar", lambda *arguments: made.append(Relay(*arguments)) or made[-1])
 
     def gone(status: ClusterStatus) -> ClusterStatus:
         raise BackendUnreachable("it does not answer")
@@ -391,13 +394,13 @@ def test_a_session_is_opened_only_where_every_task_answers(cluster: Cluster, bac
 
 
 def test_sessions_after_a_loss_are_those_of_scripts(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "open_session", lambda *arguments: arguments)
+    monkeypatch.setattr(session, "open_session", lambda *arguments: arguments)
     reach, graph, config, view, news, *rest = cluster.session(
         "graph", "config", without=["worker/1"], recover=print, recoveries=3, patience=9
     )
     assert (graph, config, rest) == ("graph", "config", [print, 3, 9])
     assert (view.master, view.without) == ("chief/0", {"worker/1"})
-    monkeypatch.setattr(relay, "Relay", Relay)
+    monkeypatch.setattr(sidecar, "Sidecar", Relay)
     target, watch = reach()
     assert target == "grpc://127.0.0.1:4711"
     assert watch._news is news
@@ -409,7 +412,7 @@ def test_sessions_after_a_loss_are_those_of_scripts(cluster: Cluster, monkeypatc
 def test_sessions_ask_neither_a_proxy_nor_an_evaluator(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
         monkeypatch.setenv(name, "mine")
-    monkeypatch.setattr(sessions, "open_session", lambda *arguments: arguments)
+    monkeypatch.setattr(session, "open_session", lambda *arguments: arguments)
     _, _, _, view, *_ = Cluster(FakeBackend(job_file("mnist", chief=1, evaluator=1)), "mnist").session()
     assert os.environ["no_proxy"] == dict(os.environ)["no_grpc_proxy"] == "mine,localhost,127.0.0.1,::1"
     assert list(view.addresses) == ["chief/0"]
@@ -418,7 +421,7 @@ def test_sessions_ask_neither_a_proxy_nor_an_evaluator(monkeypatch: pytest.Monke
 def test_a_lent_address_is_guarded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
-        guard, "Guard", lambda *given, **options: contextlib.nullcontext(made.append((*given, options)))
+        forward_guard, "ForwardGuard", lambda *given, **options: contextlib.nullcontext(made.append((*given, options)))
     )
     told: list[str] = []
     with cluster.forward(tell=told.append, without=["worker/1"]) as forward:
@@ -434,7 +437,7 @@ def test_a_lent_address_is_guarded(cluster: Cluster, monkeypatch: pytest.MonkeyP
 
 
 def test_the_limits_are_those_of_scripts_too() -> None:
-    assert (reach.RECOVERIES, reach.PATIENCE) == (sessions.RECOVERIES, sessions.PATIENCE)
+    assert (connection.RECOVERIES, connection.PATIENCE) == (session.RECOVERIES, session.PATIENCE)
 
 
 def test_what_a_notebook_shows(cluster: Cluster, backend: FakeBackend) -> None:
@@ -490,7 +493,7 @@ def test_a_script_that_seems_to_run_a_moment_longer_keeps_no_cluster(new: FakeBa
         new.looks = [runs(ScriptPhase.RUNNING), runs(ScriptPhase.FAILED)]
 
     new.code, new.script = 3, end
-    assert api.run(job_file(), Script(path=Path("s.py")), Where(local=True)) == 3
+    assert api.run(job_file(), Script(path=Path("s.py")), BackendOptions(local=True)) == 3
     assert new.calls[-1] == "delete mnist"
 
 

@@ -9,8 +9,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tfk8s import constraints
 from tfk8s.errors import GraphTooLarge
+from tfk8s.sessions import patch
 
 FILTERS = ["/job:chief/task:0"]
 
@@ -45,14 +45,14 @@ def _config_pb2(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wishes_of_a_scripts_own_stay(
     config: ConfigProto | None, isolate: bool, filters: list[str], isolated: bool
 ) -> None:
-    found = constraints.constrained(config, FILTERS, isolate=isolate)
+    found = patch.patched_constructor(config, FILTERS, isolate=isolate)
     assert (found.device_filters, found.isolate_session_state) == (filters, isolated)
     assert found is not config
 
 
 def test_without_wishes_a_config_is_as_it_was() -> None:
     config = ConfigProto()
-    assert constraints.constrained(config, []) is config
+    assert patch.patched_constructor(config, []) is config
 
 
 class Large:
@@ -77,31 +77,31 @@ def session(*constants: tuple[int, int]) -> SimpleNamespace:
 
 
 def test_what_no_message_can_hold_is_refused() -> None:
-    most, half = constraints.MOST_BYTES, constraints.MOST_BYTES // 2 + 1
-    constraints.check_sizes(session(), {"x": Large(most), "y": 3.0})
+    most, half = patch.MOST_BYTES, patch.MOST_BYTES // 2 + 1
+    patch.check_sizes(session(), {"x": Large(most), "y": 3.0})
     with pytest.raises(GraphTooLarge, match=r"^what is fed to the graph is 2\.1 GB: one message holds at most 2 GB$"):
-        constraints.check_sizes(session(), {"x": Large(most), "y": Large(1)})
-    constraints.check_sizes(session((half, half)), None)
-    constraints.check_sizes(session((half, half), (half, 4)), None)  # one that repeats a value
+        patch.check_sizes(session(), {"x": Large(most), "y": Large(1)})
+    patch.check_sizes(session((half, half)), None)
+    patch.check_sizes(session((half, half), (half, 4)), None)  # one that repeats a value
     with pytest.raises(GraphTooLarge, match=r"^the graph, by its constants, is 2\.1 GB: "):
-        constraints.check_sizes(session((half, half), (half, half)), None)
+        patch.check_sizes(session((half, half), (half, half)), None)
 
 
 def test_when_a_call_worked_last_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constraints.time, "monotonic", lambda: 7.0)
+    monkeypatch.setattr(patch.time, "monotonic", lambda: 7.0)
     one = session()
     with pytest.raises(ValueError, match="shapes"):
-        constraints.checked(one, None, lambda: raises(ValueError("shapes")))
-    assert constraints.worked_last(one) == math.inf
-    assert constraints.checked(one, None, lambda: 238) == 238
-    assert constraints.worked_last(one) == 7.0
+        patch.checked(one, None, lambda: raises(ValueError("shapes")))
+    assert patch.worked_last(one) == math.inf
+    assert patch.checked(one, None, lambda: 238) == 238
+    assert patch.worked_last(one) == 7.0
 
 
 def test_ctrl_c_that_pybind_gave_up_on_is_ctrl_c() -> None:
     with pytest.raises(KeyboardInterrupt):
-        constraints.checked(session(), None, lambda: raises(RuntimeError("MESSAGE REPLACED BY KeyboardInterrupt")))
+        patch.checked(session(), None, lambda: raises(RuntimeError("MESSAGE REPLACED BY KeyboardInterrupt")))
     with pytest.raises(RuntimeError, match="other"):
-        constraints.checked(session(), None, lambda: raises(RuntimeError("other")))
+        patch.checked(session(), None, lambda: raises(RuntimeError("other")))
 
 
 def raises(error: BaseException) -> None:
@@ -109,9 +109,9 @@ def raises(error: BaseException) -> None:
 
 
 def test_a_session_that_hangs_while_it_closes_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constraints, "_CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr(patch, "_CLOSE_SECONDS", 0.01)
     hangs = threading.Event()
-    constraints.close_aside(lambda: hangs.wait(60))
+    patch.close_aside(lambda: hangs.wait(60))
     hangs.set()
 
 
@@ -122,5 +122,5 @@ def test_what_it_says_as_it_closes_is_left_out() -> None:
         closed.append(True)
         raise RuntimeError("Session 38f42b is not found. Possibly, this master has restarted.")
 
-    constraints.close_aside(close)
+    patch.close_aside(close)
     assert closed

@@ -290,7 +290,7 @@ def test_a_program_is_heard(tmp_path: Path) -> None:
 @pytest.mark.programs
 @pytest.mark.usefixtures("_found")
 def test_a_program_that_never_ends_is_told_of_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin.waiting, "TELL_SECONDS", 0.01)
+    monkeypatch.setattr(plugin.polling, "TELL_SECONDS", 0.01)
     monkeypatch.setattr(plugin, "LIMIT_SECONDS", 0.02)
     with pytest.raises(Unanswered, match=r"it did not end in 0\.02 s"):
         script(tmp_path, "exec sleep 1000").get()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfk8s.cli.words import FILE
-from tfk8s.load import load
+from tfk8s.jobfile.loader import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from fake_backend import Run
 
-from tfk8s import doctor, rights
-from tfk8s.backends.kubernetes import health, policyprobe
 from tfk8s.backends.kubernetes.access import Server
 from tfk8s.backends.kubernetes.errors import ApiError
-from tfk8s.backends.local import health as local_health
-from tfk8s.checks import Check, State
+from tfk8s.backends.options import BackendOptions
 from tfk8s.errors import ClusterError, InvalidInput
-from tfk8s.where import Where
+from tfk8s.render import rbac
+from tfk8s.tools import doctor
+from tfk8s.tools.doctor import kubernetes, network_policy
+from tfk8s.tools.doctor import local as local_health
+from tfk8s.tools.doctor.check import Check, State
 
 pytest_plugins = ("cli_fixtures",)
 
@@ -60,15 +61,15 @@ def node(allocatable: dict[str, str], **labels: str) -> dict[str, Any]:
 
 
 def on_kubernetes(monkeypatch: pytest.MonkeyPatch, client: FakeClient, image: str | None = None) -> dict[str, Check]:
-    monkeypatch.setattr(health, "Client", client)
-    return {check.name: check for check in doctor.examine(Where(context="kind-test"), image)}
+    monkeypatch.setattr(kubernetes, "Client", client)
+    return {check.name: check for check in doctor.examine(BackendOptions(context="kind-test"), image)}
 
 
 # ---- Kubernetes ----------------------------------------------------------------------------------------------------
 
 
 def test_a_cluster_in_which_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policyprobe, "enforced", lambda client, namespace, image: True)
+    monkeypatch.setattr(network_policy, "enforced", lambda client, namespace, image: True)
     found = on_kubernetes(monkeypatch, FakeClient(), "python:3")
     assert {check.state for check in found.values()} == {State.OK}
     assert [(check.name, check.detail) for check in found.values()][1:] == [
@@ -95,7 +96,7 @@ def test_a_right_that_is_missing_is_named_with_the_role_that_has_it(monkeypatch:
 def test_every_right_is_asked_for_and_the_first_few_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     client = FakeClient("all")
     found = on_kubernetes(monkeypatch, client)
-    wanted = [right for right in rights.RIGHTS if set(right.commands) & {"up", "submit", "down"}]
+    wanted = [right for right in rbac.PERMISSIONS if set(right.commands) & {"up", "submit", "down"}]
     assert sorted(client.asked) == sorted(f"{right.verb} {right.resource}" for right in wanted)
     needed = [right for right in wanted if "submit" in right.commands]
     first = ", ".join(map(str, needed[:3]))
@@ -115,7 +116,7 @@ def test_without_an_image_it_is_not_known_whether_policies_are_enforced(monkeypa
 
 
 def test_a_network_that_does_not_enforce_policies_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policyprobe, "enforced", lambda client, namespace, image: False)
+    monkeypatch.setattr(network_policy, "enforced", lambda client, namespace, image: False)
     assert on_kubernetes(monkeypatch, FakeClient(), "python:3")["NetworkPolicy"].state is State.MISSING
 
 
@@ -123,7 +124,7 @@ def test_what_could_not_be_tried_is_unknown(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: object) -> bool:
         raise ApiError(403, '"jo" may not create pods', help="ask")
 
-    monkeypatch.setattr(policyprobe, "enforced", refuse)
+    monkeypatch.setattr(network_policy, "enforced", refuse)
     found = on_kubernetes(monkeypatch, FakeClient(), "python:3")["NetworkPolicy"]
     assert found == Check("NetworkPolicy", State.UNKNOWN, 'it could not be tried: "jo" may not create pods', "ask")
 
@@ -143,17 +144,17 @@ def test_without_a_kubeconfig_there_is_nothing_more_to_look_at(monkeypatch: pyte
     [
         ([node({"cpu": "4"})], "none on 1 node: jobs with `gpus` would wait for such a node"),
         (
-            [node({"amd.com/gpu": "2"}), node({"nvidia.com/gpu": "1"}, **{health.GKE_ACCELERATOR: "nvidia-l4"})],
+            [node({"amd.com/gpu": "2"}), node({"nvidia.com/gpu": "1"}, **{kubernetes.GKE_ACCELERATOR: "nvidia-l4"})],
             "2 amd.com/gpu, 1 nvidia.com/gpu (nvidia-l4) on 2 nodes",
         ),
     ],
 )
 def test_gpus_by_kind(nodes: list[dict[str, Any]], words: str) -> None:
-    assert health.gpus(nodes) == words
+    assert kubernetes.gpus(nodes) == words
 
 
 def test_the_probe_allows_one_port_of_its_own_pod_only() -> None:
-    policy, pod = policyprobe.policy("probe"), policyprobe.pod("probe-0", "probe", "python:3", "pass", "10.0.0.1")
+    policy, pod = network_policy.policy("probe"), network_policy.pod("probe-0", "probe", "python:3", "pass", "10.0.0.1")
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     assert policy["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": 8001}]}]
@@ -169,7 +170,7 @@ def test_the_probe_allows_one_port_of_its_own_pod_only() -> None:
     ],
 )  # fmt: skip
 def test_why_a_pod_of_the_probe_does_not_run(status: dict[str, Any], words: str) -> None:
-    assert policyprobe.why_not({"status": status}) == words
+    assert network_policy.why_not({"status": status}) == words
 
 
 # ---- this machine --------------------------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ def this_machine(
     ended = subprocess.CompletedProcess([], code, "", stderr)
     monkeypatch.setattr(local_health.subprocess, "run", lambda *_, **__: ended)
     monkeypatch.setattr(local_health.capacity, "available_memory", lambda: free)
-    return {check.name: check for check in doctor.examine(Where(local=True))}
+    return {check.name: check for check in doctor.examine(BackendOptions(local=True))}
 
 
 def test_a_machine_on_which_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +213,7 @@ def test_memory_for_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tensorflow_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_health.launch, "tensorflow_folder", lambda python: None)
+    monkeypatch.setattr(local_health.interpreter, "tensorflow_folder", lambda python: None)
     check = this_machine(monkeypatch)["TensorFlow"]
     assert (check.state, check.help) == (State.MISSING, "pip install 'tfk8s[local]', or pip install tensorflow-cpu")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfk8s import events
-from tfk8s.events import Event
+from tfk8s.backends.kubernetes import events
+from tfk8s.core.events import Event
 
 JOBS = {"master": "master", "my-ps-1234": "my_ps"}
 
@@ -29,7 +29,7 @@ JOBS = {"master": "master", "my-ps-1234": "my_ps"}
     ],
 )
 def test_what_an_object_is_to_a_cluster(kind, name, about):
-    assert events.about(kind, name, "a", JOBS) == about
+    assert events.find_subject(kind, name, "a", JOBS) == about
 
 
 def test_an_event_that_came_again():
@@ -38,7 +38,7 @@ def test_an_event_that_came_again():
         "message": "Back-off restarting ", "count": 7, "firstTimestamp": "2026-01-01T00:00:00Z",
         "lastTimestamp": "2026-01-01T00:00:09Z", "eventTime": None,
     }  # fmt: skip
-    assert events.read(event, "worker/1") == Event(
+    assert events.parse_event(event, "worker/1") == Event(
         id="u", time=1767225609, about="worker/1", warning=True, reason="BackOff", message="Back-off restarting",
         count=7,
     )  # fmt: skip
@@ -49,8 +49,8 @@ def test_an_event_of_the_newer_form():
         "metadata": {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}, "type": "Normal", "reason": "Scheduled",
         "message": "assigned", "eventTime": "2026-01-01T00:00:01.500000Z", "lastTimestamp": None,
     }  # fmt: skip
-    found = events.read(event, "worker/1")
+    found = events.parse_event(event, "worker/1")
     assert (found.time, found.warning, found.count) == (1767225601.5, False, 1)
     series = {"count": 3, "lastObservedTime": "2026-01-01T00:00:05.000000Z"}
-    again = events.read({**event, "series": series}, "worker/1")
+    again = events.parse_event({**event, "series": series}, "worker/1")
     assert (again.time, again.count) == (1767225605, 3)

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfk8s.backends.kubernetes import fates, scriptpods
+from tfk8s.backends.kubernetes import script_pod, task_ends
 from tfk8s.backends.kubernetes.errors import ApiError
-from tfk8s.backends.kubernetes.watch import Change
-from tfk8s.losses import SILENCE
-from tfk8s.spec import Task
-from tfk8s.status import Phase, TaskStatus
+from tfk8s.backends.kubernetes.reflector import Change
+from tfk8s.core.spec import Task
+from tfk8s.core.status import Phase, TaskStatus
+from tfk8s.sessions.task_monitor import SILENCE
 
 CLUSTER = SimpleNamespace(name="mnist", namespace="ml", tasks=[Task("ps", 0), Task("worker", 0), Task("worker", 1)])
 
@@ -52,8 +52,8 @@ def test_ends_since_then_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> N
         pod("ps-0", end="c0"), pod("worker-0", deleted=True), pod("worker-1", end="c1", reason="OOMKilled"),
         pod("other-0", deleted=True),
     )  # fmt: skip
-    monkeypatch.setattr(fates, "Watch", lambda *_: watch)
-    seen = fates.Fates(None, CLUSTER)
+    monkeypatch.setattr(task_ends, "Reflector", lambda *_: watch)
+    seen = task_ends.TaskEndWatcher(None, CLUSTER)
     assert watch.over.wait(20)
     assert dict(seen.known(20)) == {
         Task("worker", 0): "its pod was deleted",
@@ -64,12 +64,12 @@ def test_ends_since_then_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> N
 def test_each_end_is_told_once_and_where_none_is_known_what_the_pod_says(monkeypatch: pytest.MonkeyPatch) -> None:
     deleted = pod("worker-0", deleted=True)
     watch = Watch(deleted, pod("worker-1", end="c1"), deleted, pod("worker-1", end="c1"))
-    monkeypatch.setattr(fates, "Watch", lambda *_: watch)
-    seen = fates.Fates(None, CLUSTER)
+    monkeypatch.setattr(task_ends, "Reflector", lambda *_: watch)
+    seen = task_ends.TaskEndWatcher(None, CLUSTER)
     assert watch.over.wait(20)
     stands = TaskStatus(task=Task("worker", 1), phase=Phase.PENDING, address="", reason="no node has 4 GPUs free")
     looks = [stands, replace(stands, reason=""), replace(stands, phase=Phase.READY, since=10.0)]
-    monkeypatch.setattr(fates.observe, "status", lambda *_: SimpleNamespace(tasks=[looks.pop(0)]))
+    monkeypatch.setattr(task_ends.status, "status", lambda *_: SimpleNamespace(tasks=[looks.pop(0)]))
     assert seen.why(Task("worker", 0), SILENCE) == "its pod was deleted"
     assert (
         seen.why(Task("worker", 1), SILENCE) == "killed (exit code 137): by its node, or by someone with rights on it"
@@ -81,8 +81,8 @@ def test_each_end_is_told_once_and_where_none_is_known_what_the_pod_says(monkeyp
 def test_at_its_end_nobody_watches_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch()
     queries: list[dict[str, str]] = []
-    monkeypatch.setattr(fates, "Watch", lambda _, __, query: queries.append(query) or watch)
-    with fates.Fates(None, CLUSTER):
+    monkeypatch.setattr(task_ends, "Reflector", lambda _, __, query: queries.append(query) or watch)
+    with task_ends.TaskEndWatcher(None, CLUSTER):
         assert watch.over.wait(20)
         (query,) = queries
         assert query["labelSelector"].endswith(",app.kubernetes.io/component!=session-script")
@@ -91,20 +91,20 @@ def test_at_its_end_nobody_watches_any_more(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_pod_that_goes_is_told_once_however_often_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fates, "Watch", lambda *_: Watch())
-    with fates.Fates(None, CLUSTER) as seen:
+    monkeypatch.setattr(task_ends, "Reflector", lambda *_: Watch())
+    with task_ends.TaskEndWatcher(None, CLUSTER) as seen:
         told = [seen._why(Task("worker", 0), pod("worker-0", deleted=True)) for _ in range(2)]
     assert told == ["its pod was deleted", ""]
 
 
-@pytest.mark.parametrize(("what", "waited"), [(SILENCE, 0.0), ("Connection refused", fates._KUBELET_SECONDS)])
+@pytest.mark.parametrize(("what", "waited"), [(SILENCE, 0.0), ("Connection refused", task_ends._KUBELET_SECONDS)])
 def test_kubelet_is_waited_for_where_something_has_ended(
     monkeypatch: pytest.MonkeyPatch, what: str, waited: float
 ) -> None:
-    monkeypatch.setattr(fates, "Watch", lambda *_: Watch())
+    monkeypatch.setattr(task_ends, "Reflector", lambda *_: Watch())
     stands = TaskStatus(task=Task("worker", 1), phase=Phase.READY, address="")
-    monkeypatch.setattr(fates.observe, "status", lambda *_: SimpleNamespace(tasks=[stands]))
-    with fates.Fates(None, CLUSTER) as seen:
+    monkeypatch.setattr(task_ends.status, "status", lambda *_: SimpleNamespace(tasks=[stands]))
+    with task_ends.TaskEndWatcher(None, CLUSTER) as seen:
         waits: list[float] = []
         monkeypatch.setattr(seen._changed, "wait_for", lambda _, seconds: waits.append(seconds))
         assert seen.why(Task("worker", 1), what) == what
@@ -112,8 +112,8 @@ def test_kubelet_is_waited_for_where_something_has_ended(
 
 
 def test_where_nothing_ends_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fates, "Watch", lambda *_: Watch())
-    assert not fates.Fates(None, CLUSTER).known(0)
+    monkeypatch.setattr(task_ends, "Reflector", lambda *_: Watch())
+    assert not task_ends.TaskEndWatcher(None, CLUSTER).known(0)
 
 
 def test_of_all_tasks_those_are_explained_that_are_missing_or_ended_lately(
@@ -129,8 +129,8 @@ def test_of_all_tasks_those_are_explained_that_are_missing_or_ended_lately(
         status(3, Phase.READY, 15, "ended with exit code 137"),
     )
     known = {Task("worker", 3): "evicted"}
-    monkeypatch.setattr(scriptpods.observe, "status", lambda *_: SimpleNamespace(tasks=tasks))
-    scriptpods._explain(None, CLUSTER, 10, known)
+    monkeypatch.setattr(script_pod.status, "status", lambda *_: SimpleNamespace(tasks=tasks))
+    script_pod._explain(None, CLUSTER, 10, known)
     assert capsys.readouterr().err == (
         "tfk8s: worker/0: no node has 4 GPUs free\ntfk8s: worker/2: killed a moment ago\ntfk8s: worker/3: evicted\n"
     )

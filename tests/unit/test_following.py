@@ -5,18 +5,19 @@ import queue
 
 import pytest
 
-from tfk8s import naming, rendered, waiting
-from tfk8s.backends.kubernetes import following, paths
+from tfk8s import polling, render
+from tfk8s.backends.kubernetes import informer, paths
 from tfk8s.backends.kubernetes.errors import ApiError, Unanswered
+from tfk8s.core import naming
+from tfk8s.core.spec import Job, JobFile
+from tfk8s.core.status import Phase
 from tfk8s.errors import BackendUnreachable
-from tfk8s.member import Member, listening_line
-from tfk8s.spec import Job, JobFile
-from tfk8s.status import Phase
+from tfk8s.task.config import TaskConfig, listening_line
 
 JOB_FILE = JobFile(name="demo", image="tf:1", master="chief", namespace="ns", jobs=(Job(name="chief"),))
 PODS = paths.collection("Pod", "ns")
 POD = naming.pod("demo", "chief", 0)
-LISTENS = listening_line(Member({"chief": {0: "here:2222"}}, "chief", 0), "2.21.0", "1 CPU")
+LISTENS = listening_line(TaskConfig({"chief": {0: "here:2222"}}, "chief", 0), "2.21.0", "1 CPU")
 PATIENCE = 20.0
 
 
@@ -45,7 +46,7 @@ class Api:
     context, namespace = "c", "ns"
 
     def __init__(self):
-        sets = [made for made in rendered.objects(JOB_FILE) if made["kind"] == "StatefulSet"]
+        sets = [made for made in render.objects(JOB_FILE) if made["kind"] == "StatefulSet"]
         for made in sets:
             made["metadata"] |= {"uid": "s", "namespace": "ns", "resourceVersion": "1"}
             made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
@@ -86,13 +87,13 @@ def api():
 
 def until(look, phase):
     """Look until the task is in that phase; return its status."""
-    return waiting.wait_until(
+    return polling.wait_until(
         lambda: next((task for task in look().tasks if task.phase is phase), None), f"the task to be {phase}", PATIENCE
     )
 
 
 def test_a_look_asks_for_what_no_look_before_it_asked_for(api):
-    with following.follow(api, "ns", "demo") as look:
+    with informer.follow(api, "ns", "demo") as look:
         assert until(look, Phase.PENDING).where == f"{POD} on n"
         asked = list(api.asked)
         api.tells(pod(2, terminated={"exitCode": 1}))
@@ -103,10 +104,10 @@ def test_a_look_asks_for_what_no_look_before_it_asked_for(api):
 
 def test_while_the_api_server_is_silent_looks_say_so(api):
     api.refusal = Unanswered("no answer", unheard=False)
-    with following.follow(api, "ns", "demo") as look:
-        waiting.wait_until(lambda: says_no_answer(look), "a look that says so", PATIENCE)
+    with informer.follow(api, "ns", "demo") as look:
+        polling.wait_until(lambda: says_no_answer(look), "a look that says so", PATIENCE)
         api.refusal = None
-        waiting.wait_until(lambda: not says_no_answer(look), "a look that says no such thing", PATIENCE)
+        polling.wait_until(lambda: not says_no_answer(look), "a look that says no such thing", PATIENCE)
 
 
 def says_no_answer(look):
@@ -118,15 +119,15 @@ def says_no_answer(look):
 
 
 def test_a_probe_that_fails_while_a_server_starts_is_no_complaint(api):
-    with following.follow(api, "ns", "demo") as look:
+    with informer.follow(api, "ns", "demo") as look:
         api.tells(pod(2, waiting={"reason": "ContainerCreating"}))
         events = paths.collection("Event", "ns")
-        waiting.wait_until(lambda: look() and events in api.asked, "a look that asks for events", PATIENCE)
+        polling.wait_until(lambda: look() and events in api.asked, "a look that asks for events", PATIENCE)
     assert "reason!=Unhealthy" in api.queries[events]["fieldSelector"].split(",")
 
 
 def test_a_server_is_up_when_its_log_says_so(api):
-    with following.follow(api, "ns", "demo") as look:
+    with informer.follow(api, "ns", "demo") as look:
         api.tells(pod(2, **RUNNING))
         until(look, Phase.STARTING)
         api.log.put("WARNING: all log messages before …")
@@ -135,7 +136,7 @@ def test_a_server_is_up_when_its_log_says_so(api):
 
 
 def test_a_log_that_ends_is_asked_for_anew(api):
-    with following.follow(api, "ns", "demo") as look:
+    with informer.follow(api, "ns", "demo") as look:
         api.tells(pod(2, **RUNNING))
         until(look, Phase.STARTING)
         api.log.put(None)
@@ -147,7 +148,7 @@ def test_a_server_that_was_ready_and_is_no_longer_is_not_up_for_what_it_wrote(ap
     late = pod(2, **RUNNING)
     late["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z"
     api.log.put(LISTENS)
-    with following.follow(api, "ns", "demo") as look:
+    with informer.follow(api, "ns", "demo") as look:
         api.tells(late)
         until(look, Phase.STARTING)
         assert api.log.qsize() == 1  # nobody read it
@@ -155,6 +156,6 @@ def test_a_server_that_was_ready_and_is_no_longer_is_not_up_for_what_it_wrote(ap
 
 def test_who_may_not_watch_pods_lists_them(api):
     api.refusal = ApiError(403, "may not watch")
-    with following.follow(api, "ns", "demo") as look:
+    with informer.follow(api, "ns", "demo") as look:
         api.objects[PODS] = [pod(2, terminated={"exitCode": 1})]
         until(look, Phase.FAILED)

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s import forward, probe, waiting
+from tfk8s import polling
 from tfk8s.errors import InvalidInput, TaskUnreachable
-from tfk8s.forward import Forward
+from tfk8s.sessions import forward
+from tfk8s.sessions.forward import Forward
+from tfk8s.task import wire
 
 
 class Servers:
@@ -142,9 +144,9 @@ def test_while_the_server_is_lost_calls_wait_and_are_ended_with_the_reason(serve
     with Forward(servers.dial, tell=told.append) as to:
         to.lose()
         with connect(to) as client:
-            assert client.recv(9) == probe.ASK
-            client.sendall(probe._request("/tensorflow.MasterService/RunStep", b""))
-            waiting.wait_until(lambda: to.end_calls("chief/0 was lost"), "the call to be heard", 20)
+            assert client.recv(9) == wire.HEARTBEAT
+            client.sendall(wire._request("/tensorflow.MasterService/RunStep", b""))
+            polling.wait_until(lambda: to.end_calls("chief/0 was lost"), "the call to be heard", 20)
             assert b"chief/0 was lost" in client.recv(1000)
             to.find()
             assert client.recv(1) == b""

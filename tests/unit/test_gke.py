@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s import rendered, scriptjobs
-from tfk8s.load import load
+from tfk8s import render
+from tfk8s.jobfile.loader import load
+from tfk8s.render import script_job
 
 PAGE = Path(__file__).parents[2] / "docs" / "gke.md"
 JOB_FILES = dict(re.findall(r"```yaml\n# ([a-z0-9]+)\.yaml.*?\n(.*?)```", PAGE.read_text(), re.DOTALL))
@@ -40,9 +41,9 @@ def pods(tmp_path):
     def make(name):
         path = tmp_path / f"{name}.yaml"
         path.write_text(JOB_FILES[name])
-        sets = [made for made in rendered.objects(load(path)) if made["kind"] == "StatefulSet"]
+        sets = [made for made in render.objects(load(path)) if made["kind"] == "StatefulSet"]
         found = {made["metadata"]["name"].removeprefix(f"{name}-"): made["spec"]["template"] for made in sets}
-        found["script"] = scriptjobs.job("script", sets[0], scriptjobs.Run(arguments=[], environment={}))["spec"][
+        found["script"] = script_job.job("script", sets[0], script_job.Run(arguments=[], environment={}))["spec"][
             "template"
         ]
         return found
@@ -112,7 +113,7 @@ def test_workload_identity(pods, tmp_path):
     for pod in (made["worker"]["spec"], made["script"]["spec"]):
         assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("trainer", False)
     path = tmp_path / "data.yaml"
-    (policy,) = [one for one in rendered.objects(load(path)) if one["kind"] == "NetworkPolicy"]
+    (policy,) = [one for one in render.objects(load(path)) if one["kind"] == "NetworkPolicy"]
     metadata = {"ipBlock": {"cidr": "169.254.169.254/32"}}
     assert [rule["ports"] for rule in policy["spec"]["egress"] if rule["to"] == [metadata]] == [
         [{"protocol": "TCP", "port": 80}, {"protocol": "TCP", "port": 8080}]
@@ -121,7 +122,7 @@ def test_workload_identity(pods, tmp_path):
 
 def test_names_are_found_with_each_of_gkes_three_kinds_of_dns(pods, tmp_path):
     pods("l4")
-    (policy,) = [one for one in rendered.objects(load(tmp_path / "l4.yaml")) if one["kind"] == "NetworkPolicy"]
+    (policy,) = [one for one in render.objects(load(tmp_path / "l4.yaml")) if one["kind"] == "NetworkPolicy"]
     (dns,) = [rule for rule in policy["spec"]["egress"] if {"protocol": "UDP", "port": 53} in rule["ports"]]
     assert dns["to"] == [
         {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},

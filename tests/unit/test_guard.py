@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import pytest
 from fake_backend import FakeBackend, job_file
 
-from tfk8s import guard, losses, waiting
+from tfk8s import polling
+from tfk8s.cluster import forward_guard
+from tfk8s.cluster.forward_guard import ForwardGuard
+from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, InvalidInput
-from tfk8s.guard import Guard
-from tfk8s.spec import Task
+from tfk8s.sessions import task_monitor
 
 
 class Forward:
@@ -33,12 +35,12 @@ class Forward:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "_AGAIN_SECONDS", 0.005)
-    monkeypatch.setattr(losses, "SILENT", 1 << 30)
-    monkeypatch.setattr(guard, "SILENT", 1 << 30)
-    monkeypatch.setattr(guard, "_LOOK_SECONDS", 0.005)
-    monkeypatch.setattr(guard.calls, "PATIENCE", 0.02)
-    monkeypatch.setattr(guard.calls, "LEAST_PATIENCE", 1000.0)
+    monkeypatch.setattr(task_monitor, "_AGAIN_SECONDS", 0.005)
+    monkeypatch.setattr(task_monitor, "SILENT", 1 << 30)
+    monkeypatch.setattr(forward_guard, "SILENT", 1 << 30)
+    monkeypatch.setattr(forward_guard, "_LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(forward_guard.active_calls, "PATIENCE", 0.02)
+    monkeypatch.setattr(forward_guard.active_calls, "LEAST_PATIENCE", 1000.0)
 
 
 @pytest.fixture
@@ -52,10 +54,10 @@ def backend() -> Iterator[FakeBackend]:
 Heard = queue.SimpleQueue
 
 
-def begin(backend: FakeBackend, forward: Forward, heard: Heard, **options: object) -> Guard:
-    guarded = Guard(backend, "mnist", forward, lambda *what: heard.put(what), **options)
+def begin(backend: FakeBackend, forward: Forward, heard: Heard, **options: object) -> ForwardGuard:
+    guarded = ForwardGuard(backend, "mnist", forward, lambda *what: heard.put(what), **options)
     guarded.__enter__()
-    waiting.wait_until(lambda: len(guarded._losses._known) == 3 - len(options.get("without", ())), "all to be held", 20)
+    polling.wait_until(lambda: len(guarded._losses._known) == 3 - len(options.get("without", ())), "all to be held", 20)
     return guarded
 
 
@@ -110,7 +112,7 @@ def test_while_the_way_to_the_master_is_broken_a_new_task_is_not_said_to_be_back
 
     guarded = begin(backend, Forward(), heard, unreached=unreached)
     assert heard.get(timeout=20) == ("worker/1", "chief/0 does not reach it", False)
-    waiting.wait_until(lambda: len(asked) > 3, "it to be asked several times", 20)
+    polling.wait_until(lambda: len(asked) > 3, "it to be asked several times", 20)
     assert heard.empty()
     broken = False
     assert heard.get(timeout=20) == ("worker/1", "", True)
@@ -135,7 +137,7 @@ def test_a_task_that_is_left_out_may_be_lost(backend: FakeBackend) -> None:
     assert "worker/1" not in guarded._losses._known
     guarded.__exit__(None, None, None)
     with pytest.raises(InvalidInput, match="the master, which they connect to"):
-        Guard(backend, "mnist", Forward(), lambda *what: None, without=["chief/0"])
+        ForwardGuard(backend, "mnist", Forward(), lambda *what: None, without=["chief/0"])
 
 
 @pytest.mark.parametrize(
@@ -149,15 +151,15 @@ def test_a_task_that_is_left_out_may_be_lost(backend: FakeBackend) -> None:
 def test_of_many_tasks_the_master_alone_is_watched(
     monkeypatch: pytest.MonkeyPatch, jobs: dict[str, int], watched: list[str]
 ) -> None:
-    monkeypatch.setattr(guard, "MOST_TASKS", 3)
-    with Guard(FakeBackend(job_file("mnist", **jobs)), "mnist", Forward(), lambda *what: None) as guarded:
+    monkeypatch.setattr(forward_guard, "MOST_TASKS", 3)
+    with ForwardGuard(FakeBackend(job_file("mnist", **jobs)), "mnist", Forward(), lambda *what: None) as guarded:
         assert list(guarded._losses._dials) == watched
 
 
 def test_through_an_api_server_silence_is_given_more_time(backend: FakeBackend) -> None:
     backend.name = "kubernetes"
-    with Guard(backend, "mnist", Forward(), lambda *what: None) as guarded:
-        assert guarded._losses._silent == losses.SILENT_FAR
+    with ForwardGuard(backend, "mnist", Forward(), lambda *what: None) as guarded:
+        assert guarded._losses._silent == task_monitor.SILENT_FAR
 
 
 def test_a_new_master_is_back_at_once(backend: FakeBackend) -> None:

@@ -16,8 +16,8 @@ import pytest
 import requests
 from fake_backend import Run
 
-from tfk8s import images, shipped
 from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.tools import images, package_data
 from tfk8s.version import __version__
 
 pytest_plugins = ("cli_fixtures",)
@@ -64,7 +64,7 @@ def test_what_is_shipped_is_there_in_a_checkout_and_in_the_wheel() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     for name, place in included.items():
-        assert shipped.path(name) == REPOSITORY / name
+        assert package_data.path(name) == REPOSITORY / name
         assert place == f"tfk8s/shipped/{name}"
         assert (REPOSITORY / name).exists()
 

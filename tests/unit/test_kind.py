@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from fake_backend import Run
 
-from tfk8s import kind, shipped
 from tfk8s.cli import images as images_cli
+from tfk8s.tools import kind, package_data
 
 pytest_plugins = ("cli_fixtures",)
 pytestmark = pytest.mark.programs
@@ -34,7 +34,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "kind").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.delenv("KIND_NODE_IMAGE", raising=False)
-    monkeypatch.setattr("tfk8s.images.built", lambda kind: None)
+    monkeypatch.setattr("tfk8s.tools.images.built", lambda kind: None)
     return tmp_path
 
 
@@ -50,7 +50,7 @@ def test_up(run: Run, program: Path) -> None:
         "whether NetworkPolicy is enforced: tfk8s doctor --context kind-tfk8s --image IMAGE",
         "start a cluster in it: tfk8s up --context kind-tfk8s FILE",
     ]
-    config = shipped.path("kind-config.yaml")
+    config = package_data.path("kind-config.yaml")
     assert asked(program)[2:] == [f"create cluster --name tfk8s --config {config} --wait 120s"]
 
 
@@ -116,7 +116,7 @@ def test_an_image_travels_as_an_archive(run: Run, program: Path, monkeypatch: py
         def save(self, image, file) -> None:
             file.write(b"tar")
 
-    monkeypatch.setattr("tfk8s.images.Engine", Engine)
+    monkeypatch.setattr("tfk8s.tools.images.Engine", Engine)
     code, out, err = run("image", "load", "python:3", "--name", "test")
     assert (code, out) == (0, "docker.io/library/python:3\n")
     assert err.splitlines()[0] == 'loading python:3 (0.00 GB) into the nodes of "test"'
@@ -126,5 +126,5 @@ def test_an_image_travels_as_an_archive(run: Run, program: Path, monkeypatch: py
 
 
 def test_the_default_name_is_the_config_file_s() -> None:
-    assert f"\nname: {images_cli.CLUSTER}\n" in shipped.path("kind-config.yaml").read_text()
+    assert f"\nname: {images_cli.CLUSTER}\n" in package_data.path("kind-config.yaml").read_text()
     assert kind.context("x") == "kind-x"

@@ -15,14 +15,28 @@ import pytest
 import urllib3
 import websocket
 
-from tfk8s import manifests, reasons, rendered, scriptjobs, unpack, waiting
-from tfk8s.backends import Outcome
-from tfk8s.backends.kubernetes import again, apply, archive, errors, logs, observe, paths, scriptpods, stdin, streams
+from tfk8s import polling, render
+from tfk8s.backends.kubernetes import (
+    apply,
+    errors,
+    logs,
+    paths,
+    pod_status,
+    restart,
+    script_archive,
+    status,
+    stdin,
+    streams,
+)
+from tfk8s.backends.kubernetes import script_pod as script_pod_module
 from tfk8s.backends.kubernetes.logs import Follower
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import Outcome
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import ClusterError, InvalidInput, ScriptLost, TaskUnreachable
-from tfk8s.member import derive_cluster
-from tfk8s.quantity import Quantity
-from tfk8s.spec import Job, JobFile, Task
+from tfk8s.render import manifests, package_files, script_job
+from tfk8s.sessions import pod_entrypoint
+from tfk8s.task.config import derive_cluster
 
 JOB_FILE = JobFile(
     name="demo", image="tf:1", master="chief", queue="gold", ttl=60, namespace="ns",
@@ -34,12 +48,12 @@ JOB_FILE = JobFile(
 
 
 def stateful_sets():
-    return [made for made in rendered.objects(JOB_FILE) if made["kind"] == "StatefulSet"]
+    return [made for made in render.objects(JOB_FILE) if made["kind"] == "StatefulSet"]
 
 
 # ---- restarts ------------------------------------------------------------------------------------------------------
 
-START = reasons.seconds("2026-01-01T00:00:00Z")
+START = pod_status.seconds("2026-01-01T00:00:00Z")
 
 
 @pytest.mark.parametrize(
@@ -55,9 +69,9 @@ START = reasons.seconds("2026-01-01T00:00:00Z")
 def test_a_task_starts_again_in_its_pod_where_kubelet_does_not_put_that_off(state, restarts, after, soon):
     container = {"state": {state: {"startedAt": "2026-01-01T00:00:00Z"}}, "restartCount": restarts}
     pod = {"metadata": {}, "status": {"containerStatuses": [container]}}
-    assert again.starts_again_soon(pod, START + after) is soon
+    assert restart.starts_again_soon(pod, START + after) is soon
     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert not again.starts_again_soon(pod, START + after)
+    assert not restart.starts_again_soon(pod, START + after)
 
 
 # ---- refusals ------------------------------------------------------------------------------------------------------
@@ -120,8 +134,8 @@ class Found:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda client: apply.apply(client, "ns", "demo", rendered.objects(JOB_FILE)),
-        lambda client: apply.scale(client, observe.describe(client.objects), {"My_ps": 3}),
+        lambda client: apply.apply(client, "ns", "demo", render.objects(JOB_FILE)),
+        lambda client: apply.scale(client, status.describe(client.objects), {"My_ps": 3}),
         lambda client: apply.delete(client, "ns", "demo"),
     ],
     ids=["up", "scale", "down"],
@@ -213,12 +227,12 @@ def test_a_certificate_out_of_its_time_may_be_a_clock_that_is_wrong(words):
 
 def test_a_cluster_is_known_from_any_of_its_stateful_sets():
     for one in stateful_sets():
-        cluster = observe.describe([one])
+        cluster = status.describe([one])
         assert (cluster.name, cluster.namespace, cluster.master) == ("demo", "ns", Task("chief", 0))
         assert cluster.tasks == list(JOB_FILE)
         assert cluster.target == "grpc://demo-chief-0.demo.ns.svc:2222"
         assert cluster.address(Task("My_ps", 1)).endswith("-1.demo.ns.svc:2300")
-    assert observe.describe(stateful_sets()[:1]).set_of("My_ps") is None
+    assert status.describe(stateful_sets()[:1]).set_of("My_ps") is None
 
 
 def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
@@ -227,7 +241,7 @@ def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
         status = {"phase": "Pending", "containerStatuses": [container]}
         return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
 
-    made = scriptjobs.job("demo-script-123456", stateful_sets()[0], scriptjobs.Run(arguments=[], environment={}))
+    made = script_job.job("demo-script-123456", stateful_sets()[0], script_job.Run(arguments=[], environment={}))
     there = {"uid": "j", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
     made = {**made, "metadata": {**made["metadata"], **there}, "status": {}}
     sets = [{**one, "metadata": {**one["metadata"], **there}, "status": {}} for one in stateful_sets()]
@@ -248,7 +262,7 @@ def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
 
         def get(self, path, query):
             items = objects[path.rpartition("/")[2]]
-            if scriptjobs.JOB_NAME in query.get("labelSelector", ""):
+            if script_job.JOB_NAME in query.get("labelSelector", ""):
                 found = next(self.looks)
                 items = [found] if found else []
             return {"items": items, "metadata": {"resourceVersion": "1"}}
@@ -256,8 +270,8 @@ def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
         def lines(self, path, query, seconds=0):
             raise errors.ApiError(403, "may not watch")
 
-    monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
-    assert scriptpods.started(Api(), observe.describe(sets), "script-123456")["status"]["containerStatuses"]
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
+    assert script_pod_module.started(Api(), status.describe(sets), "script-123456")["status"]["containerStatuses"]
     assert caplog.messages == [
         (
             'tfk8s: waiting for the script to start: the namespace\'s quota "q" is used up (requested: pods=1): '
@@ -276,15 +290,15 @@ def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
 
 
 def test_a_scripts_job_is_like_the_master_but_for_gpus():
-    run = scriptjobs.Run(arguments=["--tf1", "a.py"], environment={"A": "$x"})
-    made = scriptjobs.job("demo-script-1", stateful_sets()[0], run)
+    run = script_job.Run(arguments=["--tf1", "a.py"], environment={"A": "$x"})
+    made = script_job.job("demo-script-1", stateful_sets()[0], run)
     spec = made["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     environment = {one["name"]: one.get("value") for one in container["env"]}
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gold"
     assert (made["spec"]["backoffLimit"], made["spec"]["ttlSecondsAfterFinished"]) == (0, 60)
     assert made["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == "session-script"
-    assert container["command"] == ["python3", "-m", "tfk8s.unpack", "--tf1", "a.py"]
+    assert container["command"] == ["python3", "-m", "tfk8s.sessions.pod_entrypoint", "--tf1", "a.py"]
     assert container["resources"]["limits"] == {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "4Gi"}
     assert "nodeSelector" not in spec or "cloud.google.com/gke-accelerator" not in spec["nodeSelector"]
     assert environment["CUDA_VISIBLE_DEVICES"] == "-1"
@@ -297,9 +311,9 @@ def test_a_scripts_job_is_like_the_master_but_for_gpus():
 
 @pytest.mark.parametrize("master", [0, 1], ids=["of GPUs", "without"])
 def test_a_script_asks_for_gpus_of_the_clusters_kind(master):
-    gpus = scriptjobs.gpus_like(2, reversed(stateful_sets()))
-    run = scriptjobs.Run(arguments=["a.py"], environment={}, gpus=gpus)
-    spec = scriptjobs.job("a", stateful_sets()[master], run)["spec"]["template"]["spec"]
+    gpus = script_job.gpus_like(2, reversed(stateful_sets()))
+    run = script_job.Run(arguments=["a.py"], environment={}, gpus=gpus)
+    spec = script_job.job("a", stateful_sets()[master], run)["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     environment = {one["name"]: one.get("value") for one in container["env"]}
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
@@ -311,40 +325,41 @@ def test_a_script_asks_for_gpus_of_the_clusters_kind(master):
 
 
 def test_without_gpus_in_the_cluster_a_script_asks_for_nvidias():
-    assert scriptjobs.gpus_like(1, stateful_sets()[1:]) == scriptjobs.Gpus(1, "nvidia.com/gpu")
-    assert scriptjobs.gpus_like(0, stateful_sets()) is None
+    assert script_job.gpus_like(1, stateful_sets()[1:]) == script_job.Gpus(1, "nvidia.com/gpu")
+    assert script_job.gpus_like(0, stateful_sets()) is None
 
 
 def test_standard_input_closes_with_who_attached():
-    run = scriptjobs.Run(arguments=["a.py"], environment={}, stdin=True)
-    (container,) = scriptjobs.job("a", stateful_sets()[0], run)["spec"]["template"]["spec"]["containers"]
+    run = script_job.Run(arguments=["a.py"], environment={}, stdin=True)
+    (container,) = script_job.job("a", stateful_sets()[0], run)["spec"]["template"]["spec"]["containers"]
     assert container["stdin"]
     assert container["stdinOnce"]
 
 
 def test_the_stateful_set_stays_as_it_was():
     master = stateful_sets()[0]
-    scriptjobs.job("a", master, scriptjobs.Run(arguments=[], environment={}, gpus=scriptjobs.gpus_like(1, [master])))
+    script_job.job("a", master, script_job.Run(arguments=[], environment={}, gpus=script_job.gpus_like(1, [master])))
     assert master == stateful_sets()[0]
 
 
 def test_a_secret_has_the_packages_files_and_the_script():
-    files = rendered.files((*manifests.TASK_FILES, *manifests.SCRIPT_FILES))
-    made = scriptjobs.secret("a", "uid", "demo", files, b"archive")
-    assert set(made["data"]) == {*files, "script.tar.gz"}
+    files = package_files.of_scripts()
+    made = script_job.secret("a", "uid", "demo", files, b"archive")
+    keys = set(map(package_files.key, files))
+    assert set(made["data"]) == {*keys, "script.tar.gz"}
     assert made["metadata"]["ownerReferences"][0]["uid"] == "uid"
-    assert set(scriptjobs.secret("a", "uid", "demo", files, None)["data"]) == set(files)
+    assert set(script_job.secret("a", "uid", "demo", files, None)["data"]) == keys
 
 
 def test_a_folder_travels_without_what_is_made_again_and_always_the_same(tmp_path):
     for name in ("script.py", "package/a.py", "package/__pycache__/a.pyc", ".git/config", "venv/x", "data.bin"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
-    packed = archive.pack(tmp_path / "script.py")
+    packed = script_archive.pack(tmp_path / "script.py")
     with tarfile.open(fileobj=io.BytesIO(packed)) as files:
         assert files.getnames() == ["data.bin", "script.py", "package/a.py"]
     os.utime(tmp_path / "script.py", (1, 1))
-    assert archive.pack(tmp_path / "script.py") == packed
+    assert script_archive.pack(tmp_path / "script.py") == packed
 
 
 def test_requirements_travel_too(tmp_path):
@@ -356,8 +371,8 @@ def test_requirements_travel_too(tmp_path):
         ("app/conf/in.txt", "conf/in.txt", ["a.py", "conf/in.txt"]),
         ("out.txt", "tfk8s-requirements.txt", ["a.py", "conf/in.txt", "tfk8s-requirements.txt"]),
     ):
-        assert archive.requirements_in_folder(script, tmp_path / path) == found
-        with tarfile.open(fileobj=io.BytesIO(archive.pack(script, tmp_path / path))) as files:
+        assert script_archive.requirements_in_folder(script, tmp_path / path) == found
+        with tarfile.open(fileobj=io.BytesIO(script_archive.pack(script, tmp_path / path))) as files:
             assert files.getnames() == travelling
 
 
@@ -375,11 +390,11 @@ class Pip:
 
 def test_requirements_are_installed_before_the_images_packages(monkeypatch, tmp_path):
     pip = Pip(0, tmp_path / "user")
-    monkeypatch.setattr(unpack.subprocess, "run", pip)
-    monkeypatch.setattr(unpack.site, "getusersitepackages", lambda: str(tmp_path / "user"))
-    monkeypatch.setattr(unpack.sys, "path", ["/opt", "/usr/lib/python3.11", "/usr/lib/python3/dist-packages"])
+    monkeypatch.setattr(pod_entrypoint.subprocess, "run", pip)
+    monkeypatch.setattr(pod_entrypoint.site, "getusersitepackages", lambda: str(tmp_path / "user"))
+    monkeypatch.setattr(pod_entrypoint.sys, "path", ["/opt", "/usr/lib/python3.11", "/usr/lib/python3/dist-packages"])
     monkeypatch.setenv("PIP_TIMEOUT", "60")
-    unpack.install("my.txt")
+    pod_entrypoint.install("my.txt")
     assert pip.command[1:4] == ["-m", "pip", "install"]
     assert pip.command[-2:] == ["-r", "my.txt"]
     assert (pip.env["PIP_TIMEOUT"], pip.env["PIP_RETRIES"]) == ("60", "1")
@@ -393,10 +408,10 @@ def test_requirements_that_can_t_be_installed_end_the_script(monkeypatch, tmp_pa
     def end(code):
         raise Ended(code)
 
-    monkeypatch.setattr(unpack.subprocess, "run", Pip(1, tmp_path / "user"))
-    monkeypatch.setattr(unpack.os, "_exit", end)
+    monkeypatch.setattr(pod_entrypoint.subprocess, "run", Pip(1, tmp_path / "user"))
+    monkeypatch.setattr(pod_entrypoint.os, "_exit", end)
     with pytest.raises(Ended, match="1"):
-        unpack.install("my.txt")
+        pod_entrypoint.install("my.txt")
     assert capsys.readouterr().err.startswith("error: my.txt can't be installed: pip ended with exit code 1\n")
 
 
@@ -427,20 +442,20 @@ def test_a_pipe_is_passed_on_to_its_end(monkeypatch):
 
 
 def test_a_folder_that_is_too_large_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "MOST_BYTES", 10_000_000)
+    monkeypatch.setattr(script_archive, "MOST_BYTES", 10_000_000)
     (tmp_path / "a.py").touch()
     with (tmp_path / "large").open("wb") as file:
         file.truncate(10_000_001)
     with pytest.raises(InvalidInput, match="more than 10 MB"):
-        archive.pack(tmp_path / "a.py")
+        script_archive.pack(tmp_path / "a.py")
 
 
 def test_a_pod_unpacks_what_was_packed(tmp_path, monkeypatch):
     (tmp_path / "from").mkdir()
     (tmp_path / "from/a.py").write_text("a")
-    (tmp_path / "archive").write_bytes(archive.pack(tmp_path / "from/a.py"))
+    (tmp_path / "archive").write_bytes(script_archive.pack(tmp_path / "from/a.py"))
     monkeypatch.chdir(tmp_path)
-    unpack.extract(tmp_path / "archive")
+    pod_entrypoint.extract(tmp_path / "archive")
     assert (tmp_path / "a.py").read_text() == "a"
 
 
@@ -449,7 +464,7 @@ def test_a_pod_knows_the_cluster_spec_from_its_compact_form(monkeypatch):
         "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "chief=1,ps=2:2300", "TFK8S_PORT": "2222",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    assert json.loads(unpack.cluster_json(derive_cluster(os.environ))) == {
+    assert json.loads(pod_entrypoint.cluster_json(derive_cluster(os.environ))) == {
         "chief": ["demo-chief-0.demo.ns.svc:2222"],
         "ps": ["demo-ps-0.demo.ns.svc:2300", "demo-ps-1.demo.ns.svc:2300"],
     }
@@ -463,7 +478,7 @@ def test_standard_error_is_marked_and_tensorflows_chatter_left_out(monkeypatch, 
         b"E0000 00:00:1795263665.384623       6 port.cc:153] an error\nnext\n"
     )
     sink = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
-    unpack.mark(os.open(tmp_path / "in", os.O_RDONLY), sink)
+    pod_entrypoint.mark(os.open(tmp_path / "in", os.O_RDONLY), sink)
     os.close(sink)
     assert (tmp_path / "out").read_bytes().splitlines() == [
         b"\x1eE0000 00:00:1795263665.384623       6 port.cc:153] an error", b"\x1enext",
@@ -500,12 +515,12 @@ def script_pod(*conditions, deleted=False):
 )  # fmt: skip
 def test_the_end_of_a_script_that_was_not_its_own_has_its_reason(pod, end, error, words):
     with pytest.raises(ClusterError) as caught:
-        scriptpods._outcome(pod, end)
+        script_pod_module._outcome(pod, end)
     assert (type(caught.value), str(caught.value)) == (error, words)
 
 
 def test_a_script_that_comes_to_its_end_while_it_is_taken_away_has_succeeded():
-    assert scriptpods._outcome(script_pod(DRAINED, deleted=True), {"exitCode": 0}) == Outcome(0)
+    assert script_pod_module._outcome(script_pod(DRAINED, deleted=True), {"exitCode": 0}) == Outcome(0)
 
 
 @pytest.mark.parametrize(
@@ -524,7 +539,7 @@ def test_a_script_that_is_taken_away_before_it_starts_is_not_waited_for(looks, w
             return {"items": [found] if found else []}
 
     with pytest.raises(ClusterError, match=f"^{words}$"):
-        scriptpods.started(Pods(), observe.describe(stateful_sets()), "script-123456")
+        script_pod_module.started(Pods(), status.describe(stateful_sets()), "script-123456")
 
 
 # ---- logs ----------------------------------------------------------------------------------------------------------
@@ -585,20 +600,20 @@ def test_a_refusal_is_not():
 def test_of_a_script_that_has_ended_the_last_lines_of_its_log_are_its_ends():
     running, ended = script_pod(), script_pod()
     ended["status"]["containerStatuses"] = [{"state": {"terminated": {"exitCode": 0}}}]
-    assert [scriptpods._tail(running, tail) for tail in (None, 5)] == [None, 5]
-    assert [scriptpods._tail(ended, tail) for tail in (None, 5)] == [None, 7]
+    assert [script_pod_module._tail(running, tail) for tail in (None, 5)] == [None, 5]
+    assert [script_pod_module._tail(ended, tail) for tail in (None, 5)] == [None, 7]
 
 
 def test_a_script_s_log_ends_where_both_of_its_streams_do(capsys):
-    end = f"{unpack.END.decode()}3 a task failed"
+    end = f"{pod_entrypoint.END.decode()}3 a task failed"
 
     def lines():
         yield from ("one", end, "\x1etwo", f"three{end}")
         raise AssertionError("it is over")
 
-    assert scriptpods._write(lines()) == {"exitCode": 3, "message": "a task failed"}
+    assert script_pod_module._write(lines()) == {"exitCode": 3, "message": "a task failed"}
     assert capsys.readouterr() == ("one\nthree\n", "two\n")
-    assert scriptpods._write(["killed before it could say so"]) is None
+    assert script_pod_module._write(["killed before it could say so"]) is None
 
 
 # ---- streams -------------------------------------------------------------------------------------------------------

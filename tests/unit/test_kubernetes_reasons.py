@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfk8s import reasons, removals
-from tfk8s.status import Phase
+from tfk8s.backends.kubernetes import disruptions, pod_status
+from tfk8s.core.status import Phase
 
 RESOURCES = {"requests": {"nvidia.com/gpu": "4", "memory": "9Ti"}, "limits": {"memory": "1Gi"}}
 SPEC = {"containers": [{"resources": RESOURCES}], "nodeName": "a"}
@@ -156,13 +156,13 @@ CASES = [
 
 @pytest.mark.parametrize(("seen", "complaints", "phase", "reason"), CASES)
 def test_the_phase_and_the_reason(seen, complaints, phase, reason):
-    assert reasons.judge("worker", seen, complaints) == (phase, reason)
+    assert pod_status.phase_and_reason("worker", seen, complaints) == (phase, reason)
 
 
 def test_a_pod_that_is_being_stopped_is_not_the_new_one():
     stopped = pod(state={"running": {}}, ready=True)
     stopped["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert reasons.judge("worker", stopped, ()) == (Phase.PENDING, "the pod of before is being stopped")
+    assert pod_status.phase_and_reason("worker", stopped, ()) == (Phase.PENDING, "the pod of before is being stopped")
 
 
 DISRUPTED = [
@@ -188,24 +188,27 @@ DISRUPTED = [
 def test_why_a_pod_is_taken_away(reason, message, words):
     condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
     gone = pod(state={"running": {}}, ready=True, conditions=[condition])
-    assert removals.why_removed("worker", gone) == words
+    assert disruptions.why_removed("worker", gone) == words
     gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert reasons.judge("worker", gone, ()) == (Phase.PENDING, f"the pod of before is being stopped: {words}")
+    assert pod_status.phase_and_reason("worker", gone, ()) == (
+        Phase.PENDING,
+        f"the pod of before is being stopped: {words}",
+    )
 
 
 def test_a_pod_that_somebody_deletes_and_one_that_stays():
     one = pod(state={"running": {}}, ready=True)
-    assert removals.why_removed("worker", one) == ""
+    assert disruptions.why_removed("worker", one) == ""
     one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert removals.why_removed("worker", one) == "its pod was deleted"
+    assert disruptions.why_removed("worker", one) == "its pod was deleted"
 
 
 def test_an_end_is_new_where_its_container_was_not_known_to_have_ended():
     end = {"exitCode": 137, "reason": "OOMKilled", "containerID": "c1"}
     seen = pod(state={"running": {}}, last=end)
     killed = "killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory"
-    assert reasons.new_end("worker", seen, {"c0"}) == killed
-    assert reasons.new_end("worker", seen, {"c0", "c1"}) == ""
+    assert pod_status.new_end("worker", seen, {"c0"}) == killed
+    assert pod_status.new_end("worker", seen, {"c0", "c1"}) == ""
 
 
 @pytest.mark.parametrize(
@@ -219,12 +222,12 @@ def test_an_end_is_new_where_its_container_was_not_known_to_have_ended():
     ],
 )
 def test_whose_log_explains_its_end(seen, crashed, has_run):
-    assert (reasons.crashed(seen), reasons.has_run(seen)) == (crashed, has_run)
+    assert (pod_status.crashed(seen), pod_status.has_run(seen)) == (crashed, has_run)
 
 
 def test_times_are_seconds():
-    assert reasons.since(pod(state={"running": {"startedAt": "1970-01-01T00:01:00Z"}})) == 60
-    assert reasons.since(pod()) == reasons.seconds("2026-01-01T00:00:00Z")
+    assert pod_status.since(pod(state={"running": {"startedAt": "1970-01-01T00:01:00Z"}})) == 60
+    assert pod_status.since(pod()) == pod_status.seconds("2026-01-01T00:00:00Z")
 
 
 @pytest.mark.parametrize(
@@ -239,6 +242,6 @@ def test_times_are_seconds():
 def test_a_pod_of_before_its_stateful_set_changed(status, expected):
     labels = {"controller-revision-hash": "old"}
     assert (
-        reasons.outdated({"metadata": {"labels": labels}}, {"metadata": {"generation": 2}, "status": status})
+        pod_status.outdated({"metadata": {"labels": labels}}, {"metadata": {"generation": 2}, "status": status})
         is expected
     )

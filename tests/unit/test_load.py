@@ -12,11 +12,11 @@ from bad_files import HEAD, brief, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Volume
 from tfk8s.errors import JobFileError, Problem
 from tfk8s.jobfile.codes import CODES
-from tfk8s.load import load, loads
-from tfk8s.quantity import Quantity
-from tfk8s.spec import Job, JobFile, Network, Peer, Security, Volume
+from tfk8s.jobfile.loader import load, loads
 
 REPOSITORY = Path(__file__).parents[2]
 

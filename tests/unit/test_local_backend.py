@@ -14,15 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s import waiting
-from tfk8s.backends.local import LocalBackend, capacity, launch, logs, messages, scripts, state, tasks
-from tfk8s.backends.local.loop import Loop
-from tfk8s.backends.local.records import MARK, Record, TaskRecord
-from tfk8s.changes import fields
+from tfk8s import polling
+from tfk8s.backends.local import LocalBackend, capacity, interpreter, ipc, logs, script_processes, state, task_processes
+from tfk8s.backends.local.event_loop import Loop
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord, to_dict
+from tfk8s.core.plan import fields
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
-from tfk8s.plain import from_job_file
-from tfk8s.quantity import Quantity
-from tfk8s.spec import Job, JobFile, Task
 
 GIB = 1024**3
 
@@ -101,13 +100,13 @@ def test_a_script_can_not_remove_the_cluster_that_it_runs_in(monkeypatch: pytest
         python="python", tensorflow="tf", exposed=False,
     )  # fmt: skip
     state.folder(record.name).create(record)
-    monkeypatch.setenv(MARK, record.id)
+    monkeypatch.setenv(CLUSTER_ID_VARIABLE, record.id)
     with pytest.raises(InvalidInput) as caught:
         LocalBackend().delete(record.name)
     assert str(caught.value) == (
         f'a script of cluster "{record.name}" can\'t remove it: the script would end with it, half-way'
     )
-    monkeypatch.setenv(MARK, "another's")
+    monkeypatch.setenv(CLUSTER_ID_VARIABLE, "another's")
     LocalBackend().delete(record.name)
     assert state.folder(record.name).read() is None
 
@@ -127,8 +126,8 @@ def test_a_job_file_differs_from_itself_in_nothing_and_from_others_by_field() ->
     other = dataclasses.replace(
         one, jobs=(Job(name="ps", memory=Quantity.parse("2Gi")), Job(name="chief")), env={"A": "1"}
     )
-    assert list(fields(from_job_file(one), from_job_file(one))) == []
-    assert list(map(str, fields(from_job_file(one), from_job_file(other)))) == [
+    assert list(fields(to_dict(one), to_dict(one))) == []
+    assert list(map(str, fields(to_dict(one), to_dict(other)))) == [
         "env.A: none → 1", "jobs.chief: none → 1 task", "jobs.ps.memory: 1Gi → 2Gi", "jobs.worker: 2 tasks → none",
     ]  # fmt: skip
 
@@ -178,14 +177,14 @@ def test_logs_are_read_by_whole_lines(tmp_path: Path) -> None:
 def test_how_a_process_ended_in_words(tmp_path: Path, status: int, log: str, expected: str) -> None:
     path = tmp_path / "log"
     path.write_text(log)
-    assert tasks.how_it_ended(status, path) == expected
+    assert task_processes.how_it_ended(status, path) == expected
 
 
 def test_a_process_that_the_kernel_killed_for_want_of_memory(tmp_path: Path) -> None:
-    assert tasks.how_it_ended(signal.SIGKILL, tmp_path, for_memory=True) == (
+    assert task_processes.how_it_ended(signal.SIGKILL, tmp_path, for_memory=True) == (
         "killed by SIGKILL, it seems by the kernel for want of memory"
     )
-    assert tasks.how_it_ended(signal.SIGTERM, tmp_path, for_memory=True) == "killed by SIGTERM"
+    assert task_processes.how_it_ended(signal.SIGTERM, tmp_path, for_memory=True) == "killed by SIGTERM"
     (tmp_path / "vmstat").write_text("nr_free_pages 4711\noom_kill 7\nnuma_hit 3\n")
     assert capacity.killed_for_memory(tmp_path) == 7
     assert capacity.killed_for_memory(tmp_path / "none") == 0
@@ -193,18 +192,22 @@ def test_a_process_that_the_kernel_killed_for_want_of_memory(tmp_path: Path) -> 
 
 def test_what_tensorflow_reads_while_importing() -> None:
     environment = {"TF_USE_LEGACY_KERAS": "1", "HOME": "/", "CUDA_VISIBLE_DEVICES": "0", "PYTHONPATH": "x", "TERM": "y"}
-    assert launch.read_at_import(environment).keys() == {"TF_USE_LEGACY_KERAS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH"}
+    assert interpreter.read_at_import(environment).keys() == {
+        "TF_USE_LEGACY_KERAS",
+        "CUDA_VISIBLE_DEVICES",
+        "PYTHONPATH",
+    }
 
 
 def test_the_interpreter_is_the_virtual_environments(tmp_path: Path) -> None:
     import sys
 
-    assert launch.script_python({}) == sys.executable
-    assert launch.script_python({"VIRTUAL_ENV": str(tmp_path)}) == sys.executable  # there is none
+    assert interpreter.script_python({}) == sys.executable
+    assert interpreter.script_python({"VIRTUAL_ENV": str(tmp_path)}) == sys.executable  # there is none
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").touch()
-    assert launch.script_python({"VIRTUAL_ENV": str(tmp_path)}) == str(tmp_path / "bin" / "python")
-    assert launch.script_python({"VIRTUAL_ENV": sys.prefix}) == sys.executable
+    assert interpreter.script_python({"VIRTUAL_ENV": str(tmp_path)}) == str(tmp_path / "bin" / "python")
+    assert interpreter.script_python({"VIRTUAL_ENV": sys.prefix}) == sys.executable
 
 
 def test_logs_that_are_followed_end_where_another_cluster_s_come_in_their_place(tmp_path: Path) -> None:
@@ -232,7 +235,7 @@ def test_what_another_command_keeps_locked_is_waited_for_in_words(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(waiting, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
     with state.locked():
         assert caplog.messages == []
         monkeypatch.setattr(state, "_LOCK_SECONDS", 0.01)
@@ -262,25 +265,25 @@ class StubLoop(Loop):
 
 def test_nobody_waits_for_tensorflows_import_to_end_a_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     killed: list[tuple[int, int]] = []
-    monkeypatch.setattr(scripts.os, "killpg", lambda pid, number: killed.append((pid, number)))
+    monkeypatch.setattr(script_processes.os, "killpg", lambda pid, number: killed.append((pid, number)))
     client, clients_side = socket.socketpair()
     client.settimeout(10)
     fork_server, fork_servers_side = socket.socketpair()
-    monkeypatch.setattr(scripts.socket, "socketpair", lambda: (fork_servers_side, fork_server.dup()))
-    monkeypatch.setattr(scripts.processes, "spawn", lambda *_: 4711)
+    monkeypatch.setattr(script_processes.socket, "socketpair", lambda: (fork_servers_side, fork_server.dup()))
+    monkeypatch.setattr(script_processes.processes, "spawn", lambda *_: 4711)
     loop = StubLoop()
-    runner = scripts.ScriptRunner(loop, "python", {}, tmp_path / "scripts.log")
+    runner = script_processes.ScriptRunner(loop, "python", {}, tmp_path / "scripts.log")
     options = {"tf1": False, "isolate": False, "script": "train.py", "arguments": []}
     with client, fork_server, fork_servers_side:
         request = {"fresh": False, "python": "python", "environment": {}, "options": options}
         runner.run(clients_side, request, [os.dup(0)])
-        messages.send(client, {"signal": signal.SIGINT})
+        ipc.send(client, {"signal": signal.SIGINT})
         loop.callbacks[clients_side]()
-        assert messages.receive(client) == ({"exit": -signal.SIGINT}, [])
+        assert ipc.receive(client) == ({"exit": -signal.SIGINT}, [])
         assert runner.observed() == []
 
-        messages.send(fork_server, {"pid": 4712})  # it has imported TensorFlow, and forked
+        ipc.send(fork_server, {"pid": 4712})  # it has imported TensorFlow, and forked
         loop.callbacks[fork_servers_side]()
-        messages.send(fork_server, {"ended": 4712, "status": int(signal.SIGKILL)})
+        ipc.send(fork_server, {"ended": 4712, "status": int(signal.SIGKILL)})
         loop.callbacks[fork_servers_side]()
     assert killed == [(4712, signal.SIGKILL)]

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 import fake_backend
 import pytest
 
-from tfk8s import losses, probe, waiting
+from tfk8s import polling
 from tfk8s.errors import BackendUnreachable, TaskUnreachable, Tfk8sError
-from tfk8s.losses import Losses
+from tfk8s.sessions import task_monitor
+from tfk8s.sessions.task_monitor import TaskMonitor
+from tfk8s.task import wire
 
 
 class Task:
@@ -49,29 +51,29 @@ class Task:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    waiting.wait_until(condition, "a condition of the test", 20)
+    polling.wait_until(condition, "a condition of the test", 20)
 
 
-def until_held(watched: Losses, task: Task) -> None:
+def until_held(watched: TaskMonitor, task: Task) -> None:
     """Wait until a connection is watched, besides the pipe that ends it all."""
     until(lambda: len(task.held) == 1 and len(watched._selector.get_map()) == 2)
 
 
-def watching(task: Task) -> Losses:
+def watching(task: Task) -> TaskMonitor:
     """Watch a task that need give no sign of life."""
-    return Losses({"worker/0": task.dial}, silent=1 << 30)
+    return TaskMonitor({"worker/0": task.dial}, silent=1 << 30)
 
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Task]:
-    monkeypatch.setattr(losses, "_AGAIN_SECONDS", 0.005)
+    monkeypatch.setattr(task_monitor, "_AGAIN_SECONDS", 0.005)
     task = Task()
     yield task
     for one in task.held:
         one.close()
 
 
-def told(watched: Losses) -> dict[str, str]:
+def told(watched: TaskMonitor) -> dict[str, str]:
     """Return what is told next."""
     line = b""
     while not line.endswith(b"\n"):
@@ -134,7 +136,7 @@ def test_a_lost_server_that_comes_back_can_be_lost_again(task: Task) -> None:
 
 
 def test_who_knows_more_of_a_loss_tells_it(task: Task) -> None:
-    with Losses({"worker/0": task.dial}, 1 << 30, lambda task, seen: f"{task}: evicted, not {seen!r}") as watched:
+    with TaskMonitor({"worker/0": task.dial}, 1 << 30, lambda task, seen: f"{task}: evicted, not {seen!r}") as watched:
         until_held(watched, task)
         task.trouble = REFUSED
         task.drop()
@@ -151,9 +153,9 @@ def test_a_loss_that_nobody_can_see_is_none(task: Task, unseen: str | Tfk8sError
             raise unseen
         return unseen
 
-    with Losses({"worker/0": task.dial}, silent=3, explain=explain) as watched:
-        until(lambda: losses.SILENCE in asked)
-        task.held[0].sendall(probe.ASK)
+    with TaskMonitor({"worker/0": task.dial}, silent=3, explain=explain) as watched:
+        until(lambda: task_monitor.SILENCE in asked)
+        task.held[0].sendall(wire.HEARTBEAT)
         task.trouble = REFUSED
         task.drop()
         until(lambda: "does not answer at there: Connection refused" in asked)
@@ -178,17 +180,17 @@ def test_a_server_that_never_answered_is_not_lost(task: Task) -> None:
 
 
 def test_a_server_that_gives_no_sign_of_life_is_lost_until_it_does(task: Task) -> None:
-    with Losses({"worker/0": task.dial}, silent=20) as watched:
+    with TaskMonitor({"worker/0": task.dial}, silent=20) as watched:
         reason = "does not answer: its server is stopped, or its machine or the network is gone"
         assert told(watched) == {"task": "worker/0", "reason": reason}
-        assert task.held[0].recv(1000).endswith(probe.ASK)
+        assert task.held[0].recv(1000).endswith(wire.HEARTBEAT)
         with contextlib.suppress(OSError):  # given up by now: then a new connection tells
-            task.held[0].sendall(probe.ASK)
+            task.held[0].sendall(wire.HEARTBEAT)
         assert told(watched) == {"task": "worker/0", "reason": ""}
 
 
 def test_a_connection_without_a_sign_of_life_is_given_up(task: Task) -> None:
-    with Losses({"worker/0": task.dial}, silent=2) as watched:
+    with TaskMonitor({"worker/0": task.dial}, silent=2) as watched:
         assert told(watched)["reason"]
         until(lambda: len(task.held) > 1)
 
@@ -196,6 +198,6 @@ def test_a_connection_without_a_sign_of_life_is_given_up(task: Task) -> None:
 def test_where_nobody_listens_the_address_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        losses.connect("ps/0", address).close()
+        task_monitor.connect("ps/0", address).close()
     with pytest.raises(TaskUnreachable, match=f"^ps/0 does not answer at {address}: Connection refused$"):
-        losses.connect("ps/0", address)
+        task_monitor.connect("ps/0", address)

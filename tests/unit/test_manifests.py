@@ -10,12 +10,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s import manifests, member, naming, pods, views, yamltext
-from tfk8s.quantity import Quantity
-from tfk8s.spec import Job, JobFile, Network, Peer, Security, Task, Volume
+from tfk8s.core import addresses, naming
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Task, Volume
+from tfk8s.render import manifests, package_files, pods
+from tfk8s.render.yaml import dump
+from tfk8s.task import config
 
-PACKAGE = Path(manifests.__file__).parent
-FILES = {name: f"# {name}\nprint()\n" for name in manifests.TASK_FILES}
+PACKAGE = Path(manifests.__file__).parents[1]
+FILES = {name: f"# {name}\nprint()\n" for name in package_files.of_tasks()}
 
 
 def job_file(*jobs, **settings):
@@ -109,7 +112,7 @@ def test_a_stateful_set_whole():
                     "containers": [{
                         "name": "server",
                         "image": "tf:2",
-                        "command": ["python3", "-m", "tfk8s.server"],
+                        "command": ["python3", "-m", "tfk8s.task.server"],
                         "env": [
                             {"name": "A", "value": "$$(B) $$"},
                             {"name": "HOME", "value": "/home"},
@@ -143,7 +146,7 @@ def test_a_stateful_set_whole():
                         ],
                     }],
                     "volumes": [
-                        {"name": "tfk8s", "configMap": {"name": "demo"}},
+                        {"name": "tfk8s", "configMap": {"name": "demo", "items": package_files.items(FILES)}},
                         {"name": "scratch", "emptyDir": {"sizeLimit": "2Gi"}},
                         {"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}},
                     ],
@@ -272,8 +275,8 @@ def test_tasks_derive_the_very_cluster_spec_that_views_give(jobs, port):
     made = job_file(*(Job(name=name, **values) for name, values in jobs.items()), port=port)
     for job in made.jobs:
         environment = environment_of(manifests.render(made, FILES), naming.stateful_set("demo", job.name))
-        derived = member.derive_cluster({**environment, "TFK8S_NAMESPACE": "ns", "TFK8S_INDEX": "0"})
-        expected = made.cluster_spec(views.pod_address(made, "ns"), job.name)
+        derived = config.derive_cluster({**environment, "TFK8S_NAMESPACE": "ns", "TFK8S_INDEX": "0"})
+        expected = made.cluster_spec(addresses.pod_address(made, "ns"), job.name)
         assert {name: list(tasks.values()) for name, tasks in derived.items()} == expected
         assert environment["TFK8S_JOB"] == job.name
         assert container_of(manifests.render(made, FILES), naming.stateful_set("demo", job.name))["ports"] == [
@@ -298,8 +301,8 @@ def test_a_scaled_cluster_is_that_of_the_scaled_job_file():
 
 def test_the_same_job_file_gives_the_same_text_and_it_reads_back_without_anchors():
     objects = render()
-    text = yamltext.dump(objects)
-    assert text == yamltext.dump(render())
+    text = dump(objects)
+    assert text == dump(render())
     assert list(yaml.safe_load_all(text)) == objects
     assert not any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text))
     assert all(len(line) <= 140 for line in text.splitlines())
@@ -320,46 +323,49 @@ def test_two_objects_share_no_part_so_that_changing_one_changes_no_other():
 
 
 def test_a_job_takes_one_screen_and_any_number_of_tasks_the_same_room():
-    files = {name: (PACKAGE / name).read_text() for name in manifests.TASK_FILES}
-    small, large = (
-        yamltext.dump(manifests.render(job_file(Job(name="worker", tasks=tasks)), files)) for tasks in (2, 10_000)
-    )
+    files = package_files.of_tasks()
+    small, large = (dump(manifests.render(job_file(Job(name="worker", tasks=tasks)), files)) for tasks in (2, 10_000))
     assert len(large) - len(small) < 32
     assert len(large.encode()) < 64 << 10
-    document = yamltext.dump([the("StatefulSet", render(), "demo-worker")])
-    assert document.count("\n") < 85
+    document = dump([the("StatefulSet", render(), "demo-worker")])
+    assert document.count("\n") < 100
 
 
 def test_rendering_ten_thousand_tasks_takes_milliseconds():
     started = time.process_time()
-    yamltext.dump(render(Job(name="worker", tasks=10_000)))
+    dump(render(Job(name="worker", tasks=10_000)))
     assert time.process_time() - started < 0.1
 
 
 @pytest.mark.parametrize(
     ("start", "files"),
-    [("server.py", manifests.TASK_FILES), ("unpack.py", (*manifests.TASK_FILES, *manifests.SCRIPT_FILES))],
+    [
+        (["task/server.py"], package_files.of_tasks()),
+        (["sessions/pod_entrypoint.py", "sessions/session.py"], package_files.of_scripts()),
+    ],
+    ids=["task", "script"],
 )
-def test_the_files_in_pods_are_all_that_they_import(start, files):
-    needed, waiting = set(), ["__init__.py", start, *(["sessions.py"] if start == "unpack.py" else [])]
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += imported(PACKAGE / name)
+def test_pods_get_all_files_that_their_files_import(start, files):
+    needed, pending = set(), ["__init__.py", *start]
+    while pending:
+        path = pending.pop()
+        if path not in needed:
+            needed.add(path)
+            pending += imported(PACKAGE / path)
     assert needed <= set(files)
 
 
 def imported(path):
-    """Return the files of this package that a file imports at its top level, as `from tfk8s…` has it."""
+    """Yield the paths of this package's files that a file imports at its top level, as `from tfk8s…` has it."""
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and node.module == "tfk8s":
-            yield from (f"{alias.name}.py" for alias in node.names if alias.name != "__version__")
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tfk8s."):
-            yield f"{node.module.removeprefix('tfk8s.')}.py"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tfk8s":
+            folder = PACKAGE.joinpath(*node.module.split(".")[1:])
+            for name in [folder, *(folder / alias.name for alias in node.names)]:
+                if name.with_suffix(".py").exists():
+                    yield name.with_suffix(".py").relative_to(PACKAGE).as_posix()
 
 
 def test_addresses_are_those_of_the_pods_in_the_headless_service():
-    address = views.pod_address(job_file(), "ns")(Task("worker", 1))
+    address = addresses.pod_address(job_file(), "ns")(Task("worker", 1))
     assert address == "demo-worker-1.demo.ns.svc:2222"
     assert json.dumps(render())

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s import naming
+from tfk8s.core import naming
 from tfk8s.errors import JobFileError
-from tfk8s.load import loads
+from tfk8s.jobfile.loader import loads
 
 JOB_NAMES = st.from_regex(naming.JOB_NAME, fullmatch=True).filter(lambda name: len(name) <= naming.MAX_JOB_NAME)
 # Names that are more alike than those of users ever are.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
 import tfk8s
-from tfk8s import errors, proxies
+from tfk8s import errors
+from tfk8s.core.environment import without_proxy
 
 
 def test_every_name_is_there() -> None:
@@ -20,13 +19,6 @@ def test_every_error_is_there() -> None:
         name for name, value in vars(errors).items() if isinstance(value, type) and value.__module__ == errors.__name__
     }
     assert defined - {"Problem"} <= set(tfk8s.__all__)
-
-
-def test_the_function_load_stays_when_its_module_is_imported() -> None:
-    importlib.import_module("tfk8s.load")
-    assert tfk8s.load is importlib.import_module("tfk8s.load").load
-    importlib.reload(importlib.import_module("tfk8s.load"))
-    assert callable(tfk8s.load)
 
 
 def test_other_names_are_not() -> None:
@@ -43,4 +35,4 @@ def test_other_names_are_not() -> None:
     ],
 )
 def test_hosts_that_no_proxy_is_for(environment: dict[str, str], value: str) -> None:
-    assert proxies.without_proxy(environment) == {"no_proxy": value, "NO_PROXY": value, "no_grpc_proxy": value}
+    assert without_proxy(environment) == {"no_proxy": value, "NO_PROXY": value, "no_grpc_proxy": value}

@@ -2,11 +2,12 @@
 
 import pytest
 
-from tfk8s import placement, rendered
-from tfk8s.backends.kubernetes import nodes as kubernetes_nodes
+from tfk8s import render
+from tfk8s.backends.kubernetes import scheduling
+from tfk8s.backends.kubernetes import scheduling as kubernetes_nodes
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
-from tfk8s.quantity import Quantity
-from tfk8s.spec import Job, JobFile
 
 
 def node(*taints, labels=None, provider="kind://podman/test/node", **amounts):
@@ -26,10 +27,10 @@ def gpu_node(gpus="2", model="nvidia-l4", **amounts):
 def said(job, *nodes):
     (made,) = [
         one
-        for one in rendered.objects(JobFile(name="a", image="tf:1", jobs=(job,), master=job.name))
+        for one in render.objects(JobFile(name="a", image="tf:1", jobs=(job,), master=job.name))
         if one["kind"] == "StatefulSet"
     ]
-    return placement.impossible(job.name, made["spec"]["template"]["spec"], nodes)
+    return scheduling.impossible(job.name, made["spec"]["template"]["spec"], nodes)
 
 
 def amount(text):
@@ -125,16 +126,16 @@ def test_no_node_ever_can_and_the_field_is_named(job, nodes, words):
 
 
 def test_gpus_that_no_node_has_are_refused_a_script(monkeypatch):
-    monkeypatch.setattr(kubernetes_nodes, "_nodes", lambda client: [node(), gpu_node("2")])
+    monkeypatch.setattr(kubernetes_nodes, "_list_nodes", lambda client: [node(), gpu_node("2")])
     kubernetes_nodes.require_gpus(None, "nvidia.com/gpu", 2)
     with pytest.raises(InvalidInput, match=r"^the script asks for 3 nvidia.com/gpu, and no node has more than 2$"):
         kubernetes_nodes.require_gpus(None, "nvidia.com/gpu", 3)
-    monkeypatch.setattr(kubernetes_nodes, "_nodes", lambda client: [])  # they may not be seen
+    monkeypatch.setattr(kubernetes_nodes, "_list_nodes", lambda client: [])  # they may not be seen
     kubernetes_nodes.require_gpus(None, "nvidia.com/gpu", 3)
 
 
 def test_where_nodes_may_come_by_themselves():
-    assert placement.may_grow([])
-    assert not placement.may_grow([node(), node(provider="")])
-    assert placement.may_grow([node(), node(provider="gce://project/zone/node")])
-    assert placement.may_grow([node(labels={"cloud.google.com/gke-nodepool": "default"})])
+    assert scheduling.may_grow([])
+    assert not scheduling.may_grow([node(), node(provider="")])
+    assert scheduling.may_grow([node(), node(provider="gce://project/zone/node")])
+    assert scheduling.may_grow([node(labels={"cloud.google.com/gke-nodepool": "default"})])

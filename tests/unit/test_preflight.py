@@ -6,14 +6,14 @@ import contextlib
 
 import pytest
 
-from tfk8s import preflight
 from tfk8s.errors import TaskUnreachable, VersionSkew
-from tfk8s.preflight import View
-from tfk8s.verdicts import Answer
+from tfk8s.sessions import preflight
+from tfk8s.sessions.error_names import ProbeResult
+from tfk8s.sessions.preflight import ClusterView
 
 
-def answer(task: str, version: str = "2.21.0", error: str = "") -> Answer:
-    return Answer(task, f"{task.replace('/', '-')}:2222", incarnation=1, version=version, error=error)
+def answer(task: str, version: str = "2.21.0", error: str = "") -> ProbeResult:
+    return ProbeResult(task, f"{task.replace('/', '-')}:2222", incarnation=1, version=version, error=error)
 
 
 def test_all_well() -> None:
@@ -92,11 +92,11 @@ def test_the_warning_is_given_once(capsys: pytest.CaptureFixture[str], monkeypat
 
 def test_a_view_leaves_tasks_out_by_device_filters() -> None:
     environment = {"TFK8S_CLUSTER": '{"master": ["m:1"], "worker": ["a:1", "b:1", "c:1"]}'}
-    assert View.of(environment).filters == []
-    assert View.of(environment).master == "master/0"
-    without = View.of({**environment, "TFK8S_WITHOUT": "worker/1"}, ["worker/2"])
+    assert ClusterView.of(environment).filters == []
+    assert ClusterView.of(environment).master == "master/0"
+    without = ClusterView.of({**environment, "TFK8S_WITHOUT": "worker/1"}, ["worker/2"])
     assert without.filters == ["/job:master/task:0", "/job:worker/task:0"]
-    assert View.of({}).ask() == []
+    assert ClusterView.of({}).ask() == []
 
 
 def test_who_can_not_be_dialled_has_an_error() -> None:
@@ -105,7 +105,7 @@ def test_who_can_not_be_dialled_has_an_error() -> None:
             raise TaskUnreachable("ps/0 does not answer: Connection refused")
         raise TimeoutError
 
-    view = View({"ps/0": "p:1", "worker/0": "w:1"}, dial=dial)
+    view = ClusterView({"ps/0": "p:1", "worker/0": "w:1"}, dial=dial)
     assert [one.error for one in view.ask()] == [
         "Connection refused",
         "no answer in 4 s (is it stopped, or overloaded?)",
@@ -119,9 +119,9 @@ class Master:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
         self.missing, self.asked = set(missing), []
-        monkeypatch.setattr(preflight.refusals, "reaches", self._reaches)
+        monkeypatch.setattr(preflight.probe, "can_reach", self._reaches)
         dial = lambda task: contextlib.nullcontext(task)  # noqa: E731
-        self.view = View({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, ["worker/0"], dial=dial)
+        self.view = ClusterView({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, ["worker/0"], dial=dial)
 
     def _reaches(self, stream: str, devices: list[str], timeout: float) -> bool:
         assert stream == "chief/0"
@@ -143,9 +143,9 @@ def test_whom_a_master_does_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tasks_that_do_not_reach_others_are_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    view = View({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, dial=contextlib.nullcontext)
+    view = ClusterView({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, dial=contextlib.nullcontext)
     reaches = lambda asker, devices, timeout: asker == "ps/0" or PS not in devices  # noqa: E731
-    monkeypatch.setattr(preflight.refusals, "reaches", reaches)
+    monkeypatch.setattr(preflight.probe, "can_reach", reaches)
     ways = view.missing_ways()
     assert ways == {"chief/0": ["ps/0"], "worker/0": ["ps/0"]}
     assert preflight.not_reached(ways) == (
@@ -163,17 +163,17 @@ def test_a_master_that_can_not_be_dialled_is_for_others_to_tell(monkeypatch: pyt
     def dial(task: str) -> object:
         raise TaskUnreachable("chief/0 does not answer: Connection refused")
 
-    assert View({"chief/0": "c:1"}, dial=dial).unreached() == []
-    assert View({}).unreached() == []
+    assert ClusterView({"chief/0": "c:1"}, dial=dial).unreached() == []
+    assert ClusterView({}).unreached() == []
 
 
 def test_a_task_that_was_started_again_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    view, now = View({"ps/0": "p:1"}), [Answer("ps/0", incarnation=1)]
+    view, now = ClusterView({"ps/0": "p:1"}), [ProbeResult("ps/0", incarnation=1)]
     monkeypatch.setattr(view, "_ask", lambda task, timeout=0.0: now[-1])
     assert not view.is_another("ps/0")
     view.ask()
     assert not view.is_another("ps/0")
-    now.append(Answer("ps/0", incarnation=2))
+    now.append(ProbeResult("ps/0", incarnation=2))
     assert view.is_another("ps/0")
-    now.append(Answer("ps/0", error="Connection refused"))
+    now.append(ProbeResult("ps/0", error="Connection refused"))
     assert not view.is_another("ps/0")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s import probe, refusals
+from tfk8s.task import probe, wire
 
 
 class Stream:
@@ -96,7 +96,7 @@ def test_settings_and_pings_are_acknowledged() -> None:
     ],
 )
 def test_what_is_no_answer_is_said_in_words(answer: bytes, message: str) -> None:
-    with pytest.raises(probe.ProbeError) as caught:
+    with pytest.raises(wire.ProbeError) as caught:
         ask(answer)
     assert str(caught.value) == message
 
@@ -111,7 +111,7 @@ def test_a_version_is_read_from_a_refusal(version: str) -> None:
     said = SAYS.format(version).encode()
     length = bytes([len(said)]) if len(said) < 127 else bytes([127, len(said) - 127])
     stream = Stream(SETTINGS + frame(1, 5, 1, b"\x88@\x0bgrpc-status\x013\0\x0cgrpc-message" + length + said))
-    assert refusals.get_version(stream, "/job:worker/task:1", 1.0) == version
+    assert probe.get_version(stream, "/job:worker/task:1", 1.0) == version
     assert b"/tensorflow.MasterService/CreateSession" in stream.sent
     graph, config = b"\x0a\x08\x22\x06\x10\xff\x93\xeb\xdc\x03", field(2, field(4, b"/job:worker/task:1"))
     assert grpc(graph + config) in stream.sent
@@ -119,15 +119,15 @@ def test_a_version_is_read_from_a_refusal(version: str) -> None:
 
 def test_a_server_that_does_not_say_its_version() -> None:
     other = SETTINGS + frame(1, 5, 1, b"\0\x0bgrpc-status\x013\0\x0cgrpc-message\x02no")
-    assert refusals.get_version(Stream(other), "/job:a/task:0", 1.0) == ""
-    assert refusals.get_version(Stream(SETTINGS + frame(0, 1, 1, grpc(b""))), "/job:a/task:0", 1.0) == ""
-    with pytest.raises(probe.ProbeError, match="status 14"):
-        refusals.get_version(Stream(SETTINGS + frame(1, 5, 1, b"\0\x0bgrpc-status\x0214")), "/job:a/task:0", 1.0)
+    assert probe.get_version(Stream(other), "/job:a/task:0", 1.0) == ""
+    assert probe.get_version(Stream(SETTINGS + frame(0, 1, 1, grpc(b""))), "/job:a/task:0", 1.0) == ""
+    with pytest.raises(wire.ProbeError, match="status 14"):
+        probe.get_version(Stream(SETTINGS + frame(1, 5, 1, b"\0\x0bgrpc-status\x0214")), "/job:a/task:0", 1.0)
 
 
 @given(st.binary(max_size=200), st.booleans())
 def test_no_bytes_break_it(data: bytes, as_message: bool) -> None:
-    with contextlib.suppress(probe.ProbeError):
+    with contextlib.suppress(wire.ProbeError):
         ask(SETTINGS + frame(0, 1, 1, grpc(data)) if as_message else data)
 
 
@@ -148,10 +148,10 @@ def test_a_master_is_asked_whom_it_reaches() -> None:
     refused = SETTINGS + frame(1, 5, 1, b"\0\x0bgrpc-status\x013\0\x0cgrpc-message\x02no")
     stream = Stream(refused)
     tasks = ["/job:worker/task:1", "/job:ps/task:0"] * 10
-    assert refusals.reaches(stream, tasks, 1.0)
+    assert probe.can_reach(stream, tasks, 1.0)
     graph, filters = b"\x0a\x08\x22\x06\x10\xff\x93\xeb\xdc\x03", b"".join(field(4, one.encode()) for one in tasks)
     assert grpc(graph + b"\x12\xe8\x02" + filters) in stream.sent
     assert len(filters) == 0x68 + (2 << 7)
     late = Stream()
     late.recv = lambda _: time.sleep(0.02) or SETTINGS  # type: ignore[method-assign]
-    assert not refusals.reaches(late, tasks, 0.01)
+    assert not probe.can_reach(late, tasks, 0.01)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.quantity import Quantity
+from tfk8s.core.quantity import Quantity
 
 # From k8s.io/apimachinery/pkg/api/resource, each as a power of a base.
 SUFFIXES = {

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s import rendered, rights, yamltext
+from tfk8s import render
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
-from tfk8s.load import load
-from tfk8s.spec import Job, JobFile
+from tfk8s.jobfile.loader import load
+from tfk8s.render import rbac, yaml
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
@@ -29,14 +30,14 @@ def test_manifests_are_the_rendered_examples(example):
     job_file = load(example)
     text = (
         f"# {example.relative_to(ROOT)} as Kubernetes objects. Made by `make update`; kept equal by a test.\n"
-        + rendered.text(job_file)
+        + render.text(job_file)
     )
     require_equal(manifest(job_file), text)
 
 
 def test_the_roles_are_those_that_the_command_prints():
     note = "# What `tfk8s roles` prints. Made by `make update`; kept equal by a test.\n"
-    require_equal(ROOT / "manifests" / "roles.yaml", note + yamltext.dump(rights.roles()))
+    require_equal(ROOT / "manifests" / "roles.yaml", note + yaml.dump(rbac.roles()))
 
 
 def test_nothing_else_is_there():
@@ -48,9 +49,9 @@ def test_nothing_else_is_there():
 
 def test_a_job_without_an_image_is_refused():
     with pytest.raises(InvalidInput, match="job ps has no image to run in"):
-        rendered.text(JobFile(name="a", master="worker", jobs=(Job(name="worker", image="i"), Job(name="ps"))))
+        render.text(JobFile(name="a", master="worker", jobs=(Job(name="worker", image="i"), Job(name="ps"))))
 
 
 def test_a_cluster_that_runs_already_is_refused():
     with pytest.raises(InvalidInput, match="run already"):
-        rendered.text(JobFile(name="a", master="worker", jobs=(Job(name="worker", addresses=("a:1",)),)))
+        render.text(JobFile(name="a", master="worker", jobs=(Job(name="worker", addresses=("a:1",)),)))

@@ -7,12 +7,12 @@ import contextlib
 import pytest
 from fake_backend import FakeBackend, job_file
 
-from tfk8s import retries
-from tfk8s.backends import Outcome, Script
+from tfk8s.cluster import retries
+from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import InvalidInput, ScriptLost, TaskUnreachable
 
 SCRIPT = Script(path="train.py")
-LOST = Outcome(3, for_a_task=True)
+LOST = Outcome(3, task_failed=True)
 
 
 def run(outcomes: list[object], allowed: int, script: Script = SCRIPT) -> tuple[object, list[str]]:

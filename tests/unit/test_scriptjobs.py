@@ -3,13 +3,14 @@
 import pytest
 from test_kubernetes_backend import stateful_sets
 
-from tfk8s import scriptjobs
-from tfk8s.status import ScriptPhase
+from tfk8s.backends.kubernetes import script_status
+from tfk8s.core.status import ScriptPhase
+from tfk8s.render import script_job
 
 
 def make_job(**spec):
-    run = scriptjobs.Run(arguments=["--tf1", "train.py", "a b"], environment={})
-    made = scriptjobs.job("demo-script-0a1b2c", stateful_sets()[0], run)
+    run = script_job.Run(arguments=["--tf1", "train.py", "a b"], environment={})
+    made = script_job.job("demo-script-0a1b2c", stateful_sets()[0], run)
     made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     made["spec"].update(spec)
     return {**made, "status": {}}
@@ -29,13 +30,13 @@ def ended(code, reason="Error"):
 
 
 def test_names():
-    assert scriptjobs.object_name("demo", "script-0a1b2c") == "demo-script-0a1b2c"
-    assert len(scriptjobs.object_name("d" * 60, "script-0a1b2c")) <= 63
-    assert scriptjobs.name(make_job()) == "script-0a1b2c"
+    assert script_job.object_name("demo", "script-0a1b2c") == "demo-script-0a1b2c"
+    assert len(script_job.object_name("d" * 60, "script-0a1b2c")) <= 63
+    assert script_job.name(make_job()) == "script-0a1b2c"
     assert all(
-        map(scriptjobs.is_name, ("script-0a1b2c", "script-mistyped"))
+        map(script_job.is_name, ("script-0a1b2c", "script-mistyped"))
     )  # of that one, it is said that there is none
-    assert not any(map(scriptjobs.is_name, ("script", "script/0", "worker/1")))
+    assert not any(map(script_job.is_name, ("script", "script/0", "worker/1")))
 
 
 @pytest.mark.parametrize(
@@ -62,17 +63,17 @@ def test_names():
     ],
 )
 def test_outcomes(pod, phase, code, reason):
-    status = scriptjobs.status(make_job(), pod)
+    status = script_status.status(make_job(), pod)
     assert (status.phase, status.exit_code, status.reason) == (ScriptPhase(phase), code, reason)
     assert status.command == "--tf1 train.py 'a b'"
 
 
 def test_a_job_without_a_pod():
-    assert scriptjobs.status(make_job(suspend=True), None).reason == "its queue has not admitted it"
+    assert script_status.status(make_job(suspend=True), None).reason == "its queue has not admitted it"
     gone = {**make_job(), "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
-    assert scriptjobs.status(gone, None).reason == "its pod was deleted"
+    assert script_status.status(gone, None).reason == "its pod was deleted"
     message = "exceeded quota: q, requested: cpu=1, used: cpu=2, limited: cpu=2"
-    assert scriptjobs.status(make_job(), None, [message]).reason == (
+    assert script_status.status(make_job(), None, [message]).reason == (
         'the namespace\'s quota "q" is used up (requested: cpu=1, used: cpu=2, limited: cpu=2): have it raised: '
         "a script asks for 50m cores and 512Mi, with limits of 4 cores and 4Gi (or the master's memory, if more)"
     )

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s import manifests, member, rendered, server, views
-from tfk8s.spec import Job, JobFile, Task
+from tfk8s.core import addresses, cluster_spec
+from tfk8s.core.spec import Job, JobFile, Task
+from tfk8s.render import package_files
+from tfk8s.task import config, server
 
 OLD_FORM = "master|m:2222,worker|a:2222;b:2223"
 CLUSTER = {"master": {0: "m:2222"}, "worker": {0: "a:2222", 1: "b:2223"}}
@@ -25,7 +27,7 @@ CLUSTER = {"master": {0: "m:2222"}, "worker": {0: "a:2222", 1: "b:2223"}}
     ],
 )
 def test_a_cluster_in_each_of_its_forms(text: str) -> None:
-    assert member.parse_cluster(text) == CLUSTER
+    assert config.parse_cluster(text) == CLUSTER
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def test_a_cluster_in_each_of_its_forms(text: str) -> None:
 )
 def test_a_malformed_cluster_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        member.parse_cluster(text)
+        config.parse_cluster(text)
     assert str(caught.value) == message
 
 
@@ -59,13 +61,13 @@ def test_a_malformed_cluster_is_refused(text: str, message: str) -> None:
 )
 def test_a_task_that_is_not_in_the_cluster(job: str | None, index: str | None, message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        member.check_member(CLUSTER, job, index)
+        config.check_config(CLUSTER, job, index)
     assert str(caught.value) == message
 
 
 def test_a_job_name_that_would_abort_the_server_is_refused() -> None:
     with pytest.raises(ValueError, match='"my-job" is not a TensorFlow job name'):
-        member.check_member({"my-job": {0: "a:1"}}, "my-job", "0")
+        config.check_config({"my-job": {0: "a:1"}}, "my-job", "0")
 
 
 @pytest.mark.parametrize(
@@ -77,29 +79,29 @@ def test_a_job_name_that_would_abort_the_server_is_refused() -> None:
     ],
 )
 def test_the_spellings_of_the_old_binary(arguments: list[str]) -> None:
-    found = server.member_from(server.parse_options(arguments), {})
-    assert vars(found) == vars(member.Member(CLUSTER, "worker", 1))
+    found = server.config_from(server.parse_options(arguments), {})
+    assert vars(found) == vars(config.TaskConfig(CLUSTER, "worker", 1))
     assert (found.name, found.port, found.size) == ("worker/1", 2223, 3)
 
 
 def test_tf_config() -> None:
-    config = {
+    described = {
         "cluster": {"master": ["m:2222"], "worker": ["a:2222", "b:2223"]}, "task": {"type": "worker", "index": "1"}
     }  # fmt: skip
-    found = server.member_from(server.parse_options([]), {"TF_CONFIG": json.dumps(config)})
-    assert vars(found) == vars(member.Member(CLUSTER, "worker", 1))
+    found = server.config_from(server.parse_options([]), {"TF_CONFIG": json.dumps(described)})
+    assert vars(found) == vars(config.TaskConfig(CLUSTER, "worker", 1))
 
 
 def test_without_any_cluster_both_ways_are_named() -> None:
     with pytest.raises(ValueError) as caught:
-        server.member_from(server.parse_options([]), {})
+        server.config_from(server.parse_options([]), {})
     assert str(caught.value) == ("no cluster: give --cluster-spec, --job-name and --task-index, or set TF_CONFIG")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cluster": 1}', '{"cluster": {"a": ["x:1"]}, "task": []}'])
 def test_a_malformed_tf_config_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="TF_CONFIG is not"):
-        server.member_from(server.parse_options([]), {"TF_CONFIG": text})
+        server.config_from(server.parse_options([]), {"TF_CONFIG": text})
 
 
 JOBS = st.dictionaries(st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=True), st.integers(1, 5), min_size=1)
@@ -114,8 +116,8 @@ def test_a_pod_derives_the_cluster_that_the_job_file_says(jobs: dict[str, int]) 
     )
     compact = ",".join(f"{name}={n}" + (":3000" if n == 2 else "") for name, n in jobs.items())
     environment = {"TFK8S_NAME": "c", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": compact, "TFK8S_PORT": "2222"}
-    derived = {job: list(tasks.values()) for job, tasks in member.derive_cluster(environment).items()}
-    assert derived == job_file.cluster_spec(views.pod_address(job_file, "ns"))
+    derived = {job: list(tasks.values()) for job, tasks in config.derive_cluster(environment).items()}
+    assert derived == job_file.cluster_spec(addresses.pod_address(job_file, "ns"))
 
 
 @given(JOBS)
@@ -123,18 +125,18 @@ def test_the_flags_that_views_writes_are_read_back(jobs: dict[str, int]) -> None
     job_file = JobFile(
         name="c", jobs=tuple(Job(name=name, tasks=n) for name, n in jobs.items()), master=next(iter(jobs))
     )
-    cluster = job_file.cluster_spec(views.local_address(job_file), seen_by="evaluator")
+    cluster = job_file.cluster_spec(addresses.local_address(job_file), seen_by="evaluator")
     task = Task(job_file.master, 0)
-    (line, _) = views.flags(cluster, task).splitlines()
-    found = server.member_from(server.parse_options(line.split()), {})
+    (line, _) = cluster_spec.flags(cluster, task).splitlines()
+    found = server.config_from(server.parse_options(line.split()), {})
     assert {job: list(tasks.values()) for job, tasks in found.cluster.items()} == cluster
     assert (found.job, found.index) == (task.job, task.index)
-    by_config = server.member_from(server.parse_options([]), {"TF_CONFIG": views.tf_config(cluster, task)})
+    by_config = server.config_from(server.parse_options([]), {"TF_CONFIG": cluster_spec.tf_config(cluster, task)})
     assert vars(by_config) == vars(found)
 
 
 def test_the_server_def_on_the_wire() -> None:
-    found = member.Member({"a": {0: "x:1", 300: "y:2"}}, "a", 300)
+    found = config.TaskConfig({"a": {0: "x:1", 300: "y:2"}}, "a", 300)
     expected = "0a18 0a16 0a0161 1207 0800 1203 783a31 1208 08ac02 1203 793a32 120161 18ac02 2a04 67727063"
     assert found.server_def() == bytes.fromhex(expected)
 
@@ -142,8 +144,8 @@ def test_the_server_def_on_the_wire() -> None:
 def test_what_runs_in_pods_imports_nothing_slow_before_it_is_needed() -> None:
     """Nothing is compiled before in a pod, and servers that start together share a small machine."""
     imported = set()
-    for name in manifests.TASK_FILES:
-        for statement in ast.parse(rendered.files(manifests.TASK_FILES)[name]).body:
+    for text in package_files.of_tasks().values():
+        for statement in ast.parse(text).body:
             if isinstance(statement, ast.Import):
                 imported |= {alias.name for alias in statement.names}
             elif isinstance(statement, ast.ImportFrom):

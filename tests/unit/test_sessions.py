@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tfk8s import sessions
 from tfk8s.errors import InvalidInput, TaskLost, TaskRestarted, WaitTimeout
-from tfk8s.preflight import View
+from tfk8s.sessions import session
+from tfk8s.sessions.preflight import ClusterView
 
 
 class Session:
@@ -56,9 +56,9 @@ def loop(
 ) -> list[Session]:
     """Run a loop whose body fails so; return the sessions that it got."""
     seen = []
-    for session in sessions.Sessions(Session, prepare, Witness(waits), recoveries, 1.0):
-        with session:
-            seen.append(session)
+    for opened in session.RecoveringSessions(Session, prepare, Witness(waits), recoveries, 1.0):
+        with opened:
+            seen.append(opened)
             if failure := failures.pop(0):
                 raise failure
     return seen
@@ -67,7 +67,7 @@ def loop(
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waited: list[float] = []
-    monkeypatch.setattr(sessions.waiting, "rest", waited.append)
+    monkeypatch.setattr(session.polling, "rest", waited.append)
     return waited
 
 
@@ -97,7 +97,7 @@ def test_a_session_that_worked_for_long_begins_anew_without_a_pause(
 ) -> None:
     # Of each: when the session begins, and is lost; then when the wait for the next one begins, and ends.
     times = iter([0.0, 1, 2, 3, 4, 5, 6, 7, 8, 108, 109, 110, 111, 112, 113, 114, 115])
-    monkeypatch.setattr(sessions.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(session.time, "monotonic", lambda: next(times))
     loop([TaskLost("gone")] * 4 + [None])
     assert pauses == [0.0, 1.0, 0.0, 0.0]
 
@@ -133,5 +133,5 @@ def test_tasks_that_do_not_come_back_end_it() -> None:
 def test_without_a_cluster_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TFK8S_TARGET", raising=False)
     with pytest.raises(InvalidInput, match="TFK8S_TARGET is not set"):
-        sessions.session()
-    assert View({}).master == ""
+        session.session()
+    assert ClusterView({}).master == ""

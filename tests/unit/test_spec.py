@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.spec import EVALUATOR, Job, JobFile, Task, default_master
+from tfk8s.core.spec import EVALUATOR, Job, JobFile, Task, default_master
 
 CLUSTER = JobFile(
     name="mnist",

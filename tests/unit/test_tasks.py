@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tfk8s import tasks
+from tfk8s.core import task_names
+from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
-from tfk8s.spec import Task
 
 TASKS = [Task("chief", 0), Task("ps", 0), Task("ps", 1), Task("worker", 0), Task("worker", 1), Task("worker_", 0)]
 
 
 @pytest.mark.parametrize("word", ["worker/1", "/job:worker/task:1", "/job:worker/replica:0/task:1"])
 def test_two_ways_to_write_a_task(word: str) -> None:
-    assert tasks.find(word, TASKS) == Task("worker", 1)
+    assert task_names.parse_task(word, TASKS) == Task("worker", 1)
 
 
 @pytest.mark.parametrize(
@@ -38,22 +38,22 @@ def test_two_ways_to_write_a_task(word: str) -> None:
 )
 def test_what_is_none(word: str, message: str, advice: str | None) -> None:
     with pytest.raises(InvalidInput) as caught:
-        tasks.find(word, TASKS)
+        task_names.parse_task(word, TASKS)
     assert (str(caught.value), caught.value.help) == (message, advice)
 
 
 def test_of_one_job_there_is_one() -> None:
     with pytest.raises(InvalidInput, match=r'^there is no job "worker"; there is local$'):
-        tasks.require_counts({"worker": 2}, [Task("local", 0)])
+        task_names.require_counts({"worker": 2}, [Task("local", 0)])
 
 
 def test_a_job_s_name_means_all_its_tasks() -> None:
-    assert tasks.select(["worker/0", "ps"], TASKS) == [Task("ps", 0), Task("ps", 1), Task("worker", 0)]
-    assert tasks.select([], TASKS) == TASKS
+    assert task_names.select(["worker/0", "ps"], TASKS) == [Task("ps", 0), Task("ps", 1), Task("worker", 0)]
+    assert task_names.select([], TASKS) == TASKS
     with pytest.raises(InvalidInput):
-        tasks.select(["ps", "nope"], TASKS)
+        task_names.select(["ps", "nope"], TASKS)
 
 
 def test_a_number_for_a_job_that_is_none() -> None:
     with pytest.raises(InvalidInput, match=r'^there is no job "worker"; there is local$'):
-        tasks.require_counts({"worker": 8}, [Task("local", 0), Task("local", 1)])
+        task_names.require_counts({"worker": 8}, [Task("local", 0), Task("local", 1)])

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s import together
+from tfk8s import concurrency
 
 PATIENCE = 20.0
 
 
 @given(st.lists(st.integers()), st.integers(1, 5))
 def test_answers_come_in_the_order_of_the_things(things: list[int], at_once: int) -> None:
-    assert together.each(lambda thing: thing + 1, things, at_once) == [thing + 1 for thing in things]
+    assert concurrency.map_parallel(lambda thing: thing + 1, things, at_once) == [thing + 1 for thing in things]
 
 
 def test_so_many_at_the_same_time() -> None:
     meeting = threading.Barrier(3)
-    together.each(lambda _: meeting.wait(PATIENCE), range(6), 3)
+    concurrency.map_parallel(lambda _: meeting.wait(PATIENCE), range(6), 3)
 
 
 def test_no_more_at_the_same_time() -> None:
@@ -34,7 +34,7 @@ def test_no_more_at_the_same_time() -> None:
         with lock:
             busy -= 1
 
-    together.each(do, range(50), 3)
+    concurrency.map_parallel(do, range(50), 3)
     assert most <= 3
 
 
@@ -46,7 +46,7 @@ def test_the_first_failure_is_raised_and_what_has_not_begun_is_left() -> None:
         raise ValueError(thing)
 
     with pytest.raises(ValueError, match="0"):
-        together.each(do, range(100), 1)
+        concurrency.map_parallel(do, range(100), 1)
     assert begun == [0]
 
 
@@ -58,7 +58,7 @@ def test_of_several_failures_the_first_in_order_is_raised() -> None:
         raise ValueError(thing)
 
     with pytest.raises(ValueError, match="0"):
-        together.each(do, range(2), 2)
+        concurrency.map_parallel(do, range(2), 2)
 
 
 def test_an_interrupt_waits_for_nobody_and_lets_no_other_begin() -> None:
@@ -74,6 +74,6 @@ def test_an_interrupt_waits_for_nobody_and_lets_no_other_begin() -> None:
         goes_on.wait(PATIENCE)
 
     with pytest.raises(KeyboardInterrupt):
-        together.each(do, range(100), 2)
+        concurrency.map_parallel(do, range(100), 2)
     goes_on.set()
     assert len(begun) == 2

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from tfk8s import unpack, verdicts
+from tfk8s.sessions import error_names, pod_entrypoint
 
-END = unpack.END.decode()
+END = pod_entrypoint.END.decode()
 
 
 class Listener:
@@ -33,33 +33,33 @@ class Listener:
     ],
 )
 def test_relays_count_ports_as_a_single_machine_does(monkeypatch, cluster, expected) -> None:
-    monkeypatch.setattr(unpack, "Forward", Listener)
-    relays = unpack.relay(cluster, 2222)
+    monkeypatch.setattr(pod_entrypoint, "Forward", Listener)
+    relays = pod_entrypoint.relay(cluster, 2222)
     assert {relay.port: relay.leads_to for relay in relays} == expected
 
 
 def test_relays_end_at_a_limit(monkeypatch) -> None:
-    monkeypatch.setattr(unpack, "Forward", Listener)
+    monkeypatch.setattr(pod_entrypoint, "Forward", Listener)
     cluster = {"a": [f"h{i}:2222" for i in range(300)], "b": ["x:2222"]}
-    assert len(unpack.relay(cluster, 2222)) == unpack.MAX_RELAYS
+    assert len(pod_entrypoint.relay(cluster, 2222)) == pod_entrypoint.MAX_RELAYS
 
 
-@pytest.mark.parametrize("noted", ["", verdicts.A_TASK_FAILED_JUST_NOW])
+@pytest.mark.parametrize("noted", ["", error_names.A_TASK_FAILED_JUST_NOW])
 def test_either_stream_ends_with_how_the_script_ended(monkeypatch, tmp_path, noted) -> None:
     written: dict[int, bytes] = {}
     monkeypatch.setattr(os, "write", written.__setitem__)
-    monkeypatch.setenv(verdicts.VARIABLE, str(tmp_path / "verdict"))
+    monkeypatch.setenv(error_names.VARIABLE, str(tmp_path / "verdict"))
     if noted:
         (tmp_path / "verdict").write_text(noted)
-    unpack.tell_end(3)
+    pod_entrypoint.tell_end(3)
     line = written[1].decode().removesuffix("\n")
     assert written[1] == written[2]
-    assert unpack.read_end(line) == ("", 3, noted)
-    assert unpack.read_end(f"no end of line{line}") == ("no end of line", 3, noted)
+    assert pod_entrypoint.read_end(line) == ("", 3, noted)
+    assert pod_entrypoint.read_end(f"no end of line{line}") == ("no end of line", 3, noted)
 
 
 @pytest.mark.parametrize(
     "line", ["", "exit code 3", "\x1eerr", "\x1e\x1etfk8s: exit code ", "\x1e\x1etfk8s: exit code x"]
 )
 def test_other_lines_say_nothing_of_an_end(line) -> None:
-    assert unpack.read_end(line) is None
+    assert pod_entrypoint.read_end(line) is None

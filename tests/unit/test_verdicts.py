@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tfk8s import verdicts
 from tfk8s.errors import (
     DeviceMissing,
     GraphTooLarge,
@@ -14,7 +13,8 @@ from tfk8s.errors import (
     TaskRestarted,
     TaskUnreachable,
 )
-from tfk8s.verdicts import Answer, Known
+from tfk8s.sessions import error_names
+from tfk8s.sessions.error_names import ProbeResult, TaskChanges
 
 WORKER = "/job:worker/replica:0/task:1"
 KILLED = (
@@ -76,11 +76,11 @@ MEMORY = (
 )
 TWICE = "Graph execution error:\n\nThe same RunStep (Master) request was received twice. step_id: 1"
 
-LOST = Known(master="master/0", lost={"worker/1": "killed by SIGKILL"})
-BACK = Known(master="master/0", restarted={"worker/1": "killed by SIGKILL"})
-PS_BACK = Known(master="master/0", restarted={"ps/0": ""})
-MASTER_BACK = Known(master="master/0", restarted={"master/0": "exit code 137"})
-WELL = Known(master="master/0")
+LOST = TaskChanges(master="master/0", lost={"worker/1": "killed by SIGKILL"})
+BACK = TaskChanges(master="master/0", restarted={"worker/1": "killed by SIGKILL"})
+PS_BACK = TaskChanges(master="master/0", restarted={"ps/0": ""})
+MASTER_BACK = TaskChanges(master="master/0", restarted={"master/0": "exit code 137"})
+WELL = TaskChanges(master="master/0")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ WELL = Known(master="master/0")
         ),
         (
             "UnavailableError", "Socket closed",
-            Known(master="master/0", lost={"a/0": "killed", "master/0": "evicted"}), TaskLost,
+            TaskChanges(master="master/0", lost={"a/0": "killed", "master/0": "evicted"}), TaskLost,
             "master/0 was lost: evicted",
         ),
         ("UnavailableError", KILLED, PS_BACK, TaskRestarted, "ps/0 was restarted: its variables are lost, and so are"),
@@ -114,7 +114,7 @@ WELL = Known(master="master/0")
             'ps/0 was restarted; variable "w" has no value any more',
         ),
         (
-            "FailedPreconditionError", UNINITIALIZED, Known(lost={"ps/0": "evicted"}), TaskRestarted,
+            "FailedPreconditionError", UNINITIALIZED, TaskChanges(lost={"ps/0": "evicted"}), TaskRestarted,
             'ps/0 was restarted (evicted); variable "v" has no value any more',
         ),
         ("FailedPreconditionError", UNINITIALIZED, WELL, None, ""),
@@ -140,8 +140,8 @@ WELL = Known(master="master/0")
         ("InvalidArgumentError", "Incompatible shapes: [2] vs. [3]", LOST, None, ""),
     ],
 )  # fmt: skip
-def test_named(kind: str, message: str, known: Known, meaning: type | None, says: str) -> None:
-    named = verdicts.named(kind, message, known)
+def test_named(kind: str, message: str, known: TaskChanges, meaning: type | None, says: str) -> None:
+    named = error_names.classify(kind, message, known)
     assert type(named) is (meaning or type(None))
     if named is not None:
         assert str(named).startswith(says)
@@ -157,31 +157,37 @@ def test_named(kind: str, message: str, known: Known, meaning: type | None, says
         ("/job:nosuch/task:0", WELL, "the session has no task nosuch/0; it has master/0, worker/0"),
         (
             "/job:worker/replica:0/task:3/device:CPU:0",
-            Known(without=["worker/3"]),
+            TaskChanges(without=["worker/3"]),
             "worker/3 is left out of this session",
         ),
         ("/device:TPU:0", WELL, "no task has a TPU:0"),
         ("/job:ps", WELL, "no task of the session has it; the session has master/0, worker/0"),
     ],
 )
-def test_a_missing_device_is_named_with_what_there_is(wanted: str, known: Known, says: str) -> None:
-    named = verdicts.named("InvalidArgumentError", PLACEMENT.format(wanted), known)
+def test_a_missing_device_is_named_with_what_there_is(wanted: str, known: TaskChanges, says: str) -> None:
+    named = error_names.classify("InvalidArgumentError", PLACEMENT.format(wanted), known)
     assert isinstance(named, DeviceMissing)
     assert str(named) == f'operation "add" is pinned to {wanted}: {says}'
 
 
 def test_what_became_of_tasks_between_two_times_of_asking() -> None:
-    before = [Answer("master/0", incarnation=1), Answer("ps/0", incarnation=2), Answer("worker/0", incarnation=3)]
-    now = [
-        Answer("master/0", incarnation=1),
-        Answer("ps/0", incarnation=9),
-        Answer("worker/0", error="Connection refused"),
+    before = [
+        ProbeResult("master/0", incarnation=1),
+        ProbeResult("ps/0", incarnation=2),
+        ProbeResult("worker/0", incarnation=3),
     ]
-    assert verdicts.compare(before, now, {"ps/0": "killed by SIGKILL"}) == Known(
+    now = [
+        ProbeResult("master/0", incarnation=1),
+        ProbeResult("ps/0", incarnation=9),
+        ProbeResult("worker/0", error="Connection refused"),
+    ]
+    assert error_names.compare(before, now, {"ps/0": "killed by SIGKILL"}) == TaskChanges(
         master="master/0", lost={"worker/0": "Connection refused"}, restarted={"ps/0": "killed by SIGKILL"}
     )
-    assert verdicts.compare(before, before, {"ps/0": "an older story"}) == Known(master="master/0")
-    assert verdicts.compare(before[:1], before, {}) == Known(master="master/0"), "nobody knows what the others were"
+    assert error_names.compare(before, before, {"ps/0": "an older story"}) == TaskChanges(master="master/0")
+    assert error_names.compare(before[:1], before, {}) == TaskChanges(master="master/0"), (
+        "nobody knows what the others were"
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,4 +205,4 @@ def test_what_became_of_tasks_between_two_times_of_asking() -> None:
     ],
 )
 def test_the_words_of_a_page(message: str, words: str) -> None:
-    assert verdicts.brief(message) == words
+    assert error_names.first_sentence(message) == words

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.errors import BackendUnreachable, WaitTimeout
 
 
@@ -34,49 +34,49 @@ class Clock:
 
 def test_looks_at_once_and_last_when_the_time_is_up() -> None:
     clock = Clock()
-    looks = [clock.now - 1000 for _ in waiting.poll(3, clock=clock, sleep=clock.sleep)]
+    looks = [clock.now - 1000 for _ in polling.poll(3, clock=clock, sleep=clock.sleep)]
     assert (looks[0], looks[-1]) == (0, pytest.approx(3))
     assert looks == sorted(looks)
 
 
 def test_without_time_there_is_one_look() -> None:
     clock = Clock()
-    assert list(waiting.poll(0, clock=clock, sleep=clock.sleep)) == [0]
+    assert list(polling.poll(0, clock=clock, sleep=clock.sleep)) == [0]
     assert clock.sleeps == []
 
 
 def test_says_how_much_time_is_left() -> None:
     clock = Clock()
-    assert next(waiting.poll(7, clock=clock, sleep=clock.sleep)) == 7
-    assert next(waiting.poll(None, clock=clock, sleep=clock.sleep)) == math.inf
+    assert next(polling.poll(7, clock=clock, sleep=clock.sleep)) == 7
+    assert next(polling.poll(None, clock=clock, sleep=clock.sleep)) == math.inf
 
 
 def test_pauses_grow_with_the_wait_and_stay_small() -> None:
     clock = Clock()
-    for _ in itertools.islice(waiting.poll(None, clock=clock, sleep=clock.sleep), 200):
+    for _ in itertools.islice(polling.poll(None, clock=clock, sleep=clock.sleep), 200):
         pass
     assert clock.sleeps == sorted(clock.sleeps)
-    assert (clock.sleeps[0], clock.sleeps[-1]) == (waiting.SHORTEST, waiting.LONGEST)
-    assert waiting.LONGEST <= 0.25
+    assert (clock.sleeps[0], clock.sleeps[-1]) == (polling.SHORTEST, polling.LONGEST)
+    assert polling.LONGEST <= 0.25
 
 
 def test_a_slow_look_is_not_followed_by_a_sleep_beyond_the_limit() -> None:
     clock = Clock()
-    for _ in waiting.poll(1, clock=clock, sleep=clock.sleep):
+    for _ in polling.poll(1, clock=clock, sleep=clock.sleep):
         clock.now += 0.9
     assert clock.now == pytest.approx(1000 + 0.9 + 0.09 + 0.9 + 0.9, abs=0.2)
 
 
 def test_returns_what_it_waited_for() -> None:
     clock, seen = Clock(), iter([None, "", 0, "there"])
-    assert waiting.wait_until(lambda: next(seen), "it", 5, clock=clock, sleep=clock.sleep) == "there"
+    assert polling.wait_until(lambda: next(seen), "it", 5, clock=clock, sleep=clock.sleep) == "there"
     assert len(clock.sleeps) == 3
 
 
 def test_says_what_it_waited_for_in_vain() -> None:
     clock = Clock()
     with pytest.raises(WaitTimeout) as caught:
-        waiting.wait_until(lambda: None, "worker/1 to answer", 0.25, clock=clock, sleep=clock.sleep)
+        polling.wait_until(lambda: None, "worker/1 to answer", 0.25, clock=clock, sleep=clock.sleep)
     assert str(caught.value) == "waited 0.25 s for worker/1 to answer"
     assert caught.value.exit_code == 124
 
@@ -87,13 +87,13 @@ def test_a_long_wait_says_what_it_waits_for_once_and_whenever_that_is_something_
     def what() -> str:
         return "an image" if clock.now < 1005 else "a place"
 
-    waiting.wait_until(lambda: clock.now >= 1010, what, 20, tell=told.append, clock=clock, sleep=clock.sleep)
+    polling.wait_until(lambda: clock.now >= 1010, what, 20, tell=told.append, clock=clock, sleep=clock.sleep)
     assert told == ["waiting for an image", "waiting for a place"]
 
 
 def test_a_short_wait_says_nothing() -> None:
     clock, told = Clock(), []
-    waiting.wait_until(lambda: clock.now > 1001, "it", 20, tell=told.append, clock=clock, sleep=clock.sleep)
+    polling.wait_until(lambda: clock.now > 1001, "it", 20, tell=told.append, clock=clock, sleep=clock.sleep)
     assert told == []
 
 
@@ -109,7 +109,7 @@ def test_what_runs_the_cluster_may_be_silent_meanwhile() -> None:
             raise found
         return found
 
-    assert waiting.wait_until(look, "it", 5, clock=clock, sleep=clock.sleep) == "there"
+    assert polling.wait_until(look, "it", 5, clock=clock, sleep=clock.sleep) == "there"
 
 
 def test_who_is_silent_at_first_is_not_waited_for_and_who_is_at_last_is_named() -> None:
@@ -121,15 +121,15 @@ def test_who_is_silent_at_first_is_not_waited_for_and_who_is_at_last_is_named() 
         raise BackendUnreachable("the API server does not answer", help="start it")
 
     with pytest.raises(WaitTimeout) as caught:
-        waiting.wait_until(look, "it", 0.25, clock=clock, sleep=clock.sleep)
+        polling.wait_until(look, "it", 0.25, clock=clock, sleep=clock.sleep)
     assert (str(caught.value), caught.value.help) == ("waited 0.25 s: the API server does not answer", "start it")
     with pytest.raises(BackendUnreachable):
-        waiting.wait_until(look, "it", 0.25, clock=clock, sleep=clock.sleep)
+        polling.wait_until(look, "it", 0.25, clock=clock, sleep=clock.sleep)
 
 
 def test_retries_come_later_and_later_and_end() -> None:
     clock = Clock()
-    retries = waiting.Retries(8, clock=clock, sleep=clock.sleep, jitter=lambda: 0.5)
+    retries = polling.Retries(8, clock=clock, sleep=clock.sleep, jitter=lambda: 0.5)
     while retries.wait():
         pass
     assert clock.sleeps == [0.75 * pause for pause in (0.1, 0.2, 0.4, 0.8, 1.6, 2, 2, 2)]
@@ -138,7 +138,7 @@ def test_retries_come_later_and_later_and_end() -> None:
 
 def test_a_retry_is_not_earlier_than_asked_and_not_later_than_there_is_time() -> None:
     clock = Clock()
-    retries = waiting.Retries(8, clock=clock, sleep=clock.sleep)
+    retries = polling.Retries(8, clock=clock, sleep=clock.sleep)
     assert retries.wait(5)
     assert not retries.wait(5)
     assert clock.sleeps == [5]
@@ -147,7 +147,7 @@ def test_a_retry_is_not_earlier_than_asked_and_not_later_than_there_is_time() ->
 def test_what_is_missing_is_asked_for_at_the_end() -> None:
     clock, looks = Clock(), []
     with pytest.raises(WaitTimeout) as caught:
-        waiting.wait_until(
+        polling.wait_until(
             lambda: looks.append(1), lambda: f"look {len(looks) + 1}", 0.012, clock=clock, sleep=clock.sleep
         )
     assert str(caught.value) == "waited 0.012 s for look 5"
@@ -155,7 +155,7 @@ def test_what_is_missing_is_asked_for_at_the_end() -> None:
 
 def test_yields_what_is_there_and_each_change() -> None:
     clock, seen = Clock(), iter(["a", "a", "b", "b", "a"])
-    found = waiting.changes(lambda: next(seen), clock=clock, sleep=clock.sleep)
+    found = polling.changes(lambda: next(seen), clock=clock, sleep=clock.sleep)
     assert list(itertools.islice(found, 3)) == ["a", "b", "a"]
 
 
@@ -164,9 +164,9 @@ def test_yields_what_is_there_and_each_change() -> None:
 EVENT_LOOPS = {
     "backends/kubernetes/stdin.py",  # looks whether there is something, without waiting
     "backends/kubernetes/streams.py",
-    "backends/local/forkserver.py",
-    "backends/local/loop.py",
-    "losses.py",
+    "backends/local/fork_server.py",
+    "backends/local/event_loop.py",
+    "sessions/task_monitor.py",
 }
 
 
@@ -184,20 +184,20 @@ def imported_and_called(module: Path) -> set[str]:
 
 
 def test_who_waits_waits_here() -> None:
-    package = Path(waiting.__file__).parent
+    package = Path(polling.__file__).parent
     modules = {str(path.relative_to(package)): imported_and_called(path) for path in package.rglob("*.py")}
-    assert {name for name, found in modules.items() if "time.sleep" in found} == {"waiting.py"}
-    assert {name for name, found in modules.items() if {"select", "selectors"} & found} == {"waiting.py", *EVENT_LOOPS}
+    assert {name for name, found in modules.items() if "time.sleep" in found} == {"polling.py"}
+    assert {name for name, found in modules.items() if {"select", "selectors"} & found} == {"polling.py", *EVENT_LOOPS}
 
 
 def test_a_descriptor_that_can_be_read_and_one_that_has_ended() -> None:
     end, other = os.pipe()
-    assert not waiting.readable(end, 0)
+    assert not polling.readable(end, 0)
     os.write(other, b"!")
-    assert waiting.readable(end, 60)
+    assert polling.readable(end, 60)
     os.read(end, 1)
     os.close(other)
-    assert waiting.readable(end, 60)
+    assert polling.readable(end, 60)
     os.close(end)
 
 
@@ -207,9 +207,9 @@ def test_of_several_descriptors_those_that_can_be_read_however_many_a_process_ha
     (end, other), (idle, kept) = os.pipe(), os.pipe()
     high = fcntl.fcntl(end, fcntl.F_DUPFD, 1100 if hard == resource.RLIM_INFINITY else min(1100, hard - 1))
     try:
-        assert waiting.ready([high, idle], 0) == set()
+        assert polling.ready([high, idle], 0) == set()
         os.write(other, b"!")
-        assert waiting.ready([high, idle], None) == {high}
+        assert polling.ready([high, idle], None) == {high}
     finally:
         for descriptor in (end, other, idle, kept, high):
             os.close(descriptor)
@@ -218,5 +218,5 @@ def test_of_several_descriptors_those_that_can_be_read_however_many_a_process_ha
 
 def test_looks_again_and_again() -> None:
     clock = Clock()
-    assert len(list(itertools.islice(waiting.every(2, sleep=clock.sleep), 3))) == 3
+    assert len(list(itertools.islice(polling.every(2, sleep=clock.sleep), 3))) == 3
     assert clock.sleeps == [2, 2]

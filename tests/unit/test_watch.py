@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfk8s import calls, watch
 from tfk8s.errors import BackendUnreachable, Tfk8sError
-from tfk8s.news import News
-from tfk8s.watch import ScriptWatch, SessionWatch
+from tfk8s.sessions import active_calls, call_guard
+from tfk8s.sessions.call_guard import ScriptWatch, SessionWatch
+from tfk8s.sessions.lost_tasks import LostTasks
 
 LOST = {"task": "worker/1", "reason": "killed by SIGKILL"}
 
@@ -43,13 +43,13 @@ class Scene:
 
         self.active: dict[object, object] = {}
         monkeypatch.setattr(signal, "set_wakeup_fd", lambda *_, **__: -1)
-        monkeypatch.setattr(calls, "under_way", lambda: self.active)
-        monkeypatch.setattr(watch.time, "monotonic", lambda: 100.0)
+        monkeypatch.setattr(active_calls, "active_calls", lambda: self.active)
+        monkeypatch.setattr(call_guard.time, "monotonic", lambda: 100.0)
         self.said: list[str] = []
         view = SimpleNamespace(
             master="master/0", without={"worker/3"}, answers=lambda _: say(answers), is_another=lambda _: say(another)
         )
-        self.news = News()
+        self.news = LostTasks()
         self.ended: list[str] = []  # for which reason calls were
         what = (self.news, view, self.said.append)
         self.watch = ScriptWatch(None, *what, self._end) if script else SessionWatch(None, *what, self.ended.append)
@@ -274,7 +274,7 @@ def test_a_session_that_opens_is_given_more_time(monkeypatch: pytest.MonkeyPatch
 def test_who_tells_of_tasks_no_more_is_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
     events, end = os.pipe()
     os.close(end)
-    told = SessionWatch(events, News(), SimpleNamespace(without=()), print, print)
+    told = SessionWatch(events, LostTasks(), SimpleNamespace(without=()), print, print)
     listened: list[list[int]] = []
 
     def ready(descriptors: list[int], _: float | None) -> set[int]:
@@ -282,7 +282,7 @@ def test_who_tells_of_tasks_no_more_is_not_listened_to(monkeypatch: pytest.Monke
         told._over = len(listened) == 2
         return {events} if events in descriptors else set()
 
-    monkeypatch.setattr(watch.waiting, "ready", ready)
+    monkeypatch.setattr(call_guard.polling, "ready", ready)
     told.run()
     assert listened == [[told._signals, events], [told._signals]]
     for descriptor in (events, told._signals, told._wakeup):
@@ -319,7 +319,7 @@ def test_ctrl_c_ends_the_calls_and_the_session_goes_on(monkeypatch: pytest.Monke
 
 
 def test_it_listens_to_signals_where_nobody_else_does() -> None:
-    told = SessionWatch(None, News(), SimpleNamespace(without=()), print, print)
+    told = SessionWatch(None, LostTasks(), SimpleNamespace(without=()), print, print)
     told.start()
     read, other = os.pipe()
     os.set_blocking(other, False)
@@ -338,7 +338,7 @@ def test_it_listens_to_signals_where_nobody_else_does() -> None:
 
 def test_one_that_another_thread_stops_leaves_signals_no_other_file() -> None:
     before = signal.set_wakeup_fd(-1)
-    watches = [SessionWatch(None, News(), SimpleNamespace(without=()), print, print) for _ in range(2)]
+    watches = [SessionWatch(None, LostTasks(), SimpleNamespace(without=()), print, print) for _ in range(2)]
     try:
         for told in watches:
             told.start()
@@ -353,13 +353,13 @@ def test_one_that_another_thread_stops_leaves_signals_no_other_file() -> None:
         assert signal.set_wakeup_fd(before) == -1
     finally:
         signal.set_wakeup_fd(before)
-    watch._left.remove(watches[0]._wakeup)
+    call_guard._left.remove(watches[0]._wakeup)
     for descriptor in (watches[0]._signals, watches[0]._wakeup):
         os.close(descriptor)
 
 
 def test_one_that_another_thread_stops_and_that_heard_no_signals_leaves_nothing() -> None:
-    told = SessionWatch(None, News(), SimpleNamespace(without=()), print, print)
+    told = SessionWatch(None, LostTasks(), SimpleNamespace(without=()), print, print)
     told.start()
     stopping = threading.Thread(target=told.stop)
     stopping.start()

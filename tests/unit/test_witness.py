@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 import pytest
 
-from tfk8s import witness
 from tfk8s.errors import TaskUnreachable
-from tfk8s.news import News
-from tfk8s.verdicts import Answer
-from tfk8s.witness import Witness
+from tfk8s.sessions import diagnosis
+from tfk8s.sessions.diagnosis import ClusterProbe
+from tfk8s.sessions.error_names import ProbeResult
+from tfk8s.sessions.lost_tasks import LostTasks
 
 
 class View:
@@ -23,8 +23,8 @@ class View:
     def __init__(self, looks: int, asker: str = "chief/0") -> None:
         self.looks, self.asker = looks, asker
 
-    def ask(self) -> list[Answer]:
-        return [Answer("chief/0", incarnation=1), Answer("worker/1", incarnation=1)]
+    def ask(self) -> list[ProbeResult]:
+        return [ProbeResult("chief/0", incarnation=1), ProbeResult("worker/1", incarnation=1)]
 
     def missing_ways(self) -> dict[str, list[str]]:
         self.looks -= 1
@@ -32,13 +32,13 @@ class View:
 
 
 def test_a_master_that_reaches_all_keeps_nobody_waiting(capsys: pytest.CaptureFixture[str]) -> None:
-    Witness(View(0)).check()
+    ClusterProbe(View(0)).check()
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("wait", [lambda one: one.check(), lambda one: one.wait(1.0)])
 def test_it_is_said_once_that_the_master_is_waited_for(wait, capsys: pytest.CaptureFixture[str]) -> None:
-    wait(Witness(View(3)))
+    wait(ClusterProbe(View(3)))
     assert capsys.readouterr().err == (
         "tfk8s: chief/0 does not reach worker/1, though it answers: chief/0 knows no address of it, or an old one; "
         "waiting up to 90 s until that is looked up again\n"
@@ -47,17 +47,17 @@ def test_it_is_said_once_that_the_master_is_waited_for(wait, capsys: pytest.Capt
 
 
 def test_a_master_that_never_reaches_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(witness, "REACH_SECONDS", 0.02)
+    monkeypatch.setattr(diagnosis, "REACH_SECONDS", 0.02)
     with pytest.raises(TaskUnreachable, match=r"^chief/0 does not reach worker/1, though it answers: ") as caught:
-        Witness(View(1 << 30)).check()
+        ClusterProbe(View(1 << 30)).check()
     assert caught.value.help == "`tfk8s restart NAME chief/0` has it look up all addresses anew"
 
 
 def test_a_way_that_not_every_script_needs_is_waited_for_less(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(witness, "OTHERS_SECONDS", 0.0)
-    Witness(View(1 << 30, "ps/0")).check()
+    monkeypatch.setattr(diagnosis, "OTHERS_SECONDS", 0.0)
+    ClusterProbe(View(1 << 30, "ps/0")).check()
     assert capsys.readouterr().err.endswith(
         "tfk8s: ps/0 does not reach worker/1, though it answers: ps/0 knows no address of it, or an old one; "
         "going on, for scripts that need it not\n"
@@ -67,8 +67,8 @@ def test_a_way_that_not_every_script_needs_is_waited_for_less(
 def test_the_master_is_waited_for_however_long_other_ways_take(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(witness, "OTHERS_SECONDS", 0.0)
-    Witness(View(3)).check()
+    monkeypatch.setattr(diagnosis, "OTHERS_SECONDS", 0.0)
+    ClusterProbe(View(3)).check()
     assert capsys.readouterr().err.endswith("tfk8s: the tasks reach each other now\n")
 
 
@@ -83,16 +83,16 @@ class Lost(View):
         super().__init__(0)
         self.asked: list[Collection[str]] = []
 
-    def ask(self, lost: Collection[str] = ()) -> list[Answer]:
+    def ask(self, lost: Collection[str] = ()) -> list[ProbeResult]:
         self.asked.append(lost)
         chief, worker = super().ask()
-        return [chief, worker if len(self.asked) == 1 else Answer("worker/1", error="Connection refused")]
+        return [chief, worker if len(self.asked) == 1 else ProbeResult("worker/1", error="Connection refused")]
 
 
 def test_what_a_lost_task_means_is_told_with_the_reason_that_comes_a_moment_later() -> None:
-    view, news = Lost(), News()
+    view, news = Lost(), LostTasks()
     news.expect()
-    one = Witness(view, news)
+    one = ClusterProbe(view, news)
     one.check()
     telling = threading.Timer(0.05, news.lost, ["worker/1", "evicted"])
     telling.start()
@@ -102,8 +102,8 @@ def test_what_a_lost_task_means_is_told_with_the_reason_that_comes_a_moment_late
 
 
 def test_a_task_that_is_known_to_be_lost_has_to_be_quick() -> None:
-    view, news = Lost(), News()
-    one = Witness(view, news)
+    view, news = Lost(), LostTasks()
+    one = ClusterProbe(view, news)
     one.check()
     news.lost("worker/1", "evicted")
     assert str(one.explain(UnavailableError("Socket closed"))) == "worker/1 was lost: evicted"
@@ -112,7 +112,7 @@ def test_a_task_that_is_known_to_be_lost_has_to_be_quick() -> None:
 
 def test_what_has_nothing_to_do_with_tasks_asks_none() -> None:
     view = Lost()
-    one = Witness(view, News())
+    one = ClusterProbe(view, LostTasks())
     one.check()
     assert one.explain(ValueError("Incompatible shapes")) is None
     assert view.asked == [()]

@@ -8,13 +8,13 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tfk8s.jobfile import yamlfile
+from tfk8s.jobfile import reader
 from tfk8s.jobfile.document import Place, dotted
-from tfk8s.jobfile.scalars import Unclear, resolve
+from tfk8s.jobfile.scalars import AmbiguousScalar, resolve
 
 
 def test_data_and_places() -> None:
-    document = yamlfile.read(
+    document = reader.read(
         b"a: 1\nbe:\n  - x y\n  - {c: 'd', \"e\": [1.5, true]}\nf: |\n  two\n  lines\n\xc3\xa9: g # h\n"
     )
     assert document.problems == []
@@ -44,20 +44,20 @@ def test_data_and_places() -> None:
 
 
 def test_a_problem_has_its_line() -> None:
-    document = yamlfile.read(b"a:\n  b: 1\n  b: 2\n")
+    document = reader.read(b"a:\n  b: 1\n  b: 2\n")
     (problem,) = document.problems
     assert (problem.path, problem.line, problem.column, problem.source) == ("a.b", 3, 3, "  b: 2")
 
 
 def test_the_place_of_nothing_is_its_key() -> None:
-    document = yamlfile.read(b"a:\nb: ~\n")
-    assert document.data == {"a": Unclear(""), "b": Unclear("~")}
+    document = reader.read(b"a:\nb: ~\n")
+    assert document.data == {"a": AmbiguousScalar(""), "b": AmbiguousScalar("~")}
     assert document.values[("a",)] == Place(1, 1, 1)
     assert document.values[("b",)] == Place(2, 1, 1)
 
 
 def test_what_is_left_out_is_not_searched_for_problems() -> None:
-    document = yamlfile.read(b"a: 1\na: {b: &c 1, b: *c}\n<<: [*d, *d]\n")
+    document = reader.read(b"a: 1\na: {b: &c 1, b: *c}\n<<: [*d, *d]\n")
     assert [problem.code for problem in document.problems] == ["duplicate-key", "merge-key"]
     assert document.data == {"a": 1}
 
@@ -77,7 +77,7 @@ _UNCLEAR = """
 
 @pytest.mark.parametrize("text", ["", *_UNCLEAR.split()])
 def test_scalars_that_parsers_read_differently(text: str) -> None:
-    assert resolve(text) == Unclear(text)
+    assert resolve(text) == AmbiguousScalar(text)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_scalars_that_all_parsers_read_alike(text: str, value: object) -> None:
 def test_what_is_clear_is_what_yaml_1_1_reads(text: str) -> None:
     assume(":" not in (text[0], text[-1]) and text[0] != "-")
     value = resolve(text)
-    if not isinstance(value, Unclear):
+    if not isinstance(value, AmbiguousScalar):
         other = yaml.safe_load(f"v: {text}")["v"]
         assert (value, type(value)) == (other, type(other))
 
@@ -113,23 +113,23 @@ _JSON = st.recursive(
 
 @given(st.dictionaries(st.text("abc", min_size=1), _JSON, min_size=1), st.sampled_from([None, 2]), st.booleans())
 def test_json_and_other_writers_are_understood(data: dict[str, object], indent: int | None, flow: bool) -> None:
-    assert yamlfile.read(json.dumps(data, indent=indent, ensure_ascii=False).encode()).data == data
+    assert reader.read(json.dumps(data, indent=indent, ensure_ascii=False).encode()).data == data
     written = yaml.safe_dump(data, allow_unicode=True, default_flow_style=flow)
-    if "? " not in written and not yamlfile.read(written.encode()).problems:
-        assert yamlfile.read(written.encode()).data == data
+    if "? " not in written and not reader.read(written.encode()).problems:
+        assert reader.read(written.encode()).data == data
 
 
 @given(st.binary() | st.text("ab:-[]{},\n \"'\\ud0&*!#|>%?\t", max_size=40).map(str.encode))
 def test_without_libyaml_nothing_else_is_accepted(data: bytes) -> None:
-    fast = yamlfile.read(data)
+    fast = reader.read(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(yamlfile, "_PARSER", yaml.SafeLoader)
-        slow = yamlfile.read(data)
+        patch.setattr(reader, "_PARSER", yaml.SafeLoader)
+        slow = reader.read(data)
     if fast.complete and slow.complete and not fast.problems and not slow.problems:
         assert fast == slow
 
 
 def test_the_quick_look_at_ascii_finds_what_the_whole_one_does() -> None:
     for code in range(128):
-        found = [bool(re.search(pattern, chr(code))) for pattern in (yamlfile._BAD_ASCII, yamlfile._BAD_CHARACTER)]
+        found = [bool(re.search(pattern, chr(code))) for pattern in (reader._BAD_ASCII, reader._BAD_CHARACTER)]
         assert found[0] == found[1], code

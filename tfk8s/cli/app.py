@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from tfk8s.cli import changes, clusters, files, images, kind, looks, scripts
+from tfk8s.cli import images, inspect, job_file, kind, lifecycle, scripts
 from tfk8s.cli.command import Command, Group, ScriptCommand
 from tfk8s.cli.doctor import doctor
-from tfk8s.cli.events import events
+from tfk8s.cli.inspect import events
 from tfk8s.cli.output import say
 from tfk8s.version import __version__
 
@@ -56,10 +56,10 @@ def server(context: typer.Context) -> None:
 COMMANDS: dict[str, Callable[..., object]] = {
     function.__name__: function
     for function in (
-        files.init, files.validate, files.schema, files.render,
-        changes.diff, clusters.up, scripts.submit, scripts.run, scripts.stop, scripts.connect,
-        looks.status, looks.ls, looks.devices, looks.logs, events,
-        changes.scale, clusters.restart, clusters.down, files.roles,
+        job_file.init, job_file.validate, job_file.schema, job_file.render,
+        lifecycle.diff, lifecycle.up, scripts.submit, scripts.run, scripts.stop, scripts.connect,
+        inspect.status, inspect.ls, inspect.devices, inspect.logs, events,
+        lifecycle.scale, lifecycle.restart, lifecycle.down, job_file.roles,
         doctor, images.image, kind.kind, completion, server,
     )
 }  # fmt: skip

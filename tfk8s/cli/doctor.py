@@ -12,7 +12,7 @@ from tfk8s.cli import options
 from tfk8s.cli.output import document, paint, say
 
 if TYPE_CHECKING:
-    from tfk8s.checks import Check
+    from tfk8s.tools.doctor.check import Check
 
 _COLOURS = {"ok": "32", "missing": "31", "unknown": "33"}
 _WIDTHS = max(map(len, _COLOURS)), len("rights to submit")
@@ -40,12 +40,12 @@ def doctor(
 
     JSON: a list of checks, each with name, state, detail, help.
     """
-    from tfk8s.checks import complete
-    from tfk8s.doctor import examine
-    from tfk8s.where import Where
+    from tfk8s.backends.options import BackendOptions
+    from tfk8s.tools.doctor import examine
+    from tfk8s.tools.doctor.check import complete
 
     found = []
-    for check in examine(Where(local or None, context, namespace), image):
+    for check in examine(BackendOptions(local or None, context, namespace), image):
         found.append(check)
         if output is None:
             say(_line(check))

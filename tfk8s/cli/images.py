@@ -45,7 +45,7 @@ def build(
         tfk8s image build
         tfk8s image build server --tag registry.example/team/tensorflow-server:2.21.0
     """
-    from tfk8s import images
+    from tfk8s.tools import images
 
     name = tag or images.reference(kind)
     engine = images.Engine()
@@ -62,7 +62,7 @@ def load(image: Image = "cpu", name: KindName = CLUSTER) -> None:
         tfk8s image load
         tfk8s image load server --name test
     """
-    from tfk8s import images, kind
+    from tfk8s.tools import images, kind
 
     chosen = images.named(image)
     kind.require(name)
@@ -88,6 +88,6 @@ def push(
         tfk8s image push cpu registry.example/team/tensorflow
         tfk8s image push gpu europe-docker.pkg.dev/project/images/tensorflow-gpu
     """
-    from tfk8s import images
+    from tfk8s.tools import images
 
     say(images.Engine().push(images.named(image), repository, note))

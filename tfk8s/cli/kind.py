@@ -39,8 +39,8 @@ def up(
         tfk8s kind up
         tfk8s kind up --name test --gpus 8
     """
-    from tfk8s import images
-    from tfk8s import kind as clusters
+    from tfk8s.tools import images
+    from tfk8s.tools import kind as clusters
 
     chosen = images.named(image) if image else images.built("cpu")
     with Once():
@@ -57,7 +57,7 @@ def down(name: KindName = CLUSTER) -> None:
         tfk8s kind down
         tfk8s kind down --name test
     """
-    from tfk8s import kind as clusters
+    from tfk8s.tools import kind as clusters
 
     clusters.down(name)
     say(f'kind cluster "{name}" is down')

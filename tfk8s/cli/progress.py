@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from tfk8s.cli.output import age, note, say, table
-from tfk8s.spec import Task
-from tfk8s.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.core.spec import Task
+from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 
 if TYPE_CHECKING:
     from rich.live import Live

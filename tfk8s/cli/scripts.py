@@ -14,8 +14,8 @@ from tfk8s.cli.signals import Once
 _LOOK_SECONDS = 2.0
 
 if TYPE_CHECKING:
-    from tfk8s.cluster import Cluster
-    from tfk8s.status import ClusterStatus
+    from tfk8s.cluster.handle import Cluster
+    from tfk8s.core.status import ClusterStatus
 
 
 def submit(
@@ -53,20 +53,20 @@ def submit(
         tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
     from tfk8s.api import find
+    from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
+    from tfk8s.cluster.scripts import make_script
     from tfk8s.errors import InvalidInput
-    from tfk8s.scripts import as_script
-    from tfk8s.where import Where
 
     if here and detach:
         raise InvalidInput("--here and --detach exclude each other: a script on this machine ends with its command")
     if retries and (here or detach):
         raise InvalidInput("--retries is for scripts that run beside the master, and that this command stays with")
-    wanted = as_script(
+    wanted = make_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
         without=without or (),
     )  # fmt: skip
-    cluster = find(name, Where(local or None, context, namespace))
+    cluster = find(name, BackendOptions(local or None, context, namespace))
     if timeout is not None:
         with Progress() as progress:
             cluster.wait(timeout, progress.update, without=without or ())
@@ -96,9 +96,9 @@ def stop(
         tfk8s stop mnist script-4e9c21
     """
     from tfk8s.api import find
-    from tfk8s.where import Where
+    from tfk8s.backends.options import BackendOptions
 
-    cluster = find(name, Where(local or None, context, namespace))
+    cluster = find(name, BackendOptions(local or None, context, namespace))
     cluster.stop(script)
     say(f'stopped {script} of cluster "{cluster.name}"')
 
@@ -128,14 +128,14 @@ def run(
         tfk8s run --local --tf1 cluster.yaml old_script.py
     """
     from tfk8s import api
+    from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
-    from tfk8s.scripts import as_script
-    from tfk8s.where import Where
+    from tfk8s.cluster.scripts import make_script
 
-    wanted = as_script(
+    wanted = make_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus
     )
-    where = Where(local or None, context, namespace, allow_exposed_ports)
+    where = BackendOptions(local or None, context, namespace, allow_exposed_ports)
     with Once() as signals, Progress() as progress:
 
         def changed(status: ClusterStatus) -> None:
@@ -180,9 +180,9 @@ def connect(
         tfk8s connect --port 2222 mnist
     """
     from tfk8s.api import find
-    from tfk8s.where import Where
+    from tfk8s.backends.options import BackendOptions
 
-    cluster = find(name, Where(local or None, context, namespace))
+    cluster = find(name, BackendOptions(local or None, context, namespace))
     with cluster.forward(port, lambda text: note(f"tfk8s: {text}"), without or ()) as forward:
         say(forward.target)
         note(f'sessions on it reach cluster "{cluster.name}", until Ctrl-C')
@@ -195,10 +195,10 @@ def until_gone(cluster: Cluster) -> None:
     Raises:
         ClusterError: it has ended, or was removed.
     """
-    from tfk8s import waiting
+    from tfk8s import polling
     from tfk8s.errors import BackendUnreachable, ClusterError, NoSuchCluster
 
-    for _ in waiting.every(_LOOK_SECONDS):
+    for _ in polling.every(_LOOK_SECONDS):
         try:
             status = cluster.status()
         except BackendUnreachable:  # it may come back

@@ -36,7 +36,7 @@ _UNCLEAR = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Unclear:
+class AmbiguousScalar:
     """A scalar that says nothing, or that not every parser reads alike."""
 
     text: str
@@ -52,10 +52,10 @@ class Unclear:
         return True if self.text in _YES else False if self.text in _NO else None
 
 
-def resolve(text: str) -> str | int | float | bool | Unclear:
+def resolve(text: str) -> str | int | float | bool | AmbiguousScalar:
     """Return what a plain scalar means."""
     if text in _WORDS:
-        return Unclear(text)
+        return AmbiguousScalar(text)
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
     if text[0] not in "0123456789+-.":
@@ -64,4 +64,4 @@ def resolve(text: str) -> str | int | float | bool | Unclear:
         return int(text)
     if _DECIMAL.fullmatch(text):
         return float(text)
-    return Unclear(text) if _UNCLEAR.fullmatch(text.replace("_", "")) else text
+    return AmbiguousScalar(text) if _UNCLEAR.fullmatch(text.replace("_", "")) else text

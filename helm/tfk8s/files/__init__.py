@@ -13,15 +13,13 @@ but the standard library, as in pods.
 from __future__ import annotations
 
 import importlib
-import sys
-import types
 
 from tfk8s.version import __version__
 
 TYPE_CHECKING = False  # type checkers know better; `import typing` would cost as much as all the rest
 if TYPE_CHECKING:
     from tfk8s.api import connect, up
-    from tfk8s.cluster import Cluster
+    from tfk8s.cluster.handle import Cluster
     from tfk8s.errors import (
         BackendUnreachable,
         ClusterError,
@@ -40,8 +38,8 @@ if TYPE_CHECKING:
         VersionSkew,
         WaitTimeout,
     )
-    from tfk8s.load import load
-    from tfk8s.sessions import session
+    from tfk8s.jobfile.loader import load
+    from tfk8s.sessions.session import session
 
 __all__ = [
     "BackendUnreachable",
@@ -68,7 +66,13 @@ __all__ = [
     "up",
 ]
 
-_HOMES = {"Cluster": "cluster", "connect": "api", "load": "load", "session": "sessions", "up": "api"}
+_HOMES = {
+    "Cluster": "cluster.handle",
+    "connect": "api",
+    "load": "jobfile.loader",
+    "session": "sessions.session",
+    "up": "api",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -81,14 +85,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-class _Package(types.ModuleType):
-    """Keeps the function `load` where importing the module of that name would put the module."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name not in _HOMES or not isinstance(value, types.ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -23,7 +23,7 @@ affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{
 containers:
   - name: server
     image: {{ quote $job.image }}
-    command: [python3, -m, tfk8s.server]
+    command: [python3, -m, tfk8s.task.server]
     env: {{- include "tfk8s.env" . | indent 6 }}
     ports: [{name: grpc, containerPort: {{ $job.port }}}]
     resources:
@@ -41,7 +41,8 @@ containers:
       {{- if hasKey $paths (clean .path) }}{{ fail (printf "volumes: two of job %s are mounted at %q" $job.name .path) }}{{ end }}
       {{- $_ := set $paths (clean .path) true }}{{ end }}
 volumes:
-  - {name: tfk8s, configMap: {name: {{ quote $.Values.name }}}}
+  - {name: tfk8s, configMap: {name: {{ quote $.Values.name }}, items: [
+      {{- range $file, $_ := $.Files.Glob "files/*.py" }}{{ $key := base $file }}{key: {{ $key }}, path: {{ trimSuffix ".py" $key | replace "." "/" }}.py}, {{ end }}]}}
   - {name: scratch, emptyDir: {sizeLimit: 2Gi}}
   {{- range $number, $_ := $volumes }}
   - name: volume-{{ $number }}

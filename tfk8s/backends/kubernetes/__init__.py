@@ -7,29 +7,20 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from tfk8s import naming, rendered
-from tfk8s.backends import LogLine, Outcome, Script
-from tfk8s.backends.kubernetes import (
-    again,
-    apply,
-    events,
-    following,
-    logs,
-    nodes,
-    observe,
-    paths,
-    streams,
-)
+from tfk8s import render
+from tfk8s.backends.kubernetes import apply, events, informer, logs, paths, restart, scheduling, status, streams
 from tfk8s.backends.kubernetes.access.kubeconfig import IN_CLUSTER
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.fates import Fates
-from tfk8s.backends.kubernetes.observe import Cluster
-from tfk8s.changes import Plan
-from tfk8s.events import Event
-from tfk8s.pods import Object
-from tfk8s.spec import JobFile, Task
-from tfk8s.status import ClusterStatus
-from tfk8s.where import Where
+from tfk8s.backends.kubernetes.status import DeployedCluster
+from tfk8s.backends.kubernetes.task_ends import TaskEndWatcher
+from tfk8s.backends.options import BackendOptions
+from tfk8s.core import naming
+from tfk8s.core.events import Event
+from tfk8s.core.plan import Plan
+from tfk8s.core.script import LogLine, Outcome, Script
+from tfk8s.core.spec import JobFile, Task
+from tfk8s.core.status import ClusterStatus
+from tfk8s.render.pods import Object
 
 
 class KubernetesBackend:
@@ -55,7 +46,7 @@ class KubernetesBackend:
         Raises:
             InvalidInput: the job file lacks what Kubernetes needs.
         """
-        return rendered.objects(job_file, self._where(job_file))
+        return render.objects(job_file, self._where(job_file))
 
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster so; return whether anything changed."""
@@ -73,15 +64,15 @@ class KubernetesBackend:
 
     def observe(self, name: str) -> ClusterStatus:
         """Return what is there now."""
-        return observe.status(self._client, self._find(name))
+        return status.status(self._client, self._find(name))
 
     def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
         """Lend what `observe` does, for looking again and again."""
-        return following.follow(self._client, self._home(name), name)
+        return informer.follow(self._client, self._home(name), name)
 
     def clusters(self) -> list[ClusterStatus]:
         """Return the clusters of the namespace that was given, or of all that the user may see."""
-        return observe.clusters(self._client, self._namespace)
+        return status.clusters(self._client, self._namespace)
 
     def events(self, name: str, *, follow: bool) -> Iterator[Event]:
         """Yield what Kubernetes tells of the cluster's objects and pods."""
@@ -104,32 +95,32 @@ class KubernetesBackend:
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script as a Job beside the cluster's tasks; its output is this process' standard output."""
-        from tfk8s.backends.kubernetes import scripts  # with what packs folders, 14 ms that no other command needs
+        from tfk8s.backends.kubernetes import script_jobs  # with what packs folders, 14 ms that no other command needs
 
-        return scripts.run(self._client, self._find(name), script)
+        return script_jobs.run(self._client, self._find(name), script)
 
     def start(self, name: str, script: Script) -> str:
         """Make the script's Job, and return its name."""
-        from tfk8s.backends.kubernetes import scripts
+        from tfk8s.backends.kubernetes import script_jobs
 
-        return scripts.start(self._client, self._find(name), script)
+        return script_jobs.start(self._client, self._find(name), script)
 
     def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
         """Pass on what a script's pod wrote."""
-        from tfk8s.backends.kubernetes import scripts
+        from tfk8s.backends.kubernetes import script_jobs
 
-        return scripts.show(self._client, self._find(name), script, follow=follow, tail=tail).code
+        return script_jobs.show(self._client, self._find(name), script, follow=follow, tail=tail).code
 
     def stop(self, name: str, script: str) -> None:
         """Delete a script's Job."""
-        from tfk8s.backends.kubernetes import scripts
+        from tfk8s.backends.kubernetes import script_jobs
 
-        scripts.stop(self._client, self._find(name), script)
+        script_jobs.stop(self._client, self._find(name), script)
 
-    def where(self, name: str) -> Where:
+    def where(self, name: str) -> BackendOptions:
         """Return where another process finds the cluster, whatever the kubeconfig's current context is then."""
         context = None if self._client.context == IN_CLUSTER else self._client.context
-        return Where(local=False, context=context, namespace=self._home(name))
+        return BackendOptions(local=False, context=context, namespace=self._home(name))
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, through the API server."""
@@ -140,16 +131,16 @@ class KubernetesBackend:
     @contextlib.contextmanager
     def fates(self, name: str) -> Iterator[Callable[[Task, str], str]]:
         """Watch the tasks' pods; lend who tells in Kubernetes' words why a task was lost."""
-        with Fates(self._client, self._find(name)) as fates:
+        with TaskEndWatcher(self._client, self._find(name)) as fates:
             yield fates.why
 
     def restart(self, name: str, task: Task | None) -> None:
         """End a task's server, which starts again in its pod, or delete the pods of all."""
         cluster = self._find(name)
         if task is not None:
-            again.restart(self._client, cluster.namespace, naming.pod(name, task.job, task.index))
+            restart.restart_task(self._client, cluster.namespace, naming.pod(name, task.job, task.index))
         else:
-            apply.restart(self._client, cluster.namespace, name, list(cluster.sets))
+            restart.recreate_pods(self._client, cluster.namespace, name, list(cluster.sets))
 
     def delete(self, name: str) -> None:
         """Remove the cluster, and wait until its pods are gone."""
@@ -158,7 +149,7 @@ class KubernetesBackend:
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()
         objects = self.objects(job_file)
-        nodes.require_room(self._client, objects)
+        scheduling.require_room(self._client, objects)
         return apply.apply(self._client, self._where(job_file), job_file.name, objects, dry_run=dry_run)
 
     def _where(self, job_file: JobFile) -> str:
@@ -167,5 +158,5 @@ class KubernetesBackend:
     def _home(self, name: str) -> str:
         return self._applied.get(name) or self._namespace or self._client.namespace
 
-    def _find(self, name: str) -> Cluster:
-        return observe.find(self._client, self._home(name), name)
+    def _find(self, name: str) -> DeployedCluster:
+        return status.find(self._client, self._home(name), name)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfk8s import manifests, waiting
-from tfk8s.backends.kubernetes import observe, paths
+from tfk8s import polling
+from tfk8s.backends.kubernetes import paths, status
 from tfk8s.backends.kubernetes.client import APPLY, Client
-from tfk8s.changes import Change, Plan, compare
+from tfk8s.backends.kubernetes.restart import recreate_pods
+from tfk8s.core.plan import Change, Plan, compare
+from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
-from tfk8s.pods import Object
-from tfk8s.spec import Task
+from tfk8s.render import manifests
+from tfk8s.render.pods import Object
 from tfk8s.telling import tell
 
 FIELD_MANAGER = "tfk8s"
@@ -38,7 +40,9 @@ def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], 
         for old in obsolete:
             client.send("DELETE", paths.path(old, namespace))
         if restarted:
-            restart(client, namespace, name, [new["metadata"]["labels"][manifests.COMPONENT] for _, new in restarted])
+            recreate_pods(
+                client, namespace, name, [new["metadata"]["labels"][manifests.COMPONENT] for _, new in restarted]
+            )
     return Plan(
         name=name,
         changes=tuple(filter(None, (_change(old, new) for old, new in pairs))),
@@ -60,7 +64,7 @@ def _template(made: Object) -> Object | None:
 
 def _tasks(old: Object, new: Object) -> Iterator[Task]:
     """Yield the tasks that both of a job's StatefulSets have."""
-    job = observe.container_environment(new)["TFK8S_JOB"]
+    job = status.container_environment(new)["TFK8S_JOB"]
     return (Task(job, index) for index in range(min(old["spec"]["replicas"], new["spec"]["replicas"])))
 
 
@@ -115,7 +119,7 @@ def _content(thing: Object) -> Object:
     return {key: value for key, value in thing.items() if key != "status"} | {"metadata": metadata}
 
 
-def scale(client: Client, cluster: observe.Cluster, tasks: Mapping[str, int]) -> bool:
+def scale(client: Client, cluster: status.DeployedCluster, tasks: Mapping[str, int]) -> bool:
     """Give jobs so many tasks each, and start all tasks anew; return whether anything changed.
 
     Raises:
@@ -129,15 +133,8 @@ def scale(client: Client, cluster: observe.Cluster, tasks: Mapping[str, int]) ->
             client.send("PATCH", paths.path(made, cluster.namespace), {"fieldManager": FIELD_MANAGER}, made, APPLY)
             changed.append(component)
     if changed:
-        restart(client, cluster.namespace, cluster.name, changed)
+        recreate_pods(client, cluster.namespace, cluster.name, changed)
     return bool(changed)
-
-
-def restart(client: Client, namespace: str, name: str, components: Sequence[str]) -> None:
-    """Delete the pods of these jobs' tasks (their DNS names), so that their StatefulSets make new ones."""
-    query = paths.of_cluster(name)
-    query["labelSelector"] += f",{manifests.COMPONENT} in ({','.join(components)})"
-    client.send("DELETE", paths.collection("Pod", namespace), query)
 
 
 def delete(client: Client, namespace: str, name: str) -> None:
@@ -152,13 +149,13 @@ def delete(client: Client, namespace: str, name: str) -> None:
     seen = (kind for kind in paths.GROUPS if kind != "Secret")
     found = {kind: client.get(paths.collection(kind, namespace), query)["items"] for kind in seen}
     if not any(found.values()):
-        raise observe.no_such_cluster(client, namespace, name)
+        raise status.no_such_cluster(client, namespace, name)
     for one in (one for items in found.values() for one in items):
         _require_not_helm(one)
     for kind in paths.GROUPS:
         if kind == "NetworkPolicy":  # the last: it holds as long as a pod runs
             client.send("DELETE", paths.collection("Pod", namespace), query)
-            waiting.wait_until(
+            polling.wait_until(
                 lambda: not client.get(paths.collection("Pod", namespace), query)["items"],
                 f'the pods of "{name}" to end',
                 _DELETE_SECONDS,

@@ -18,11 +18,11 @@ from urllib.parse import urlencode
 
 import urllib3
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import errors
 from tfk8s.backends.kubernetes.access import kubeconfig
 from tfk8s.backends.kubernetes.access.connections import Answer, Connections
-from tfk8s.pods import Object
+from tfk8s.render.pods import Object
 from tfk8s.telling import tell
 
 CONNECT_SECONDS = 3.0
@@ -149,7 +149,7 @@ class Client:
 
     def _ask(self, request: Request, read: Callable[[Answer], T]) -> T:
         """Return what `read` makes of the answer to a request, which is made again while that may help."""
-        retries = waiting.Retries(PATIENCE)
+        retries = polling.Retries(PATIENCE)
         while True:
             try:
                 answer = self._ask_once(request, read, min(request.seconds or READ_SECONDS, max(1.0, retries.left)))
@@ -160,7 +160,7 @@ class Client:
                 harmful = request.method == "POST" and not error.unheard
                 if nobody_there or harmful or not retries.wait(error.retry_after):
                     raise
-                if PATIENCE - retries.left > waiting.TELL_SECONDS:
+                if PATIENCE - retries.left > polling.TELL_SECONDS:
                     self._tell_of_silence(error)
 
     def _tell_of_silence(self, error: Exception | None) -> None:

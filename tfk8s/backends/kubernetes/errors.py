@@ -10,8 +10,8 @@ from typing import Any
 
 import urllib3.exceptions
 
-from tfk8s import rights
 from tfk8s.errors import BackendUnreachable, ClusterError
+from tfk8s.render import rbac
 
 # It has too much to do, is being restarted, or something behind it is: the next try may be answered.
 _PASSING = {429, 500, 502, 503, 504}
@@ -159,7 +159,7 @@ def _allowing(what: dict[str, str], resource: str) -> str:
     """Return what would allow it: one of tfk8s' Roles, where it is in a namespace."""
     if what["user"] == _NOBODY:  # a right for it would be everybody's
         return "the kubeconfig has no credentials for this context: log in, as your cluster's provider has it"
-    right = rights.find(what["verb"], what["resource"], what["group"])
+    right = rbac.find(what["verb"], what["resource"], what["group"])
     if not what["namespace"] or right is None:
         command = f"kubectl create clusterrole tfk8s --verb={what['verb']} --resource={resource}"
         return f"a ClusterRole with this would allow it: {command}, bound to that user"

@@ -7,13 +7,13 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from tfk8s import waiting
-from tfk8s.backends import LogLine
+from tfk8s import polling
 from tfk8s.backends.kubernetes import paths
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.core.script import LogLine
+from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, Tfk8sError
-from tfk8s.spec import Task
 
 _SILENT_SECONDS = 300.0  # for so long may the API server be away
 
@@ -78,14 +78,14 @@ class Follower:
         self._last, self._count = "", 0
 
     def __iter__(self) -> Iterator[str]:
-        silence = waiting.Retries(_SILENT_SECONDS)
-        for _ in waiting.poll(None):
+        silence = polling.Retries(_SILENT_SECONDS)
+        for _ in polling.poll(None):
             try:
                 yield from self._stream()
                 if not self._exists():
                     yield from self._stream(follow=False)
                     return
-                silence = waiting.Retries(_SILENT_SECONDS)
+                silence = polling.Retries(_SILENT_SECONDS)
             except BackendUnreachable:
                 if not silence.wait():
                     raise

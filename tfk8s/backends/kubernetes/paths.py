@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfk8s import manifests
-from tfk8s.pods import Object
+from tfk8s.render import manifests
+from tfk8s.render.pods import Object
 
 # In the order in which `down` deletes them: what runs first, what keeps it in last.
 GROUPS = {

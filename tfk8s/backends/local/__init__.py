@@ -12,24 +12,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tfk8s import plain, views, waiting
-from tfk8s.backends import LogLine, Outcome, Script, attended
-from tfk8s.backends.attended import AttendedScripts
-from tfk8s.backends.local import assign, capacity, client, launch, logs, messages, observe, state
-from tfk8s.backends.local.records import MARK, Record
-from tfk8s.changes import Action, Change, Plan, compare, fields
+from tfk8s import polling
+from tfk8s.backends import foreground_scripts
+from tfk8s.backends.foreground_scripts import ForegroundScripts
+from tfk8s.backends.local import capacity, interpreter, ipc, logs, state, status, supervisor_client
+from tfk8s.backends.local import record as records
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
+from tfk8s.backends.options import BackendOptions
+from tfk8s.core import environment
+from tfk8s.core.environment import without_proxy
+from tfk8s.core.events import Event
+from tfk8s.core.plan import Action, Change, Plan, compare, fields
+from tfk8s.core.script import LogLine, Outcome, Script
+from tfk8s.core.spec import JobFile, Task
+from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable, there_are
-from tfk8s.events import Event
-from tfk8s.proxies import without_proxy
-from tfk8s.spec import JobFile, Task
-from tfk8s.status import ClusterStatus, Phase
-from tfk8s.where import Where
 
 _FATE_SECONDS = 1.0
 _LATELY_SECONDS = 20.0
 
 
-class LocalBackend(AttendedScripts):
+class LocalBackend(ForegroundScripts):
     """Runs each task as a process, in a network namespace of the cluster's own.
 
     Args:
@@ -63,7 +66,7 @@ class LocalBackend(AttendedScripts):
         if record is None or folder.supervisor() is None:
             _check_room(folder, job_file, exposed=self._exposed)
             return Plan(name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),))
-        change = compare("cluster", name, record.spec, plain.from_job_file(job_file))
+        change = compare("cluster", name, record.spec, records.to_dict(job_file))
         if change is None:
             return Plan(name=name, restarts=tuple(_failed(folder)))
         return Plan(
@@ -74,7 +77,7 @@ class LocalBackend(AttendedScripts):
         """Give jobs so many tasks each, and start all tasks anew; return whether anything changed."""
         with state.locked():
             folder, record = _existing(name)
-            before = plain.to_job_file(record.spec)
+            before = records.from_dict(record.spec)
             jobs = (dataclasses.replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
             after = dataclasses.replace(before, jobs=tuple(jobs))
             if after == before:
@@ -84,7 +87,7 @@ class LocalBackend(AttendedScripts):
 
     def observe(self, name: str) -> ClusterStatus:
         """Return what is there now."""
-        return observe.status(*_existing(name))
+        return status.status(*_existing(name))
 
     def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
         """Lend `observe`, which costs little."""
@@ -93,7 +96,7 @@ class LocalBackend(AttendedScripts):
     def clusters(self) -> list[ClusterStatus]:
         """Return all clusters of this user on this machine, by name."""
         found = ((folder, folder.read()) for folder in state.folders())
-        return [observe.status(folder, record) for folder, record in found if record is not None]
+        return [status.status(folder, record) for folder, record in found if record is not None]
 
     def events(self, name: str, *, follow: bool) -> Iterator[Event]:
         """Yield the starts and ends of tasks, as the supervisor noted them."""
@@ -109,9 +112,9 @@ class LocalBackend(AttendedScripts):
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script inside the cluster's network, with this process' standard streams."""
         folder, record = _existing(name)
-        attended.check(script)
-        with attended.Verdict() as verdict:
-            answer = client.run(folder, _request(record, script, verdict.environment))
+        foreground_scripts.check(script)
+        with foreground_scripts.FailureFile() as verdict:
+            answer = supervisor_client.run(folder, _request(record, script, verdict.environment))
             if "error" in answer:
                 raise TaskUnreachable(
                     f'cluster "{name}" can\'t run {script.path}: {answer["error"]}',
@@ -119,14 +122,14 @@ class LocalBackend(AttendedScripts):
                 )
             return verdict.outcome(int(answer["exit"]))
 
-    def where(self, name: str) -> Where:
+    def where(self, name: str) -> BackendOptions:
         """Return where another process finds the cluster: here."""
         del name
-        return Where(local=True)
+        return BackendOptions(local=True)
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, opened inside the cluster's network."""
-        answer, descriptors = client.ask(_existing(name)[0], {"do": "dial", "task": str(task)})
+        answer, descriptors = supervisor_client.ask(_existing(name)[0], {"do": "dial", "task": str(task)})
         if "error" in answer:
             raise TaskUnreachable(f"{task} does not answer: {answer['error']}")
         return socket.socket(fileno=descriptors[0])
@@ -136,7 +139,7 @@ class LocalBackend(AttendedScripts):
         return contextlib.nullcontext(lambda task, seen: self._fate(name, task) or seen)
 
     def _fate(self, name: str, task: Task) -> str:
-        for _ in waiting.poll(_FATE_SECONDS):
+        for _ in polling.poll(_FATE_SECONDS):
             status = self.observe(name)
             (one,) = (one for one in status.tasks if one.task == task)
             if why := status.reason or one.reason_since(time.time() - _LATELY_SECONDS):
@@ -145,7 +148,7 @@ class LocalBackend(AttendedScripts):
 
     def restart(self, name: str, task: Task | None) -> None:
         """Start a task's server, or all of them, anew."""
-        client.ask(_existing(name)[0], {"do": "restart", "task": None if task is None else str(task)})
+        supervisor_client.ask(_existing(name)[0], {"do": "restart", "task": None if task is None else str(task)})
 
     def delete(self, name: str) -> None:
         """End all processes of the cluster and remove its folder."""
@@ -153,12 +156,12 @@ class LocalBackend(AttendedScripts):
             folder = state.folder(name)
             if not folder.exists():
                 raise _no_such_cluster(name)
-            if (mark := os.environ.get(MARK)) and mark == folder.id():
+            if (mark := os.environ.get(CLUSTER_ID_VARIABLE)) and mark == folder.id():
                 raise InvalidInput(
                     f'a script of cluster "{name}" can\'t remove it: the script would end with it, half-way',
                     help=f"tfk8s down --local {name}, where the script was submitted",
                 )
-            client.end(folder)
+            supervisor_client.end(folder)
             folder.remove()
 
 
@@ -184,7 +187,7 @@ def _check(job_file: JobFile) -> None:
             "clusters on this machine need Linux: tasks run in a network namespace",
             help="run tfk8s in a Linux virtual machine or container, or use a Kubernetes cluster",
         )
-    launch.require_tensorflow(launch.script_python(os.environ))
+    interpreter.require_tensorflow(interpreter.script_python(os.environ))
     if job_file.has_addresses:
         raise InvalidInput(f'the servers of "{job_file.name}" run already: its job file gives their addresses')
 
@@ -200,20 +203,20 @@ def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
     folder.require_room()
     _check_room(folder, job_file, exposed=exposed)
     if folder.read() is not None:
-        client.end(folder)
+        supervisor_client.end(folder)
     folder.remove()
-    record = assign.record(job_file, exposed=exposed)
+    record = records.make_record(job_file, exposed=exposed)
     try:
         folder.create(record)
-        client.start(folder, record)
+        supervisor_client.start(folder, record)
     except BaseException:
-        client.end(folder)
+        supervisor_client.end(folder)
         folder.remove()
         raise
 
 
 def _check_same(record: Record, job_file: JobFile) -> None:
-    changes = [str(field) for field in fields(record.spec, plain.from_job_file(job_file))]
+    changes = [str(field) for field in fields(record.spec, records.to_dict(job_file))]
     if changes:
         raise InvalidInput(
             f'cluster "{job_file.name}" runs already, from another job file:\n  ' + "\n  ".join(changes),
@@ -224,7 +227,9 @@ def _check_same(record: Record, job_file: JobFile) -> None:
 def _failed(folder: state.Folder) -> list[Task]:
     """Return the tasks that wait to be started again."""
     return [
-        Task(task["job"], task["index"]) for task in client.observed(folder)["tasks"] if task["phase"] == Phase.FAILED
+        Task(task["job"], task["index"])
+        for task in supervisor_client.observed(folder)["tasks"]
+        if task["phase"] == Phase.FAILED
     ]
 
 
@@ -232,7 +237,7 @@ def _revive(folder: state.Folder) -> bool:
     """Start the tasks that wait to be started again; return whether there were any."""
     failed = _failed(folder)
     for task in failed:
-        client.ask(folder, {"do": "restart", "task": str(task)})
+        supervisor_client.ask(folder, {"do": "restart", "task": str(task)})
     return bool(failed)
 
 
@@ -249,23 +254,23 @@ def _umask() -> int:
     return umask
 
 
-def _request(record: Record, script: Script, more: Mapping[str, str]) -> messages.Message:
-    environment = {
+def _request(record: Record, script: Script, more: Mapping[str, str]) -> ipc.Message:
+    variables = {
         "TF_CPP_MIN_LOG_LEVEL": "1",
         **os.environ,
         **without_proxy(os.environ),
-        **views.script_environment(record.cluster, record.target),
-        MARK: record.id,
+        **environment.script_environment(record.cluster, record.target),
+        CLUSTER_ID_VARIABLE: record.id,
         **script.environment,
         **more,
     }
     return {
         "do": "run",
         "fresh": script.fresh,
-        "python": launch.script_python(os.environ),
+        "python": interpreter.script_python(os.environ),
         "folder": _current_folder(),
         "umask": _umask(),
-        "environment": environment,
+        "environment": variables,
         "options": {
             "script": str(script.path), "arguments": list(script.arguments), "tf1": script.tf1,
             "isolate": script.isolate,

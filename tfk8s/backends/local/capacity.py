@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-from tfk8s import views
+from tfk8s.core import addresses
+from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import InvalidInput
-from tfk8s.spec import JobFile, Task
 
 _MIB = 1024 * 1024
 # Measured with TensorFlow 2.21: the library 300 MB once, shared by all tasks, and 25 to 45 MB for each that is idle.
@@ -78,7 +78,7 @@ def assign_gpus(job_file: JobFile, available: int) -> dict[Task, list[int]]:
 
 def check_ports(job_file: JobFile, *, exposed: bool) -> None:
     """Raise an InvalidInput where tasks can't have their loopback ports: past 65535, twice, or in use."""
-    address = views.local_address(job_file)
+    address = addresses.local_address(job_file)
     owners: dict[int, Task] = {}
     for task in job_file:
         port = int(address(task).rpartition(":")[2])

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from tfk8s import waiting
-from tfk8s.backends import LogLine
-from tfk8s.spec import Task
+from tfk8s import polling
+from tfk8s.core.script import LogLine
+from tfk8s.core.spec import Task
 
 _BLOCK = 1 << 16
 
@@ -31,7 +31,7 @@ def read(files: Sequence[tuple[Task, Path]], *, follow: bool, tail: int | None) 
 
 
 def _follow(readers: Sequence[_Reader], paths: Sequence[Path]) -> Iterator[LogLine]:
-    for _ in waiting.changes(lambda: [_size(path) for path in paths]):
+    for _ in polling.changes(lambda: [_size(path) for path in paths]):
         for reader in readers:
             yield from reader.lines()
         if not any(path.parent.exists() for path in paths) or any(reader.is_replaced() for reader in readers):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from tfk8s.backends.local import namespace
+from tfk8s.backends.local import network_namespace
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -62,7 +62,7 @@ def spawn(
     if pid:
         return pid
     try:
-        namespace.die_with_parent(parent)
+        network_namespace.die_with_parent(parent)
         if new_session:
             os.setsid()
         take_descriptors(descriptors)

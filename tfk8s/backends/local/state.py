@@ -21,14 +21,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfk8s import naming
-from tfk8s.backends.local.records import MARK, Record
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
+from tfk8s.core import naming
+from tfk8s.core.events import Event
+from tfk8s.core.spec import Task
+from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
-from tfk8s.events import Event
-from tfk8s.spec import Task
-from tfk8s.status import Phase
+from tfk8s.polling import wait_until
 from tfk8s.telling import tell
-from tfk8s.waiting import wait_until
 
 _LOCK_SECONDS = 60.0
 _LEAST_ROOM = 1 << 20  # for a cluster's records and the beginning of its logs
@@ -235,7 +235,7 @@ def is_stopped(pid: int) -> bool:
 
 def marked_processes(id: str) -> list[int]:  # noqa: A002 - the record's word
     """Return the processes that carry the mark of the cluster with that id."""
-    mark = f"{MARK}={id}".encode()
+    mark = f"{CLUSTER_ID_VARIABLE}={id}".encode()
     found = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         try:

@@ -19,16 +19,16 @@ import socket
 import sys
 from pathlib import Path
 
-from tfk8s import server
-from tfk8s.backends.local import launch, messages, namespace
-from tfk8s.backends.local.loop import Loop
-from tfk8s.backends.local.records import Record, TaskRecord
-from tfk8s.backends.local.scripts import ScriptRunner
+from tfk8s.backends.local import interpreter, ipc, network_namespace
+from tfk8s.backends.local.event_loop import Loop
+from tfk8s.backends.local.record import Record, TaskRecord
+from tfk8s.backends.local.script_processes import ScriptRunner
 from tfk8s.backends.local.state import Folder
-from tfk8s.backends.local.tasks import Settings, TaskProcess
-from tfk8s.member import Member
-from tfk8s.spec import EVALUATOR
-from tfk8s.status import Phase
+from tfk8s.backends.local.task_processes import TaskProcess, TaskSettings
+from tfk8s.core.spec import EVALUATOR
+from tfk8s.core.status import Phase
+from tfk8s.task import server
+from tfk8s.task.config import TaskConfig
 
 _PATIENCE = 3.0  # seconds that a script waits for tasks that are being started again
 _LOOK_SECONDS = 1.0  # between two looks for stopped tasks, while scripts run
@@ -41,11 +41,11 @@ class Supervisor:
     def __init__(self, folder: Folder, record: Record) -> None:
         self._record = record
         self._loop = Loop()
-        self._listener = messages.listen(folder.control)
+        self._listener = ipc.listen(folder.control)
         self._scripts = ScriptRunner(self._loop, record.python, dict(os.environ), folder.scripts_log)
         self._tasks: list[TaskProcess] = []
         self._folder = folder
-        self._held: list[tuple[socket.socket, messages.Message, list[int]]] = []  # scripts that wait for tasks
+        self._held: list[tuple[socket.socket, ipc.Message, list[int]]] = []  # scripts that wait for tasks
         self._lost: set[str] = set()
         self._were_stopped: set[str] = set()  # tasks, at the last look
         self._looks = False
@@ -69,13 +69,13 @@ class Supervisor:
             task.start()
         self._loop.run()
 
-    def _settings(self, record: TaskRecord) -> Settings:
+    def _settings(self, record: TaskRecord) -> TaskSettings:
         cluster = {job: dict(enumerate(addresses)) for job, addresses in self._record.cluster.items()}
         if record.job == EVALUATOR:
             own = {task.index: task.address for task in self._record.tasks if task.job == EVALUATOR}
             cluster = {**cluster, EVALUATOR: own}
-        return Settings(
-            member=Member(cluster, record.job, record.index), environment=record.environment,
+        return TaskSettings(
+            member=TaskConfig(cluster, record.job, record.index), environment=record.environment,
             preload=record.preload, log=self._folder.log(record.task), python=self._record.python,
         )  # fmt: skip
 
@@ -89,25 +89,25 @@ class Supervisor:
     def _asked(self, connection: socket.socket) -> None:
         self._loop.forget(connection)
         try:
-            received = messages.receive(connection)
+            received = ipc.receive(connection)
             if received is None or not self._answer(connection, *received):
                 connection.close()
         except OSError:  # the client is gone
             connection.close()
 
-    def _answer(self, connection: socket.socket, request: messages.Message, descriptors: list[int]) -> bool:
+    def _answer(self, connection: socket.socket, request: ipc.Message, descriptors: list[int]) -> bool:
         """Do what is asked; return whether the connection goes on."""
         match request["do"]:
             case "observe":
                 tasks = [task.observed() for task in self._tasks]
-                messages.send(connection, {"tasks": tasks, "scripts": self._scripts.observed()})
+                ipc.send(connection, {"tasks": tasks, "scripts": self._scripts.observed()})
             case "dial":
                 self._dial(connection, request["task"])
             case "restart":
                 for task in self._tasks:
                     if request["task"] in (None, task.name):
                         task.restart()
-                messages.send(connection, {})
+                ipc.send(connection, {})
             case "run":
                 self._hold(connection, request, descriptors)
                 return True
@@ -122,11 +122,11 @@ class Supervisor:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1) as stream:
                 stream.setblocking(True)  # the receiver shares the descriptor's flags
-                messages.send(connection, {}, [stream.fileno()])
+                ipc.send(connection, {}, [stream.fileno()])
         except OSError as error:
-            messages.send(connection, {"error": error.strerror or str(error)})
+            ipc.send(connection, {"error": error.strerror or str(error)})
 
-    def _hold(self, connection: socket.socket, request: messages.Message, descriptors: list[int]) -> None:
+    def _hold(self, connection: socket.socket, request: ipc.Message, descriptors: list[int]) -> None:
         """Run a script as soon as every task is ready; not at all if one isn't for long."""
         held = (connection, request, descriptors)
         self._held.append(held)
@@ -140,7 +140,7 @@ class Supervisor:
             self._scripts.run(*held)
             self._look_for_stopped()
 
-    def _refuse(self, held: tuple[socket.socket, messages.Message, list[int]]) -> None:
+    def _refuse(self, held: tuple[socket.socket, ipc.Message, list[int]]) -> None:
         if held not in self._held:
             return
         self._held.remove(held)
@@ -152,12 +152,12 @@ class Supervisor:
             for task in self._not_ready(request)
         )
         with contextlib.suppress(OSError):  # the client has given up
-            messages.send(connection, {"error": why})
+            ipc.send(connection, {"error": why})
         connection.close()
 
     # ---- news ----
 
-    def _not_ready(self, request: messages.Message) -> list[TaskProcess]:
+    def _not_ready(self, request: ipc.Message) -> list[TaskProcess]:
         """Return the tasks that a script's sessions need and that do not answer; the evaluator is in nobody's."""
         without = request["environment"].get("TFK8S_WITHOUT", "").split(",")
         missing = [task for task in self._tasks if task.phase is not Phase.READY and task.name not in without]
@@ -214,7 +214,7 @@ class Supervisor:
             return
         for connection in self._stopping:
             with contextlib.suppress(OSError):
-                messages.send(connection, {})
+                ipc.send(connection, {})
         self._loop.stop()
 
 
@@ -239,9 +239,9 @@ def main(path: str, ready: int) -> None:
     assert record is not None
     try:
         if not record.exposed:
-            namespace.enter()
+            network_namespace.enter()
     except OSError as error:
-        os.write(ready, f"{launch.NO_NAMESPACE}: {error}".encode())
+        os.write(ready, f"{interpreter.NO_NAMESPACE}: {error}".encode())
         os._exit(1)
     try:
         supervisor = Supervisor(folder, record)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tfk8s import waiting
+from tfk8s import polling
 from tfk8s.backends.kubernetes import errors
 from tfk8s.backends.kubernetes.access import KeyPair, Plugin, User
 from tfk8s.backends.kubernetes.access.credentials import Credential, bearer
@@ -136,8 +136,8 @@ class FromPlugin:
         answer = b""
         began, told = time.monotonic(), False
         while True:
-            left = (LIMIT_SECONDS if told else waiting.TELL_SECONDS) - (time.monotonic() - began)
-            if waiting.readable(process.stdout.fileno(), max(0.0, left)):
+            left = (LIMIT_SECONDS if told else polling.TELL_SECONDS) - (time.monotonic() - began)
+            if polling.readable(process.stdout.fileno(), max(0.0, left)):
                 block = os.read(process.stdout.fileno(), _MOST_BYTES)
                 answer += block
                 if not block:

@@ -1,0 +1,172 @@
+"""Which task of which cluster a process is: the forms in which it may be told, and the form TensorFlow takes.
+
+Standard library only: this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from tfk8s.core import naming
+
+# The addresses of each job's tasks, by index.
+Cluster = Mapping[str, Mapping[int, str]]
+
+_LISTENS = " listens on port "
+
+
+class TaskConfig:
+    """What a task is told: the cluster, and which of its tasks it is."""
+
+    def __init__(self, cluster: Cluster, job: str, index: int) -> None:
+        self.cluster, self.job, self.index = cluster, job, index
+
+    @property
+    def name(self) -> str:
+        """Its short name, `worker/1`."""
+        return naming.task(self.job, self.index)
+
+    @property
+    def port(self) -> int:
+        """Where its server listens, on every interface."""
+        return int(self.cluster[self.job][self.index].rpartition(":")[2])
+
+    @property
+    def size(self) -> int:
+        """How many tasks the cluster has."""
+        return sum(map(len, self.cluster.values()))
+
+    @property
+    def cluster_json(self) -> str:
+        """The cluster, as `--cluster-spec` takes it."""
+        return json.dumps(self.cluster)
+
+    def server_def(self) -> bytes:
+        """Return the serialized `tensorflow.ServerDef` (tensorflow/core/protobuf/tensorflow_server.proto)."""
+        jobs = b"".join(
+            _field(1, _field(1, job) + b"".join(_field(2, _number(1, i) + _field(2, tasks[i])) for i in tasks))
+            for job, tasks in self.cluster.items()
+        )
+        return _field(1, jobs) + _field(2, self.job) + _number(3, self.index) + _field(5, "grpc")
+
+
+def _field(number: int, value: str | bytes) -> bytes:
+    data = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _number(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*data, value))
+
+
+def check_config(cluster: Cluster, job: str | None, index: str | int | None) -> TaskConfig:
+    """Return the task as a member of the cluster.
+
+    Raises:
+        ValueError: TensorFlow would refuse the cluster, or has no such task in it.
+    """
+    for name in cluster:
+        if not naming.is_job_name(name):
+            raise ValueError(f'"{name}" is not a TensorFlow job name: letters, digits and "_", starting with a letter')
+    if job is None or index is None:
+        raise ValueError("--job-name and --task-index must both be given: which task of the cluster is this one?")
+    if job not in cluster:
+        raise ValueError(f'the cluster has no job "{job}"; it has {", ".join(cluster)}')
+    if not str(index).isdecimal() or int(index) not in cluster[job]:
+        raise ValueError(f'job "{job}" has no task {index}; it has {", ".join(map(str, cluster[job]))}')
+    return TaskConfig(cluster, job, int(index))
+
+
+def parse_cluster(text: str) -> Cluster:
+    """Read a ClusterSpec from JSON, or from the form that `grpc_tensorflow_server` took.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if not text.lstrip().startswith("{"):
+        return _old_form(text)
+    try:
+        jobs = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the cluster is not JSON: {error}") from error
+    if not jobs:
+        raise ValueError("the cluster has no jobs")
+    return {job: _addresses(job, tasks) for job, tasks in jobs.items()}
+
+
+def _old_form(text: str) -> Cluster:
+    cluster: dict[str, dict[int, str]] = {}
+    for part in text.split(","):
+        job, bar, hosts = part.partition("|")
+        if not bar or not hosts:
+            raise ValueError(f'"{part}" in the cluster is not JOB|HOST:PORT;HOST:PORT')
+        if job in cluster:
+            raise ValueError(f'job "{job}" stands twice in the cluster')
+        cluster[job] = _addresses(job, hosts.split(";"))
+    return cluster
+
+
+def _addresses(job: str, tasks: object) -> dict[int, str]:
+    """Return a job's addresses by index, from a list or from a sparse map of index → address."""
+    if isinstance(tasks, list):
+        pairs = list(enumerate(tasks))
+    elif isinstance(tasks, dict) and all(str(index).isdecimal() for index in tasks):
+        pairs = [(int(index), address) for index, address in tasks.items()]
+    else:
+        raise ValueError(f'the tasks of job "{job}" are neither a list of addresses nor a map of index to address')
+    for _, address in pairs:
+        host, _, port = str(address).rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(f'"{address}" in job "{job}" is not HOST:PORT')
+    return dict(pairs)
+
+
+def parse_tf_config(text: str) -> tuple[Cluster, str | None, str | int | None]:
+    """Read TF_CONFIG: the cluster, and which task of it this is, as far as it says.
+
+    Raises:
+        ValueError: it is malformed.
+    """
+    try:
+        config = json.loads(text)
+        cluster, task = config["cluster"].items(), config.get("task", {})
+        return {job: _addresses(job, tasks) for job, tasks in cluster}, task.get("type"), task.get("index")
+    except (json.JSONDecodeError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f'TF_CONFIG is not {{"cluster": …, "task": {{"type": …, "index": …}}}}: {error!r}') from error
+
+
+def derive_cluster(environment: Mapping[str, str]) -> Cluster:
+    """Return the cluster from its compact form: `TFK8S_JOBS=chief=1,ps=2:2300` and the names that go with it.
+
+    No task is told all addresses: one string of them stops working at about 2,000 tasks (128 KiB), and a thousand
+    pods that each carry it are a burden to the API server.
+    """
+    cluster: dict[str, dict[int, str]] = {}
+    name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
+    for part in environment["TFK8S_JOBS"].split(","):
+        job, _, count = part.partition("=")
+        tasks, _, port = count.partition(":")
+        number = int(port or environment["TFK8S_PORT"])
+        cluster[job] = {i: naming.pod_address(name, namespace, job, i, number) for i in range(int(tasks))}
+    own = environment.get("TFK8S_JOB")
+    return {job: tasks for job, tasks in cluster.items() if job != "evaluator" or own == "evaluator"}
+
+
+def listening_line(member: TaskConfig, version: str, devices: str) -> str:
+    """Return what a server's log tells once it listens: who it is, and what it has."""
+    others = f"of {member.size} tasks" if member.size > 1 else "alone"
+    return f"tfk8s: {member.name} {others}{_LISTENS}{member.port}: TensorFlow {version}, {devices}"
+
+
+def is_listening_line(line: str) -> bool:
+    """Return whether a line of a log is that one."""
+    return line.startswith("tfk8s: ") and _LISTENS in line

@@ -1,0 +1,128 @@
+"""Servers that somebody else has started: a job file gives their addresses, and tfk8s only connects to them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NoReturn
+
+from tfk8s.backends import devices, foreground_scripts, local_scripts
+from tfk8s.backends.foreground_scripts import ForegroundScripts
+from tfk8s.core import addresses
+from tfk8s.core.events import Event
+from tfk8s.core.plan import Plan
+from tfk8s.core.script import LogLine, Outcome, Script
+from tfk8s.core.spec import JobFile, Task
+from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.sessions import task_monitor
+
+
+class ExternalBackend(ForegroundScripts):
+    """Connects to the servers of one job file.
+
+    Args:
+        job_file: one with explicit addresses.
+    """
+
+    name = "addresses"
+    flags = ""
+
+    def __init__(self, job_file: JobFile) -> None:
+        self._job_file = job_file
+        self._address = addresses.given_address(job_file)
+        self._target = f"grpc://{self._address(job_file.master_task)}"
+
+    def apply(self, job_file: JobFile) -> bool:
+        """Refuse: there is nothing to make."""
+        self._refuse(job_file.name, "start")
+
+    def plan(self, job_file: JobFile) -> Plan:
+        """Refuse: there is nothing to make."""
+        self._refuse(job_file.name, "start")
+
+    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
+        """Refuse."""
+        del tasks
+        self._refuse(name, "scale")
+
+    def observe(self, name: str) -> ClusterStatus:
+        """Ask every server at once whether it answers."""
+        self._check(name)
+        answers = devices.ask_each(self, name, list(self._job_file))
+        return ClusterStatus(
+            name=name,
+            backend=self.name,
+            location="as the job file says",
+            target=self._target,
+            master=self._job_file.master_task,
+            tasks=tuple(self._status(answer) for answer in answers),
+        )
+
+    def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
+        """Lend `observe`, which costs little."""
+        return contextlib.nullcontext(lambda: self.observe(name))
+
+    def clusters(self) -> list[ClusterStatus]:
+        """Return the one."""
+        return [self.observe(self._job_file.name)]
+
+    def events(self, name: str, *, follow: bool) -> Iterator[Event]:
+        """Refuse: nobody notes what happens to the servers."""
+        del follow
+        self._refuse(name, "tell what happened to")
+
+    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+        """Refuse: whoever started the servers has what they write."""
+        del tasks, follow, tail
+        self._refuse(name, "show the logs of")
+
+    def run(self, name: str, script: Script) -> Outcome:
+        """Run a session script on this machine; end it where it waits for a server that is gone."""
+        self._check(name)
+        foreground_scripts.check(script)
+        cluster = self._job_file.cluster_spec(self._address)
+        dials = {str(task): functools.partial(self.dial, name, task) for task in self._job_file}
+        return local_scripts.run(script, cluster, self._target, task_monitor.TaskMonitor(dials))
+
+    def where(self, name: str) -> None:
+        """Return None: sessions of this machine connect to the servers themselves."""
+        self._check(name)
+
+    def dial(self, name: str, task: Task) -> socket.socket:
+        """Connect to a server."""
+        self._check(name)
+        return task_monitor.connect(str(task), self._address(task))
+
+    def fates(self, name: str) -> AbstractContextManager[Callable[[Task, str], str]]:
+        """Lend who knows no more than was seen."""
+        self._check(name)
+        return contextlib.nullcontext(lambda task, seen: seen)  # noqa: ARG005 - it is called so
+
+    def restart(self, name: str, task: Task | None) -> None:
+        """Refuse."""
+        del task
+        self._refuse(name, "restart")
+
+    def delete(self, name: str) -> None:
+        """Refuse."""
+        self._refuse(name, "remove")
+
+    def _check(self, name: str) -> None:
+        if name != self._job_file.name:
+            raise NoSuchCluster(f'the job file is that of "{self._job_file.name}", not of "{name}"')
+
+    def _refuse(self, name: str, verb: str) -> NoReturn:
+        self._check(name)
+        raise InvalidInput(
+            f'tfk8s can\'t {verb} the servers of "{name}": its job file gives their addresses, so they run already, '
+            "and are not tfk8s'",
+            help="`tfk8s status`, `devices`, `connect` and `submit` work, each with the job file's path",
+        )
+
+    def _status(self, answer: devices.TaskDevices) -> TaskStatus:
+        phase = Phase.UNKNOWN if answer.error else Phase.READY
+        return TaskStatus(task=answer.task, phase=phase, address=self._address(answer.task), reason=answer.reason)

@@ -1,0 +1,81 @@
+"""What backends have in common whose scripts belong to the command that runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping
+from types import TracebackType
+from typing import IO, NoReturn
+
+from tfk8s.core.script import Outcome, Script
+from tfk8s.errors import InvalidInput
+from tfk8s.sessions import error_names
+
+
+def check(script: Script) -> None:
+    """Raise an InvalidInput for what only a pod can have."""
+    if script.requirements:
+        raise InvalidInput(
+            "--requirements is for Kubernetes: on this machine a script runs in the virtual environment that is active",
+            help=f"install into that: pip install -r {script.requirements}",
+        )
+    if script.gpus:
+        raise InvalidInput(
+            "--gpus is for Kubernetes: on this machine a script sees the GPUs that CUDA_VISIBLE_DEVICES shows it",
+            help=f"CUDA_VISIBLE_DEVICES={','.join(map(str, range(script.gpus)))} tfk8s submit …",
+        )
+
+
+class FailureFile:
+    """A file in which a script's runner notes that it ended the script because of a task; for a `with`.
+
+    Attributes:
+        environment: by which the runner knows it. Where there is no room for a file, it is not told.
+    """
+
+    def __init__(self) -> None:
+        self._file: IO[str] | None = None
+        self.environment: Mapping[str, str] = {}
+
+    def __enter__(self) -> FailureFile:
+        with contextlib.suppress(OSError):
+            self._file = tempfile.NamedTemporaryFile("r", prefix="tfk8s-")
+            self.environment = {error_names.VARIABLE: self._file.name}
+        return self
+
+    def outcome(self, code: int) -> Outcome:
+        """Return how a script ended whose process ended with this code, as subprocess has it."""
+        noted = self._file.read() if self._file else ""
+        return Outcome(code if code >= 0 else 128 - code, task_failed=error_names.is_task_failure(noted))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class ForegroundScripts:
+    """Refuses scripts that go on by themselves; part of a backend."""
+
+    def start(self, name: str, script: Script) -> NoReturn:
+        """Refuse."""
+        del name
+        raise InvalidInput(
+            "a script on this machine ends with the command that runs it: --detach is for Kubernetes",
+            help=f"let the shell do it: nohup tfk8s submit … {script.path} > {script.path.stem}.log 2>&1 &",
+        )
+
+    def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> NoReturn:
+        """Refuse."""
+        del name, follow, tail
+        raise InvalidInput(f"what {script} writes is not kept: a script on this machine writes where it was started")
+
+    def stop(self, name: str, script: str) -> NoReturn:
+        """Refuse."""
+        del name
+        raise InvalidInput(
+            f"{script} can't be stopped by name: a script on this machine ends with the command that runs it",
+            help="Ctrl-C ends it where it was started",
+        )

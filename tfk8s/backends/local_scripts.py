@@ -1,0 +1,130 @@
+"""Session scripts that run on this machine, for clusters that are elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tfk8s.backends import foreground_scripts
+from tfk8s.backends.protocol import Backend
+from tfk8s.core import addresses, environment
+from tfk8s.core.script import Outcome, Script
+from tfk8s.core.spec import EVALUATOR, ClusterSpec, Task
+from tfk8s.core.status import ClusterStatus
+from tfk8s.errors import InvalidInput
+from tfk8s.sessions.forward import Forward
+from tfk8s.sessions.task_monitor import SILENT_FAR, Dial, TaskMonitor
+
+MOST_TASKS = 256  # each is a port here, and a connection
+
+Tell = Callable[[str], None]
+
+
+def run(script: Script, cluster: ClusterSpec, target: str, watched: TaskMonitor) -> Outcome:
+    """Run a script with this process' standard streams and signals; return how it ended.
+
+    Args:
+        script: which.
+        cluster: the ClusterSpec that it is told.
+        target: the master, "grpc://host:port".
+        watched: tells of lost tasks, so that the script is ended where it waits for one.
+
+    Raises:
+        InvalidInput: there is no TensorFlow here.
+    """
+    from tfk8s.backends.local import interpreter
+
+    python = interpreter.script_python(os.environ)
+    interpreter.require_tensorflow(python)
+    flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(script, flag)]
+    with watched, foreground_scripts.FailureFile() as verdict:
+        arguments = [*flags, f"--events={watched.news}", str(script.path), *script.arguments]
+        command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
+        environment = {**_environment(script, cluster, target), **verdict.environment}
+        return verdict.outcome(_run(command, environment, watched.news))
+
+
+def run_forwarded(backend: Backend, status: ClusterStatus, script: Script, tell: Tell) -> Outcome:
+    """Run a script with each task at the loopback address that it would have on a single machine.
+
+    Args:
+        backend: where the cluster lives.
+        status: the cluster.
+        script: which.
+        tell: hears of connections that break, and that they are mended.
+
+    Raises:
+        InvalidInput: such an address is taken here, or there is no TensorFlow.
+    """
+    if len(status.tasks) > MOST_TASKS:
+        raise InvalidInput(
+            f'"{status.name}" has {len(status.tasks)} tasks; --here is for at most {MOST_TASKS}',
+            help="leave out --here: then the script runs beside the tasks",
+        )
+    ports = addresses.loopback_ports({task.task: task.address for task in status.tasks})
+    cluster: dict[str, list[str]] = {}
+    for task, port in ports.items():
+        if task.job != EVALUATOR:
+            cluster.setdefault(task.job, []).append(f"localhost:{port}")
+    tasks = {str(task): task for task in ports}
+    dials = {name: functools.partial(backend.dial, status.name, task) for name, task in tasks.items()}
+    with contextlib.ExitStack() as stack:
+        why = stack.enter_context(backend.fates(status.name))
+        for task, port in ports.items():
+            stack.enter_context(_forward(task, port, dials[str(task)], tell))
+        target = f"grpc://localhost:{ports[status.master]}"
+        return run(script, cluster, target, TaskMonitor(dials, SILENT_FAR, lambda task, seen: why(tasks[task], seen)))
+
+
+@contextlib.contextmanager
+def _forward(task: Task, port: int, dial: Dial, tell: Tell) -> Iterator[Forward]:
+    try:
+        forward = Forward(dial, port, lambda text: tell(f"{task}: {text}"))
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{error}: with --here, {task} is at localhost:{port}, where a single machine would have it",
+            help=f"end what listens there (`ss -ltnp 'sport = :{port}'` shows it), or leave out --here",
+        ) from error
+    with forward:
+        yield forward
+
+
+def _environment(script: Script, cluster: ClusterSpec, target: str) -> Mapping[str, str]:
+    hosts = [address.rpartition(":")[0].strip("[]") for addresses in cluster.values() for address in addresses]
+    return {
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        **os.environ,
+        **environment.without_proxy(os.environ, (*environment.LOOPBACK, *hosts)),
+        **environment.script_environment(cluster, target),
+        **script.environment,
+    }
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], news: int) -> int:
+    """Run a program with this process' standard streams and signals; return how it ended, as subprocess has it."""
+    process: subprocess.Popen[bytes] | None = None
+
+    def pass_on(number: int, _: object) -> None:
+        # Ctrl-C reaches all processes of the terminal by itself.
+        if process is not None and not (number == signal.SIGINT and _in_foreground()):
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        process = subprocess.Popen(command, env=environment, pass_fds=[news])
+        return process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _in_foreground() -> bool:
+    try:
+        return os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ else 0) == os.getpgrp()
+    except (OSError, ValueError):  # no terminal
+        return False

@@ -1,0 +1,170 @@
+"""Commands that read and write files, and start nothing: init, validate, schema, render, roles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfk8s.cli import options
+from tfk8s.cli.output import document, note, say
+
+if TYPE_CHECKING:
+    from tfk8s.core.spec import JobFile, Task
+
+_FORMATS = ("cluster-spec", "tf-config", "flags", "env")
+
+
+def _format(text: str) -> str:
+    if text not in _FORMATS:
+        raise ValueError(f'"{text}" is not a format; there are {", ".join(_FORMATS)}')
+    return text
+
+
+def init(
+    from_script: Annotated[
+        str | None, typer.Option("--from", metavar="SCRIPT", help="Guess the jobs and the port from a script.")
+    ] = None,
+) -> None:
+    """Write a commented job file, cluster.yaml.
+
+    Examples:
+        tfk8s init
+        tfk8s init --from train.py
+    """
+    from tfk8s.cluster.scripts import require_script
+    from tfk8s.errors import InvalidInput
+    from tfk8s.jobfile import template
+
+    guess, name = template.Guess(), Path.cwd().name
+    if from_script is not None:
+        script = require_script(from_script)
+        guess, name = template.guess(script.read_text(errors="replace")), script.stem
+    path = Path("cluster.yaml")
+    try:
+        with path.open("x") as file:
+            file.write(template.job_file_text(template.cluster_name(name), guess))
+    except FileExistsError as error:
+        raise InvalidInput(f'"{path}" is there already', help="rename it first: it is not overwritten") from error
+    except OSError as error:
+        raise InvalidInput(f'can\'t write "{path}": {error.strerror}') from error
+    say(f"wrote {path}")
+    note(f"start the cluster on this machine: tfk8s up --local {path}")
+
+
+def validate(file: options.File, output: options.Output = None) -> int | None:
+    """Read a job file, and print all that is wrong with it.
+
+    Examples:
+        tfk8s validate cluster.yaml
+        tfk8s validate cluster.yaml -o json
+
+    JSON: file, valid, and problems, each with code, message, path, line, column, length, source, label, help.
+    """
+    from tfk8s.cli import json_output
+    from tfk8s.errors import JobFileError
+    from tfk8s.jobfile.loader import load
+
+    try:
+        job_file = load(file)
+    except JobFileError as error:
+        if output is None:
+            raise
+        document(json_output.problems(file, error.problems))
+        return error.exit_code
+    if output is not None:
+        document(json_output.problems(file, ()))
+        return None
+    from tfk8s.core.task_names import format_tasks
+
+    say(f'{file} is valid: cluster "{job_file.name}", tasks {format_tasks(job_file)}, master {job_file.master_task}')
+    return None
+
+
+def schema() -> None:
+    """Print the JSON Schema of job files.
+
+    Editors complete and check job files by it.
+
+    Examples:
+        tfk8s schema > tfk8s.schema.json
+    """
+    from tfk8s.jobfile.schema import json_schema
+
+    document(json_schema())
+
+
+def render(
+    file: options.File,
+    task: Annotated[str | None, typer.Option("--task", metavar="JOB/INDEX", help="What this task is told.")] = None,
+    form: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", parser=_format, help=f"One of {', '.join(_FORMATS)}.")
+    ] = "tf-config",
+    local: options.Local = False,
+    namespace: options.Namespace = None,
+) -> None:
+    """Print a cluster's Kubernetes objects, or what a task is told.
+
+    The objects are YAML, as `up` applies them. With --task, addresses are those of pods; with --local those on this
+    machine; or those that the job file gives.
+
+    Examples:
+        tfk8s render cluster.yaml | kubectl apply --server-side -f -
+        tfk8s render cluster.yaml --task worker/1
+        tfk8s render --local cluster.yaml --task worker/1 --format flags
+    """
+    from tfk8s.backends.options import BackendOptions
+    from tfk8s.jobfile.loader import load
+
+    job_file = load(file)
+    on_this_machine = BackendOptions(local or None, namespace=namespace).is_local(os.environ)
+    if task is None and not on_this_machine:
+        from tfk8s import render as render_module
+
+        say(render_module.text(job_file, namespace).rstrip("\n"))
+        return
+    from tfk8s.core import addresses, task_names
+    from tfk8s.errors import InvalidInput
+
+    if task is None:
+        raise InvalidInput("which task?", help=f"--task JOB/INDEX; there are {task_names.format_tasks(job_file)}")
+    if job_file.has_addresses:
+        address = addresses.given_address(job_file)
+    elif on_this_machine:
+        address = addresses.local_address(job_file)
+    else:
+        address = addresses.pod_address(job_file, namespace or job_file.namespace or "default")
+    say(_told(job_file, task_names.parse_task(task, job_file), form, address))
+
+
+def roles() -> None:
+    """Print the Roles that users of a shared namespace need.
+
+    tfk8s-user allows everything but to read Secrets, tfk8s-submit to submit scripts to clusters of others.
+
+    Examples:
+        tfk8s roles | kubectl apply -n team -f -
+        kubectl create rolebinding jo -n team --role=tfk8s-user --user=jo
+    """
+    from tfk8s.render import rbac, yaml
+
+    say(yaml.dump(rbac.roles()).rstrip("\n"))
+
+
+def _told(job_file: JobFile, task: Task, form: str, address: Callable[[Task], str]) -> str:
+    """Return what a task is told of its cluster, in one of `_FORMATS`."""
+    from tfk8s.core import cluster_spec, environment
+
+    cluster = job_file.cluster_spec(address, task.job)
+    if form == "cluster-spec":
+        return cluster_spec.cluster_spec(cluster)
+    if form == "flags":
+        return cluster_spec.flags(cluster, task)
+    config = cluster_spec.tf_config(cluster, task)
+    if form == "tf-config":
+        return config
+    variables = environment.script_environment(cluster, f"grpc://{address(job_file.master_task)}")
+    return environment.environment_lines({"TF_CONFIG": config, **variables})

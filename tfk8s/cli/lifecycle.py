@@ -1,0 +1,219 @@
+"""Commands that make, change and remove clusters: up, restart, down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfk8s.cli import options
+from tfk8s.cli.options import TIMEOUT, NoWait
+from tfk8s.cli.output import note, say
+from tfk8s.cli.signals import leaving
+
+if TYPE_CHECKING:
+    from tfk8s.core.plan import Plan
+
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tfk8s.cli.output import document, paint
+
+if TYPE_CHECKING:
+    from tfk8s.core.plan import Plan
+
+
+def up(
+    file: options.File,
+    timeout: options.Timeout = TIMEOUT,
+    no_wait: NoWait = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    allow_exposed_ports: options.ExposedPorts = False,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Start a job file's cluster, and wait until every task answers.
+
+    What runs already with the same job file is left as it is. After a failure all stays, to be looked at.
+
+    Examples:
+        tfk8s up --local cluster.yaml
+        tfk8s up --context kind-test --timeout 5m cluster.yaml
+        tfk8s up --dry-run cluster.yaml
+    """
+    from tfk8s import api
+    from tfk8s.backends.options import BackendOptions
+    from tfk8s.cli.progress import Progress
+
+    if dry_run:
+        _show_plan(api.plan(file, BackendOptions(local or None, context, namespace, allow_exposed_ports)))
+        return
+    with leaving("what was started goes on; `tfk8s up` waits for it, `tfk8s down` removes it"), Progress() as progress:
+        cluster = api.up(
+            file, local=local or None, context=context, namespace=namespace, timeout=None if no_wait else timeout,
+            keep=True, allow_exposed_ports=allow_exposed_ports, on_change=progress.update,
+        )  # fmt: skip
+    state = "is started" if no_wait else "is up"
+    say(
+        f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
+    )
+    note(f"run a script in it: tfk8s submit{cluster.backend.flags} {cluster.name} SCRIPT")
+
+
+def _show_plan(plan: Plan) -> None:
+    from tfk8s.errors import InvalidInput
+
+    show(plan)
+    if plan.refusal:
+        raise InvalidInput(plan.refusal)
+    say(f'cluster "{plan.name}" would be so' if plan else f'cluster "{plan.name}": nothing would change')
+
+
+def restart(
+    name: options.Name,
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="JOB/INDEX; default: all tasks.", show_default=False)
+    ] = None,
+    timeout: options.Timeout = TIMEOUT,
+    no_wait: NoWait = False,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Start a task's server anew, or all of them.
+
+    Waits until every task answers. Variables that lived on the task are lost with it.
+
+    Examples:
+        tfk8s restart --local mnist worker/1
+        tfk8s restart mnist
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.options import BackendOptions
+    from tfk8s.cli.progress import Progress
+
+    cluster = find(name, BackendOptions(local or None, context, namespace))
+    with leaving("what is started anew goes on; `tfk8s status` shows it"), Progress() as progress:
+        cluster.restart(task, timeout=None if no_wait else timeout, on_change=progress.update)
+    say(f'restarted {task or "all tasks"} of cluster "{cluster.name}"')
+
+
+def down(
+    name: options.Name,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Remove a cluster: all that `tfk8s up` made, nothing else.
+
+    Examples:
+        tfk8s down --local mnist
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.options import BackendOptions
+
+    cluster = find(name, BackendOptions(local or None, context, namespace))
+    with leaving("some of it may be there still; `tfk8s down` again removes it"):
+        cluster.down()
+    say(f'cluster "{cluster.name}" is down')
+
+
+_TROUBLE = 2
+_SIGNS = {"create": ("+", "32"), "change": ("~", "33"), "remove": ("-", "31")}
+
+
+def diff(
+    file: options.File,
+    output: options.Output = None,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> int:
+    """Show what `up` would change, and change nothing.
+
+    On Kubernetes it is the API server that says so. The exit code is 0 where nothing differs, 1 where something does,
+    and more where that can't be told.
+
+    Examples:
+        tfk8s diff cluster.yaml
+        tfk8s diff --local cluster.yaml -o json
+
+    JSON: name, restarts, refusal, and changes, each with kind, name, action, and fields, each with path, before, after.
+    """
+    from tfk8s import api
+    from tfk8s.backends.options import BackendOptions
+    from tfk8s.cli import json_output
+    from tfk8s.cli.error_report import report
+    from tfk8s.errors import ClusterError
+
+    try:
+        plan = api.plan(file, BackendOptions(local or None, context, namespace))
+    except (ClusterError, OSError) as error:
+        return max(report(error), _TROUBLE)
+    if output is not None:
+        document(json_output.plan(plan))
+    elif plan:
+        show(plan)
+        if plan.refusal:
+            note(plan.refusal)
+    else:
+        note(f'cluster "{plan.name}" is as {file} says')
+    return int(bool(plan))
+
+
+def scale(
+    name: options.Name,
+    tasks: Annotated[
+        list[str], typer.Argument(metavar="JOB=TASKS", help="How many tasks a job is to have.", show_default=False)
+    ],
+    timeout: options.Timeout = TIMEOUT,
+    no_wait: NoWait = False,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Change how many tasks jobs have; all are started anew.
+
+    Servers that know different clusters don't work together, so variables and sessions are lost. Waits until every
+    task answers. The job file stays as it is.
+
+    Examples:
+        tfk8s scale mnist worker=8
+        tfk8s scale --local mnist worker=8 ps=2
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.options import BackendOptions
+    from tfk8s.cli.progress import Progress
+    from tfk8s.core.task_names import parse_counts
+
+    wanted = parse_counts(tasks)
+    cluster = find(name, BackendOptions(local or None, context, namespace))
+    with leaving("what is started anew goes on; `tfk8s status` shows it"), Progress() as progress:
+        changed = cluster.scale(wanted, timeout=None if no_wait else timeout, on_change=progress.update)
+    numbers = ", ".join(f"{job}={count}" for job, count in wanted.items())
+    if changed:
+        say(f'scaled cluster "{cluster.name}" to {numbers}, and started all its tasks anew')
+        note("write it into the job file too: `tfk8s up` goes by that")
+    else:
+        say(f'cluster "{cluster.name}" has {numbers}: nothing changed')
+
+
+def show(plan: Plan) -> None:
+    """Print what would change: a line for each thing, and under it one for each field."""
+    for line in _lines(plan):
+        say(line)
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    from tfk8s.core.task_names import format_tasks
+
+    for change in plan.changes:
+        sign, colour = _SIGNS[change.action]
+        yield paint(f"{sign} {change.kind} {change.name}", colour, sys.stdout)
+        for field in change.fields:
+            yield f"    {field}"
+    if plan.restarts:
+        yield f"starts anew: {format_tasks(plan.restarts)}"

@@ -1,0 +1,1 @@
+"""Plain frozen data and rules: no input or output, no TensorFlow, no Kubernetes."""

@@ -1,0 +1,38 @@
+"""What a task is told of its cluster, in each of the forms that programs read.
+
+Three ways to say where tasks listen: `local_address` on this machine, `pod_address` in Kubernetes,
+`given_address` where the job file itself says.
+"""
+
+from __future__ import annotations
+
+import json
+
+from tfk8s.core.spec import ClusterSpec, Task
+
+
+def tf_config(cluster: ClusterSpec, task: Task) -> str:
+    """Return the value of `TF_CONFIG`, which TensorFlow's own strategies read."""
+    return _json({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
+
+
+def cluster_spec(cluster: ClusterSpec) -> str:
+    """Return the ClusterSpec as JSON."""
+    return _json(cluster)
+
+
+def flags(cluster: ClusterSpec, task: Task) -> str:
+    """Return command-line flags, in two lines.
+
+    The first is what `grpc_tensorflow_server` took; the second is the convention of TensorFlow 1's user scripts.
+    They are not quoted: a shell splits the output of `$(tfk8s render …)` at spaces and reads nothing else into it.
+    """
+    spec = ",".join(f"{job}|{';'.join(addresses)}" for job, addresses in cluster.items())
+    server = [f"--cluster_spec={spec}", f"--job_name={task.job}", f"--task_id={task.index}"]
+    hosts = [f"--{job}_hosts={','.join(addresses)}" for job, addresses in cluster.items()]
+    script = [*hosts, f"--job_name={task.job}", f"--task_index={task.index}"]
+    return f"{' '.join(server)}\n{' '.join(script)}"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,39 @@
+"""The files of this package that run in pods, as the keys of a ConfigMap or a Secret, which can name no folder."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = Path(__file__).parents[1]  # importlib.resources takes 5 ms to say the same
+_TASK = ("__init__.py", "version.py", "core/__init__.py", "core/naming.py", "task/*.py")
+_SCRIPT = (*_TASK, "concurrency.py", "errors.py", "polling.py", "sessions/*.py")
+
+
+@functools.cache
+def of_tasks() -> dict[str, str]:
+    """Return the text of each file that a task's pod needs, by its path in the package."""
+    return _read(_TASK)
+
+
+@functools.cache
+def of_scripts() -> dict[str, str]:
+    """Return the text of each file that a session script's pod needs, by its path in the package."""
+    return _read(_SCRIPT)
+
+
+def key(path: str) -> str:
+    """Return the key of a file: `task.server.py` for `task/server.py`."""
+    return path.replace("/", ".")
+
+
+def items(paths: Iterable[str]) -> list[dict[str, Any]]:
+    """Return what puts each key of a volume where its file belongs (Kubernetes' KeyToPath)."""
+    return [{"key": key(path), "path": path} for path in paths]
+
+
+def _read(patterns: Iterable[str]) -> dict[str, str]:
+    found = sorted(path for pattern in patterns for path in _PACKAGE.glob(pattern))
+    return {path.relative_to(_PACKAGE).as_posix(): path.read_text() for path in found}

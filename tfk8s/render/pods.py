@@ -1,0 +1,229 @@
+"""What runs in a pod, as Kubernetes' own data: one container that fulfils the pod security standard `restricted`.
+
+Everything here is also made by the Helm chart's templates from the same job file: what a Go template can't
+compute does not belong here. Every call returns fresh dicts, so that YAML needs no anchors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tfk8s.core import naming
+from tfk8s.core.compact import compact_cluster
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job, JobFile, Security, Volume
+from tfk8s.render import package_files
+
+Object = dict[str, Any]
+
+PACKAGE_FOLDER = "/opt/tfk8s"
+SCRATCH_FOLDER = "/tmp"  # noqa: S108 - a folder of the pod's own
+SCRATCH_SIZE = "2Gi"
+
+DEFAULT_CPU = "1"
+DEFAULT_MEMORY = "2Gi"
+CPU_LIMIT = "1"  # where less is asked for
+# What a pod writes to its scratch folder and logs. Scanners ask for both values.
+STORAGE_REQUEST = "128Mi"
+STORAGE_LIMIT = "4Gi"
+
+POD_INDEX = "apps.kubernetes.io/pod-index"  # a StatefulSet's pods have it since Kubernetes 1.28
+GKE_ACCELERATOR = "cloud.google.com/gke-accelerator"
+GKE_SPOT = "cloud.google.com/gke-spot"
+# What of a GKE node's labels tells of its GPUs.
+GKE_GPU_LABELS = (
+    GKE_ACCELERATOR,
+    "cloud.google.com/gke-gpu-partition-size",
+    "cloud.google.com/gke-gpu-sharing-strategy",
+    "cloud.google.com/gke-max-shared-clients-per-gpu",
+)
+
+
+def template(job_file: JobFile, job: Job, labels: Mapping[str, str], files: Iterable[str]) -> Object:
+    """Return the pod template of a job's tasks.
+
+    Args:
+        job_file: the cluster.
+        job: one of its jobs.
+        labels: tfk8s' own, by which Services and policies find the pods.
+        files: the paths of the files in the cluster's ConfigMap.
+    """
+    volumes = (*job_file.volumes, *job.volumes)
+    metadata: Object = {"labels": {**job.labels, **labels}}
+    if job.annotations:
+        metadata["annotations"] = dict(job.annotations)
+    spec: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 5,
+        "securityContext": pod_security(job_file.security),
+        "containers": [_container(job_file, job, volumes)],
+        "volumes": list(_volumes(job_file.name, files, volumes)),
+    }
+    if job_file.security.service_account:
+        spec["serviceAccountName"] = job_file.security.service_account
+    if job.priority:
+        spec["priorityClassName"] = job.priority
+    return {"metadata": metadata, "spec": spec | _placement(job, labels)}
+
+
+def port(job_file: JobFile, job: Job) -> int:
+    """Return where the job's servers listen."""
+    return job.port or job_file.port
+
+
+def ports(job_file: JobFile) -> list[int]:
+    """Return where the cluster's servers listen, each port once, in the order of the jobs."""
+    return list(dict.fromkeys(port(job_file, job) for job in job_file.jobs))
+
+
+def _container(job_file: JobFile, job: Job, volumes: tuple[Volume, ...]) -> Object:
+    amounts = resources(job)
+    return {
+        "name": "server",
+        "image": job.image or job_file.image,
+        "command": ["python3", "-m", "tfk8s.task.server"],
+        "env": list(_environment(job_file, job)),
+        "ports": [{"name": "grpc", "containerPort": port(job_file, job)}],
+        "resources": amounts,
+        "securityContext": container_security(),
+        # A server listens after 0.3 s, or after an import with `preload`. There is no livenessProbe: what it could
+        # see ends the process anyway, and a restart of a server that is merely busy would lose its variables.
+        "startupProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 1, "failureThreshold": 300},
+        "readinessProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 5, "timeoutSeconds": 5},
+        "volumeMounts": list(_mounts(volumes)),
+    }
+
+
+def resources(job: Job) -> Object:
+    """Return what a task's container asks for; the limits are the same, but for what it writes, and a core at least.
+
+    A server needs half a second of a core until it listens. Held to what it asks for it comes up late:
+    four servers within 200m each took 8.7 s until the last listened, with a core each 5.4 s (measured on two cores).
+    """
+    amounts = {"cpu": str(job.cpu or DEFAULT_CPU), "memory": str(job.memory or DEFAULT_MEMORY)}
+    if job.gpus:
+        amounts[job.gpu_resource] = str(job.gpus)
+    cpu_limit = CPU_LIMIT if job.cpu and job.cpu.value < Quantity.parse(CPU_LIMIT).value else amounts["cpu"]
+    return {
+        "requests": {**amounts, "ephemeral-storage": STORAGE_REQUEST},
+        "limits": {**amounts, "cpu": cpu_limit, "ephemeral-storage": STORAGE_LIMIT},
+    }
+
+
+def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
+    """Yield the user's variables over tfk8s' defaults, by name, and then those that say which task this is."""
+    values = {"HOME": SCRATCH_FOLDER, **gpu_environment(job), **job_file.env, **job.env}
+    values["PYTHONPATH"] = PACKAGE_FOLDER + (f":{values['PYTHONPATH']}" if "PYTHONPATH" in values else "")
+    for name in sorted(values):
+        # Kubernetes reads $(NAME) in a value, and $$ as $.
+        yield {"name": name, "value": values[name].replace("$", "$$")}
+    yield {"name": "TFK8S_NAME", "value": job_file.name}
+    yield {"name": "TFK8S_NAMESPACE", "valueFrom": _field("metadata.namespace")}
+    yield {"name": "TFK8S_JOBS", "value": compact_cluster(job_file)}
+    yield {"name": "TFK8S_PORT", "value": str(job_file.port)}
+    yield {"name": "TFK8S_JOB", "value": job.name}
+    yield {"name": "TFK8S_INDEX", "valueFrom": _field(f"metadata.labels['{POD_INDEX}']")}
+    if job.preload:
+        yield {"name": "TFK8S_PRELOAD", "value": ",".join(job.preload)}
+
+
+def _field(path: str) -> Object:
+    """Return where a variable has its value from, a field of its pod.
+
+    The version is what the API server would add. But who applies without it what somebody else has applied gets a
+    conflict, since a `fieldRef` is owned as a whole.
+    """
+    return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
+
+
+def gpu_environment(job: Job) -> dict[str, str]:
+    """Return the variables that let TensorFlow share GPUs, or hide from it those that the node has.
+
+    NVIDIA's images show every GPU of the node to a container that asked for none (NVIDIA/k8s-device-plugin#61).
+    """
+    if job.gpus:
+        return {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    return {"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def pod_security(security: Security) -> Object:
+    """Return who a pod's processes are."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": security.user,
+        "runAsGroup": security.group,
+        "fsGroup": security.group,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container_security() -> Object:
+    """Return what a container's processes may not do."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def _mounts(volumes: tuple[Volume, ...]) -> Iterator[Object]:
+    yield {"name": "tfk8s", "mountPath": f"{PACKAGE_FOLDER}/tfk8s", "readOnly": True}
+    yield {"name": "scratch", "mountPath": SCRATCH_FOLDER}
+    for number, volume in enumerate(volumes):
+        mount: Object = {"name": f"volume-{number}", "mountPath": volume.path}
+        if volume.read_only:
+            mount["readOnly"] = True
+        yield mount
+
+
+def _volumes(cluster: str, files: Iterable[str], volumes: tuple[Volume, ...]) -> Iterator[Object]:
+    yield {"name": "tfk8s", "configMap": {"name": cluster, "items": package_files.items(files)}}
+    yield {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE}}
+    for number, volume in enumerate(volumes):
+        yield {"name": f"volume-{number}", **_source(volume)}
+
+
+def _source(volume: Volume) -> Object:
+    if volume.claim:
+        return {"persistentVolumeClaim": {"claimName": volume.claim}}
+    if volume.secret:
+        return {"secret": {"secretName": volume.secret}}
+    if volume.config_map:
+        return {"configMap": {"name": volume.config_map}}
+    return {"emptyDir": {"sizeLimit": str(volume.size)}}
+
+
+def spread(tasks: int, labels: Mapping[str, str]) -> Object:
+    """Return what has a job's tasks run on different nodes if possible."""
+    if tasks == 1:
+        return {}
+    term = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
+    preferred = [{"weight": 1, "podAffinityTerm": term}]
+    return {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
+
+
+def _placement(job: Job, labels: Mapping[str, str]) -> Object:
+    """Return where the tasks may run: apart from each other if possible, and where GPUs or spot capacity are."""
+    selector = dict(job.node_selector)
+    tolerations = [dict(toleration) for toleration in job.tolerations]
+    if job.accelerator:
+        selector[GKE_ACCELERATOR] = job.accelerator
+    if job.gpus:
+        tolerations.append({"key": job.gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
+    if job.spot:
+        selector[GKE_SPOT] = "true"
+        tolerations.append({"key": GKE_SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
+    placement = spread(job.tasks, labels)
+    if selector:
+        placement["nodeSelector"] = selector
+    if tolerations:
+        placement["tolerations"] = tolerations
+    return placement
+
+
+def master_pod(job_file: JobFile) -> str:
+    """Return the name of the master's pod."""
+    return naming.pod(job_file.name, job_file.master, 0)

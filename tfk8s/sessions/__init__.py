@@ -1,0 +1,1 @@
+"""Runs beside or inside a session. Standard library and TensorFlow only."""

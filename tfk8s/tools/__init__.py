@@ -1,0 +1,1 @@
+"""Helpers around clusters: checks of what is missing, images, kind clusters."""

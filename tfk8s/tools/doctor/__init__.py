@@ -1,0 +1,51 @@
+"""What is missing here, for clusters on this machine or on Kubernetes: `tfk8s doctor`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfk8s.backends.options import BackendOptions
+from tfk8s.task.server import find_tensorflow
+from tfk8s.tools.doctor.check import Check, State
+from tfk8s.version import __version__
+
+# tensorflow-2.21.0.dist-info and tensorflow_cpu-2.21.0.dist-info, not tensorflow_datasets'
+_DIST_INFO = re.compile(r"tensorflow(?:_cpu|_gpu|_intel|_macos|_rocm)?-([0-9][^-]*)\.dist-info", re.ASCII)
+
+
+def examine(where: BackendOptions, image: str | None = None) -> Iterator[Check]:
+    """Yield one check after the other, of what commands with the same `where` need.
+
+    Args:
+        where: on this machine or on Kubernetes.
+        image: Kubernetes only: an image with Python, in which two pods try whether NetworkPolicy is enforced.
+
+    Raises:
+        InvalidInput: `where` contradicts itself.
+    """
+    on_this_machine = where.is_local(os.environ)
+    yield Check("versions", State.OK, _versions())
+    if on_this_machine:
+        from tfk8s.tools.doctor import local
+
+        yield from local.checks(os.environ)
+    else:
+        from tfk8s.tools.doctor import kubernetes
+
+        yield from kubernetes.checks(where.context, where.namespace, image)
+
+
+def _versions() -> str:
+    folder = find_tensorflow()
+    tensorflow = tensorflow_version(Path(folder)) if folder else "is not installed here"
+    return f"tfk8s {__version__}, Python {platform.python_version()}, TensorFlow {tensorflow}"
+
+
+def tensorflow_version(folder: Path) -> str:
+    """Return the version of the package `tensorflow` in this folder, from what pip has written beside it."""
+    names = (_DIST_INFO.fullmatch(path.name) for path in sorted(folder.parent.glob("tensorflow*.dist-info")))
+    return next((match[1] for match in names if match), "of an unknown version")
