@@ -42,7 +42,7 @@ check: .venv/dev    ## style, types, and which module may import which
 update: .venv/dev   ## writes again what is generated from the code
 	$(BIN)/tfk8s schema >docs/job-file.schema.json
 	$(BIN)/python -m tfk8s.cli.words
-	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/test_rendered.py tests/unit/test_chart.py
+	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/render
 
 bench: .venv/dev    ## measures, as ratios in one run
 	$(BIN)/python bench/start.py

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import api_server
 import pytest
-from api_server import ApiServer, Fault, refuses
+from fakes import api_server
+from fakes.api_server import ApiServer, Fault, refuses
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, client, paths

@@ -47,7 +47,7 @@ class Outcome:
 
     Attributes:
         code: its exit code.
-        task_failed: its runner ended it because a task failed; a script may exit with the same code for its own reasons.
+        task_failed: its runner ended it because a task failed; a script may exit with the same code by itself.
     """
 
     code: int

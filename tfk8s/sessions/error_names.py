@@ -1,7 +1,7 @@
 """What TensorFlow's failures mean: from its error and what is known of the tasks, a named one. Pure.
 
 TensorFlow answers most failures with one of a dozen status codes and a page of C++. The patterns below are those of its
-own messages (measured with 2.21; tests/unit/test_verdicts.py has them whole).
+own messages (measured with 2.21; tests/unit/sessions/test_error_names.py has them whole).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def read_pod(client: Client, namespace: str, pod: str, tail: int | None) -> list
         if error.code not in (400, 404):
             raise
         return []
-    return text.removesuffix("\n").split("\n") if text else []  # str.splitlines would split at unpack.MARK too
+    return text.removesuffix("\n").split("\n") if text else []  # str.splitlines would split at pod_entrypoint.MARK too
 
 
 def follow(

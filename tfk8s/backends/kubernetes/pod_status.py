@@ -23,7 +23,7 @@ _KINDS = {
     "secret": "Secret",
     "serviceaccount": "ServiceAccount",
 }
-_OWN_VOLUME = 'for volume "tfk8s"'  # pods.py and scriptjobs.py
+_OWN_VOLUME = 'for volume "tfk8s"'  # render/pods.py and render/script_job.py
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), (.*)", re.DOTALL)
 _POD_SECURITY = re.compile(r'violates PodSecurity "([^"]*)": (.*)', re.DOTALL)
 _LIMIT_RANGE = re.compile(

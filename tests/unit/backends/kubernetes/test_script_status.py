@@ -1,0 +1,79 @@
+"""What becomes of a script's Job, in words."""
+
+import pytest
+
+from tfk8s.backends.kubernetes import script_status
+from tfk8s.core.status import ScriptPhase
+from tfk8s.render import script_job
+from unit.backends.kubernetes.test_backend import stateful_sets
+
+
+def make_job(**spec):
+    run = script_job.Run(arguments=["--tf1", "train.py", "a b"], environment={})
+    made = script_job.job("demo-script-0a1b2c", stateful_sets()[0], run)
+    made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    made["spec"].update(spec)
+    return {**made, "status": {}}
+
+
+def make_pod(state=None, phase="Running", **status):
+    containers = [{"state": state, "ready": True, "image": "tf:1"}] if state else []
+    return {
+        "metadata": {"name": "demo-script-0a1b2c-xyz", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": "node", "containers": [{"resources": {"limits": {"memory": "4Gi"}}}]},
+        "status": {"phase": phase, "containerStatuses": containers, **status},
+    }
+
+
+def ended(code, reason="Error"):
+    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:01:00Z"}}
+
+
+def test_names():
+    assert script_job.object_name("demo", "script-0a1b2c") == "demo-script-0a1b2c"
+    assert len(script_job.object_name("d" * 60, "script-0a1b2c")) <= 63
+    assert script_job.name(make_job()) == "script-0a1b2c"
+    assert all(
+        map(script_job.is_name, ("script-0a1b2c", "script-mistyped"))
+    )  # of that one, it is said that there is none
+    assert not any(map(script_job.is_name, ("script", "script/0", "worker/1")))
+
+
+@pytest.mark.parametrize(
+    ("pod", "phase", "code", "reason"),
+    [
+        (make_pod({"running": {"startedAt": "2026-01-01T00:00:30Z"}}), "Running", None, ""),
+        (make_pod(ended(0, "Completed"), "Succeeded"), "Succeeded", 0, ""),
+        (make_pod(ended(7), "Failed"), "Failed", 7, ""),
+        (make_pod(ended(137, "OOMKilled"), "Failed"), "Failed", 137, "killed at its pod's memory limit of 4Gi"),
+        (
+            make_pod(None, "Failed", reason="Evicted", message="The node was low on resource: memory. "),
+            "Failed",
+            None,
+            "evicted by its node node (The node was low on resource: memory)",
+        ),
+        (make_pod(None, "Failed", reason="NodeAffinity"), "Failed", None, "its pod failed: NodeAffinity"),
+        (None, "Pending", None, ""),
+        (
+            make_pod({"waiting": {"reason": "InvalidImageName"}}, "Pending"),
+            "Failed",
+            None,
+            '"tf:1" is not the name of an image: change jobs.chief.image (or image, for all jobs)',
+        ),
+    ],
+)
+def test_outcomes(pod, phase, code, reason):
+    status = script_status.status(make_job(), pod)
+    assert (status.phase, status.exit_code, status.reason) == (ScriptPhase(phase), code, reason)
+    assert status.command == "--tf1 train.py 'a b'"
+
+
+def test_a_job_without_a_pod():
+    assert script_status.status(make_job(suspend=True), None).reason == "its queue has not admitted it"
+    gone = {**make_job(), "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    assert script_status.status(gone, None).reason == "its pod was deleted"
+    message = "exceeded quota: q, requested: cpu=1, used: cpu=2, limited: cpu=2"
+    assert script_status.status(make_job(), None, [message]).reason == (
+        'the namespace\'s quota "q" is used up (requested: cpu=1, used: cpu=2, limited: cpu=2): have it raised: '
+        "a script asks for 50m cores and 512Mi, with limits of 4 cores and 4Gi (or the master's memory, if more)"
+    )

@@ -1,0 +1,198 @@
+"""Servers that somebody else has started: what works with them, and what is refused."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import backend as fake_backend
+
+from tfk8s.backends import local_scripts
+from tfk8s.backends.external import ExternalBackend
+from tfk8s.core.script import Outcome, Script
+from tfk8s.core.spec import Job, JobFile, Task
+from tfk8s.core.status import Phase, TaskStatus
+from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
+
+CHIEF, WORKER = Task("chief", 0), Task("worker", 0)
+
+
+class Server:
+    """Answers each connection as a TensorFlow server does, and keeps it open."""
+
+    def __init__(self, task: Task, others: list[Task]) -> None:
+        backend = fake_backend.FakeBackend(fake_backend.job_file("x", chief=1, worker=1))
+        with backend.dial("x", task) as stream:
+            self._answer = stream.recv(1 << 16)
+        self._open: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                stream, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(stream)
+            stream.sendall(self._answer)
+
+    def end(self) -> None:
+        """End as a process does that is killed: it listens no more before its connections end."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+        for stream in self._open:
+            stream.close()
+
+
+@pytest.fixture
+def servers() -> Iterator[dict[Task, Server]]:
+    servers = {task: Server(task, []) for task in (CHIEF, WORKER)}
+    yield servers
+    for server in servers.values():
+        if server._thread.is_alive():
+            server.end()
+
+
+@pytest.fixture
+def spec(servers: dict[Task, Server]) -> JobFile:
+    jobs = tuple(Job(name=task.job, addresses=(server.address,)) for task, server in servers.items())
+    return JobFile(name="there", jobs=jobs, master="chief")
+
+
+@pytest.fixture
+def backend(spec: JobFile) -> ExternalBackend:
+    return ExternalBackend(spec)
+
+
+def test_every_server_is_asked(backend: ExternalBackend, servers: dict[Task, Server]) -> None:
+    status = backend.observe("there")
+    assert (status.backend, status.target, status.master) == ("addresses", f"grpc://{servers[CHIEF].address}", CHIEF)
+    assert status.tasks == tuple(
+        TaskStatus(task=task, phase=Phase.READY, address=server.address) for task, server in servers.items()
+    )
+    assert backend.clusters() == [status]
+
+
+def test_a_server_that_isn_t_there_is_named(backend: ExternalBackend, servers: dict[Task, Server]) -> None:
+    servers[WORKER].end()
+    task = backend.observe("there").tasks[1]
+    assert task.phase is Phase.UNKNOWN
+    assert task.reason == f"does not answer at {servers[WORKER].address}: Connection refused"
+    with pytest.raises(TaskUnreachable):
+        backend.dial("there", WORKER)
+
+
+def test_another_name_is_no_cluster_of_this_file(backend: ExternalBackend) -> None:
+    with pytest.raises(NoSuchCluster, match=r'^the job file is that of "there", not of "mnist"$'):
+        backend.observe("mnist")
+
+
+@pytest.mark.parametrize(
+    ("do", "verb"),
+    [
+        (lambda backend, spec: backend.apply(spec), "start"),
+        (lambda backend, spec: backend.restart("there", None), "restart"),
+        (lambda backend, spec: backend.delete("there"), "remove"),
+    ],
+)
+def test_what_is_refused(
+    backend: ExternalBackend, spec: JobFile, do: Callable[[ExternalBackend, JobFile], object], verb: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        do(backend, spec)
+    assert str(caught.value) == (
+        f'tfk8s can\'t {verb} the servers of "there": its job file gives their addresses, so they run already, '
+        "and are not tfk8s'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"requirements": Path("r.txt")}, "--requirements is for Kubernetes"),
+        ({"gpus": 2}, "--gpus is for Kubernetes"),
+    ],
+)
+def test_what_only_a_pod_can_have_is_refused(backend: ExternalBackend, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words) as caught:
+        backend.run("there", Script(path=Path("a.py"), **options))
+    assert caught.value.help in ("install into that: pip install -r r.txt", "CUDA_VISIBLE_DEVICES=0,1 tfk8s submit …")
+
+
+def test_scripts_belong_to_the_command_that_runs_them(backend: ExternalBackend) -> None:
+    with pytest.raises(InvalidInput, match="--detach is for Kubernetes"):
+        backend.start("there", Script(path=Path("a.py")))
+    with pytest.raises(InvalidInput, match="writes where it was started"):
+        backend.show("there", "script-0a1b2c", follow=False, tail=None)
+    with pytest.raises(InvalidInput, match="can't be stopped by name"):
+        backend.stop("there", "script-0a1b2c")
+
+
+def test_logs_are_refused(backend: ExternalBackend) -> None:
+    with pytest.raises(InvalidInput, match=r"^tfk8s can't show the logs of the servers of \"there\""):
+        backend.logs("there", [], follow=False, tail=None)
+
+
+# ---- running a script ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.programs
+def test_a_script_is_told_of_its_cluster_and_its_exit_code_is_passed_on(
+    backend: ExternalBackend, servers: dict[Task, Server], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys; print(os.environ['TFK8S_TARGET'], os.environ['no_proxy'], sys.argv); sys.exit(7)"
+    )
+    assert backend.run("there", Script(path=script, arguments=("--a", "b"))).code == 7
+    out, err = capfd.readouterr()
+    assert out == f"grpc://{servers[CHIEF].address} localhost,127.0.0.1,::1 {[str(script), '--a', 'b']}\n"
+    assert err == ""
+
+
+@pytest.mark.programs
+def test_a_script_that_a_signal_ends(backend: ExternalBackend, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert backend.run("there", Script(path=script)).code == 137
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("import sys; sys.exit(3)", Outcome(3)),
+        ("from tfk8s.errors import TaskLost; raise TaskLost('worker/0 was lost')", Outcome(3, task_failed=True)),
+    ],
+)
+def test_what_a_script_exits_with_is_not_taken_for_the_loss_of_a_task(
+    backend: ExternalBackend, tmp_path: Path, text: str, outcome: Outcome
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    assert backend.run("there", Script(path=script)) == outcome
+
+
+@pytest.mark.programs
+def test_sigterm_reaches_the_script(backend: ExternalBackend, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, sys; signal.signal(15, lambda *_: sys.exit(9))\nos.kill(os.getppid(), 15)\nsignal.pause()"
+    )
+    assert backend.run("there", Script(path=script)).code == 9
+
+
+def test_no_terminal_no_foreground(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_terminal(descriptor: int) -> int:
+        raise OSError(25, "Inappropriate ioctl for device")
+
+    monkeypatch.setattr(local_scripts.os, "tcgetpgrp", no_terminal)
+    assert local_scripts._in_foreground() is False

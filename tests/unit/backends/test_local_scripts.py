@@ -1,0 +1,91 @@
+"""Scripts on this machine for a cluster that is elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import socket
+from pathlib import Path
+
+import pytest
+from fakes.backend import FakeBackend, Run, change, job_file
+
+from tfk8s.backends import local_scripts
+from tfk8s.backends.local import interpreter
+from tfk8s.core.script import Outcome, Script
+from tfk8s.core.status import ClusterStatus
+from tfk8s.errors import InvalidInput
+
+pytest_plugins = ("fakes.command_line",)
+
+
+@pytest.fixture
+def ports() -> list[int]:
+    """Two free ports in a row."""
+    while True:
+        port = 20000 + 2 * secrets.randbelow(5000)  # below those that are given out by themselves
+        with contextlib.suppress(OSError), socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", port))
+            second.bind(("127.0.0.1", port + 1))
+            return [port, port + 1]
+
+
+def status_at(backend: FakeBackend, port: int) -> ClusterStatus:
+    """The cluster, whose pods all listen on the same port."""
+    for task in ("chief/0", "worker/0"):
+        backend.looks.append(change(task, address=f"pod-{task[0]}:{port}"))
+        backend.observe("mnist")
+    return backend.observe("mnist")
+
+
+@pytest.mark.programs
+def test_each_task_is_where_a_single_machine_has_it(
+    ports: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = FakeBackend(job_file("mnist", chief=1, worker=1))
+    script = tmp_path / "script.py"
+    script.write_text("import os; print(os.environ['TFK8S_TARGET']); print(os.environ['TFK8S_CLUSTER'])")
+    assert local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=script), print) == Outcome(0)
+    target, cluster = capfd.readouterr().out.splitlines()
+    assert target == f"grpc://localhost:{ports[0]}"
+    assert json.loads(cluster) == {"chief": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]}
+
+
+def test_a_port_that_is_taken_is_named(ports: list[int]) -> None:
+    backend = FakeBackend(job_file("mnist", chief=1, worker=1))
+    with socket.create_server(("127.0.0.1", ports[1])), pytest.raises(InvalidInput) as caught:
+        local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=Path("a.py")), print)
+    assert str(caught.value) == (
+        f"port {ports[1]} is in use: with --here, worker/0 is at localhost:{ports[1]}, where a single machine would"
+        " have it"
+    )
+    assert f"sport = :{ports[1]}" in str(caught.value.help)
+
+
+def test_a_machine_without_tensorflow(ports: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "tensorflow_folder", lambda python: None)
+    backend = FakeBackend(job_file("mnist", chief=1, worker=1))
+    with pytest.raises(InvalidInput, match="TensorFlow is not installed for"):
+        local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=Path("a.py")), print)
+
+
+def test_a_cluster_of_too_many_tasks_is_refused() -> None:
+    backend = FakeBackend(job_file("mnist", worker=257))
+    with pytest.raises(InvalidInput, match="--here is for at most 256"):
+        local_scripts.run_forwarded(backend, backend.observe("mnist"), Script(path=Path("a.py")), print)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--here"], "--here is for clusters on Kubernetes"),
+        (["--here", "--detach"], "--here and --detach exclude each other"),
+    ],
+)
+def test_where_scripts_run_here_anyway(
+    run: Run, backend: FakeBackend, folder: Path, arguments: list[str], words: str
+) -> None:
+    code, _, err = run("submit", *arguments, "mnist", "train.py")
+    assert code == 2
+    assert err.startswith(f"error: {words}")

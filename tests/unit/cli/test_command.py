@@ -1,0 +1,289 @@
+"""What the command line takes and refuses, and how it says so."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.backend import FakeBackend, Run
+
+from tfk8s import __main__
+from tfk8s.cli import app, error_report, words
+from tfk8s.cli.command import ScriptCommand
+from tfk8s.errors import Tfk8sError
+from tfk8s.version import __version__
+
+pytest_plugins = ("fakes.command_line",)
+
+HELP = """\
+Usage: tfk8s [OPTIONS] COMMAND [ARGS]...
+
+  Distributed TensorFlow on this machine or on Kubernetes, from one job file.
+
+Options:
+  --version   Print the version.
+  -h, --help  Show this message and exit.
+
+Commands:
+  init        Write a commented job file, cluster.yaml.
+  validate    Read a job file, and print all that is wrong with it.
+  schema      Print the JSON Schema of job files.
+  render      Print a cluster's Kubernetes objects, or what a task is told.
+  diff        Show what `up` would change, and change nothing.
+  up          Start a job file's cluster, and wait until every task answers.
+  submit      Run a session script beside the master.
+  run         Start a cluster, run a session script, and remove the cluster.
+  stop        End a script that `tfk8s submit` started, and remove its log.
+  connect     Give a loopback address for sessions of this machine.
+  status      Show a cluster and its tasks.
+  ls          List your clusters.
+  devices     Show the devices of each task: CPUs, GPUs, their memory.
+  logs        Print what tasks wrote, or what a script wrote.
+  events      Tell what happened to a cluster, in the order of time.
+  scale       Change how many tasks jobs have; all are started anew.
+  restart     Start a task's server anew, or all of them.
+  down        Remove a cluster: all that `tfk8s up` made, nothing else.
+  roles       Print the Roles that users of a shared namespace need.
+  doctor      Say what is missing here, and what to do about it.
+  completion  Print a script that completes commands in your shell.
+  server      Run one task's server by hand, in the foreground.
+  image       Build images with TensorFlow, load them into kind, push them.
+  kind        Make kind clusters for trying tfk8s, and remove them.
+
+  Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed; 124 a
+  timeout; 130 Ctrl-C.
+"""
+
+SUBMIT_HELP = """\
+Usage: tfk8s submit [OPTIONS] NAME|FILE SCRIPT [ARGS...]
+
+  Run a session script beside the master.
+
+  Its output and its exit code are the command's. What follows SCRIPT is the
+  script's own. It finds the master in TFK8S_TARGET. On Kubernetes it outlives
+  a command that is cut off; Ctrl-C ends it.
+
+  Examples:
+      tfk8s submit --local mnist train.py --steps 1000
+      tfk8s submit --tf1 mnist old_script.py
+      tfk8s submit --detach mnist train.py
+      tfk8s submit --retries 3 --without worker/3 mnist train.py
+
+Arguments:
+  NAME|FILE  The cluster's name, or its job file.
+  SCRIPT     A Python file.
+  ARGS       The script's own arguments.
+
+Options:
+  --tf1                    `import tensorflow` gives the script TensorFlow
+                           1's.
+  --fresh                  In an interpreter of its own, that imports all
+                           anew.
+  --isolate                Its sessions share no variables with others.
+  -r, --requirements FILE  On Kubernetes: pip installs these first.
+  --gpus N                 On Kubernetes: GPUs it asks for.
+  --without TASK           Leave this task out of its sessions.
+  --retries N              Run it again, at most so often, after the loss of a
+                           task.
+  -d, --detach             Print the script's name, and leave it to itself.
+  --here                   On this machine, whose ports 2222… lead to the
+                           tasks.
+  --timeout TIME           Wait so long for the cluster first.
+  --local                  On this machine (TFK8S_LOCAL=1 makes that the
+                           default).
+  --context NAME           The kubeconfig's context; default: its current one.
+  -n, --namespace NAME     Default: the job file's, else the context's.
+  -h, --help               Show this message and exit.
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_help(run: Run, arguments: tuple[str, ...]) -> None:
+    assert run(*arguments) == (0, HELP, "")
+
+
+def test_help_of_a_command(run: Run) -> None:
+    assert run("submit", "--help") == (0, SUBMIT_HELP, "")
+
+
+GROUPED = [f"{group} {name}" for group, functions in app.GROUPS.items() for name in functions]
+
+
+@pytest.mark.parametrize("command", [*sorted(app.COMMANDS.keys() - app.GROUPS.keys() - {"server"}), *GROUPED])
+def test_every_command_s_help_has_an_example_and_a_line_for_each_option(run: Run, command: str) -> None:
+    first, *rest = command.split()
+    code, text, _ = run(first, *rest, "--help")
+    assert code == 0
+    assert f"\n      tfk8s {command}" in text or f"(tfk8s {command}" in text
+    found = app.program(first)
+    for word in (first, *rest):
+        found = found.commands[word]
+    for param in found.params:
+        assert param.help.endswith((".", ").")), f"{param.name}: {param.help}"
+        assert len(param.help) < 110
+
+
+def test_version(run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["tfk8s", "--version"])
+    assert __main__.main() == 0
+    assert capsys.readouterr().out == f"tfk8s {__version__}\n"
+    assert run("--version") == (0, f"tfk8s {__version__}\n", "")
+
+
+def test_server_hands_its_arguments_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfk8s.task import server
+
+    given: list[list[str]] = []
+    monkeypatch.setattr(server, "main", lambda arguments: given.append(arguments) or 7)
+    monkeypatch.setattr(sys, "argv", ["tfk8s", "server", "--job-name", "ps", "--help"])
+    assert __main__.main() == 7
+    assert given == [["--job-name", "ps", "--help"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "advice"),
+    [
+        (["upp"], "No such command 'upp'. Did you mean 'up'?", "tfk8s --help"),
+        (["up"], "Missing argument 'FILE'.", "tfk8s up --help"),
+        (["up", "--nope", "x.yaml"], "No such option: --nope", "tfk8s up --help"),
+        (["up", "a.yaml", "b.yaml"], "Got unexpected extra argument(s) (b.yaml)", "tfk8s up --help"),
+        (
+            ["up", "--timeout", "soon", "x.yaml"],
+            "Invalid value for '--timeout': \"soon\" is not a duration, such as 90s, 2m or 1h30m",
+            "tfk8s up --help",
+        ),
+        (
+            ["status", "mnist", "-o", "xml"],
+            "Invalid value for '--output' / '-o': \"xml\" is not a form of output; there is json",
+            "tfk8s status --help",
+        ),
+        (
+            ["logs", "mnist", "--tail", "-1"],
+            "Invalid value for '--tail': \"-1\" is not a number from 0",
+            "tfk8s logs --help",
+        ),
+        (
+            ["connect", "mnist", "--port", "70000"],
+            "Invalid value for '--port': \"70000\" is not a port: a number up to 65535",
+            "tfk8s connect --help",
+        ),
+        (["completion", "tcsh"], 'no completion for "tcsh"', "there are bash, zsh, fish"),
+        (["--local", "up"], "No such option: --local", "tfk8s --help"),
+    ],
+)
+def test_what_is_refused(run: Run, arguments: list[str], message: str, advice: str) -> None:
+    assert run(*arguments) == (2, "", f"error: {message}\n  = help: {advice}\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "passed_on"),
+    [
+        ("mnist train.py --steps 5", "mnist train.py -- --steps 5"),
+        ("mnist --tf1 train.py --tf1", "mnist --tf1 train.py -- --tf1"),
+        ("--timeout 5 mnist train.py --help", "--timeout 5 mnist train.py -- --help"),
+        ("--timeout=5 mnist train.py a", "--timeout=5 mnist train.py -- a"),
+        ("-n team mnist train.py -n x", "-n team mnist train.py -- -n x"),
+        ("mnist train.py -- --steps 5", "mnist train.py -- --steps 5"),
+        ("mnist train.py -- -- x", "mnist train.py -- -- x"),
+        ("--local -- mnist train.py --steps 5", "--local -- mnist train.py --steps 5"),
+        ("mnist", "mnist"),
+        ("mnist train.py", "mnist train.py --"),
+        ("--help", "--help"),
+    ],
+)
+def test_what_follows_the_script_is_its_own(given: str, passed_on: str) -> None:
+    command = app.program("submit").commands["submit"]
+    assert isinstance(command, ScriptCommand)
+    assert command.split(given.split()) == passed_on.split()
+
+
+def test_completion_knows_the_commands_as_they_are() -> None:
+    assert words.FILE.read_text() == words.words(), "run: python -m tfk8s.cli.words"
+
+
+# ---- failures ------------------------------------------------------------------------------------------------------
+
+
+def test_a_bug_is_one_line_and_the_traceback_is_for_those_who_ask(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def observe(name: str) -> None:
+        raise KeyError("tasks")
+
+    monkeypatch.setattr(backend, "observe", observe)
+    code, out, err = run("status", "mnist")
+    assert (code, out) == (error_report.BUG, "")
+    assert err.startswith("error: this is a bug in tfk8s: KeyError: 'tasks' (at /")
+    assert err.endswith(")\n  = help: please report it, with the traceback that TFK8S_DEBUG=1 shows\n")
+    assert err.count("\n") == 2
+    monkeypatch.setenv("TFK8S_DEBUG", "1")
+    assert "Traceback (most recent call last)" in run("status", "mnist")[2]
+
+
+def test_what_the_system_refuses_is_no_bug(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def observe(name: str) -> None:
+        raise PermissionError(13, "Permission denied", "/state/mnist")
+
+    monkeypatch.setattr(backend, "observe", observe)
+    assert run("status", "mnist") == (1, "", "error: Permission denied: /state/mnist\n")
+
+
+def test_a_missing_package_is_no_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error_report.report(ModuleNotFoundError("No module named 'typer'", name="typer")) == 1
+    assert capsys.readouterr().err == (
+        f"error: tfk8s is not completely installed for {sys.executable}: No module named 'typer'\n"
+        "  = help: pip install tfk8s\n"
+    )
+
+
+def test_ctrl_c(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def observe(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backend, "observe", observe)
+    assert run("status", "mnist") == (130, "", "")
+
+
+def test_nobody_reads_on(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert run("status", "mnist")[0] == 141
+
+
+def test_what_the_locale_can_t_show_is_escaped(
+    backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(shown, encoding="ascii"))
+
+    def observe(name: str) -> None:
+        raise Tfk8sError("jobs.local.tasks: 2 → 3")
+
+    monkeypatch.setattr(backend, "observe", observe)
+    assert __main__._command(["status", "mnist"]) == 1
+    assert shown.getvalue() == b"error: jobs.local.tasks: 2 \\u2192 3\n"
+
+
+def test_errors_are_red_on_a_terminal_that_shows_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def shown() -> str:
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        error_report.report(Tfk8sError("no"))
+        return sys.stderr.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert shown() == "\x1b[1;31merror:\x1b[0m no\n"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shown() == "error: no\n"
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert shown() == "error: no\n"

@@ -1,0 +1,113 @@
+"""Commands about what changes: diff, scale, up --dry-run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fakes.backend import FakeBackend, Run, change
+
+from tfk8s import api
+from tfk8s.core.status import Phase
+from tfk8s.errors import ClusterError
+
+pytest_plugins = ("fakes.command_line",)
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+CHANGED = "~ cluster mnist\n    jobs.ps: none → 1 task\n    jobs.worker.tasks: 2 → 3\n"
+
+
+@pytest.fixture
+def changed(backend: FakeBackend, folder: Path) -> str:
+    """A job file of the cluster that runs, with other numbers."""
+    backend.specs["mnist"] = api._load("mnist.yaml")
+    (folder / "changed.yaml").write_text((folder / "mnist.yaml").read_text().replace("worker: 2", "worker: 3, ps: 1"))
+    return "changed.yaml"
+
+
+def test_diff_says_what_would_change_and_exits_with_1(run: Run, backend: FakeBackend, changed: str) -> None:
+    assert run("diff", changed) == (1, f"{CHANGED}starts anew: chief/0, worker/0 to worker/1\n", "")
+    assert backend.calls == ["plan mnist"]
+
+
+def test_diff_of_nothing_exits_with_0(run: Run, backend: FakeBackend, changed: str) -> None:
+    assert run("diff", "mnist.yaml") == (0, "", 'cluster "mnist" is as mnist.yaml says\n')
+
+
+def test_diff_of_what_is_not_there(run: Run, backend: FakeBackend) -> None:
+    assert run("diff", "new.yaml") == (1, "+ cluster new\n", "")
+
+
+def test_diff_as_json(run: Run, backend: FakeBackend, changed: str) -> None:
+    code, out, _ = run("diff", changed, "-o", "json")
+    assert code == 1
+    found = json.loads(out)
+    assert found["restarts"] == ["chief/0", "worker/0", "worker/1"]
+    (only,) = found["changes"]
+    assert (only["kind"], only["name"], only["action"]) == ("cluster", "mnist", "change")
+    assert only["fields"][1] == {"path": "jobs.worker.tasks", "before": 2, "after": 3}
+
+
+def test_diff_in_trouble_exits_with_more_than_1(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise ClusterError("the API server does not answer")
+
+    monkeypatch.setattr(backend, "plan", fail)
+    assert run("diff", "mnist.yaml") == (2, "", "error: the API server does not answer\n")
+    assert run("diff", "absent.yaml")[0] == 2
+
+
+def test_a_refusal_is_told_by_diff_and_is_an_error_of_a_dry_run(run: Run, backend: FakeBackend, changed: str) -> None:
+    backend.refusal = "down first"
+    assert run("diff", changed)[::2] == (1, "down first\n")
+    assert run("up", "--dry-run", changed)[::2] == (2, "error: down first\n")
+
+
+def test_a_dry_run_of_up_changes_nothing(run: Run, backend: FakeBackend, changed: str) -> None:
+    assert run("up", "--dry-run", "new.yaml") == (0, '+ cluster new\ncluster "new" would be so\n', "")
+    assert run("up", "--dry-run", "mnist.yaml") == (0, 'cluster "mnist": nothing would change\n', "")
+    assert run("up", "--dry-run", changed)[0] == 0
+    assert {call.split()[0] for call in backend.calls} == {"plan"}
+
+
+def test_scale_waits_until_all_tasks_answer_anew(run: Run, backend: FakeBackend) -> None:
+    backend.first_phase = Phase.STARTING
+    backend.looks = [
+        lambda status: status,
+        change("chief/0", phase=Phase.READY),
+        change("worker/0", phase=Phase.READY),
+    ]
+    assert run("scale", "mnist", "worker=1") == (
+        0,
+        'scaled cluster "mnist" to worker=1, and started all its tasks anew\n',
+        (
+            "worker/0  Starting  pid 202\n"
+            "worker/0  Ready     pid 202\n"
+            "write it into the job file too: `tfk8s up` goes by that\n"
+        ),
+    )
+    assert backend.calls == ["scale mnist {'worker': 1}"]
+
+
+def test_scale_to_what_is_there(run: Run, backend: FakeBackend) -> None:
+    assert run("scale", "mnist", "worker=2") == (0, 'cluster "mnist" has worker=2: nothing changed\n', "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["worker"], 'error: "worker" is not a number of tasks\n  = help: write JOB=TASKS, such as worker=8\n'),
+        (["worker=-1"], 'error: "worker=-1" is not a number of tasks\n  = help: write JOB=TASKS, such as worker=8\n'),
+        (["worker=1", "worker=2"], 'error: job "worker" stands twice: worker=1 and worker=2\n'),
+        (["wroker=1"], 'error: there is no job "wroker"; there are chief, worker\n  = help: did you mean worker?\n'),
+        (["worker=0"], 'error: job "worker" can\'t have 0 tasks: 1 to 10000\n'),
+        (["worker=99999"], 'error: job "worker" can\'t have 99999 tasks: 1 to 10000\n'),
+    ],
+)
+def test_what_can_not_be_scaled(run: Run, backend: FakeBackend, words: list[str], message: str) -> None:
+    assert run("scale", "mnist", *words) == (2, "", message)
+    assert backend.calls == []

@@ -1,0 +1,338 @@
+"""Commands that only look, and how what they see is shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from typing import Any
+
+import pytest
+from fakes.backend import CREATED, FakeBackend, Run, change, job_file
+
+from tfk8s.cli import output, progress
+from tfk8s.core.spec import Task
+from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
+from tfk8s.errors import NoSuchCluster
+
+pytest_plugins = ("fakes.command_line",)
+
+
+STATUS = """\
+NAME   PHASE   READY  MASTER   TARGET                 SCRIPTS  AGE    LOCATION
+mnist  Failed  2/3    chief/0  grpc://localhost:2222  0        5m12s  /state/mnist
+
+TASK      PHASE   ADDRESS         WHERE    RESTARTS  AGE    REASON
+chief/0   Ready   localhost:2222  pid 101  0         5m12s
+worker/0  Ready   localhost:2223  pid 102  0         5m12s
+worker/1  Failed  localhost:2224  -        2         12s    killed by SIGKILL; starts again in 1 s
+"""
+
+TASKS: list[dict[str, Any]] = [
+    {"task": "chief/0", "job": "chief", "index": 0, "address": "localhost:2222", "where": "pid 101"},
+    {"task": "worker/0", "job": "worker", "index": 0, "address": "localhost:2223", "where": "pid 102"},
+    {"task": "worker/1", "job": "worker", "index": 1, "address": "localhost:2224", "where": "pid 103"},
+]
+
+DOCUMENT = {
+    "name": "mnist",
+    "backend": "local",
+    "location": "/state/mnist",
+    "phase": "Ready",
+    "reason": "",
+    "target": "grpc://localhost:2222",
+    "master": "chief/0",
+    "created": "2023-11-14T22:13:20Z",
+    "scripts": [],
+    "tasks": [
+        {**task, "phase": "Ready", "restarts": 0, "since": "2023-11-14T22:13:20Z", "reason": ""} for task in TASKS
+    ],
+}
+
+
+def test_status(run: Run, backend: FakeBackend) -> None:
+    reason = "killed by SIGKILL; starts again in 1 s"
+    backend.looks = [change("worker/1", phase=Phase.FAILED, reason=reason, where="", restarts=2, since=CREATED + 300)]
+    assert run("status", "mnist") == (0, STATUS, "")
+
+
+def test_status_of_a_lost_cluster_says_why(run: Run, backend: FakeBackend) -> None:
+    backend.looks = [lambda status: dataclasses.replace(status, reason="its supervisor was killed")]
+    _, out, _ = run("status", "mnist")
+    assert out.splitlines()[1:5] == [
+        "mnist  Failed  3/3    chief/0  grpc://localhost:2222  0        5m12s  /state/mnist",
+        "",
+        "its supervisor was killed",
+        "",
+    ]
+
+
+def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:
+    scripts = (
+        ScriptStatus(name="script-4e9c21", phase=ScriptPhase.RUNNING, command="a.py --steps 5", since=CREATED + 300),
+        ScriptStatus(name="script-0a1b2c", phase=ScriptPhase.FAILED, command="--tf1 b.py", since=CREATED, exit_code=7),
+    )
+    backend.looks = [lambda status: dataclasses.replace(status, scripts=scripts)] * 2
+    _, out, _ = run("status", "mnist")
+    assert out.splitlines()[1].split()[5] == "1"
+    assert out.splitlines()[-3:] == [
+        "SCRIPT         PHASE    EXIT  AGE    COMMAND         REASON",
+        "script-4e9c21  Running  -     12s    a.py --steps 5",
+        "script-0a1b2c  Failed   7     5m12s  --tf1 b.py",
+    ]
+    _, out, _ = run("status", "mnist", "-o", "json")
+    assert json.loads(out)["scripts"][1] == {
+        "script": "script-0a1b2c", "phase": "Failed", "exit_code": 7, "command": "--tf1 b.py", "where": "",
+        "since": "2023-11-14T22:13:20Z", "reason": "",
+    }  # fmt: skip
+
+
+def test_logs_of_a_script(run: Run, backend: FakeBackend) -> None:
+    backend.code = 7
+    assert run("logs", "mnist", "script-4e9c21")[0] == 0
+    assert run("logs", "-f", "--tail", "5", "mnist", "script-4e9c21")[0] == 7
+    assert backend.calls == [
+        "show mnist script-4e9c21 follow=False tail=None",
+        "show mnist script-4e9c21 follow=True tail=5",
+    ]
+
+
+def test_status_as_json(run: Run, backend: FakeBackend) -> None:
+    code, out, err = run("status", "mnist", "-o", "json")
+    assert (code, json.loads(out), err) == (0, DOCUMENT, "")
+
+
+def test_status_watched_ends_with_the_cluster(run: Run, backend: FakeBackend) -> None:
+    def gone(status: ClusterStatus) -> ClusterStatus:
+        raise NoSuchCluster('there is no cluster "mnist"')
+
+    backend.looks = [lambda status: status, gone]
+    code, out, err = run("status", "--watch", "mnist")
+    assert (code, out.count("Ready"), err) == (0, 3, 'cluster "mnist" is gone\n')
+    assert run("status", "--watch", "absent")[0] == 2
+
+
+def test_status_watched_on_a_plain_stream_is_a_line_a_change(run: Run, backend: FakeBackend) -> None:
+    backend.looks = [
+        lambda status: status,
+        change("worker/1", phase=Phase.STARTING, reason="killed by SIGKILL"),
+        _end,
+    ]
+    assert run("status", "--watch", "mnist") == (
+        130,
+        (
+            "chief/0   Ready     pid 101\n"
+            "worker/0  Ready     pid 102\n"
+            "worker/1  Ready     pid 103\n"
+            "worker/1  Starting  pid 103, killed by SIGKILL\n"
+        ),
+        "",
+    )
+
+
+def test_status_watched_as_json_is_a_document_a_line(run: Run, backend: FakeBackend) -> None:
+    backend.looks = [lambda status: status, change("worker/1", phase=Phase.STARTING), _end]
+    code, out, _ = run("status", "--watch", "-o", "json", "mnist")
+    assert code == 130
+    assert [json.loads(line)["phase"] for line in out.splitlines()] == ["Ready", "Starting"]
+
+
+def _end(status: ClusterStatus) -> ClusterStatus:
+    raise KeyboardInterrupt
+
+
+def test_ls(run: Run, backend: FakeBackend) -> None:
+    backend._make(job_file("a", worker=1), Phase.STARTING)
+    assert run("ls") == (
+        0,
+        (
+            "NAME   PHASE     READY  MASTER    TARGET                 SCRIPTS  AGE    LOCATION\n"
+            "a      Starting  0/1    worker/0  grpc://localhost:2222  0        5m12s  /state/a\n"
+            "mnist  Ready     3/3    chief/0   grpc://localhost:2222  0        5m12s  /state/mnist\n"
+        ),
+        "",
+    )
+
+
+def test_ls_as_json(run: Run, backend: FakeBackend) -> None:
+    assert json.loads(run("ls", "-o", "json")[1]) == [DOCUMENT]
+
+
+def test_ls_of_nothing(run: Run, backend: FakeBackend) -> None:
+    backend.clusters_by_name.clear()
+    assert run("ls") == (0, "", "no clusters\n")
+    assert run("ls", "-o", "json") == (0, "[]\n", "")
+
+
+def test_devices(run: Run, backend: FakeBackend) -> None:
+    assert run("devices", "mnist") == (
+        0,
+        (
+            "TASK      DEVICE  MEMORY  DESCRIPTION\n"
+            "chief/0   CPU:0   256Mi\n"
+            "worker/0  CPU:0   256Mi\n"
+            "worker/1  CPU:0   256Mi\n"
+        ),
+        "",
+    )
+
+
+def test_devices_where_a_task_is_silent(run: Run, backend: FakeBackend) -> None:
+    backend.silent = {Task("worker", 1)}
+    assert run("devices", "mnist") == (
+        3,
+        "TASK      DEVICE  MEMORY  DESCRIPTION\nworker/0  CPU:0   256Mi\n",
+        "error: chief/0 does not answer: Connection refused; worker/1 does not answer: Connection refused\n",
+    )
+
+
+def test_devices_as_json(run: Run, backend: FakeBackend) -> None:
+    backend.silent = {Task("worker", 1)}
+    code, out, _ = run("devices", "mnist", "-o", "json")
+    assert code == 3
+    assert json.loads(out)[1:] == [
+        {
+            "task": "worker/0",
+            "job": "worker",
+            "index": 0,
+            "error": "",
+            "devices": [
+                {
+                    "name": "/job:worker/replica:0/task:0/device:CPU:0",
+                    "kind": "CPU",
+                    "memory": 268435456,
+                    "description": "",
+                }
+            ],
+        },
+        {
+            "task": "worker/1",
+            "job": "worker",
+            "index": 1,
+            "error": "worker/1 does not answer: Connection refused",
+            "devices": [],
+        },
+    ]
+
+
+def test_logs_of_several_tasks_say_whose(run: Run, backend: FakeBackend) -> None:
+    assert run("logs", "mnist") == (
+        0,
+        "chief/0  | chief/0 listens\nworker/0 | worker/0 listens\nworker/1 | worker/1 listens\n",
+        "",
+    )
+
+
+def test_logs_of_one_task_are_as_it_wrote_them(run: Run, backend: FakeBackend) -> None:
+    assert run("logs", "-f", "--tail", "10", "mnist", "/job:worker/task:1") == (0, "worker/1 listens\n", "")
+    assert backend.calls == ["logs mnist worker/1 follow=True tail=10"]
+
+
+def test_logs_of_tasks_that_wrote_nothing(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "logs", lambda *_, **__: iter(()))
+    assert run("logs", "mnist") == (0, "", "nothing was written; tfk8s status --local mnist shows what runs\n")
+
+
+def test_logs_of_a_job(run: Run, backend: FakeBackend) -> None:
+    assert run("logs", "mnist", "worker")[1] == "worker/0 | worker/0 listens\nworker/1 | worker/1 listens\n"
+
+
+# ---- how things are written ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59, "59s"), (60, "1m"), (312, "5m12s"), (7200, "2h"), (7260, "2h1m"), (90061, "1d1h"), (-5, "0s")],
+)
+def test_ages(monkeypatch: pytest.MonkeyPatch, seconds: float, text: str) -> None:
+    monkeypatch.setattr(output.time, "time", lambda: CREATED + seconds)
+    assert output.age(CREATED) == text
+
+
+def test_no_age() -> None:
+    assert (output.age(None), output.moment(None)) == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0"), (1000, "1000"), (268435456, "256Mi"), (15_000_000_000, "13.97Gi"), (1 << 42, "4Ti")]
+)
+def test_memory(size: int, text: str) -> None:
+    assert output.memory(size) == text
+
+
+def test_a_table_with_nothing_in_it() -> None:
+    assert output.table(("A", "LONG"), []) == "A  LONG"
+
+
+# ---- on a terminal -------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def cluster(*phases: Phase) -> ClusterStatus:
+    tasks = tuple(
+        TaskStatus(task=Task("worker", i), phase=phase, address=f"localhost:{2222 + i}", since=CREATED)
+        for i, phase in enumerate(phases)
+    )
+    return ClusterStatus(
+        name="big", backend="local", location="", target="grpc://localhost:2222", master=Task("worker", 0), tasks=tasks
+    )
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(output.time, "time", lambda: CREATED + 5)
+    return Terminal()
+
+
+def test_a_panel_has_colours(terminal: Terminal) -> None:
+    assert progress.panel_text(cluster(Phase.READY, Phase.FAILED), 24, terminal) == (
+        "big: 1 of 2 tasks ready\n"
+        "TASK      PHASE   ADDRESS         WHERE  RESTARTS  AGE  REASON\n"
+        "worker/0  \x1b[32mReady \x1b[0m  localhost:2222  -      0         5s\n"
+        "worker/1  \x1b[31mFailed\x1b[0m  localhost:2223  -      0         5s"
+    )
+
+
+def test_on_a_terminal_that_can_move_no_cursor_each_change_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with progress.Progress() as shown:
+        shown.update(cluster(Phase.PENDING))
+        shown.update(cluster(Phase.READY))
+    assert capsys.readouterr().err == "worker/0  Pending\nworker/0  Ready\n"
+
+
+def test_a_panel_of_many_tasks_leaves_out_those_that_are_ready(terminal: Terminal) -> None:
+    terminal.isatty = lambda: False  # type: ignore[method-assign]
+    status = cluster(*[Phase.READY] * 50, *[Phase.PENDING] * 5)
+    assert progress.panel_text(status, 8, terminal) == (
+        "big: 50 of 55 tasks ready\n"
+        "TASK       PHASE    ADDRESS         WHERE  RESTARTS  AGE  REASON\n"
+        "worker/50  Pending  localhost:2272  -      0         5s\n"
+        "worker/51  Pending  localhost:2273  -      0         5s\n"
+        "worker/52  Pending  localhost:2274  -      0         5s\n"
+        "worker/53  Pending  localhost:2275  -      0         5s\n"
+        "and 1 more"
+    )
+    assert progress.panel_text(cluster(*[Phase.READY] * 50), 8, terminal) == "big: 50 of 50 tasks ready"
+
+
+def test_a_panel_changes_in_place_and_goes(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    panel = progress.Panel(terminal, transient=True)
+    panel.update(cluster(Phase.STARTING))
+    panel.update(cluster(Phase.READY))
+    panel.close()
+    panel.close()
+    shown = terminal.getvalue()
+    assert "big: 0 of 1 tasks ready" in shown
+    assert "big: 1 of 1 tasks ready" in shown
+    assert shown.endswith("\x1b[?25h\r\x1b[1A\x1b[2K\x1b[1A\x1b[2K\x1b[1A\x1b[2K")  # the cursor is back, the panel gone

@@ -1,0 +1,242 @@
+"""Commands that read and write job files, and start nothing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from fakes.backend import Run
+
+from tfk8s.core.spec import Job
+from tfk8s.jobfile import template
+from tfk8s.jobfile.loader import load
+from tfk8s.jobfile.template import Guess
+
+pytest_plugins = ("fakes.command_line",)
+
+BAD = """\
+apiVersion: tfk8s.dev/v1
+name: mnist
+jobs: {my-job: 2}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(folder: Path) -> None:
+    pass
+
+
+# ---- validate, schema ----------------------------------------------------------------------------------------------
+
+
+def test_validate(run: Run) -> None:
+    assert run("validate", "mnist.yaml") == (
+        0,
+        'mnist.yaml is valid: cluster "mnist", tasks chief/0, worker/0 to worker/1, master chief/0\n',
+        "",
+    )
+
+
+def test_validate_prints_the_problems_as_they_are(run: Run, folder: Path) -> None:
+    (folder / "bad.yaml").write_text(BAD)
+    code, out, err = run("validate", "bad.yaml")
+    assert (code, out) == (2, "")
+    assert err.startswith("error[bad-job-name]: ")
+    assert "--> bad.yaml:3:8" in err
+
+
+def test_validate_as_json(run: Run, folder: Path) -> None:
+    (folder / "bad.yaml").write_text(BAD)
+    code, out, err = run("validate", "bad.yaml", "-o", "json")
+    found = json.loads(out)
+    assert (code, err) == (2, "")
+    assert (found["file"], found["valid"]) == ("bad.yaml", False)
+    (problem,) = found["problems"]
+    assert sorted(problem) == ["code", "column", "help", "label", "length", "line", "message", "path", "source"]
+    assert (problem["code"], problem["path"], problem["line"]) == ("bad-job-name", "jobs.my-job", 3)
+    code, out, _ = run("validate", "mnist.yaml", "-o", "json")
+    assert (code, json.loads(out)) == (0, {"file": "mnist.yaml", "valid": True, "problems": []})
+
+
+def test_schema(run: Run) -> None:
+    code, out, _ = run("schema")
+    assert code == 0
+    assert json.loads(out)["$schema"].startswith("https://json-schema.org/")
+
+
+# ---- render --------------------------------------------------------------------------------------------------------
+
+LOCAL = {"chief": ["localhost:2222"], "worker": ["localhost:2223", "localhost:2224"]}
+TASK = {"type": "worker", "index": 1}
+
+
+def test_render_for_this_machine(run: Run) -> None:
+    code, out, _ = run("render", "mnist.yaml", "--local", "--task", "worker/1")
+    assert (code, json.loads(out)) == (0, {"cluster": LOCAL, "task": TASK})
+
+
+@pytest.mark.parametrize(
+    ("options", "namespace"), [((), "default"), (("-n", "team"), "team"), (("--namespace", "x"), "x")]
+)
+def test_render_for_pods(run: Run, options: tuple[str, ...], namespace: str) -> None:
+    _, out, _ = run("render", "mnist.yaml", "--task", "chief/0", "--format", "cluster-spec", *options)
+    assert json.loads(out) == {
+        "chief": [f"mnist-chief-0.mnist.{namespace}.svc:2222"],
+        "worker": [f"mnist-worker-{i}.mnist.{namespace}.svc:2222" for i in (0, 1)],
+    }
+
+
+def test_render_in_the_job_file_s_namespace(run: Run, folder: Path) -> None:
+    path = folder / "mnist.yaml"
+    path.write_text(path.read_text() + "namespace: team\n")
+    assert ".mnist.team.svc:2222" in run("render", "mnist.yaml", "--task", "chief/0")[1]
+
+
+def test_render_of_flags(run: Run) -> None:
+    assert run("render", "mnist.yaml", "--local", "--task", "/job:worker/task:1", "--format", "flags")[1] == (
+        "--cluster_spec=chief|localhost:2222,worker|localhost:2223;localhost:2224 --job_name=worker --task_id=1\n"
+        "--chief_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=worker --task_index=1\n"
+    )
+
+
+def test_render_of_variables(run: Run) -> None:
+    _, out, _ = run("render", "mnist.yaml", "--local", "--task", "worker/1", "--format", "env")
+    variables = dict(shlex.split(line)[0].split("=", 1) for line in out.splitlines())
+    assert json.loads(variables["TF_CONFIG"]) == {"cluster": LOCAL, "task": TASK}
+    assert json.loads(variables["TFK8S_CLUSTER"]) == LOCAL
+    assert variables["TFK8S_TARGET"] == "grpc://localhost:2222"
+
+
+def test_render_of_addresses_that_the_file_gives(run: Run, folder: Path) -> None:
+    (folder / "there.yaml").write_text('apiVersion: tfk8s.dev/v1\nname: there\njobs: {worker: ["10.0.0.5:2222"]}\n')
+    assert json.loads(run("render", "there.yaml", "--local", "--task", "worker/0")[1])["cluster"] == {
+        "worker": ["10.0.0.5:2222"]
+    }
+
+
+def test_only_an_evaluator_is_told_of_the_evaluator(run: Run, folder: Path) -> None:
+    (folder / "e.yaml").write_text("apiVersion: tfk8s.dev/v1\nname: e\njobs: {chief: 1, evaluator: 1}\n")
+    assert "evaluator" not in run("render", "e.yaml", "--task", "chief/0")[1]
+    assert "evaluator" in run("render", "e.yaml", "--task", "evaluator/0")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--local",), "error: which task?\n  = help: --task JOB/INDEX; there are chief/0, worker/0 to worker/1\n"),
+        (
+            ("--task", "worker/9"),
+            (
+                'error: there is no task "worker/9"; there are chief/0, worker/0 to worker/1\n'
+                "  = help: did you mean worker/1?\n"
+            ),
+        ),
+        (
+            ("--task", "worker/1", "--format", "xml"),
+            (
+                "error: Invalid value for '--format': \"xml\" is not a format; there are cluster-spec, tf-config, "
+                "flags, env\n"
+                "  = help: tfk8s render --help\n"
+            ),
+        ),
+        (
+            ("--task", "worker/1", "--local", "-n", "x"),
+            "error: --local and --namespace exclude each other: the latter is Kubernetes'\n",
+        ),
+    ],
+)
+def test_what_render_refuses(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    assert run("render", "mnist.yaml", *arguments) == (2, "", message)
+
+
+# ---- init ----------------------------------------------------------------------------------------------------------
+
+STARTER = """\
+# A cluster of TensorFlow servers. `tfk8s validate` checks this file, `tfk8s schema` describes all that it may say.
+apiVersion: tfk8s.dev/v1
+name: two-tasks
+image: tensorflow/tensorflow:2.21.0  # used on Kubernetes only
+port: 3000  # the script connects to localhost:3000
+
+# The ClusterSpec: each job and its tasks, which scripts name as /job:NAME/task:0, /job:NAME/task:1, …
+jobs:
+  local: {tasks: 2, cpu: 1, memory: 2Gi}
+  ps: {tasks: 2, cpu: 1, memory: 2Gi}  # the script computes the index: are these all?
+
+# Sessions connect to task 0 of the master's job. Without this line: `master`, else `chief`, else `worker`,
+# else the first job by name.
+# master: worker
+
+# A task with GPUs: gpus: 1, and on GKE accelerator: nvidia-l4
+"""
+
+SCRIPT = """
+with tf.device("/job:local/task:1"): ...
+with tf.device(f"/job:ps/task:{index}"): ...
+tf.Session("grpc://localhost:3000")
+"""
+
+
+def test_init_from_a_script(run: Run, folder: Path) -> None:
+    (folder / "two_tasks.py").write_text(SCRIPT)
+    assert run("init", "--from", "two_tasks.py") == (
+        0,
+        "wrote cluster.yaml\n",
+        "start the cluster on this machine: tfk8s up --local cluster.yaml\n",
+    )
+    assert (folder / "cluster.yaml").read_text() == STARTER
+    assert load(folder / "cluster.yaml").port == 3000
+
+
+def test_init_from_nothing_is_valid(run: Run, folder: Path) -> None:
+    assert run("init")[0] == 0
+    found = load(folder / "cluster.yaml")
+    assert found.name == template.cluster_name(folder.name)
+    assert [(job.name, job.tasks) for job in found.jobs] == [("worker", 2)]
+    assert isinstance(found.jobs[0], Job)
+
+
+def test_init_overwrites_nothing(run: Run, folder: Path) -> None:
+    (folder / "cluster.yaml").write_text("mine")
+    assert run("init") == (
+        2,
+        "",
+        'error: "cluster.yaml" is there already\n  = help: rename it first: it is not overwritten\n',
+    )
+    assert (folder / "cluster.yaml").read_text() == "mine"
+
+
+def test_init_from_no_script_writes_nothing(run: Run, folder: Path) -> None:
+    assert run("init", "--from", "nope.py") == (2, "", 'error: there is no script "nope.py"\n')
+    assert not (folder / "cluster.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "guess"),
+    [
+        ("print(1)", Guess({"worker": 1})),
+        ("'/job:worker/task:0' '/job:worker/task:3' \"/job:ps\"", Guess({"worker": 4, "ps": 1})),
+        ("'/job:worker/replica:0/task:1/device:GPU:0'", Guess({"worker": 2})),
+        ("'/job:worker/task:%d'", Guess({"worker": 2}, frozenset({"worker"}))),
+        ("'grpc://127.0.0.1:2223' 'grpc://localhost:2224'", Guess({"worker": 1}, port=2223)),
+        ("'grpc://localhost:99999'", Guess({"worker": 1})),
+    ],
+)
+def test_what_a_script_says_of_its_cluster(script: str, guess: Guess) -> None:
+    assert template.guess(script) == guess
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("two_tasks", "two-tasks"),
+        ("MNIST 2", "mnist-2"),
+        ("1abc", "my-cluster"),
+        ("", "my-cluster"),
+        ("x" * 99, "x" * 40),
+    ],
+)
+def test_names_from_folders_and_files(text: str, name: str) -> None:
+    assert template.cluster_name(text) == name

@@ -1,0 +1,385 @@
+"""Commands that make, change and remove clusters, and run scripts in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes.backend import FakeBackend, Run, change, job_file
+
+from tfk8s import api, polling
+from tfk8s.cli import scripts
+from tfk8s.core.script import Script
+from tfk8s.core.spec import JobFile, Task
+from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
+from tfk8s.errors import ClusterError, TaskUnreachable
+
+pytest_plugins = ("fakes.command_line",)
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+# ---- up, restart, down ---------------------------------------------------------------------------------------------
+
+
+def test_up_tells_each_change_and_then_the_result(run: Run, backend: FakeBackend) -> None:
+    backend.first_phase = Phase.STARTING
+    backend.looks = [
+        lambda status: status,  # whether it is there: it isn't, so that this look stays
+        change("chief/0", phase=Phase.READY),
+        change("worker/1", phase=Phase.FAILED, reason="killed by SIGKILL", where=""),
+        change("worker/1", phase=Phase.READY, reason="", where="pid 104"),
+        change("worker/0", phase=Phase.READY),
+    ]
+    assert run("up", "new.yaml") == (
+        0,
+        'cluster "new" is up\n',
+        (
+            "chief/0   Starting  pid 101\n"
+            "worker/0  Starting  pid 102\n"
+            "worker/1  Starting  pid 103\n"
+            "chief/0   Ready     pid 101\n"
+            "worker/1  Failed    killed by SIGKILL\n"
+            "worker/1  Ready     pid 104\n"
+            "worker/0  Ready     pid 102\n"
+            "run a script in it: tfk8s submit --local new SCRIPT\n"
+        ),
+    )
+
+
+def test_up_again_changes_nothing_and_says_so(run: Run, backend: FakeBackend) -> None:
+    assert run("up", "mnist.yaml") == (
+        0,
+        'cluster "mnist" is up: nothing changed\n',
+        "run a script in it: tfk8s submit --local mnist SCRIPT\n",
+    )
+
+
+def test_up_without_waiting(run: Run, backend: FakeBackend) -> None:
+    backend.first_phase = Phase.PENDING
+    assert run("up", "--no-wait", "new.yaml")[:2] == (0, 'cluster "new" is started\n')
+
+
+def test_up_in_vain_leaves_all_as_it_is(run: Run, backend: FakeBackend) -> None:
+    backend.first_phase = Phase.PENDING
+    code, out, err = run("up", "--timeout", "0", "new.yaml")
+    assert (code, out) == (124, "")
+    assert err.endswith('error: waited 0 s for cluster "new" to be ready: chief/0, worker/0 to worker/1 are pending\n')
+    assert "new" in backend.clusters_by_name
+
+
+def test_up_of_a_bad_file_starts_nothing(run: Run, backend: FakeBackend, folder: Path) -> None:
+    (folder / "bad.yaml").write_text("apiVersion: tfk8s.dev/v1\nname: bad\njobs: {my-job: 2}\n")
+    code, out, err = run("up", "bad.yaml")
+    assert (code, out) == (2, "")
+    assert err.startswith("error[bad-job-name]: ")
+    assert backend.calls == []
+
+
+def test_up_of_addresses_says_why_it_can_t(run: Run, folder: Path) -> None:
+    (folder / "there.yaml").write_text('apiVersion: tfk8s.dev/v1\nname: there\njobs: {worker: ["127.0.0.1:1"]}\n')
+    assert run("up", "--local", "there.yaml") == (
+        2,
+        "",
+        (
+            'error: tfk8s can\'t start the servers of "there": its job file gives their addresses, so they run '
+            "already, and are not tfk8s'\n"
+            "  = help: `tfk8s status`, `devices`, `connect` and `submit` work, each with the job file's path\n"
+        ),
+    )
+
+
+def test_down(run: Run, backend: FakeBackend) -> None:
+    assert run("down", "mnist") == (0, 'cluster "mnist" is down\n', "")
+    assert run("down", "mnist") == (
+        2,
+        "",
+        'error: there is no cluster "mnist"\n  = help: tfk8s up --local FILE starts one\n',
+    )
+
+
+def test_restart_of_one_task(run: Run, backend: FakeBackend) -> None:
+    backend.looks = [
+        lambda status: status,
+        change("worker/1", phase=Phase.STARTING, where="pid 104", restarts=1),
+        change("worker/1", phase=Phase.READY),
+    ]
+    assert run("restart", "mnist", "worker/1") == (
+        0,
+        'restarted worker/1 of cluster "mnist"\n',
+        "worker/1  Starting  pid 104\nworker/1  Ready     pid 104\n",
+    )
+    assert backend.calls == ["restart mnist worker/1"]
+
+
+def test_restart_of_all(run: Run, backend: FakeBackend) -> None:
+    assert run("restart", "--no-wait", "mnist") == (0, 'restarted all tasks of cluster "mnist"\n', "")
+
+
+def test_restart_of_no_task_there_is(run: Run, backend: FakeBackend) -> None:
+    assert run("restart", "mnist", "wroker/1") == (
+        2,
+        "",
+        (
+            'error: there is no task "wroker/1"; there are chief/0, worker/0 to worker/1\n'
+            "  = help: did you mean worker/1?\n"
+        ),
+    )
+
+
+# ---- submit --------------------------------------------------------------------------------------------------------
+
+
+def test_submit_by_name_and_by_file(run: Run, backend: FakeBackend) -> None:
+    backend.code = 7
+    assert run("submit", "mnist", "train.py", "--steps", "5") == (7, "", "")
+    assert run("submit", "--tf1", "mnist.yaml", "--isolate", "train.py", "--help") == (7, "", "")
+    assert backend.calls == ["run mnist train.py --steps 5", "run mnist train.py --help tf1 isolate"]
+
+
+def test_submit_waits_for_the_cluster_if_told_to(run: Run, backend: FakeBackend) -> None:
+    backend.looks = [change("worker/1", phase=Phase.STARTING), change("worker/1", phase=Phase.READY)]
+    assert run("submit", "--timeout", "5s", "mnist", "train.py") == (
+        0,
+        "",
+        "worker/1  Starting  pid 103\nworker/1  Ready     pid 103\n",
+    )
+
+
+def test_submit_detached_prints_the_scripts_name(run: Run, backend: FakeBackend) -> None:
+    assert run("submit", "-d", "mnist", "train.py") == (
+        0,
+        "script-4e9c21\n",
+        "follow it: tfk8s logs -f --local mnist script-4e9c21; end it: tfk8s stop --local mnist script-4e9c21\n",
+    )
+
+
+def test_stop(run: Run, backend: FakeBackend) -> None:
+    assert run("stop", "mnist", "script-4e9c21") == (0, 'stopped script-4e9c21 of cluster "mnist"\n', "")
+    assert backend.calls == ["stop mnist script-4e9c21"]
+
+
+def test_a_task_that_is_lost_meanwhile(run: Run, backend: FakeBackend) -> None:
+    def lose(_: Script) -> None:
+        raise TaskUnreachable("worker/1 was lost: killed by SIGKILL")
+
+    backend.script = lose
+    assert run("submit", "mnist", "train.py") == (3, "", "error: worker/1 was lost: killed by SIGKILL\n")
+
+
+@pytest.mark.parametrize("command", [["submit", "mnist"], ["run", "new.yaml"]])
+def test_a_script_that_isn_t_there_is_found_out_first(run: Run, backend: FakeBackend, command: list[str]) -> None:
+    assert run(*command, "nope.py") == (2, "", 'error: there is no script "nope.py"\n')
+    assert run(*command, ".") == (
+        2,
+        "",
+        'error: "." is a folder, not a script\n  = help: name the Python file in it\n',
+    )
+    assert backend.calls == []
+
+
+# ---- run -----------------------------------------------------------------------------------------------------------
+
+
+def test_run_makes_a_cluster_for_the_script_alone(run: Run, backend: FakeBackend) -> None:
+    backend.code = 3
+    assert run("run", "new.yaml", "train.py", "a") == (3, "", "")
+    assert backend.calls == ["apply new", "run new train.py a", "delete new"]
+
+
+def test_run_keeps_it_if_told_to(run: Run, backend: FakeBackend) -> None:
+    assert run("run", "--keep", "new.yaml", "train.py") == (0, "", "")
+    assert backend.calls == ["apply new", "run new train.py"]
+
+
+def test_run_leaves_its_cluster_to_the_scripts_of_others(run: Run, backend: FakeBackend) -> None:
+    other = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
+    backend.script = lambda script: backend.looks.append(lambda status: replace(status, scripts=(other,)))
+    code, _, err = run("run", "new.yaml", "train.py")
+    assert code == 0
+    assert 'cluster "new" is kept, since other scripts run in it: tfk8s down --local new' in err
+    assert "delete new" not in backend.calls
+
+
+def test_run_says_nothing_of_others_in_a_cluster_that_it_would_not_remove(run: Run, backend: FakeBackend) -> None:
+    other = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
+    backend.script = lambda script: backend.looks.append(lambda status: replace(status, scripts=(other,)))
+    assert run("run", "--keep", "new.yaml", "train.py") == (0, "", "")
+    backend.specs["mnist"] = api._load("mnist.yaml")
+    assert run("run", "mnist.yaml", "train.py")[2] == 'cluster "mnist" runs already: it is used, and kept\n'
+
+
+def test_run_uses_a_cluster_that_is_there(run: Run, backend: FakeBackend) -> None:
+    backend.specs["mnist"] = api._load("mnist.yaml")
+    assert run("run", "mnist.yaml", "train.py") == (
+        0,
+        "",
+        'cluster "mnist" runs already: it is used, and kept\n',
+    )
+    assert backend.calls == ["apply mnist", "run mnist train.py"]
+
+
+def test_run_says_that_it_changed_a_cluster_that_is_there(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "apply", lambda job_file: True)
+    note = 'cluster "mnist" was there, and is now as the job file says: it is used, and kept\n'
+    assert run("run", "mnist.yaml", "train.py") == (0, "", note)
+
+
+def test_run_leaves_a_cluster_of_that_name_but_another_job_file(run: Run, backend: FakeBackend) -> None:
+    backend.specs["mnist"] = job_file("mnist", chief=9)
+    assert run("run", "mnist.yaml", "train.py")[0] == 2
+    assert "mnist" in backend.clusters_by_name
+
+
+def test_run_in_vain_leaves_nothing(run: Run, backend: FakeBackend) -> None:
+    backend.first_phase = Phase.PENDING
+    assert run("run", "--timeout", "0", "new.yaml", "train.py")[0] == 124
+    assert backend.calls == ["apply new", "delete new"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
+)
+@pytest.mark.parametrize("moment", ["apply", "observe", "run"])
+def test_whenever_a_signal_comes_run_leaves_nothing(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, moment: str, number: signal.Signals, code: int
+) -> None:
+    original = getattr(backend, moment)
+
+    def interrupted(*arguments: object) -> object:
+        result = original(*arguments)
+        if "new" in backend.clusters_by_name:
+            os.kill(os.getpid(), number)
+        return result
+
+    monkeypatch.setattr(backend, moment, interrupted)
+    assert run("run", "new.yaml", "train.py")[0] == code
+    assert backend.calls[-1] == "delete new"
+    assert list(backend.clusters_by_name) == ["mnist"]
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "says"),
+    [
+        (["up", "new.yaml"], "apply", "what was started goes on; `tfk8s up` waits for it, `tfk8s down` removes it"),
+        (["restart", "mnist"], "restart", "what is started anew goes on; `tfk8s status` shows it"),
+        (["scale", "mnist", "worker=3"], "scale", "what is started anew goes on; `tfk8s status` shows it"),
+        (["down", "mnist"], "delete", "some of it may be there still; `tfk8s down` again removes it"),
+    ],
+)
+def test_a_command_that_is_interrupted_says_what_it_leaves(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, command: list[str], method: str, says: str
+) -> None:
+    monkeypatch.setattr(backend, method, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    code, _, err = run(*command)
+    assert (code, err.splitlines()[-1]) == (130, f"interrupted: {says}")
+
+
+def test_a_signal_whose_exception_is_swallowed_counts_all_the_same(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = backend.apply
+
+    def swallowing(spec: JobFile) -> bool:
+        with contextlib.suppress(KeyboardInterrupt):  # as C code does that calls Python back
+            os.kill(os.getpid(), signal.SIGINT)
+        return apply(spec)
+
+    monkeypatch.setattr(backend, "apply", swallowing)
+    assert run("run", "new.yaml", "train.py")[0] == 130
+    assert backend.calls == ["apply new", "delete new"]
+
+
+def test_a_signal_where_python_drops_exceptions_comes_again(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deaf:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def apply(_: JobFile) -> bool:
+        Deaf()
+        for _ in polling.poll(20.0):
+            pass
+        return True
+
+    before = signal.getsignal(signal.SIGALRM)
+    monkeypatch.setattr(backend, "apply", apply)
+    assert run("up", "new.yaml")[0] == 130
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_that_becomes_another_exception_is_no_bug(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrapping(name: str) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except SystemExit as error:
+            raise ValueError("a schema can't be built") from error
+
+    monkeypatch.setattr(backend, "observe", wrapping)
+    assert run("status", "mnist") == (143, "", "")
+
+
+def test_further_signals_don_t_cut_the_removal_short(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = backend.delete
+
+    def interrupted(name: str) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        delete(name)
+
+    monkeypatch.setattr(backend, "delete", interrupted)
+    assert run("run", "new.yaml", "train.py")[0] == 0
+    assert list(backend.clusters_by_name) == ["mnist"]
+
+
+# ---- connect -------------------------------------------------------------------------------------------------------
+
+
+def test_connect_gives_an_address_until_ctrl_c(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(cluster: api.Cluster) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scripts, "until_gone", interrupted)
+    code, out, err = run("connect", "mnist")
+    assert code == 130
+    assert out.startswith("grpc://127.0.0.1:")
+    assert err == 'sessions on it reach cluster "mnist", until Ctrl-C\n'
+
+
+def test_connect_ends_with_its_cluster(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts, "_LOOK_SECONDS", 0.001)
+    backend.looks = [lambda status: status, lambda status: replace(status, reason="its supervisor is gone")]
+    code, _, err = run("connect", "mnist")
+    assert (code, err.splitlines()[-1]) == (1, "error: its supervisor is gone")
+
+
+def test_connect_of_who_has_no_way_to_the_tasks(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str, task: Task) -> None:
+        raise ClusterError(f"you may not reach {task} of {name}")
+
+    monkeypatch.setattr(backend, "dial", refuse)
+    for command in (["connect", "mnist"], ["submit", "--here", "mnist", "train.py"]):
+        monkeypatch.setattr(backend, "name", "kubernetes")
+        assert run(*command) == (1, "", "error: you may not reach chief/0 of mnist\n")
+
+
+def test_connect_to_a_port_in_use(run: Run, backend: FakeBackend) -> None:
+    with api.find("mnist", api.BackendOptions()).forward() as other:
+        assert run("connect", "mnist", "--port", str(other.port)) == (
+            2,
+            "",
+            f"error: port {other.port} is in use\n  = help: give another one, or none for any that is free\n",
+        )

@@ -1,0 +1,72 @@
+"""When a script runs again."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from fakes.backend import FakeBackend, job_file
+
+from tfk8s.cluster import retries
+from tfk8s.core.script import Outcome, Script
+from tfk8s.errors import InvalidInput, ScriptLost, TaskUnreachable
+
+SCRIPT = Script(path="train.py")
+LOST = Outcome(3, task_failed=True)
+
+
+def run(outcomes: list[object], allowed: int, script: Script = SCRIPT) -> tuple[object, list[str]]:
+    """Run a script that comes to one outcome after another: exit codes, LOST, or errors."""
+    said: list[str] = []
+    backend = FakeBackend(job_file())
+
+    def attempt(name: str, script: Script) -> Outcome:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome if isinstance(outcome, Outcome) else Outcome(outcome)
+
+    backend.run = attempt
+    with contextlib.closing(backend):
+        return retries.run(backend, "mnist", script, allowed, said.append), said
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 130])
+def test_without_retries_it_runs_once(code: int) -> None:
+    assert run([code], 0) == (code, [])
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 130])
+def test_only_the_loss_of_a_task_is_a_reason(code: int) -> None:
+    assert run([code], 3) == (code, [])
+
+
+def test_it_runs_again_until_no_task_is_lost_and_says_so() -> None:
+    lost = ScriptLost("the script was lost with its pod: preempted")
+    code, said = run([LOST, TaskUnreachable("ps/0 does not answer"), lost, 0], 3)
+    assert code == 0
+    assert said == [
+        "the script failed because of a task; it runs again when all tasks answer: number 1 of at most 3",
+        "ps/0 does not answer; it runs again when all tasks answer: number 2 of at most 3",
+        "the script was lost with its pod: preempted; it runs again when all tasks answer: number 3 of at most 3",
+    ]
+
+
+def test_the_last_attempt_decides() -> None:
+    assert run([LOST, LOST, LOST], 2)[0] == 3
+    with pytest.raises(TaskUnreachable):
+        run([LOST, TaskUnreachable("gone")], 1)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("worker/7", 'there is no task "worker/7"; there are chief/0, worker/0 to worker/1'),
+        ("chief/0", "sessions can't do without chief/0: it is the master, which they connect to"),
+    ],
+)
+def test_a_script_can_not_do_without_what_is_not_there_or_the_master(word: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        run([0], 0, Script(path="train.py", environment={"TFK8S_WITHOUT": word}))
+    assert str(caught.value) == message
+    assert run([0], 0, Script(path="train.py", environment={"TFK8S_WITHOUT": "worker/1"})) == (0, [])
