@@ -85,11 +85,11 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
 
     # Labels and annotations of objects restart nothing; another ClusterSpec restarts all tasks, and that is said.
     file.write_text(f"{JOB_FILE}ttl: 60\nqueue: none\n")
-    assert "start anew" not in helm("upgrade", "digits", CHART, "--values", file)
+    assert "All tasks restart" not in helm("upgrade", "digits", CHART, "--values", file)
     assert pods(backend, "charted") == before
     file.write_text(JOB_FILE.replace("chief: {", "chief: {port: 2300, "))
     said = helm("upgrade", "digits", CHART, "--values", file)
-    assert "Its ClusterSpec was chief=1,Worker=1 on port 2222. All tasks start anew" in said
+    assert "Its ClusterSpec was chief=1,Worker=1 on port 2222. All tasks restart" in said
     after = polling.wait_until(lambda: _all_new(before, pods(backend, "charted")), "all pods to be new ones", 300)
     assert after.keys() == before.keys()
 
