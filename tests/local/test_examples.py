@@ -1,9 +1,10 @@
-"""Every example, run as its README says, with the output that its README shows."""
+"""Runs every example as its README says, and compares the output with the README's."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +80,15 @@ def test_both_learning_curves_in_one_picture(data_parallel: str, tmp_path: Path)
     assert re.search(r"^parallel\.py +\d+ steps/s$", output, re.MULTILINE)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 5000
+
+
+def test_the_example_of_the_page_on_python(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "python.md").read_text()
+    path = tmp_path / "example.py"
+    path.write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0])
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, cwd=REPOSITORY, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"grpc://127\.0\.0\.1:\d+ \['local/0', 'local/1'\]\n238\n", done.stdout)
 
 
 def test_every_example_has_its_place_in_a_test_and_leaves_nothing_behind() -> None:

@@ -1,4 +1,4 @@
-"""What the pages say is there: links lead somewhere, commands and options exist, job files are valid."""
+"""Checks of the documentation: links, commands, paths, job files, tables and line lengths."""
 
 import json
 import re
@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+import tfk8s
 from tfk8s.cli.words import FILE
 from tfk8s.jobfile.loader import load
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
+TOO_WIDE = ("architecture.md", "reliability.md")
 WORDS = json.loads(FILE.read_text())
+SCHEMA = json.loads((ROOT / "docs" / "job-file.schema.json").read_text())
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -23,14 +26,38 @@ def anchors(page):
 
 
 @pages
-def test_links_lead_to_what_is_there(page):
-    for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-        if "://" in link:
+def test_links_resolve(page):
+    for link in re.findall(r"\]\(([^)]+)\)|^\[[^]]+\]: (\S+)$", page.read_text(), re.MULTILINE):
+        target, _, anchor = (link[0] or link[1]).partition("#")
+        if "://" in target:
             continue
-        name, _, anchor = link.partition("#")
-        target = page.parent / name if name else page
-        assert target.exists(), link
-        assert not anchor or anchor in anchors(target), link
+        path = page.parent / target if target else page
+        assert path.exists(), link
+        assert not anchor or anchor in anchors(path), link
+
+
+@pages
+def test_lines_have_at_most_120_characters(page):
+    if page.name not in TOO_WIDE:
+        assert [line for line in page.read_text().splitlines() if len(line) > 120 and " " in line.strip()] == []
+
+
+def test_readme_has_at_most_150_lines():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+@pages
+def test_rows_of_a_table_have_equally_many_cells(page):
+    for table in re.findall(r"(?:^\|.*\n)+", page.read_text(), re.MULTILINE):
+        head, rule, *rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines()]
+        assert set(map(str.strip, rule)) == {"---"}, table
+        assert {len(row) for row in (rule, *rows)} == {len(head)}, table
+
+
+@pages
+def test_paths_exist(page):
+    for path in re.findall(r"`((?:bench|docs|examples|helm|images|manifests|tests)/[\w./-]*)`", page.read_text()):
+        assert (ROOT / path).exists(), path
 
 
 def commands(text):
@@ -64,6 +91,26 @@ def test_commands_and_options_exist(page):
         for word in words[:script] if script else words:
             option = word.partition("=")[0]
             assert not option.startswith("-") or option == "-" or option in known(words)["options"], words
+
+
+def table_entries(name):
+    """Return the code in the first cells of the tables of a page in docs/."""
+    cells = re.findall(r"^\| ([^|]*)\|", (ROOT / "docs" / name).read_text(), re.MULTILINE)
+    return {code for cell in cells for code in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_command_is_in_the_table_of_commands():
+    assert {f"tfk8s {command}" for command in WORDS} <= table_entries("commands.md")
+
+
+def test_every_field_is_in_the_tables_of_fields():
+    fields = {*SCHEMA["properties"], *SCHEMA["$defs"]["Job"]["properties"]}
+    assert fields <= table_entries("job-file.md")
+
+
+def test_every_public_name_is_on_the_page_of_python():
+    text = (ROOT / "docs" / "python.md").read_text()
+    assert [name for name in tfk8s.__all__ if name not in text and name != "__version__"] == []
 
 
 @pages
