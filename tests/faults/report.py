@@ -1,66 +1,79 @@
-"""docs/reliability.md, from what a run of the table found."""
+"""Writes docs/reliability.md from a run of the tables of faults."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 
 import pytest
 from commands import Ended
-from rows import VERDICT, Row
+from rows import USABLE, VERDICT, Row
 
 Found = tuple[Row, str, Ended]
 FOUND = pytest.StashKey[list[Found]]()
 
 _LONGEST = 240
+_WIDTH = 120
+_TITLES = {"local": "On this machine", "kind": "On Kubernetes"}
 
 _HEAD = f"""# Reliability
 
-What happens when something breaks: each row was made to happen, on one machine (`make test-faults`; the table is
-tests/faults/table.py) or in a cluster of kind's (`make test-cluster-faults`; tests/faults/kube_table.py), and is a
-test. The verdict is the time from the fault to the end of the user's command, in the run that wrote its row, on two
-busy cores; no row may take more than {VERDICT:.0f} s, or than the deadline that the command was given, but where the
-command goes on. Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed; 124 a timeout; 128 + the signal
-that ended it.
+Each entry of this page is a fault that the tests inject, on this machine (tests/faults/table.py, `make test-faults`) or
+in a kind cluster (tests/faults/kube_table.py, `make test-cluster-faults`). `make reliability` runs all of them on two
+busy cores and writes this page.
 
-Written by `make reliability`.
+An entry names the fault, the moment, the exit code of the user's command, and the time from the fault to the end of the
+command. The quote is the command's message. Afterwards the cluster is usable, unless the entry says otherwise.
 
-| fault | when | where | exit | verdict | it says | left behind |
-| --- | --- | --- | --- | --- | --- | --- |
+Each command has to end within {VERDICT:.0f} s, or within its own deadline. A command that continues after the fault may
+take longer.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | success |
+| 1 | the cluster failed |
+| 2 | bad input |
+| 3 | a task failed |
+| 124 | a timeout |
+| 128 + signal | ended by a signal |
 """
 
 
 def page(found: Sequence[Found], before: str) -> str:
-    """Return the page; the rows are in the order in which they were found, which is the table's.
+    """Return the page; the entries are in the order of the tables.
 
     Args:
-        found: by this run, which may be one of a single place.
-        before: the page as it was, whose rows of other places stay.
+        found: the results of this run, which may be for one place only.
+        before: the page so far, which keeps its entries for other places.
     """
-    new = [_line(*one) for one in found]
-    kept = [line for line in before.splitlines(keepends=True) if _place(line) in _PLACES - set(map(_place, new))]
-    return _HEAD + "".join(sorted((*kept, *new), key=_place, reverse=True))
+    sections = dict(re.findall(r"^## (.*)\n\n((?:(?!## ).*\n)*)", before, re.MULTILINE))
+    for place, title in _TITLES.items():
+        if entries := [_entry(row, ended) for row, where, ended in found if where == place]:
+            sections[title] = "".join(entries)
+    written = (f"\n## {title}\n\n{sections[title].rstrip()}\n" for title in _TITLES.values() if title in sections)
+    return _HEAD + "".join(written)
 
 
-_PLACES = {"local", "kind"}
+def _entry(row: Row, ended: Ended) -> str:
+    left = "" if row.left == USABLE else f"; leaves {row.left}"
+    headline = f"{row.fault}, {row.when}: exit code {ended.code} after {ended.seconds:.1f} s{left}"
+    return _wrapped(headline, "- ", "  ") + _wrapped(_message(row, ended), "  > ", "  > ")
 
 
-def _place(line: str) -> str:
-    return line.split(" | ")[2] if line.count(" | ") > 2 else ""
+def _wrapped(text: str, first: str, following: str) -> str:
+    lines = textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=following, break_long_words=False, break_on_hyphens=False
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _line(row: Row, where: str, ended: Ended) -> str:
-    cells = (row.fault, row.when, where, str(ended.code), f"{ended.seconds:.1f} s", _said(row, ended), row.left)
-    return f"| {' | '.join(cells)} |\n"
-
-
-def _said(row: Row, ended: Ended) -> str:
+def _message(row: Row, ended: Ended) -> str:
     """Return the line that the row is about, without what differs from run to run."""
     if not row.words:
         return ""
     line = next((line for line in ended.err.splitlines() if row.words[0] in line), "")
     line = re.sub(r"kill -CONT \d+", "kill -CONT PID", line.removeprefix("error: ").removeprefix("tfk8s: "))
     line = re.sub(r"(127\.0\.0\.1:)\d+|((?:tfk8s-faults|script)-)[0-9a-f]{6}| on \[[0-9a-f:]+\]:53", r"\1\2…", line)
-    line = re.sub(r"/\S*/tfk8s/", "~/.local/state/tfk8s/", line)
-    line = line.replace("|", "\\|").strip()
+    line = re.sub(r"/\S*/tfk8s/", "~/.local/state/tfk8s/", line).strip()
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
