@@ -1,11 +1,11 @@
-"""Takes out of a folder of packages what nobody needs at run time. Run once, while an image is built.
+"""Removes the files of a folder of packages that nothing needs at run time. Runs once, during the build of an image.
 
-    python slim.py FOLDER               keeps all that scripts may import
+    python slim.py FOLDER               keeps all modules that scripts may import
     python slim.py FOLDER PACKAGE.py    keeps TensorFlow's C library, with PACKAGE.py in place of its Python code
 
-Gone are TensorFlow's C++ headers (for builders of custom operations), packages' own tests, and the symbol tables of
-TensorFlow's libraries, which debuggers read and the dynamic loader does not. Gone is, too, TensorFlow's word that it
-requires `libclang`, which nothing imports and no image has: each `pip install` would complain of that.
+It removes TensorFlow's C++ headers (for builds of custom operations), the tests of packages, and the symbol tables of
+TensorFlow's libraries, which only debuggers read. It also removes `libclang` from TensorFlow's metadata. Nothing
+imports `libclang`, and no image has it; `pip install` would warn about it each time.
 """
 
 import shutil
@@ -19,7 +19,7 @@ _NOT_REQUIRED = "Requires-Dist: libclang"
 
 
 def main(packages: Path, package: "Path | None" = None) -> None:
-    """Make the folder of packages small; `package` takes the place of all Python code, if given."""
+    """Shrink the folder of packages; `package`, if given, replaces all Python code."""
     tensorflow = packages / "tensorflow"
     if package:
         _keep_only(packages, [tensorflow, *packages.glob("tensorflow*.dist-info")])
@@ -42,7 +42,7 @@ def _keep_only(folder: Path, kept: "list[Path]") -> None:
 
 
 def drop_symbol_table(library: Path) -> None:
-    """End a library after the last byte that its program headers load, without section headers (elf(5))."""
+    """Truncate a library after the last byte that its program headers load; drop its section headers (elf(5))."""
     with library.open("r+b") as file:
         header = bytearray(file.read(64))
         if header[:5] != b"\x7fELF\x02":
@@ -52,8 +52,8 @@ def drop_symbol_table(library: Path) -> None:
         file.seek(table)
         segments = [struct.unpack_from("<IIQQQQ", file.read(size)) for _ in range(count)]
         file.truncate(max(offset + length for _, _, offset, _, _, length in segments))
-        struct.pack_into("<Q", header, 40, 0)  # where the section headers are
-        struct.pack_into("<HH", header, 60, 0, 0)  # how many they are, and which of them has their names
+        struct.pack_into("<Q", header, 40, 0)  # the offset of the section headers
+        struct.pack_into("<HH", header, 60, 0, 0)  # their number, and the index of the section with their names
         file.seek(0)
         file.write(header)
 

@@ -1,7 +1,7 @@
 """Shows that TensorFlow works in this image: `docker run --rm --read-only --tmpfs /tmp --network none IMAGE`.
 
-A session on a server of the C library, a network that learns with Keras, and, where the wheel is for GPUs, the CUDA
-libraries that it needs. Ends with 1 where something does not work, or where it runs as root.
+It opens a session on a server of the C library and trains a network with Keras. If the wheel is for GPUs, it also loads
+the CUDA libraries. It exits with 1 if something does not work, or if it runs as root.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ _DRIVER = "libcuda.so.1:"
 
 
 def main() -> None:
-    """Try one thing after the other, and print what was seen."""
+    """Run the tests one after the other, and print their results."""
     assert os.getuid() != 0, "this image runs as root"
     print(f"TensorFlow {tf.__version__}, Keras {tf.keras.__version__}, user {os.getuid()}")
     print(f"a session computed {session()}")
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def session() -> int:
-    """Run a graph on a server."""
+    """Run a graph on a server; return its result."""
     server = tf.distribute.Server.create_local_server()
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.int32)
@@ -40,7 +40,7 @@ def session() -> int:
 
 
 def learned() -> float:
-    """Fit a line, with an optimizer."""
+    """Fit a line with an optimizer; return the slope."""
     model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
     model.compile(optimizer=tf.keras.optimizers.Adam(0.1), loss="mse")
     x = np.linspace(-1, 1, 64).reshape(-1, 1)
@@ -51,7 +51,7 @@ def learned() -> float:
 
 
 def computed_on_gpus() -> int:
-    """Multiply matrices on each GPU that is there."""
+    """Multiply matrices on each GPU; return the number of GPUs."""
     gpus = tf.config.list_logical_devices("GPU")
     for gpu in gpus:
         with tf.device(gpu.name):
@@ -60,7 +60,10 @@ def computed_on_gpus() -> int:
 
 
 def cuda_libraries() -> str:
-    """Load NVIDIA's libraries, in any order that works; the driver's, which some need, comes from the node."""
+    """Load NVIDIA's libraries, in any order that works; return the count.
+
+    Some of them need the driver's library, which the node provides.
+    """
     found = list((Path(tf.__file__).parents[1] / "nvidia").glob("*/lib/lib*.so.*"))
     assert found, "the CUDA libraries are missing"
     failed: dict[Path, str] = dict.fromkeys(found, "")

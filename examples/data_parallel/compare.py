@@ -15,7 +15,7 @@ path = sys.argv[1] if len(sys.argv) > 1 else "curves.png"
 single_curve, single_speed = single.run()
 parallel_curve, parallel_speed = parallel.run()
 
-# Not exactly equal: adding up two halves rounds otherwise than adding up the whole.
+# The curves are not exactly equal: the sum of two halves is rounded differently than the sum of the whole.
 difference = np.max(np.abs(np.subtract(parallel_curve, single_curve)) / single_curve)
 assert difference < 1e-4
 

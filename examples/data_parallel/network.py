@@ -1,4 +1,4 @@
-"""What single.py and parallel.py share: a 1-16-1 network that learns y = e^x, its batches, and the loop."""
+"""The code that single.py and parallel.py share: a 1-16-1 network that learns y = e^x, its batches, and the loop."""
 
 import time
 
@@ -12,12 +12,12 @@ RATE = 0.1
 
 
 def variable(name, value):
-    # Constant initial values, drawn by NumPy: a random operation's depend on the graph that it is in.
+    # NumPy draws the initial values: those of a random operation depend on the graph around it.
     return tf.get_variable(name, value.shape, initializer=tf.constant_initializer(value))
 
 
 def parameters():
-    """The network's variables, in scope `ps`: the first call creates them, later calls give the same ones."""
+    """The network's variables, in scope `ps`: the first call creates them, later calls return them."""
     random = np.random.RandomState(0)
     with tf.variable_scope("ps", reuse=tf.AUTO_REUSE):
         return [
@@ -51,7 +51,7 @@ def batches():
 def learn(session, train):
     """Runs `train` on every batch, split among the replicas. Returns the cost of each step, and steps/s."""
     xs, ys, costs = [tf.get_collection(name) for name in ("x", "y", "costs")]
-    # Variables outlive a session on a cluster, so a second run finds those of the first: start anew.
+    # Variables outlive a session on a cluster: initialize them again, in case this is a second run.
     session.run(tf.global_variables_initializer())
     curve = []
     start = time.time()

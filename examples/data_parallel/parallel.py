@@ -14,7 +14,7 @@ WORKERS = ["/job:worker/task:0", "/job:worker_/task:0"]
 def run():
     with tf.Graph().as_default():
         with tf.device(MASTER):
-            parameters = network.parameters()  # created here, on the master; the workers get the same ones
+            parameters = network.parameters()  # created here, on the master, for all workers
 
         for worker in WORKERS:
             with tf.device(worker):
@@ -22,7 +22,7 @@ def run():
                 tf.add_to_collection("gradients", tf.gradients(cost, parameters))
 
         with tf.device(MASTER):
-            # One tuple a parameter, with its gradient from each worker.
+            # One tuple per parameter, with its gradient from each worker.
             per_parameter = zip(*tf.get_collection("gradients"), strict=True)
             averages = [tf.add_n(gradients) / len(WORKERS) for gradients in per_parameter]
             optimizer = tf.train.GradientDescentOptimizer(network.RATE)

@@ -1,4 +1,4 @@
-"""A network learns y = e^x on one device, without any cluster: what parallel.py has to agree with."""
+"""A network learns y = e^x on one device, without any cluster. parallel.py has to give the same result."""
 
 import network
 import tensorflow as tf

@@ -1,7 +1,7 @@
-"""The tutorial's graph on two tasks, in TensorFlow 2, where graphs and sessions have to be asked for.
+"""The tutorial's graph on two tasks, in TensorFlow 2, where graphs and sessions are explicit.
 
-tfk8s.session() knows the cluster's address, and names the tasks that do not answer, where TensorFlow
-would wait for them without a word.
+tfk8s.session() knows the address of the cluster. If a task does not respond, it names the task, while TensorFlow would
+wait without a message.
 """
 
 import tensorflow as tf

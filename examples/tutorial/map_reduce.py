@@ -1,4 +1,4 @@
-"""Map and reduce: every task adds up the squares of its slice of an array; task 0 adds up what they found."""
+"""Map and reduce: every task adds up the squares of its slice of an array; task 0 adds up the results."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,13 +8,13 @@ array = np.arange(1000)
 
 x = tf.placeholder(tf.int64, [1000])
 
-# Map: the same function on every task. They work at the same time, for none needs another's result.
+# Map: the same function on every task. The tasks work at the same time, because they are independent.
 partial_sums = []
 for index, part in enumerate(tf.split(x, TASKS)):
     with tf.device(f"/job:local/task:{index}"):
         partial_sums.append(tf.reduce_sum(tf.square(part)))
 
-# Reduce: from each task only one number has to travel.
+# Reduce: each task sends only one number.
 with tf.device("/job:local/task:0"):
     total = tf.add_n(partial_sums)
 

@@ -1,4 +1,4 @@
-"""The mean of 100 numbers, half of them on each task: of equal slices, the mean of the means is the mean."""
+"""The mean of 100 numbers, half of them on each task. Slices are equal, so the mean of their means is the mean."""
 
 import numpy as np
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""An operation on the GPU of a remote task, and where TensorFlow puts it if that task has none.
+"""An operation on the GPU of a remote task, and its placement if that task has no GPU.
 
 An operation pinned to a device that does not exist is an error, unless soft placement is allowed: then
 it runs on the best device that does exist.
@@ -18,7 +18,7 @@ with tf.Session("grpc://localhost:2222", config=config) as session:
     if "/job:local/replica:0/task:0/device:GPU:0" not in devices:
         print("/job:local/task:0 has no GPU: soft placement will choose another device.")
 
-    # The graphs that the tasks were given tell where each operation ended up.
+    # The graphs of the tasks name the device of each operation.
     options, placed = tf.RunOptions(output_partition_graphs=True), tf.RunMetadata()
     result = session.run(square, {matrix: [[1, 2], [3, 4]]}, options, placed)
 

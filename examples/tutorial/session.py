@@ -7,6 +7,6 @@ y1 = x + 300
 y2 = x - 66
 y = y1 + y2
 
-# The server at this address is the master. It runs every operation that is not sent elsewhere.
+# The server at this address is the master. It runs every operation that is not pinned to another task.
 with tf.Session("grpc://localhost:2222") as session:
     print(session.run(y, {x: 2}))

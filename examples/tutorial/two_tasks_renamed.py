@@ -1,8 +1,8 @@
-"""two_tasks.py for renamed.yaml, whose job is called worker: only the two device strings differ."""
+"""The script two_tasks.py for renamed.yaml, whose job is called worker. Only the two device strings differ."""
 
 import tensorflow as tf
 
-# Fed, not tf.constant(2): the master computes what is constant by itself and would leave task 1 no work.
+# A placeholder, because the master computes constant expressions itself: task 1 would have no work.
 x = tf.placeholder(tf.int32, [])
 
 with tf.device("/job:worker/task:1"):
@@ -10,7 +10,7 @@ with tf.device("/job:worker/task:1"):
 
 with tf.device("/job:worker/task:0"):
     y1 = x + 300
-    y = y1 + y2  # y2 comes from task 1: TensorFlow moves it, the script need not
+    y = y1 + y2  # y2 comes from task 1: TensorFlow transfers it
 
 with tf.Session("grpc://localhost:2222") as session:
     print(session.run(y, {x: 2}))

@@ -1,4 +1,4 @@
-"""The mean of 100 numbers in unequal slices: each task's mean must count as often as it has numbers."""
+"""The mean of 100 numbers in unequal slices: the mean of each task is weighted by its number of numbers."""
 
 import numpy as np
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""What `helm test` runs in a pod beside the tasks: a session on the master that computes on the tasks of every job."""
+"""Runs a session on the master that computes on the tasks of every job. `helm test` runs this file in a pod."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ import time
 
 from tfk8s.task import config, probe, wire
 
-WAIT_SECONDS = 240  # the pod has 300
+WAIT_SECONDS = 240  # less than the pod's deadline of 300
 
 
 def wait_until_all_answer(master: str) -> int:

@@ -1,4 +1,4 @@
-"""In place of the package, of which this image has the C library alone."""
+"""Replaces the Python package of TensorFlow in the image that has only its C library."""
 
 raise ImportError(
     "this image has TensorFlow's C library only, for tasks: session scripts, and tasks with `preload`, need the image "

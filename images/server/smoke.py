@@ -1,6 +1,6 @@
 """Shows that a task's server can start in this image: `docker run --rm --read-only --tmpfs /tmp IMAGE`.
 
-Ends with 1 where TensorFlow's C library lacks something, or where it runs as root.
+It exits with 1 if TensorFlow's C library lacks a function, or if it runs as root.
 """
 
 import ctypes

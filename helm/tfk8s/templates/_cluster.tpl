@@ -1,5 +1,5 @@
 {{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, jobs}, the master's job first.
-       What values.schema.json can't refuse is refused here, in the words of `tfk8s validate`. */}}
+       It rejects what values.schema.json can't, with the messages of `tfk8s validate`. */}}
 {{- define "tfk8s.cluster" }}
 {{- if ne (.Values.namespace | default .Release.Namespace) .Release.Namespace }}
   {{- fail (printf "namespace: the job file says %[1]q, and Helm %[2]q: add --namespace %[1]s" .Values.namespace .Release.Namespace) }}{{ end }}
@@ -32,7 +32,7 @@
 {{- define "tfk8s.label" }}{{ if regexMatch "^[a-z][a-z0-9]*$" . }}{{ . }}{{ else }}
 {{- regexReplaceAll "-+$" (lower . | replace "_" "-") "" }}-{{ sha256sum . | trunc 4 }}{{ end }}{{ end }}
 
-{{- /* A number or text as text: Helm has numbers as float64 or int64, and would write 1e+06. */}}
+{{- /* A number or text as text: Helm reads numbers as float64 or int64, and would print 1e+06. */}}
 {{- define "tfk8s.text" }}{{ toJson . | trimAll "\"" }}{{ end }}
 
 {{- /* The head of an object: list $ VERSION KIND NAME LABELS ANNOTATIONS. */}}

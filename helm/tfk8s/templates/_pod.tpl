@@ -1,4 +1,4 @@
-{{- /* What a pod of a job is: list $ CLUSTER JOB. */}}
+{{- /* The spec of a job's pods: list $ CLUSTER JOB. */}}
 {{- define "tfk8s.pod" }}{{ $ := first . }}{{ $job := last . }}{{ $given := $job.given }}{{ $spot := "cloud.google.com/gke-spot" }}
 {{- $amounts := dict "cpu" $job.cpu "memory" $job.memory }}{{ $cpu := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" $job.cpu }}
 {{- $core := get (dict "" 1 "m" 1000 "u" 1000000 "n" 1000000000) (trimPrefix $cpu $job.cpu) | default 0 | float64 }}
@@ -52,7 +52,7 @@ volumes:
     {{- with .size }}emptyDir: {sizeLimit: {{ include "tfk8s.text" . | quote }}}{{ end }}
   {{- end }}{{ end }}
 
-{{- /* The user's variables over tfk8s' own, by name; then those that say which task this is. */}}
+{{- /* The variables by name, the user's over tfk8s' own; then the variables that identify the task. */}}
 {{- define "tfk8s.env" }}{{ $ := first . }}{{ $job := last . }}{{ $env := dict "HOME" "/tmp" "TF_FORCE_GPU_ALLOW_GROWTH" "true" }}
 {{- if not $job.gpus }}{{ $env = dict "HOME" "/tmp" "CUDA_VISIBLE_DEVICES" "-1" "NVIDIA_VISIBLE_DEVICES" "void" }}{{ end }}
 {{- range $name, $value := $.Values.env }}{{ $_ := set $env $name $value }}{{ end }}

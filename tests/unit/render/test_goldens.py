@@ -36,7 +36,7 @@ def test_manifests_are_the_rendered_examples(example):
 
 
 def test_the_roles_are_those_that_the_command_prints():
-    note = "# What `tfk8s roles` prints. Made by `make update`; kept equal by a test.\n"
+    note = "# The output of `tfk8s roles`. Made by `make update`; kept equal by a test.\n"
     require_equal(ROOT / "manifests" / "roles.yaml", note + yaml.dump(rbac.roles()))
 
 
