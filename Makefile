@@ -3,7 +3,7 @@
 PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
 	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))) python3)
 BIN := .venv/bin
-unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes, of which each would compile tfk8s anew
+unexport PYTHONDONTWRITEBYTECODE  # else each of the tests' hundreds of processes compiles tfk8s
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
@@ -17,29 +17,29 @@ demo: .venv/local   ## one command to see it work: a graph computed by two Tenso
 test: .venv/dev     ## everything that needs no Kubernetes cluster
 	$(BIN)/pytest -n 2
 
-test-faults: .venv/dev   ## what happens when things break: clusters on this machine, and a fake API server
+test-faults: .venv/dev   ## faults: clusters on this machine, and a fake API server
 	$(BIN)/pytest tests/faults --ignore tests/faults/test_kube.py
 
-test-cluster-faults: .venv/dev   ## likewise on Kubernetes, in the current kubeconfig context; more of it where that is kind's
+test-cluster-faults: .venv/dev   ## faults on Kubernetes, in the current kubeconfig context; more faults if it is kind's
 	$(BIN)/pytest tests/faults/test_kube.py
 
-reliability: .venv/dev   ## both, all of their rows, and writes docs/reliability.md from what it found
+reliability: .venv/dev   ## both, with all rows; writes docs/reliability.md
 	$(BIN)/pytest tests/faults --reliability docs/reliability.md
 
-test-chart: .venv/dev   ## the Helm chart, by Helm itself: HELM=helm3 make test-chart for another one
+test-chart: .venv/dev   ## the Helm chart, with Helm; HELM=helm3 selects another Helm
 	$(BIN)/pytest tests/chart
 
 test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig context
 	$(BIN)/pytest tests/cluster
 
-check: .venv/dev    ## style, types, and which module may import which
+check: .venv/dev    ## style, types, and the layers of modules
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint images/*/Dockerfile
 
-update: .venv/dev   ## writes again what is generated from the code
+update: .venv/dev   ## writes the files that are generated from the code
 	$(BIN)/tfk8s schema >docs/job-file.schema.json
 	$(BIN)/python -m tfk8s.cli.words
 	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/render
@@ -48,14 +48,14 @@ bench: .venv/dev    ## measures, as ratios in one run
 	$(BIN)/python bench/start.py
 	$(BIN)/tfk8s run --local --tf1 examples/recover/cluster.yaml bench/session.py
 
-chart:              ## dist/ has the Helm chart
+chart:              ## packages the Helm chart into dist/
 	helm package --destination dist helm/tfk8s
 
-push-chart: chart   ## to an OCI registry: make push-chart REGISTRY=oci://registry.example/charts
+push-chart: chart   ## pushes the chart to an OCI registry: make push-chart REGISTRY=oci://registry.example/charts
 	helm push dist/tfk8s-$(VERSION).tgz $(REGISTRY)
 
-release: .venv/dev   ## all of a release but publishing it: dist/ has the wheel, the sources, what the wheel needs (SBOM), the chart
-	@grep -q '^## $(VERSION)' CHANGELOG.md || { echo 'CHANGELOG.md says nothing of $(VERSION)'; exit 1; }
+release: .venv/dev   ## builds a release in dist/: the wheel, the sources, the wheel's dependencies (SBOM), the chart
+	@grep -q '^## $(VERSION)' CHANGELOG.md || { echo 'CHANGELOG.md does not mention $(VERSION)'; exit 1; }
 	@test -z "$$(git status --porcelain)" || { echo 'not committed:'; git status --short; exit 1; }
 	$(MAKE) check test
 	$(PIP) --editable '.[release]'
