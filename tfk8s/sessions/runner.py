@@ -2,8 +2,8 @@
 
 A script sees what `python FILE` would show it (arguments, folder, standard streams, exit code), and besides:
 `TFK8S_TARGET` and `TFK8S_CLUSTER`, with `--tf1` TensorFlow 1's `import tensorflow`, and named failures on standard
-error. Where it would wait for ever, it is ended (call_guard.py). Standard library and TensorFlow only: this file also runs
-in pods.
+error. Where it would wait for ever, it is ended (call_guard.py). Standard library and TensorFlow only: this file also
+runs in pods.
 """
 
 from __future__ import annotations
