@@ -41,7 +41,6 @@ check: .venv/dev    ## style, types, and the layers of modules
 
 update: .venv/dev   ## writes the files that are generated from the code
 	$(BIN)/tfk8s schema >docs/job-file.schema.json
-	$(BIN)/python -m tfk8s.cli.words
 	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/render
 
 bench: .venv/dev    ## measures, as ratios in one run

@@ -23,10 +23,6 @@ def _main(arguments: list[str]) -> int:
 
         print(f"tfk8s {__version__}")  # noqa: T201
         return 0
-    if arguments[:1] == ["__complete"]:
-        from tfk8s.cli import completion
-
-        return completion.main(arguments[1:])
     if arguments[:1] == ["server"]:
         from tfk8s.task import server
 

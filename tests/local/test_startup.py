@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -22,17 +23,24 @@ _COMMAND = "import atexit, json, sys; atexit.register(lambda: print(json.dumps(l
 _COMMAND += "from tfk8s.__main__ import main; sys.exit(main())"
 
 
-def imported(*arguments: object) -> set[str]:
+def imported(*arguments: object, **environment: str) -> set[str]:
     """Return the packages that a command imports."""
     command = [sys.executable, "-c", _COMMAND, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **environment}
+    )
     assert done.returncode == 0, done.stderr
     return {name.partition(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["__complete", "status", ""]])
-def test_not_even_the_command_line_s_library(arguments: list[str]) -> None:
-    assert imported(*arguments) & (HEAVY | {"typer", "dataclasses"}) == set()
+def test_version_needs_no_typer() -> None:
+    assert imported("--version") & (HEAVY | {"typer", "dataclasses"}) == set()
+
+
+@pytest.mark.parametrize("words", ["tfk8s ", "tfk8s status --local ", "tfk8s restart --local mnist "])
+def test_a_tab_needs_nothing_heavy(words: str) -> None:
+    line = {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    assert imported(_TFK8S_COMPLETE="complete_fish", **line) & (HEAVY - {"rich"} | {"rich.console"}) == set()
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import tfk8s
-from tfk8s.cli.words import FILE
+from tfk8s.cli.app import program
 from tfk8s.jobfile.loader import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
 TOO_WIDE = ("architecture.md",)
-WORDS = json.loads(FILE.read_text())
+PROGRAM = program()
 SCHEMA = json.loads((ROOT / "docs" / "job-file.schema.json").read_text())
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -71,10 +71,11 @@ def commands(text):
                 yield found[1].partition("  #")[0].split("|")[0].split()
 
 
-def known(words):
-    """Return the words of a command, or of one in a group, that the command line knows."""
-    command = WORDS[words[0]]
-    return command.get("commands", {}).get(words[1], command) if len(words) > 1 else command
+def options(words):
+    """Return the options of a command, or of a command in a group."""
+    command = PROGRAM.get_command(None, words[0])
+    command = getattr(command, "commands", {}).get(words[1], command) if len(words) > 1 else command
+    return {"-h", "--help", "-"}.union(*(param.opts for param in command.params))
 
 
 def test_commands_are_found():
@@ -84,13 +85,12 @@ def test_commands_are_found():
 @pages
 def test_commands_and_options_exist(page):
     for words in commands(page.read_text()):
-        assert words[0] in WORDS, words
+        assert PROGRAM.get_command(None, words[0]), words
         script = words[0] in ("run", "submit") and next(
             (at for at, word in enumerate(words) if word.endswith(".py")), None
         )
         for word in words[:script] if script else words:
-            option = word.partition("=")[0]
-            assert not option.startswith("-") or option == "-" or option in known(words)["options"], words
+            assert not word.startswith("-") or word.partition("=")[0] in options(words), words
 
 
 def table_entries(name):
@@ -100,7 +100,7 @@ def table_entries(name):
 
 
 def test_every_command_is_in_the_table_of_commands():
-    assert {f"tfk8s {command}" for command in WORDS} <= table_entries("commands.md")
+    assert {f"tfk8s {command}" for command in PROGRAM.list_commands(None)} <= table_entries("commands.md")
 
 
 def test_every_field_is_in_the_tables_of_fields():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer.main
 
 from tfk8s.cli import images, inspect, job_file, kind, lifecycle, scripts
 from tfk8s.cli.command import Command, Group, ScriptCommand
+from tfk8s.cli.completion import keep_quick, one_of
 from tfk8s.cli.doctor import doctor
 from tfk8s.cli.inspect import events
 from tfk8s.cli.output import say
@@ -30,8 +32,15 @@ def tfk8s(
     """Distributed TensorFlow on this machine or on Kubernetes, from one job file."""
 
 
+_SHELLS = ("bash", "zsh", "fish")
+
+
 def completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)],
+    context: typer.Context,
+    shell: Annotated[
+        str,
+        typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False, autocompletion=one_of(*_SHELLS)),
+    ],
 ) -> None:
     """Print a script that completes commands in your shell.
 
@@ -39,12 +48,13 @@ def completion(
         source <(tfk8s completion bash)
         tfk8s completion fish > ~/.config/fish/completions/tfk8s.fish
     """
-    from tfk8s.cli.completion import SCRIPTS
+    from typer.completion import show_callback
+
     from tfk8s.errors import InvalidInput
 
-    if shell not in SCRIPTS:
-        raise InvalidInput(f'no completion for "{shell}"', help=f"there are {', '.join(SCRIPTS)}")
-    say(SCRIPTS[shell])
+    if shell not in _SHELLS:
+        raise InvalidInput(f'no completion for "{shell}"', help=f"there are {', '.join(_SHELLS)}")
+    show_callback(context, context.command.params[0], shell)
 
 
 def server(context: typer.Context) -> None:
@@ -73,24 +83,47 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
 _EXIT_CODES = "Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed; 124 a timeout; 130 Ctrl-C."
 
 
-def program(*names: str) -> Any:
-    """Return the program with these commands alone: Typer takes a millisecond to make one, and one is what runs."""
-    app = _group(tfk8s, epilog=_EXIT_CODES)
-    for name in names:
-        if name in GROUPS:
-            group = _group(COMMANDS[name])
-            for function in GROUPS[name].values():
-                group.command(cls=Command)(function)
-            app.add_typer(group, name=name)
-        else:
-            app.command(cls=ScriptCommand if name in ("submit", "run") else Command)(COMMANDS[name])
+class Program(Group):
+    """The group of all commands. Makes a command on demand, because Typer takes a millisecond for each."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names, in the order of the help."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of that name. A wrong name makes them all, for the names that Typer suggests."""
+        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
+            self.add_command(_command(name), name)
+        return super().get_command(ctx, cmd_name)
+
+
+def program() -> Program:
+    """Return the command line."""
+    made = typer.main.get_command(_app(tfk8s, Program, add_completion=True, epilog=_EXIT_CODES))
+    assert isinstance(made, Program)
+    made.params = [param for param in made.params if param.name == "version"]  # `completion` is for the rest
+    return made
+
+
+@functools.cache
+def _command(name: str) -> Any:
+    if name in GROUPS:
+        app = _app(COMMANDS[name], Group)
+        for function in GROUPS[name].values():
+            app.command(cls=Command)(function)
+    else:
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(name, cls=ScriptCommand if name in ("submit", "run") else Command)(COMMANDS[name])
     return typer.main.get_command(app)
 
 
-def _group(function: Callable[..., object], **settings: Any) -> typer.Typer:
+def _app(
+    function: Callable[..., object], cls: type[Group], *, add_completion: bool = False, **settings: Any
+) -> typer.Typer:
     app = typer.Typer(
-        cls=Group,
-        add_completion=False,  # `completion` instead
+        cls=cls,
+        add_completion=add_completion,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -105,11 +138,11 @@ def main(arguments: Sequence[str]) -> int:
     Raises:
         Tfk8sError: what went wrong, for the caller to print.
     """
-    names = arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
     if not arguments or list(arguments) in [[group] for group in GROUPS]:
         arguments = [*arguments, "--help"]
+    keep_quick()
     try:
-        result = program(*names).main(arguments, prog_name="tfk8s", standalone_mode=False)
+        result = program().main(arguments, prog_name="tfk8s", standalone_mode=False)
     except Exception as error:
         say_usage = getattr(error, "format_message", None)
         if say_usage is None:

@@ -1,39 +1,39 @@
-"""How every command reads its arguments and shows its help, with Typer.
+"""The commands' base classes: how a command reads its arguments and shows its help.
 
-Typer (0.29) checks each argument with pydantic, whose import takes longer than most of tfk8s' commands. Arguments here
-are words, lists of words and switches, and what has a form of its own (a duration, a number) brings its parser: for
-these, `_Plain` does the same in a few lines. Where Typer has no such hook, as in older versions, nothing changes.
+Typer 0.29 checks each argument with pydantic, whose import takes longer than most of tfk8s' commands. Arguments of
+tfk8s are words, lists of words and switches. Durations and numbers bring a callback that parses them, so the commands
+leave pydantic out.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Iterable
 from typing import Any
 
-import typer
 from typer.core import TyperCommand, TyperGroup
 
-_PLAIN = (str, bool, list[str])
+
+class _Unchecked:
+    """Part of a command or a group: `process_value` of each parameter calls the parameter's callback and no more."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with `--help`."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the other base
+        for param in params:
+            param.process_value = functools.partial(_process_value, param)
+        return params
 
 
-class _CheckedPlainly:
-    """What a command and a group have in common: all of their arguments are checked in the plain way."""
-
-    params: list[Any]
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        _check_plainly(self.params)
-
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return `--help`, which is made later than the rest."""
-        option = super().get_help_option(ctx)  # type: ignore[misc]  # of the other base
-        _check_plainly([option])
-        return option
+def _process_value(param: Any, context: Any, value: Any) -> Any:
+    if value is None and (param.multiple or param.nargs == -1):
+        value = ()
+    if param.required and param.value_is_missing(value) and not context.resilient_parsing:
+        return type(param).process_value(param, context, value)  # Typer's own error
+    return value if value is None or param.callback is None else param.callback(context, param, value)
 
 
-class Command(_CheckedPlainly, TyperCommand):
+class Command(_Unchecked, TyperCommand):
     """A command whose help is its docstring as it is, and speaks of its arguments by their metavars."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -63,7 +63,7 @@ class Command(_CheckedPlainly, TyperCommand):
                     formatter.write_dl(rows)
 
 
-class Group(_CheckedPlainly, TyperGroup):
+class Group(_Unchecked, TyperGroup):
     """The program that the commands are of."""
 
 
@@ -90,29 +90,9 @@ class ScriptCommand(Command):
                 return [*words[:position], "--", *(rest[1:] if rest[:1] == ["--"] else rest)]
         return words
 
-
-class _Plain:
-    """Stands in for Typer's check of one argument."""
-
-    def __init__(self, parser: Callable[[str], object] | None) -> None:
-        self._parser = parser
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        if value is None:
-            return () if param.multiple or param.nargs == -1 else None
-        if self._parser is None:
-            return value
-        try:
-            return self._parser(value)
-        except ValueError as error:
-            raise typer.BadParameter(str(error), ctx=ctx, param=param) from error
-
-
-def _check_plainly(params: Iterable[Any]) -> None:
-    for param in params:
-        kind = getattr(param, "type_descriptor", None)
-        if kind is not None and (kind.parameter_info.parser or kind.annotation in _PLAIN):
-            param._runtime_param = _Plain(kind.parameter_info.parser)
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return the options that begin so, unless the script stands before: what follows is the script's own."""
+        return [] if ctx.params.get("script") else super().shell_complete(ctx, incomplete)
 
 
 def _is_argument(param: Any) -> bool:

@@ -1,125 +1,126 @@
-"""What the shell may complete a command line with; Typer's own way takes long enough to be felt.
-
-The words come from `words.json`, which is made from the commands themselves (`python -m tfk8s.cli.words`).
-"""
+"""Callbacks for Typer that offer words to complete a command line: names of clusters, tasks and scripts."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
-SCRIPTS = {
-    "bash": """\
-_tfk8s() {
-    local word
-    COMPREPLY=()
-    while IFS=$'\\t' read -r word _; do
-        COMPREPLY+=("$word")
-    done < <(tfk8s __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-}
-complete -o default -F _tfk8s tfk8s""",
-    "zsh": """\
-#compdef tfk8s
-_tfk8s() {
-    local line
-    local -a found
-    for line in "${(@f)$(tfk8s __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
-        [[ -n $line ]] && found+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
-    done
-    if (( $#found )); then _describe tfk8s found; else _files; fi
-}
-compdef _tfk8s tfk8s""",
-    "fish": """\
-complete -c tfk8s -a '(tfk8s __complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'""",
-}
+import typer
 
-# The words that an argument or an option's value may be, by its metavar.
-_VALUES = {
-    "FORM": ("json",),
-    "FORMAT": ("cluster-spec", "tf-config", "flags", "env"),
-    "KIND": ("cpu", "gpu", "server"),
-    "KIND|IMAGE": ("cpu", "gpu", "server"),
-    "SHELL": tuple(SCRIPTS),
-}
+if TYPE_CHECKING:
+    from tfk8s.backends.options import BackendOptions
+    from tfk8s.core.status import ClusterStatus
 
-Words = dict[str, Any]
-Found = list[tuple[str, str]]
+_Answer = TypeVar("_Answer")
+
+API_TIMEOUT = 2.0  # a TAB must not hang if the API server does not respond
 
 
-def main(words: list[str]) -> int:
-    """Print the candidates for the last of the words that follow `tfk8s`, each with its help behind a tab."""
-    table = json.loads(Path(__file__).with_name("words.json").read_text())
-    for word, meaning in complete(words, table):
-        sys.stdout.write(f"{word}\t{meaning}\n")
-    return 0
+def keep_quick() -> None:
+    """If a shell asks for words, keep Typer from importing rich: 70 ms, to remove markup that no help text has."""
+    if os.environ.get("_TFK8S_COMPLETE"):
+        sys.modules["rich"] = None  # type: ignore[assignment]  # Python's way to say that it is not installed
 
 
-def complete(words: list[str], table: Words) -> Found:
-    """Return the candidates, each with its help; none where a file may stand."""
-    *before, current = words or [""]
-    if not before:
-        candidates = [(name, command["help"]) for name, command in table.items()]
-        return _that_begin(candidates, current)
-    command = table.get(before[0])
-    if command is None or "--" in before:
-        return []
-    if "commands" in command and (before[1:] or not current.startswith("-")):
-        return complete(words[1:], command["commands"])
-    options = command["options"]
-    if (value := options.get(before[-1], {}).get("value")) is not None:
-        return _that_begin(_plain(_VALUES.get(value, ())), current)
-    given = _arguments(before[1:], options)
-    forms = command["arguments"]
-    if "SCRIPT" in forms and len(given) > forms.index("SCRIPT"):
-        return []  # the script's own
-    if current.startswith("-"):
-        return _that_begin([(name, option["help"]) for name, option in options.items()], current)
-    form = forms[min(len(given), len(forms) - 1)] if forms else ""
-    return _that_begin(_plain(_candidates(form, given)), current)
+def one_of(*words: str) -> Callable[[], list[str]]:
+    """Return a callback that offers these words."""
+    return lambda: list(words)
 
 
-def _candidates(form: str, given: list[str]) -> Iterable[str]:
-    if form == "NAME|FILE":
-        return _clusters()
-    if form == "TASK":
-        return _tasks(given[0])
-    return _VALUES.get(form, ())
+def clusters(context: typer.Context) -> list[str]:
+    """Return the names of the clusters on this machine and in the Kubernetes context."""
+    names = set(_local_clusters()) if _allows_local(context) else set()
+    if not _is_local(context):
+        from tfk8s.api import list_clusters
+
+        names |= {status.name for status in _ask(lambda: list_clusters(_where(context))) or ()}
+    return sorted(names)
 
 
-def _arguments(words: list[str], options: Words) -> list[str]:
-    """Return the words that are neither options nor their values."""
-    values = {i + 1 for i, word in enumerate(words) if options.get(word, {}).get("value") is not None}
-    return [word for i, word in enumerate(words) if i not in values and not word.startswith("-")]
+def tasks(context: typer.Context) -> list[str]:
+    """Return the tasks of the cluster that the command line names."""
+    if _allows_local(context) and (names := _local_tasks(context.params["name"])):
+        return names
+    status = _status(context)
+    return [str(task.task) for task in status.tasks] if status else []
 
 
-def _that_begin(candidates: Iterable[tuple[str, str]], current: str) -> Found:
-    return [candidate for candidate in candidates if candidate[0].startswith(current)]
+def scripts(context: typer.Context) -> list[str]:
+    """Return the scripts of the cluster that the command line names; scripts on this machine have no names."""
+    status = None if _is_local(context) else _status(context)
+    return [script.name for script in status.scripts] if status else []
 
 
-def _plain(words: Iterable[str]) -> Found:
-    return [(word, "") for word in words]
+def tasks_and_scripts(context: typer.Context) -> list[str]:
+    """Return the tasks and the scripts of the cluster that the command line names."""
+    return [*tasks(context), *scripts(context)]
 
 
-# The folders that tfk8s.backends.local.state makes; importing it would take longer than a completion may.
+def _status(context: typer.Context) -> ClusterStatus | None:
+    from tfk8s.api import find
+
+    name = context.params["name"]
+    return _ask(lambda: find(name, _where(context)).status()) if name else None
 
 
-def _clusters() -> list[str]:
+def _ask(question: Callable[[], _Answer]) -> _Answer | None:
+    """Return what a backend answers, or None if the backend fails or takes longer than `API_TIMEOUT`."""
+    answers: list[_Answer] = []
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):
+            answers.append(question())
+
+    with open(os.devnull, "r+") as nowhere, contextlib.redirect_stderr(nowhere):
+        os.dup2(nowhere.fileno(), 0)  # a credential plugin must not read from the terminal
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(API_TIMEOUT)
+    return answers[0] if answers else None
+
+
+def _where(context: typer.Context) -> BackendOptions:
+    from tfk8s.backends.options import BackendOptions
+
+    return BackendOptions(context.params["local"] or None, context.params["context"], context.params["namespace"])
+
+
+def _is_local(context: typer.Context) -> bool:
+    """Return whether the command line means this machine; contradictory options mean it too."""
+    from tfk8s.errors import InvalidInput
+
     try:
-        return sorted(path.parent.name for path in _state().glob("*/cluster.json"))
-    except OSError:
-        return []
+        return _where(context).is_local(os.environ)
+    except InvalidInput:
+        return True
 
 
-def _tasks(cluster: str) -> list[str]:
-    try:
-        record = json.loads((_state() / cluster / "cluster.json").read_text())
+def _allows_local(context: typer.Context) -> bool:
+    """Return whether the command line can mean this machine: `--local` may still follow."""
+    return context.params["context"] is None and context.params["namespace"] is None
+
+
+# The folders of tfk8s.backends.local.state. Importing that module takes too long for a TAB.
+
+
+def _local_clusters() -> list[str]:
+    with contextlib.suppress(OSError, RuntimeError):
+        return [path.parent.name for path in _state().glob("*/cluster.json")]
+    return []
+
+
+def _local_tasks(cluster: str | None) -> list[str]:
+    import json
+
+    with contextlib.suppress(OSError, RuntimeError, TypeError, ValueError, KeyError):
+        record = json.loads((_state() / str(cluster) / "cluster.json").read_text())
         return [f"{task['job']}/{task['index']}" for task in record["tasks"]]
-    except (OSError, ValueError, KeyError):
-        return []
+    return []
 
 
 def _state() -> Path:

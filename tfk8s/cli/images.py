@@ -6,12 +6,20 @@ from typing import Annotated
 
 import typer
 
+from tfk8s.cli.completion import one_of
 from tfk8s.cli.output import note, say
 
 CLUSTER = "tfk8s"
+_KINDS = one_of("cpu", "gpu", "server")
 
 Image = Annotated[
-    str, typer.Argument(metavar="KIND|IMAGE", help="cpu, gpu or server, or any image's name.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="KIND|IMAGE",
+        help="cpu, gpu or server, or any image's name.",
+        show_default=False,
+        autocompletion=_KINDS,
+    ),
 ]
 KindName = Annotated[
     str, typer.Option("--name", metavar="NAME", show_default=False, help=f"The kind cluster's; default: {CLUSTER}.")
@@ -24,7 +32,13 @@ def image() -> None:
 
 def build(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="cpu, gpu or server; default: cpu.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="cpu, gpu or server; default: cpu.",
+            show_default=False,
+            autocompletion=_KINDS,
+        ),
     ] = "cpu",
     tag: Annotated[
         str | None, typer.Option("--tag", metavar="NAME", help="The image's name; default: tfk8s/KIND:VERSIONS.")

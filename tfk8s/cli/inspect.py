@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfk8s.cli import options
+from tfk8s.cli import completion, options
 from tfk8s.cli.output import age, document, line, memory, note, paint, prefix_colour, say, table
 
 if TYPE_CHECKING:
@@ -145,11 +145,12 @@ def logs(
             metavar="TASK",
             help="JOB/INDEX, or JOB for all its tasks; default: all tasks. Or a script's name.",
             show_default=False,
+            autocompletion=completion.tasks_and_scripts,
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", metavar="N", parser=options.count, help="Only the last N lines of each.")
+        int | None, typer.Option("--tail", metavar="N", callback=options.count, help="Only the last N lines of each.")
     ] = None,
     local: options.Local = False,
     context: options.Context = None,

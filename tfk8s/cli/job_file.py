@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tfk8s.cli import options
+from tfk8s.cli.completion import one_of
 from tfk8s.cli.output import document, note, say
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _FORMATS = ("cluster-spec", "tf-config", "flags", "env")
 
 def _format(text: str) -> str:
     if text not in _FORMATS:
-        raise ValueError(f'"{text}" is not a format; there are {", ".join(_FORMATS)}')
+        raise typer.BadParameter(f'"{text}" is not a format; there are {", ".join(_FORMATS)}')
     return text
 
 
@@ -101,7 +102,14 @@ def render(
     file: options.File,
     task: Annotated[str | None, typer.Option("--task", metavar="JOB/INDEX", help="What this task is told.")] = None,
     form: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", parser=_format, help=f"One of {', '.join(_FORMATS)}.")
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            callback=_format,
+            help=f"One of {', '.join(_FORMATS)}.",
+            autocompletion=one_of(*_FORMATS),
+        ),
     ] = "tf-config",
     local: options.Local = False,
     namespace: options.Namespace = None,

@@ -21,7 +21,7 @@ def up(
     gpus: Annotated[
         int,
         typer.Option(
-            "--gpus", metavar="N", parser=options.count, show_default=False,
+            "--gpus", metavar="N", callback=options.count, show_default=False,
             help="Have each node pretend to have so many GPUs.",
         ),
     ] = 0,

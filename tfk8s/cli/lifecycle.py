@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfk8s.cli import options
+from tfk8s.cli import completion, options
 from tfk8s.cli.options import TIMEOUT, NoWait
 from tfk8s.cli.output import note, say
 from tfk8s.cli.signals import leaving
@@ -75,7 +75,13 @@ def _show_plan(plan: Plan) -> None:
 def restart(
     name: options.Name,
     task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="JOB/INDEX; default: all tasks.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="TASK",
+            help="JOB/INDEX; default: all tasks.",
+            show_default=False,
+            autocompletion=completion.tasks,
+        ),
     ] = None,
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,

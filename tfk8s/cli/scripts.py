@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfk8s.cli import options
+from tfk8s.cli import completion, options
 from tfk8s.cli.options import TIMEOUT
 from tfk8s.cli.output import note, say
 from tfk8s.cli.signals import Once
@@ -35,7 +35,7 @@ def submit(
     here: Annotated[bool, typer.Option("--here", help="On this machine, whose ports 2222… lead to the tasks.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="TIME", parser=options.seconds, help="Wait so long for the cluster first."),
+        typer.Option("--timeout", metavar="TIME", callback=options.seconds, help="Wait so long for the cluster first."),
     ] = None,
     local: options.Local = False,
     context: options.Context = None,
@@ -84,7 +84,13 @@ def submit(
 def stop(
     name: options.Name,
     script: Annotated[
-        str, typer.Argument(metavar="SCRIPT", help="Its name, as in `tfk8s status`.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="SCRIPT",
+            help="Its name, as in `tfk8s status`.",
+            show_default=False,
+            autocompletion=completion.scripts,
+        ),
     ],
     local: options.Local = False,
     context: options.Context = None,
@@ -163,7 +169,7 @@ def connect(
     name: options.Name,
     port: Annotated[
         int,
-        typer.Option("--port", metavar="PORT", parser=options.port, show_default=False, help="Default: a free one."),
+        typer.Option("--port", metavar="PORT", callback=options.port, show_default=False, help="Default: a free one."),
     ] = 0,
     without: options.Without = None,
     local: options.Local = False,

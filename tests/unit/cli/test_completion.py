@@ -1,20 +1,27 @@
-"""What the shell may complete a command line with."""
+"""The words that a shell offers to complete a command line."""
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes.backend import Run, job_file
+from fakes.backend import FakeBackend, Run, job_file
 
-from tfk8s import __main__
+from tfk8s import api
 from tfk8s.backends.local import record, state
-from tfk8s.cli import completion, words
+from tfk8s.cli import completion
+from tfk8s.core.status import ScriptPhase, ScriptStatus
+from tfk8s.errors import BackendUnreachable
 
 pytest_plugins = ("fakes.command_line",)
+
+# Presses TAB at the end of a line → the words that the shell gets, then what the command printed on standard error.
+Tab = Callable[[str], tuple[list[str], str]]
 
 
 @pytest.fixture(autouse=True)
@@ -25,30 +32,53 @@ def _clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         state.folder(name).create(record.make_record(job_file(name), exposed=False))
 
 
-def found(line: str) -> list[str]:
-    """Return the candidates for the end of a line."""
-    table = json.loads(words.FILE.read_text())
-    return [word for word, _ in completion.complete(line.split(" ")[1:], table)]
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
+    """The backend of the Kubernetes context; `remote` and its script are there."""
+    backend = FakeBackend(job_file("remote"))
+    script = ScriptStatus(name="script-4e9c21", phase=ScriptPhase.RUNNING, command="train.py")
+    status = dataclasses.replace(backend.clusters_by_name["remote"], scripts=(script,))
+    backend.clusters_by_name["remote"] = status
+    monkeypatch.setattr(api, "choose", lambda where, spec=None: backend)
+    return backend
+
+
+@pytest.fixture
+def tab(run: Run, monkeypatch: pytest.MonkeyPatch) -> Tab:
+    monkeypatch.setitem(sys.modules, "rich", None)
+
+    def tab(line: str, shell: str = "bash") -> tuple[list[str], str]:
+        monkeypatch.setenv("_TFK8S_COMPLETE", f"complete_{shell}")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
+        monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+        _, out, err = run()
+        return out.rstrip("\n").split("\n") if out.strip() else [], err
+
+    return tab
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("line", "words"),
     [
         ("tfk8s s", ["schema", "submit", "stop", "status", "scale", "server"]),
-        ("tfk8s nope ", []),
-        ("tfk8s status ", ["mnist", "toy"]),
-        ("tfk8s status m", ["mnist"]),
+        ("tfk8s --", ["--version", "--help"]),
+        ("tfk8s status --local ", ["mnist", "toy"]),
+        ("tfk8s status --local m", ["mnist"]),
         ("tfk8s status --l", ["--local"]),
         ("tfk8s status -o ", ["json"]),
         ("tfk8s status --context ", []),
-        ("tfk8s status --context mnist t", ["toy"]),
-        ("tfk8s restart mnist ", ["chief/0", "worker/0", "worker/1"]),
-        ("tfk8s logs --tail 5 mnist w", ["worker/0", "worker/1"]),
-        ("tfk8s logs mnist worker/0 worker/", ["worker/0", "worker/1"]),
-        ("tfk8s logs nope ", []),
+        ("tfk8s status --local --context mnist ", []),
+        ("tfk8s restart --local mnist ", ["chief/0", "worker/0", "worker/1"]),
+        ("tfk8s logs --local --tail 5 mnist w", ["worker/0", "worker/1"]),
+        ("tfk8s logs --local mnist worker/0 worker/", ["worker/0", "worker/1"]),
+        ("tfk8s logs --local nope ", []),
+        ("tfk8s stop --local mnist ", []),
+        ("tfk8s submit --local --without ", []),
         ("tfk8s render x.yaml --format ", ["cluster-spec", "tf-config", "flags", "env"]),
         ("tfk8s up ", []),
-        ("tfk8s submit mnist ", []),
+        ("tfk8s submit --local mnist ", []),
         ("tfk8s submit mnist --t", ["--tf1", "--timeout"]),
         ("tfk8s submit mnist train.py --t", []),
         ("tfk8s submit mnist -- --t", []),
@@ -61,34 +91,63 @@ def found(line: str) -> list[str]:
         ("tfk8s kind up --g", ["--gpus"]),
     ],
 )
-def test_candidates(line: str, expected: list[str]) -> None:
-    assert found(line) == expected
+def test_words(tab: Tab, line: str, words: list[str]) -> None:
+    assert tab(line) == (words, "")
 
 
-def test_they_come_with_their_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["tfk8s", "__complete", "res"])
-    assert __main__.main() == 0
-    assert capsys.readouterr().out == "restart\tStart a task's server anew, or all of them.\n"
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("tfk8s status ", ["mnist", "remote", "toy"]),
+        ("tfk8s status -n team ", ["remote"]),
+        ("tfk8s restart remote w", ["worker/0", "worker/1"]),
+        ("tfk8s logs -n team mnist ", []),
+        ("tfk8s logs remote ", ["chief/0", "worker/0", "worker/1", "script-4e9c21"]),
+        ("tfk8s stop remote ", ["script-4e9c21"]),
+    ],
+)
+def test_words_of_the_kubernetes_context(tab: Tab, remote: FakeBackend, line: str, words: list[str]) -> None:
+    assert tab(line) == (words, "")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_for_each_shell(run: Run, shell: str) -> None:
+def test_a_failing_api_server_adds_nothing(tab: Tab, remote: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def clusters() -> None:
+        sys.stderr.write("a plugin's words")
+        raise BackendUnreachable("no")
+
+    monkeypatch.setattr(remote, "clusters", clusters)
+    assert tab("tfk8s status ") == (["mnist", "toy"], "")
+
+
+def test_a_silent_api_server_adds_nothing(tab: Tab, remote: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+    monkeypatch.setattr(remote, "clusters", answer.wait)
+    monkeypatch.setattr(completion, "API_TIMEOUT", 0.01)
+    assert tab("tfk8s status ") == (["mnist", "toy"], "")
+    answer.set()
+
+
+def test_fish_shows_the_help(tab: Tab) -> None:
+    assert tab("tfk8s res", "fish")[0] == ["restart\tStart a task's server anew, or all of them."]
+
+
+@pytest.mark.parametrize(("shell", "line"), [("zsh", "compdef _tfk8s_completion tfk8s"), ("fish", "complete_fish")])
+def test_a_script_for_each_shell(run: Run, shell: str, line: str) -> None:
     code, out, _ = run("completion", shell)
     assert code == 0
-    assert out == completion.SCRIPTS[shell] + "\n"
+    assert line in out
 
 
 @pytest.mark.programs
-def test_bash_takes_them(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    fake = tmp_path / "bin" / "tfk8s"
-    fake.write_text(
-        "#!/bin/sh\n[ \"$1 $2 $3\" = '__complete status m' ] && printf 'mnist\\t\\nmore\\thelp of more\\n'\n"
-    )
-    fake.chmod(0o755)
-    line = 'COMP_WORDS=(tfk8s status m); COMP_CWORD=2; _tfk8s; printf "%s," "${COMPREPLY[@]}"'
+def test_bash_takes_the_words(run: Run, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tfk8s "$@"\n')
+    program.chmod(0o755)
+    _, script, _ = run("completion", "bash")
+    line = f'COMP_WORDS=(tfk8s status m); COMP_CWORD=2; _tfk8s_completion {program}; printf "%s," "${{COMPREPLY[@]}}"'
     shown = subprocess.run(
-        ["bash", "-c", f"{completion.SCRIPTS['bash']}\n{line}"],
-        env={"PATH": f"{fake.parent}:/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+        ["bash", "-c", f"{script}\n{line}"], cwd=Path(__file__).parents[3],
+        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path), "TFK8S_LOCAL": "1"},
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert shown.stdout == "mnist,more,"
+    assert (shown.stdout, shown.stderr) == ("mnist,", "")
