@@ -1,11 +1,18 @@
 """What commands write to the API server, counted between the two: a constant number, whatever the number of tasks."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+from job_files import AMBIGUOUS_TEXTS
 from recording import Recorder
+
+from tfk8s import render
+from tfk8s.core.spec import Job, JobFile
+from tfk8s.render import yaml
 
 JOBS = 2
 
@@ -57,3 +64,19 @@ def test_the_number_of_writes_is_the_same_whatever_the_number_of_tasks(tfk8s, tm
     assert two["up"] == two["up again"] == two["diff"]  # the latter as a dry run
     assert two["scale"] == ["PATCH statefulsets", "PATCH statefulsets", "DELETE pods"]
     assert len(two["down"]) <= 8
+
+
+def test_kubectl_reads_what_render_prints():
+    """kubectl's YAML is Go's, which takes `n` for false and `1e-4` for a number."""
+    texts = {text: text for text in AMBIGUOUS_TEXTS if re.fullmatch("[-+._0-9A-Za-z]*[0-9A-Za-z]", text)}
+    environment = {f"TEXT_{number}": text for number, text in enumerate(AMBIGUOUS_TEXTS)}
+    job = Job(name="worker", annotations=texts, env=environment)
+    objects = render.objects(JobFile(name="texts", image="i", jobs=(job,), master="worker"))
+    done = subprocess.run(
+        ["kubectl", "create", "--dry-run=client", "--output=json", "--filename=-"],
+        input=yaml.dump(objects), capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    read = json.loads("[" + done.stdout.replace("\n}\n{", "\n},\n{") + "]")
+    for item in read:
+        item["metadata"].pop("namespace", None)  # kubectl adds the context's
+    assert read == objects

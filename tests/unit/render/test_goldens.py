@@ -1,9 +1,16 @@
 """manifests/ holds the examples as `render` prints them; TFK8S_UPDATE=1 writes them again."""
 
+import contextlib
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from job_files import AMBIGUOUS_TEXTS
 
 from tfk8s import render
 from tfk8s.core.spec import Job, JobFile
@@ -55,3 +62,49 @@ def test_a_job_without_an_image_is_refused():
 def test_a_cluster_that_runs_already_is_refused():
     with pytest.raises(InvalidInput, match="run already"):
         render.text(JobFile(name="a", master="worker", jobs=(Job(name="worker", addresses=("a:1",)),)))
+
+
+# ---- the YAML ------------------------------------------------------------------------------------------------------
+
+
+class GoLoader(yaml.SafeLoader):
+    """Reads as kubectl does, too: by yaml.v2's resolve.go."""
+
+
+def go_number(loader, node):
+    text = loader.construct_scalar(node).replace("_", "")
+    for number in (lambda text: int(text, 0), float):
+        with contextlib.suppress(ValueError):
+            return number(text)
+    return text
+
+
+GoLoader.add_implicit_resolver("!bool", re.compile(r"[yYnN]\Z"), list("yYnN"))
+GoLoader.add_constructor("!bool", lambda loader, node: loader.construct_scalar(node) in "yY")
+GoLoader.add_implicit_resolver(
+    "!number", re.compile(r"[-+]?(\.[0-9_]+|[0-9_]+(\.[0-9_]*)?)([eE][-+]?[0-9_]+)?\Z"), list("+-._0123456789")
+)
+GoLoader.add_implicit_resolver("!number", re.compile(r"[-+]?0([xX][0-9a-fA-F_]+|[oO][0-7_]+|[bB][01_]+)\Z"), None)
+GoLoader.add_constructor("!number", go_number)
+
+texts = st.text() | st.sampled_from(AMBIGUOUS_TEXTS) | st.from_regex(r"[-+.]?[0-9][0-9a-fxob_.:e-]*", fullmatch=True)
+scalars = texts | st.integers() | st.booleans() | st.none()
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=10)
+
+
+@pytest.mark.parametrize("text", ["", "2001-12-14 21:59:43.10 -5", *AMBIGUOUS_TEXTS])
+def test_texts_that_a_reader_may_take_for_something_else_are_quoted(text):
+    assert yaml.dump([{text: [text]}]) == f"---\n'{text}': ['{text}']\n"
+
+
+@given(st.dictionaries(texts, values))
+def test_every_reader_gets_the_objects_back(objects):
+    text = yaml.dump([objects])
+    for loader in (yaml.SafeLoader, GoLoader):
+        assert json.dumps(list(yaml.load_all(text, loader))) == json.dumps([objects])
+
+
+def test_texts_of_several_lines_stay_readable():
+    assert yaml.dump([{"data": {"a.py": "import b\n\nb.c()\n"}}]) == (
+        "---\ndata:\n  a.py: |\n    import b\n\n    b.c()\n"
+    )
