@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from fakes.backend import Run
 
-from tfk8s.backends.kubernetes.access import Server
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.options import BackendOptions
 from tfk8s.errors import ClusterError, InvalidInput
@@ -27,7 +26,7 @@ class FakeClient:
     """An API server that allows some rights, and has two nodes."""
 
     context, namespace = "kind-test", "team"
-    server = Server(about="a test", url="https://127.0.0.1:6443")
+    url = "https://127.0.0.1:6443"
 
     def __init__(self, *refused: str, namespaces: tuple[str, ...] = ("team",)) -> None:
         self.refused, self.namespaces = refused, namespaces

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 
 from tfk8s import render
 from tfk8s.backends.kubernetes import apply, events, informer, logs, paths, restart, scheduling, status, streams
-from tfk8s.backends.kubernetes.access.kubeconfig import IN_CLUSTER
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.backends.kubernetes.task_ends import TaskEndWatcher
+from tfk8s.backends.kubernetes.transport import IN_CLUSTER
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core import naming
 from tfk8s.core.events import Event

@@ -1,6 +1,7 @@
 """Requests to the API server, with objects as plain dicts.
 
-No class for each kind of object, as the official client has: what tfk8s sends is what `manifests` renders.
+The official client connects (`transport`). None of its classes for objects is used: what tfk8s sends is what
+`manifests` renders.
 
 API servers are restarted, refuse when they have too much to do, and lose connections. What may be asked twice (all but
 POST: `up` is server-side apply) is asked again for `PATIENCE` seconds; POST only where it was not heard.
@@ -20,8 +21,7 @@ import urllib3
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import errors
-from tfk8s.backends.kubernetes.access import kubeconfig
-from tfk8s.backends.kubernetes.access.connections import Answer, Connections
+from tfk8s.backends.kubernetes.transport import Response, Transport
 from tfk8s.render.pods import Object
 from tfk8s.telling import tell
 
@@ -68,14 +68,13 @@ class Client:
     Attributes:
         context: its name; "in-cluster" in a pod without a kubeconfig.
         namespace: the one that the context names.
-        server: where it is.
-        connections: ways to it.
+        url: its address.
+        transport: connects to it.
     """
 
     def __init__(self, context: str | None) -> None:
-        access = kubeconfig.load(context)
-        self.context, self.namespace, self.server = access.context, access.namespace, access.server
-        self.connections = Connections(access, tell)
+        self.transport = Transport(context)
+        self.context, self.namespace, self.url = self.transport.context, self.transport.namespace, self.transport.url
         self._answered = self._told = False
         self._lock = threading.Lock()
         self._broke = -SETTLES_SECONDS  # when a connection broke last
@@ -132,7 +131,7 @@ class Client:
             self._ask(Request(method="GET", path=path, query=query, seconds=seconds), lambda answer: answer)
         )
 
-    def _lines(self, answer: Answer) -> Generator[str]:
+    def _lines(self, answer: Response) -> Generator[str]:
         rest = b""
         try:
             for block in answer.stream(1 << 16):
@@ -147,7 +146,7 @@ class Client:
         if rest:
             yield rest.decode(errors="replace")
 
-    def _ask(self, request: Request, read: Callable[[Answer], T]) -> T:
+    def _ask(self, request: Request, read: Callable[[Response], T]) -> T:
         """Return what `read` makes of the answer to a request, which is made again while that may help."""
         retries = polling.Retries(PATIENCE)
         while True:
@@ -171,9 +170,9 @@ class Client:
                 tell(f"{error}; trying again" if error else "the API server answers again")
             self._told = silent
 
-    def _ask_once(self, request: Request, read: Callable[[Answer], T], seconds: float) -> T:
+    def _ask_once(self, request: Request, read: Callable[[Response], T], seconds: float) -> T:
         try:
-            answer = self.connections.request(
+            answer = self.transport.request(
                 request.method,
                 address(request.path, request.query),
                 headers={} if request.body is None else {"content-type": request.content_type},
@@ -186,7 +185,7 @@ class Client:
             data = answer.data
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             self._broke = time.monotonic()
-            raise errors.unreachable(error, self.context, self.server.url) from error
+            raise errors.unreachable(error, self.context, self.url) from error
         refusal = errors.refused(answer.status, data, self.context, answer.headers.get("retry-after"), request.path)
         if refusal.code == 403 and time.monotonic() - self._broke < SETTLES_SECONDS:
             raise errors.unsettled(refusal)
@@ -210,5 +209,5 @@ def address(path: str, query: Query | None = None) -> str:
     return path + (f"?{urlencode(words)}" if words else "")
 
 
-def _object(answer: Answer) -> Object:
+def _object(answer: Response) -> Object:
     return cast(Object, json.loads(answer.data))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
 import ssl
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import urllib3.exceptions
+import yaml
+from kubernetes.config import ConfigException
 
-from tfk8s.errors import BackendUnreachable, ClusterError
+from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput, quoted, there_are
 from tfk8s.render import rbac
 
 # It has too much to do, is being restarted, or something behind it is: the next try may be answered.
@@ -73,6 +78,76 @@ class Unanswered(BackendUnreachable):
     def __init__(self, message: str, *, unheard: bool, help: str = _IS_IT_RUNNING) -> None:  # noqa: A002
         super().__init__(message, help=help)
         self.unheard, self.retry_after = unheard, 0.0
+
+
+def no_kubeconfig(places: str) -> InvalidInput:
+    """Return the error for files of which none exists."""
+    return InvalidInput(
+        f"no Kubernetes cluster to talk to: there is no kubeconfig ({places})",
+        help="`kind create cluster --config kind-config.yaml` makes one; or use --local, which needs none",
+    )
+
+
+def no_context(places: str, name: str, names: Sequence[str]) -> InvalidInput:
+    """Return the error for a context that a kubeconfig lacks; `name` is empty where it names no current one."""
+    if name:
+        has = ", ".join(names) or "none"
+        return InvalidInput(f"{places} has no context {quoted(name)}; it has {has}", help="kubectl config get-contexts")
+    return InvalidInput(
+        f"{places} names no current context; {there_are(names)}",
+        help="say which with --context, or `kubectl config use-context NAME`",
+    )
+
+
+@contextlib.contextmanager
+def of_kubeconfig(about: str) -> Iterator[None]:
+    """Raise an InvalidInput for a kubeconfig that the official client can't use. The error shows no field's content."""
+    try:
+        yield
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        reason = f"this is not YAML in line {mark.line + 1}: {error.problem}" if mark else "this is not YAML"  # type: ignore[attr-defined]
+    except ConfigException as error:
+        reason = (
+            str(error).removeprefix("Invalid kube-config file. ").partition("/{")[0]
+        )  # entries follow a file's path
+    except ssl.SSLError as error:
+        known = error.reason.lower().replace("_", " ") if error.reason else "no PEM, or a password"
+        reason = f"a certificate or a key is wrong: {known}"
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}"
+    except (ValueError, TypeError, AttributeError, LookupError):
+        reason = "a field is not as it has to be"
+    else:
+        return
+    raise InvalidInput(f"{about} can't be used: {reason}", help="`kubectl config view` shows it without its secrets")
+
+
+@contextlib.contextmanager
+def of_plugin(about: str, plugin: Mapping[str, Any]) -> Iterator[None]:
+    """Raise an error for a credential plugin that fails. The error shows nothing of what the plugin prints."""
+    command = plugin.get("command")
+    try:
+        yield
+    except FileNotFoundError:
+        raise InvalidInput(
+            f'{about} can\'t be used: it logs in by the program "{command}", which is not installed, or not in PATH',
+            help=_visible(plugin.get("installHint") or "install it; `kubectl get pods` needs it too"),
+        ) from None
+    except ConfigException as error:
+        reason = str(error)
+    except subprocess.CalledProcessError as error:
+        reason = f"it ended with exit code {error.returncode}"
+    except subprocess.TimeoutExpired as error:
+        reason = f"it did not end in {error.timeout:g} s"
+    except OSError as error:
+        reason = f"it can't be started: {error.strerror}"
+    except (ValueError, TypeError, AttributeError, LookupError):
+        reason = "its answer is no ExecCredential with a status"
+    else:
+        return
+    said = f'the program "{command}", by which {about} logs in, gave no credentials: {reason}'
+    raise Unanswered(said, unheard=True, help="what it says is above; `kubectl get pods` must work first")
 
 
 def refused(code: int, body: bytes, context: str, retry_after: str | None = None, path: str = "") -> ApiError:
@@ -182,6 +257,11 @@ def _about(status: dict[str, Any], path: str) -> str:
     _, kind, name = f"//{path}".rsplit("/", 2)
     details = status.get("details", {})
     return f'{details.get("kind") or kind} "{details.get("name") or name}"'
+
+
+def _visible(text: str) -> str:
+    """Return a text in one line, without what could change a terminal."""
+    return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
 
 
 def _status(body: bytes) -> dict[str, Any]:

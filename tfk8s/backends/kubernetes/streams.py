@@ -9,6 +9,7 @@ machine or a network that is gone, no connection tells.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import select
 import socket
@@ -17,13 +18,14 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 import websocket
 
 from tfk8s.backends.kubernetes import errors, paths
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.errors import ClusterError, TaskUnreachable
+from tfk8s.backends.kubernetes.transport import UNAUTHORIZED, Access
+from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
 
 _PROTOCOL = "v4.channel.k8s.io"
 _DATA, _STATUS = 0, 3
@@ -101,15 +103,66 @@ def send(stream: websocket.WebSocket, block: bytes) -> None:
 
 
 def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websocket.WebSocket:
+    url = f"{client.url}{path}?{urlencode(query)}"
+
+    def open_with(access: Access) -> websocket.WebSocket | websocket.WebSocketBadStatusException:
+        try:
+            return _open_websocket(url, access)
+        except websocket.WebSocketBadStatusException as error:
+            return error
+
+    def is_refused(opened: object) -> bool:
+        return isinstance(opened, websocket.WebSocketBadStatusException) and opened.status_code == UNAUTHORIZED
+
     try:
-        stream = client.connections.open_websocket(f"{path}?{urlencode(query)}", _PROTOCOL, _OPEN_SECONDS)
-        _give_up_after(stream, _DEAD_SECONDS)
-        return stream
-    except websocket.WebSocketBadStatusException as error:
-        body = error.resp_body if isinstance(error.resp_body, bytes) else str(error.resp_body or "").encode()
-        raise errors.refused(error.status_code, body, client.context) from error
+        opened = client.transport.with_credentials(open_with, is_refused)
     except (OSError, websocket.WebSocketException) as error:
-        raise errors.unreachable(error, client.context, client.server.url) from error
+        raise errors.unreachable(error, client.context, client.url) from error
+    if isinstance(opened, websocket.WebSocketBadStatusException):
+        body = opened.resp_body if isinstance(opened.resp_body, bytes) else str(opened.resp_body or "").encode()
+        raise errors.refused(opened.status_code, body, client.context) from opened
+    _give_up_after(opened, _DEAD_SECONDS)
+    return opened
+
+
+def _open_websocket(url: str, access: Access) -> websocket.WebSocket:
+    connection = _connect(urlsplit(url), access)
+    with contextlib.ExitStack() as stack:
+        stack.callback(connection.close)
+        stream = websocket.WebSocket(skip_utf8_validation=False)
+        headers = [f"{name}: {value}" for name, value in access.headers.iteritems()]
+        stream.connect(  # type: ignore[no-untyped-call]
+            url.replace("http", "ws", 1), socket=connection, redirect_limit=0,
+            header=[*headers, f"sec-websocket-protocol: {_PROTOCOL}"],
+        )  # fmt: skip
+        stream.settimeout(None)
+        stack.pop_all()
+    return stream
+
+
+def _connect(server: SplitResult, access: Access) -> socket.socket:
+    """Return a connection to the API server. websocket-client has its own rules for proxies, so it does not connect."""
+    host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
+    connection = http.client.HTTPConnection(host, port, timeout=_OPEN_SECONDS)
+    if access.configuration.proxy:
+        proxy = urlsplit(access.configuration.proxy)
+        if proxy.scheme != "http":
+            raise InvalidInput(
+                "streams to pods can't go through a proxy that speaks TLS",
+                help='name an http:// proxy in the kubeconfig ("proxy-url"), or in HTTPS_PROXY',
+            )
+        connection = http.client.HTTPConnection(proxy.hostname or "", proxy.port or 80, timeout=_OPEN_SECONDS)
+        headers = access.configuration.proxy_headers or {}
+        connection.set_tunnel(f"[{host}]" if ":" in host else host, port, headers)
+    try:
+        connection.connect()
+    except http.client.HTTPException as error:
+        connection.close()
+        raise ConnectionError("the proxy before it speaks no HTTP") from error
+    connected: socket.socket = connection.sock
+    if server.scheme != "https":
+        return connected
+    return access.tls.wrap_socket(connected, server_hostname=access.configuration.tls_server_name or host)
 
 
 def _give_up_after(stream: websocket.WebSocket, seconds: float) -> None:

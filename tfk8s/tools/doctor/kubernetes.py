@@ -39,7 +39,7 @@ def checks(context: str | None, namespace: str | None, image: str | None) -> Ite
     try:
         version = client.get("/version")["gitVersion"]
         client.require_version()
-        yield Check("API server", State.OK, f"Kubernetes {version} at {client.server.url}")
+        yield Check("API server", State.OK, f"Kubernetes {version} at {client.url}")
     except Tfk8sError as error:
         yield _failed("API server", error)
         return

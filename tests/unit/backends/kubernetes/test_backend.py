@@ -661,11 +661,15 @@ class Told:
         self.closed = True
 
 
+def client_that_opens(stream):
+    transport = types.SimpleNamespace(with_credentials=lambda *_: stream)
+    return types.SimpleNamespace(transport=transport, url="https://h", context="c")
+
+
 def execute(monkeypatch, *messages):
     stream = Told(*messages)
-    connections = types.SimpleNamespace(open_websocket=lambda *_: stream)
     try:
-        streams.execute(types.SimpleNamespace(connections=connections), "ns", "pod", ["run"], [b"in"])
+        streams.execute(client_that_opens(stream), "ns", "pod", ["run"], [b"in"])
     finally:
         assert (stream.sent, stream.closed) == ([b"\0in"], True)
 
@@ -746,12 +750,9 @@ def test_a_message_that_does_not_come_to_its_end_ends_the_stream(port):
 
 @pytest.mark.parametrize(("code", "error"), [(403, errors.ApiError), (404, TaskUnreachable), (500, TaskUnreachable)])
 def test_a_pod_that_can_t_be_dialled_is_unreachable_unless_that_is_forbidden(code, error):
-    def refuse(*_):
-        raise websocket.WebSocketBadStatusException("", code, resp_body=body("no"))
-
-    connections = types.SimpleNamespace(open_websocket=refuse)
+    refusal = websocket.WebSocketBadStatusException("", code, resp_body=body("no"))
     with pytest.raises(error):
-        streams.dial(types.SimpleNamespace(connections=connections, context="c"), "ns", "pod", 2222)
+        streams.dial(client_that_opens(refusal), "ns", "pod", 2222)
 
 
 @pytest.mark.parametrize("error", [ClusterError("no"), InvalidInput("no")])

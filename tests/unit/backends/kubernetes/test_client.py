@@ -24,7 +24,7 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
 
 
 class Answers:
-    """In the place of connections: gives these, one a request."""
+    """In the place of the transport: gives these, one a request."""
 
     def __init__(self, *answers: int | str | Exception) -> None:
         self.left = list(answers)
@@ -50,7 +50,7 @@ def _kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asking(*answers: int | str | Exception) -> tuple[Client, Answers]:
     made, given = Client(None), Answers(*answers)
-    made.connections = given  # type: ignore[assignment]
+    made.transport = given  # type: ignore[assignment]
     return made, given
 
 
