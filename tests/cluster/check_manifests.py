@@ -15,8 +15,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from kube_api import KubeApi
+
 from tfk8s.backends.kubernetes import paths
-from tfk8s.backends.kubernetes.client import Client
 
 KUBE_SCORE_WITHOUT = ("container-image-pull-policy", "service-targets-pod")
 CHECKOV_WITHOUT = ("CKV_K8S_8", "CKV_K8S_15")
@@ -36,7 +38,7 @@ def checkov() -> Path:
 
 def write_schemas(folder: Path) -> None:
     """Write a JSON Schema for each kind that tfk8s makes, as the API server has it; other fields are errors."""
-    definitions = Client(None).get("/openapi/v2")["definitions"]
+    definitions = KubeApi().get("/openapi/v2")["definitions"]
 
     def strict(schema: Any) -> Any:
         if isinstance(schema, list):

@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
+from kube_api import KubeApi
 from on_cluster import left, make_job_file
 
 from tfk8s.backends.kubernetes import KubernetesBackend, scheduling
-from tfk8s.backends.kubernetes.client import Client
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.spec import JobFile
 
@@ -20,12 +20,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
-def client() -> Client:
-    return Client(None)
+def client() -> KubeApi:
+    return KubeApi()
 
 
 @pytest.fixture(scope="session")
-def make_namespace(client: Client) -> Iterator[Callable[[], str]]:
+def make_namespace(client: KubeApi) -> Iterator[Callable[[], str]]:
     """Makes namespaces that enforce the pod security standard `restricted`."""
     made = []
 
@@ -53,7 +53,7 @@ def backend(namespace: str) -> KubernetesBackend:
 
 
 @pytest.fixture
-def up(backend: KubernetesBackend, client: Client, namespace: str) -> Iterator[Callable[[JobFile], str]]:
+def up(backend: KubernetesBackend, client: KubeApi, namespace: str) -> Iterator[Callable[[JobFile], str]]:
     """Makes clusters that last for one test; returns their names once they are ready."""
     made = []
 

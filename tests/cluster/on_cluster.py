@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import yaml
+from kube_api import KubeApi
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
-from tfk8s.backends.kubernetes.client import Client
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.task import probe
@@ -39,10 +40,10 @@ def make_job_file(name: str, *jobs: Job, **settings: object) -> JobFile:
     return JobFile(**{"name": name, "image": IMAGE, "jobs": jobs, "master": jobs[0].name, **settings})  # type: ignore[arg-type]
 
 
-def kubeconfig(client: Client, user: Mapping[str, str], server: str | None = None) -> str:
+def kubeconfig(client: KubeApi, user: Mapping[str, str], server: str | None = None) -> str:
     """Return a kubeconfig for the same API server, or for another address, with other credentials."""
-    authority = base64.b64encode(client.server.authority).decode()
-    cluster = {"server": server or client.server.url, "certificate-authority-data": authority}
+    authority = base64.b64encode(Path(client.configuration.ssl_ca_cert).read_bytes()).decode()
+    cluster = {"server": server or client.url, "certificate-authority-data": authority}
     return yaml.safe_dump({
         "apiVersion": "v1", "kind": "Config", "current-context": "other",
         "clusters": [{"name": "other", "cluster": cluster}],
@@ -51,7 +52,7 @@ def kubeconfig(client: Client, user: Mapping[str, str], server: str | None = Non
     })  # fmt: skip
 
 
-def token(client: Client, namespace: str, account: str) -> str:
+def token(client: KubeApi, namespace: str, account: str) -> str:
     """Return the token of a service account, which is made where there is none."""
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     if client.find(f"{accounts}/{account}") is None:
@@ -67,7 +68,7 @@ def devices(backend: KubernetesBackend, name: str) -> list[probe.Device]:
         return probe.list_devices(stream, 20)
 
 
-def left(client: Client, namespace: str, name: str) -> list[str]:
+def left(client: KubeApi, namespace: str, name: str) -> list[str]:
     """Return what is there of a cluster."""
     return [
         f"{kind} {one['metadata']['name']}"

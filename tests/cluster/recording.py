@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import http.server
+import json
 import threading
 from pathlib import Path
 from types import TracebackType
 
-import urllib3
 import yaml
-
-from tfk8s.backends.kubernetes.client import Client
+from kube_api import KubeApi
 
 _HOP_BY_HOP = ("connection", "transfer-encoding", "content-length", "host")
 
@@ -22,7 +21,7 @@ class Recorder:
         requests: method and path of each, in order.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: KubeApi) -> None:
         self.requests: list[tuple[str, str]] = []
         recorder = self
 
@@ -32,9 +31,9 @@ class Recorder:
             def pass_on(self) -> None:
                 recorder.requests.append((self.command, self.path))
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
-                headers = {name: self.headers[name] for name in ("content-type", "accept") if name in self.headers}
-                answer = client.connections.request(
-                    self.command, self.path, headers=headers, body=body or None, timeout=urllib3.Timeout(30)
+                content_type = self.headers.get("content-type", "application/json")
+                answer = client.request(
+                    self.command, self.path, body=json.loads(body or "null"), content_type=content_type
                 )
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():

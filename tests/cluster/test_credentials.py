@@ -70,7 +70,7 @@ def test_tokens_that_end_are_got_again(client, namespace, kubeconfig, gke_plugin
     first = f"system:serviceaccount:{namespace}:first"
     assert [who(one)["username"] for one in asking] == [first, first]
     told = json.loads((tmp_path / "asked").read_text())["spec"]["cluster"]
-    assert told["server"] == client.server.url
+    assert told["server"] == client.url
     assert told["certificate-authority-data"]
 
     file.write_text(on_cluster.token(client, namespace, "second"))

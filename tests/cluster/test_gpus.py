@@ -1,11 +1,11 @@
 """GPUs, on a node that pretends to have two: what tasks ask for, and what the others see."""
 
 import pytest
+from kube_api import MERGE
 from on_cluster import left, make_job, make_job_file, until_reason
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import paths
-from tfk8s.backends.kubernetes.client import MERGE
 from tfk8s.errors import InvalidInput
 
 PRETENDED = "/status/capacity/nvidia.com~1gpu"

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator
 
 from commands import PATIENCE, Ended
+from kube_api import MERGE
 from kube_place import Kube
 from rows import DEADLINE, VERDICT, Row
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.client import MERGE
 
 _DNS = "/apis/apps/v1/namespaces/kube-system/deployments/coredns"
 _DNS_PODS = "/api/v1/namespaces/kube-system/pods"

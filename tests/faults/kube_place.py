@@ -13,12 +13,12 @@ from pathlib import Path
 import node
 import rows
 from commands import PATIENCE, Command
+from kube_api import MERGE, KubeApi
+from kubernetes.client import ApiException
 from way import Way
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
-from tfk8s.backends.kubernetes.client import MERGE, Client
-from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase
 from tfk8s.errors import NoSuchCluster
@@ -58,14 +58,14 @@ class Kube:
     """
 
     def __init__(self, folder: Path, image: str) -> None:
-        self.folder, self.client = folder, Client(None)
+        self.folder, self.client = folder, KubeApi()
         self.namespace = f"tfk8s-faults-{secrets.token_hex(3)}"
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         self.client.send("POST", "/api/v1/namespaces", body=body)
         self.backend = KubernetesBackend(namespace=self.namespace)
         self.text = job_file(image)
         self.job_file = self.file("job.yaml", self.text)
-        self.way = Way(self.client.server.url, folder)
+        self.way = Way(self.client.url, folder)
         self._commands: list[Command] = []
         self._undo: list[Callable[[], object]] = []
         self._pods: dict[str, str] = {}  # of the cluster when all were new
@@ -214,7 +214,7 @@ class Kube:
         self._undo.append(lambda: self._finalizers(task, None))
 
     def _finalizers(self, task: str, names: list[str] | None) -> None:
-        with contextlib.suppress(ApiError):  # it may be gone
+        with contextlib.suppress(ApiException):  # it may be gone
             body = {"metadata": {"finalizers": names}}
             self.client.send("PATCH", paths.pod(self.namespace, pod_of(task)), body=body, content_type=MERGE)
 

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable, Iterator
 
 from commands import PATIENCE, Ended
+from kube_api import MERGE
 from kube_place import NOW, Kube, pod_of
 from rows import NOTHING, VERDICT, Row
 
 from tfk8s.backends.kubernetes import paths
-from tfk8s.backends.kubernetes.client import MERGE
 from tfk8s.core.quantity import Quantity
 from tfk8s.render.pods import Object
 
