@@ -56,6 +56,11 @@ def test_job_files_need_no_more_than_their_parser() -> None:
         assert imported(*arguments) & HEAVY <= {"yaml"}
 
 
+@pytest.mark.parametrize("arguments", [["render", CLUSTER], ["roles"], ["doctor", "--local"], ["image", "--help"]])
+def test_only_what_asks_an_api_server_imports_its_client(arguments: list[object]) -> None:
+    assert "kubernetes" not in imported(*arguments)
+
+
 def test_the_package_needs_next_to_nothing() -> None:
     code = "import sys; before = set(sys.modules); import tfk8s; print(*set(sys.modules) - before)"
     done = subprocess.run(

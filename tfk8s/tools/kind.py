@@ -10,13 +10,15 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.client import MERGE, Client
 from tfk8s.errors import ClusterError, InvalidInput, there_are
 from tfk8s.tools import package_data
-from tfk8s.tools.doctor import kubernetes
 from tfk8s.tools.images import Engine, in_pods
+
+if TYPE_CHECKING:  # most commands need no API server
+    from tfk8s.backends.kubernetes.client import Client
 
 OLDEST = (0, 24)  # the first whose own network enforces NetworkPolicy (kubernetes-sigs/kind#842)
 GPU = "nvidia.com/gpu"
@@ -61,6 +63,8 @@ def up(name: str, tell: Tell, *, gpus: int = 0, image: str | None = None) -> Non
     with _removed_on_failure(name):
         _create(name)
         if gpus:
+            from tfk8s.backends.kubernetes.client import Client
+
             pretend_gpus(Client(context(name)), gpus)
             tell(f"each node pretends to have {gpus} {GPU}")
         if image and engine:
@@ -86,6 +90,9 @@ def advice(name: str, image: str | None) -> list[str]:
             f"whether NetworkPolicy is enforced: tfk8s doctor {where} --image IMAGE",
             f"start a cluster in it: tfk8s up {where} FILE",
         ]
+    from tfk8s.backends.kubernetes.client import Client
+    from tfk8s.tools.doctor import kubernetes
+
     policy = kubernetes.network_policy(Client(context(name)), "default", image)
     return [
         f"NetworkPolicy: {policy.detail}",
@@ -132,6 +139,8 @@ def require_version() -> None:
 
 def pretend_gpus(client: Client, count: int) -> None:
     """Have each node say that it has GPUs: for scheduling only, no device is behind them; restarts of nodes end it."""
+    from tfk8s.backends.kubernetes.client import MERGE
+
     names = [node["metadata"]["name"] for node in client.get("/api/v1/nodes")["items"]]
     status = {"status": {"capacity": {GPU: str(count)}, "allocatable": {GPU: str(count)}}}
     for name in names:
