@@ -133,6 +133,7 @@ class _Login:
     def __init__(self, context: str | None) -> None:
         places = os.environ.get("KUBECONFIG") or "~/.kube/config"
         paths = [Path(os.path.expanduser(place)) for place in places.split(os.pathsep) if place]  # noqa: PTH111
+        self._config: ConfigNode | None = None
         self.about = os.pathsep.join(str(path) for path in paths if path.exists() and path.stat().st_size)
         namespace = Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
         if self.about:
@@ -140,40 +141,41 @@ class _Login:
                 self._read(context)
         elif context is None and namespace.exists():
             self.about, self.context, self.namespace = "this pod", IN_CLUSTER, namespace.read_text().strip()
-            self._files = None
         else:
             raise errors.no_kubeconfig(places)
 
     def _read(self, context: str | None) -> None:
-        self._files = files = KubeConfigMerger(self.about)
+        files = KubeConfigMerger(self.about)
         current = (file.get("current-context") for file in files.config_files.values())
         name = context or next(filter(None, current), "")  # the official client takes the last file's
-        names = [named["name"] for named in files.config.value["contexts"]]
+        self._config = config = files.config
+        names = [named["name"] for named in config.value["contexts"]]
         if name not in names:
             raise errors.no_context(self.about, name, names)
         self.about, self.context = f"context {quoted(name)} of {self.about}", name
-        fields = files.config["contexts"].get_with_name(name)["context"]
+        fields = config["contexts"].get_with_name(name)["context"]
         self.namespace = fields.safe_get("namespace") or "default"
-        self._cluster = files.config["clusters"].get_with_name(fields["cluster"])["cluster"]
+        self._cluster = config["clusters"].get_with_name(fields["cluster"])["cluster"]
         user = fields.safe_get("user")
-        self._user = files.config["users"].get_with_name(user) if user else ConfigNode("", {"name": ""})
+        self._user = config["users"].get_with_name(user) if user else ConfigNode("", {"name": ""})
 
     def configure(self, configuration: Configuration, folder: str) -> tuple[float, urllib3.HTTPHeaderDict]:
         """Set all that connections need; return when it expires, and the headers for impersonation."""
-        if self._files is None:
+        if self._config is None:
             load_incluster_config(configuration, try_refresh_token=False)
             _choose_proxy(configuration, is_given=False)
             return math.inf, urllib3.HTTPHeaderDict()
         user, until, path = dict(self._user.safe_get("user") or {}), math.inf, self._user.path
         plugin = user.pop("exec", None)
-        if plugin and not {"token", "tokenFile", "username", "auth-provider"} & set(user):
+        if user.pop("auth-provider", None):  # kubectl refreshes its token; the official client would trust any issuer
+            user["token"] = self._user["user"]["auth-provider"]["config"]["id-token"]
+        elif plugin and not {"token", "tokenFile", "username"} & set(user):
             with errors.of_plugin(self.about, plugin):
                 printed, until = _Plugin(self._user["user"]["exec"], str(Path(path).parent), self._cluster).ask()
                 user |= printed
         users = [ConfigNode(path, {"name": self._user["name"], "user": user}, path)]
-        config = ConfigNode("kubeconfig", {**self._files.config.value, "users": users})
-        loader = KubeConfigLoader(config, self.context, None, None, self._files.save_changes, folder)
-        loader.load_and_set(configuration)
+        config = ConfigNode("kubeconfig", {**self._config.value, "users": users})
+        KubeConfigLoader(config, self.context, None, None, None, folder).load_and_set(configuration)
         server = urlsplit(self._cluster["server"])
         if server.scheme not in ("http", "https") or not server.hostname or server.username:
             raise ConfigException('"server" has to be as https://HOST:PORT')
@@ -211,13 +213,11 @@ class _Plugin(ExecProvider):  # type: ignore[misc]
 
 def _impersonation(user: dict[str, Any]) -> urllib3.HTTPHeaderDict:
     """Return the headers for whom a user acts as."""
-    headers, extra = urllib3.HTTPHeaderDict(), user.get("as-user-extra") or {}
+    extra = user.get("as-user-extra") or {}
     given = {"User": [user.get("as")], "Uid": [user.get("as-uid")], "Group": user.get("as-groups") or ()}
     given |= {f"Extra-{quote(key, safe='')}": values for key, values in extra.items()}
-    for name, values in given.items():
-        for value in filter(None, values):
-            headers.add(f"Impersonate-{name}", value)
-    return headers
+    headers = ((f"Impersonate-{name}", value) for name, values in given.items() for value in values if value)
+    return urllib3.HTTPHeaderDict(headers)
 
 
 def _choose_proxy(configuration: Configuration, *, is_given: bool) -> None:

@@ -306,6 +306,10 @@ MISTAKES = [
     (f"{C} can't be used: Expected key token in F/user", config({"token": None, "client-key-data": "SECRET"})),
     (f"{C} can't be used: {A_FIELD}", config({"client-key-data": "SECRET"})),
     (f"{C} can't be used: {A_FIELD}", config({"exec": "SECRET"})),
+    (
+        f"{C} can't be used: Expected key id-token in F",
+        config({"auth-provider": {"config": {"access-token": "SECRET"}}}),
+    ),
     (f"{C} can't be used: File does not exist: D/gone", config({"client-key": "gone"})),
     (f"{C} can't be used: D/gone: No such file or directory", config({"tokenFile": "gone"})),
     (
@@ -393,6 +397,12 @@ def test_headers_for_credentials_and_impersonation(connect: Callable[..., Client
 def test_password(connect: Callable[..., Client], secure: Service) -> None:
     request(connect(secure, {**PAIR, "username": "me", "password": "p:"}, **TRUSTED))
     assert secure.heads[0]["authorization"] == "Basic " + base64.b64encode(b"me:p:").decode()
+
+
+def test_id_token_that_kubectl_keeps(connect: Callable[..., Client], secure: Service) -> None:
+    provider = {"name": "oidc", "config": {"id-token": "a.b.c", "idp-issuer-url": "https://127.0.0.1:1"}}
+    request(connect(secure, {**PAIR, "auth-provider": provider}, **TRUSTED))
+    assert secure.heads[0]["authorization"] == "Bearer a.b.c"
 
 
 def test_credentials_never_go_over_plain_http(connect: Callable[..., Client], plain: Service) -> None:
