@@ -16,7 +16,8 @@ from tfk8s import render
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.jobfile.loader import load
-from tfk8s.render import rbac, yaml
+from tfk8s.render import rbac
+from tfk8s.render.yaml import dump
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
@@ -44,7 +45,7 @@ def test_manifests_are_the_rendered_examples(example):
 
 def test_the_roles_are_those_that_the_command_prints():
     note = "# The output of `tfk8s roles`. Made by `make update`; kept equal by a test.\n"
-    require_equal(ROOT / "manifests" / "roles.yaml", note + yaml.dump(rbac.roles()))
+    require_equal(ROOT / "manifests" / "roles.yaml", note + dump(rbac.roles()))
 
 
 def test_nothing_else_is_there():
@@ -94,17 +95,15 @@ values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(t
 
 @pytest.mark.parametrize("text", ["", "2001-12-14 21:59:43.10 -5", *AMBIGUOUS_TEXTS])
 def test_texts_that_a_reader_may_take_for_something_else_are_quoted(text):
-    assert yaml.dump([{text: [text]}]) == f"---\n'{text}': ['{text}']\n"
+    assert dump([{text: [text]}]) == f"---\n'{text}': ['{text}']\n"
 
 
 @given(st.dictionaries(texts, values))
 def test_every_reader_gets_the_objects_back(objects):
-    text = yaml.dump([objects])
+    text = dump([objects])
     for loader in (yaml.SafeLoader, GoLoader):
         assert json.dumps(list(yaml.load_all(text, loader))) == json.dumps([objects])
 
 
 def test_texts_of_several_lines_stay_readable():
-    assert yaml.dump([{"data": {"a.py": "import b\n\nb.c()\n"}}]) == (
-        "---\ndata:\n  a.py: |\n    import b\n\n    b.c()\n"
-    )
+    assert dump([{"data": {"a.py": "import b\n\nb.c()\n"}}]) == ("---\ndata:\n  a.py: |\n    import b\n\n    b.c()\n")
