@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from tfk8s.errors import BackendUnreachable, WaitTimeout
+from tfk8s.log import log
 
 SHORTEST = 0.005
 LONGEST = 0.1
@@ -58,7 +59,7 @@ def wait_until(
     what: str | Callable[[], str],
     timeout: float,
     *,
-    tell: Callable[[str], None] | None = None,
+    announce: bool = False,
     clock: Clock = time.monotonic,
     sleep: Sleep = time.sleep,
 ) -> T:
@@ -68,7 +69,7 @@ def wait_until(
         look: looks once; it is called at least once, and a last time when the time is up.
         what: what is being waited for, "… to …"; a function is asked when it is to be told, and knows what is missing.
         timeout: in seconds.
-        tell: hears what is being waited for where that takes `TELL_SECONDS`, and then whenever it is something else.
+        announce: log what is being waited for after `TELL_SECONDS`, and again whenever that changes.
         clock: for tests.
         sleep: for tests.
 
@@ -87,8 +88,8 @@ def wait_until(
             if number == 0:
                 raise
             silent = error
-        if tell is not None and timeout - left >= TELL_SECONDS and (now := _words(what)) != told:
-            tell(f"waiting for {now}")
+        if announce and timeout - left >= TELL_SECONDS and (now := _words(what)) != told:
+            log.warning("waiting for %s", now)
             told = now
     if silent is not None:
         raise WaitTimeout(f"waited {timeout:g} s: {silent}", help=silent.help) from silent

@@ -6,17 +6,17 @@ from tfk8s.tools.doctor import kubernetes
 NAME = "tfk8s-kind-test"
 
 
-def test_kind_up_and_down(tmp_path, monkeypatch):
+def test_kind_up_and_down(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     if NAME in kind.clusters():
         kind.down(NAME)
-    told = []
-    kind.up(NAME, told.append, gpus=8)
+    caplog.set_level("INFO")
+    kind.up(NAME, gpus=8)
     try:
         found = {check.name: check for check in kubernetes.checks(kind.context(NAME), None, None)}
         assert found["GPUs"].detail == "8 nvidia.com/gpu on 1 node"
         assert found["rights to up"].state == "ok"
     finally:
         kind.down(NAME)
-    assert told == ["each node pretends to have 8 nvidia.com/gpu"]
+    assert caplog.messages == ["each node pretends to have 8 nvidia.com/gpu"]
     assert NAME not in kind.clusters()

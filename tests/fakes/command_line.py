@@ -12,6 +12,7 @@ import pytest
 from fakes.backend import FakeBackend, Run, job_file
 from tfk8s import __main__, api
 from tfk8s.cli import output, signals
+from tfk8s.log import log
 
 NOW = 1_700_000_312.0  # 5m12s after fake_backend.CREATED
 
@@ -47,6 +48,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("TFK8S_LOCAL", raising=False)
     monkeypatch.delenv("TFK8S_DEBUG", raising=False)
     monkeypatch.setattr(output.time, "time", lambda: NOW)
+    monkeypatch.setattr(log, "handlers", [])
     before = {number: signal.getsignal(number) for number in signals.ENDING}
 
     def run(*arguments: str) -> tuple[int, str, str]:

@@ -202,7 +202,7 @@ def test_a_restart_in_the_middle_is_waited_for_and_told(
     assert backend().apply(JOB_FILE) is True
     assert back.wait(20)
     assert len(wanted(server)) >= 8
-    assert caplog.messages[-1] == "tfk8s: the API server answers again"
+    assert caplog.messages[-1] == "the API server answers again"
 
 
 def test_an_api_server_that_starts_and_knows_no_roles_yet_is_asked_again(server: ApiServer) -> None:

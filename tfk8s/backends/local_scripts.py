@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s.backends import foreground_scripts
 from tfk8s.backends.protocol import Backend
@@ -17,12 +17,11 @@ from tfk8s.core.script import Outcome, Script
 from tfk8s.core.spec import EVALUATOR, ClusterSpec, Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import InvalidInput
+from tfk8s.log import log
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.task_monitor import SILENT_FAR, Dial, TaskMonitor
 
 MOST_TASKS = 256  # each is a port here, and a connection
-
-Tell = Callable[[str], None]
 
 
 def run(script: Script, cluster: ClusterSpec, target: str, watched: TaskMonitor) -> Outcome:
@@ -49,14 +48,13 @@ def run(script: Script, cluster: ClusterSpec, target: str, watched: TaskMonitor)
         return verdict.outcome(_run(command, environment, watched.news))
 
 
-def run_forwarded(backend: Backend, status: ClusterStatus, script: Script, tell: Tell) -> Outcome:
+def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Outcome:
     """Run a script with each task at the loopback address that it would have on a single machine.
 
     Args:
         backend: where the cluster lives.
         status: the cluster.
         script: which.
-        tell: hears of connections that break, and that they are mended.
 
     Raises:
         InvalidInput: such an address is taken here, or there is no TensorFlow.
@@ -76,15 +74,15 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script, tell:
     with contextlib.ExitStack() as stack:
         why = stack.enter_context(backend.fates(status.name))
         for task, port in ports.items():
-            stack.enter_context(_forward(task, port, dials[str(task)], tell))
+            stack.enter_context(_forward(task, port, dials[str(task)]))
         target = f"grpc://localhost:{ports[status.master]}"
         return run(script, cluster, target, TaskMonitor(dials, SILENT_FAR, lambda task, seen: why(tasks[task], seen)))
 
 
 @contextlib.contextmanager
-def _forward(task: Task, port: int, dial: Dial, tell: Tell) -> Iterator[Forward]:
+def _forward(task: Task, port: int, dial: Dial) -> Iterator[Forward]:
     try:
-        forward = Forward(dial, port, lambda text: tell(f"{task}: {text}"))
+        forward = Forward(dial, port, lambda text: log.warning("%s: %s", task, text))
     except InvalidInput as error:
         raise InvalidInput(
             f"{error}: with --here, {task} is at localhost:{port}, where a single machine would have it",

@@ -30,6 +30,10 @@ def tfk8s(
     ] = False,
 ) -> None:
     """Distributed TensorFlow on this machine or on Kubernetes, from one job file."""
+    del version  # `_version` has printed it
+    from tfk8s.cli import log_handler  # here, since `--help` does without: to import logging takes 5 ms
+
+    log_handler.install()
 
 
 _SHELLS = ("bash", "zsh", "fish")

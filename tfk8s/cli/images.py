@@ -63,7 +63,7 @@ def build(
 
     name = tag or images.reference(kind)
     engine = images.Engine()
-    engine.build(kind, name, note, base=base, network=network)
+    engine.build(kind, name, base=base, network=network)
     note(engine.smoke_test(name))
     say(name)
     note(f"{engine.size(name) / 1e9:.2f} GB; for job files: image: {images.in_pods(name)}")
@@ -80,7 +80,7 @@ def load(image: Image = "cpu", name: KindName = CLUSTER) -> None:
 
     chosen = images.named(image)
     kind.require(name)
-    kind.load(name, chosen, images.Engine(), note)
+    kind.load(name, chosen, images.Engine())
     say(images.in_pods(chosen))
     note("that is its name in job files: image: …")
 
@@ -104,4 +104,4 @@ def push(
     """
     from tfk8s.tools import images
 
-    say(images.Engine().push(images.named(image), repository, note))
+    say(images.Engine().push(images.named(image), repository))

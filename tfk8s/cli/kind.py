@@ -44,7 +44,7 @@ def up(
 
     chosen = images.named(image) if image else images.built("cpu")
     with Once():
-        clusters.up(name, note, gpus=gpus, image=chosen)
+        clusters.up(name, gpus=gpus, image=chosen)
     say(f'kind cluster "{name}" is up')
     for line in clusters.advice(name, chosen):
         note(line)

@@ -71,9 +71,9 @@ def submit(
         with Progress() as progress:
             cluster.wait(timeout, progress.update, without=without or ())
     if here:
-        return cluster.run_here(wanted, lambda text: note(f"tfk8s: {text}"))
+        return cluster.run_here(wanted)
     if not detach:
-        return cluster.run(wanted, retries=retries, tell=lambda text: note(f"tfk8s: {text}"))
+        return cluster.run(wanted, retries=retries)
     started = cluster.start(wanted)
     say(started)
     which = f"{cluster.backend.flags} {cluster.name} {started}"
@@ -189,7 +189,7 @@ def connect(
     from tfk8s.backends.options import BackendOptions
 
     cluster = find(name, BackendOptions(local or None, context, namespace))
-    with cluster.forward(port, lambda text: note(f"tfk8s: {text}"), without or ()) as forward:
+    with cluster.forward(port, without or ()) as forward:
         say(forward.target)
         note(f'sessions on it reach cluster "{cluster.name}", until Ctrl-C')
         until_gone(cluster)

@@ -14,9 +14,9 @@ from tfk8s.core import environment
 from tfk8s.core.spec import EVALUATOR, Task
 from tfk8s.core.task_names import parse_excluded
 from tfk8s.errors import TaskUnreachable
-from tfk8s.sessions.forward import Forward, Tell
+from tfk8s.log import log
+from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.lost_tasks import LostTasks
-from tfk8s.telling import say, tell
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -34,8 +34,8 @@ def require_access(backend: Backend, name: str, task: Task) -> None:
         backend.dial(name, task).close()
 
 
-def _ignored(text: str) -> None:
-    del text
+def _warn(line: str) -> None:
+    log.warning("%s", line.removeprefix("tfk8s: "))
 
 
 class ClusterConnection:
@@ -54,14 +54,14 @@ class ClusterConnection:
         self._watch: SessionWatch | None = None
 
     @contextlib.contextmanager
-    def forward(self, port: int = 0, tell: Tell = _ignored, without: Iterable[str] = ()) -> Iterator[Forward]:
+    def forward(self, port: int = 0, without: Iterable[str] = ()) -> Iterator[Forward]:
         """Lend a loopback address that leads to the master, for sessions of other processes.
 
-        Their calls that wait while a task is lost are ended, with its name and the reason.
+        Their calls that wait while a task is lost are ended, with its name and the reason. Connections that break, and
+        tasks that are lost and back, are logged.
 
         Args:
             port: where; 0 is any free port.
-            tell: hears of connections that break, and of tasks that are lost and back.
             without: tasks that the sessions leave out ("worker/3").
 
         Raises:
@@ -72,12 +72,12 @@ class ClusterConnection:
 
         def heard(task: str, why: str, anew: bool) -> None:
             back = "was started anew: sessions opened before are lost" if anew else "answers again"
-            tell(f"{task} was lost: {why}" if why else f"{task} {back}")
+            log.warning("%s %s", task, f"was lost: {why}" if why else back)
 
         master = self.backend.observe(self.name).master
         require_access(self.backend, self.name, master)
         with (
-            Forward(lambda: self.backend.dial(self.name, master), port, tell) as forward,
+            Forward(lambda: self.backend.dial(self.name, master), port, log.warning) as forward,
             ForwardGuard(
                 self.backend, self.name, forward, heard, unreached=self._view(without).unreached, without=without
             ),
@@ -99,8 +99,8 @@ class ClusterConnection:
                 from tfk8s.sessions.call_guard import SessionWatch
 
                 view = self._view()  # before the relay, which nobody would close if this failed
-                self._relay = sidecar.Sidecar(sidecar.command(where, self.name), tell)
-                self._watch = SessionWatch(self._relay.news, self._news, view, say, self._relay.end_calls)
+                self._relay = sidecar.Sidecar(sidecar.command(where, self.name))
+                self._watch = SessionWatch(self._relay.news, self._news, view, _warn, self._relay.end_calls)
                 self._watch.listen()
                 self._watch.start()
             return self._relay.target, self._watch

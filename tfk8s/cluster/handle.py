@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -20,7 +20,7 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, TaskStatus
 from tfk8s.core.task_names import parse_excluded, parse_task, require_counts, select
 from tfk8s.errors import InvalidInput, NoSuchCluster
-from tfk8s.telling import tell
+from tfk8s.log import log
 
 TIMEOUT = 120.0
 
@@ -116,22 +116,20 @@ class Cluster(ClusterConnection):
             )
         )  # fmt: skip
 
-    def run(self, script: Script, *, retries: int = 0, tell: Callable[[str], None] = tell) -> int:
+    def run(self, script: Script, *, retries: int = 0) -> int:
         """Run a session script, as `submit` does.
 
         Args:
             script: which, and how.
             retries: how often to run it again, at most, when it has failed because of a task.
-            tell: hears of that.
         """
-        return again.run(self.backend, self.name, script, retries, tell)
+        return again.run(self.backend, self.name, script, retries)
 
-    def run_here(self, script: Script, tell: Callable[[str], None]) -> int:
+    def run_here(self, script: Script) -> int:
         """Run a session script on this machine, whose loopback addresses lead to the tasks; return its exit code.
 
         Args:
             script: what to run.
-            tell: hears of connections that break and are mended, and why tasks were lost.
 
         Raises:
             InvalidInput: scripts run here anyway, TensorFlow is missing, or a task's loopback address is taken.
@@ -142,11 +140,11 @@ class Cluster(ClusterConnection):
             raise InvalidInput("--here is for clusters on Kubernetes: for others, scripts run on this machine anyway")
         status = self.status()
         require_access(self.backend, self.name, status.master)
-        outcome = local_scripts.run_forwarded(self.backend, status, script, tell)
+        outcome = local_scripts.run_forwarded(self.backend, status, script)
         if outcome.task_failed:
             for task in self.tasks():
                 if task.reason:
-                    tell(f"{task.task}: {task.reason}")
+                    log.warning("%s: %s", task.task, task.reason)
         return outcome.code
 
     def start(self, script: Script) -> str:

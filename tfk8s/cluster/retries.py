@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from tfk8s import polling
 from tfk8s.backends import devices
@@ -11,13 +11,12 @@ from tfk8s.core.script import Script
 from tfk8s.core.spec import Task
 from tfk8s.core.task_names import parse_excluded
 from tfk8s.errors import ScriptLost, TaskError
+from tfk8s.log import log
 
 READY_SECONDS = 120.0
 
-Tell = Callable[[str], None]
 
-
-def run(backend: Backend, name: str, script: Script, retries: int, tell: Tell) -> int:
+def run(backend: Backend, name: str, script: Script, retries: int) -> int:
     """Run a script until no task is lost to it, and it is not lost itself; return its exit code.
 
     Args:
@@ -25,7 +24,6 @@ def run(backend: Backend, name: str, script: Script, retries: int, tell: Tell) -
         name: the cluster's.
         script: which, and how.
         retries: how often to run it again, at most.
-        tell: hears why it runs again.
 
     Raises:
         InvalidInput: it is to do without a task that isn't there, or without the master.
@@ -41,7 +39,7 @@ def run(backend: Backend, name: str, script: Script, retries: int, tell: Tell) -
             why = "the script failed because of a task"
         except (TaskError, ScriptLost) as error:
             why = str(error)
-        tell(f"{why}; it runs again when all tasks answer: number {number} of at most {retries}")
+        log.warning("%s; it runs again when all tasks answer: number %d of at most %d", why, number, retries)
         _wait_for_answers(backend, name, without)
     return backend.run(name, script).code
 

@@ -23,7 +23,8 @@ from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.select import choose
 from tfk8s.cluster.forward_guard import ForwardGuard, Heard
 from tfk8s.errors import ClusterError, Tfk8sError
-from tfk8s.sessions.forward import Forward, Tell
+from tfk8s.log import log
+from tfk8s.sessions.forward import Forward
 
 _START_SECONDS = 60.0
 _END_SECONDS = 5.0
@@ -34,7 +35,6 @@ class Sidecar:
 
     Args:
         command: runs `main` of this module, as `command` returns it.
-        tell: hears, on another thread, of connections that break, as `Forward` takes it.
 
     Attributes:
         target: where sessions connect to, "grpc://127.0.0.1:PORT".
@@ -44,7 +44,7 @@ class Sidecar:
         ClusterError: it can't listen, or the cluster is not there.
     """
 
-    def __init__(self, command: Sequence[str], tell: Tell) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         # In a session of its own, where Ctrl-C of a terminal does not reach it.
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -53,7 +53,7 @@ class Sidecar:
         answers = polling.readable(self._process.stdout.fileno(), _START_SECONDS)
         self.target = self._process.stdout.readline().strip() if answers else ""
         self.news, told = os.pipe()
-        work = (self._process.stdout, tell, told)
+        work = (self._process.stdout, told)
         self._heard = threading.Thread(target=_tell_all, args=work, name="tfk8s-relay", daemon=True)
         self._heard.start()
         if not self.target.startswith("grpc://"):
@@ -82,13 +82,13 @@ class Sidecar:
         os.close(self.news)
 
 
-def _tell_all(lines: IO[str], tell: Tell, told: int) -> None:
-    """Pass on what the process says: changes of tasks, and words for the user."""
+def _tell_all(lines: IO[str], told: int) -> None:
+    """Pass on what the process says: changes of tasks, and messages for the user."""
     with lines, open(told, "wb", buffering=0) as news:
         for line in lines:
             said = json.loads(line)
             if isinstance(said, str):
-                tell(said)
+                log.warning("%s", said)
             else:
                 news.write(line.encode())
 

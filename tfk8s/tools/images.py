@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.log import log
 from tfk8s.render import pods
 from tfk8s.tools import package_data
 from tfk8s.version import __version__
@@ -28,8 +29,6 @@ _SILENCE_SECONDS = 1200  # the longest that a step says nothing: a download of g
 _SMOKE_SECONDS = 300.0
 _LAST_LINES = 15
 _REFUSED = re.compile(r"denied|unauthorized|authentication|credentials", re.IGNORECASE)
-
-Tell = Callable[[str], None]
 
 
 def reference(kind: str) -> str:
@@ -102,13 +101,12 @@ class Engine:
         with self._translated(image):
             return int(self._client.images.get(image).attrs["Size"])
 
-    def build(self, kind: str, tag: str, tell: Tell, *, base: str | None, network: str | None) -> None:
-        """Build an image.
+    def build(self, kind: str, tag: str, *, base: str | None, network: str | None) -> None:
+        """Build an image; log what the build writes.
 
         Args:
             kind: one of `KINDS`.
             tag: its name.
-            tell: takes each line that the build writes.
             base: the image with Python to build it on; None is the Dockerfile's.
             network: of the build steps; None is the engine's default.
 
@@ -127,7 +125,7 @@ class Engine:
                     raise ClusterError(f'image "{tag}" can\'t be built: {event["error"].strip()}\n{last}')
                 for line in filter(str.strip, event.get("stream", "").splitlines()):
                     said.append(line)
-                    tell(line)
+                    log.info("%s", line)
 
     def smoke_test(self, image: str) -> str:
         """Run an image's own test, as restricted as a pod is; return what it says.
@@ -160,7 +158,7 @@ class Engine:
             for block in self._client.api.get_image(image, chunk_size=1 << 20):
                 file.write(block)
 
-    def push(self, image: str, repository: str, tell: Tell) -> str:
+    def push(self, image: str, repository: str) -> str:
         """Push an image under another name; return that name, with the image's tag unless it has one of its own.
 
         Raises:
@@ -176,7 +174,7 @@ class Engine:
                     login = f"docker login {name.partition('/')[0]}" if _REFUSED.search(event["error"]) else None
                     raise ClusterError(f'"{name}:{tag}" can\'t be pushed: {event["error"]}', help=login)
                 if event.get("status") in ("Pushed", "Layer already exists"):
-                    tell(f"layer {event['id']}: {event['status']}")
+                    log.info("layer %s: %s", event["id"], event["status"])
         return f"{name}:{tag}"
 
     @contextlib.contextmanager

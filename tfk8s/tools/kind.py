@@ -8,12 +8,13 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfk8s import polling
 from tfk8s.errors import ClusterError, InvalidInput, there_are
+from tfk8s.log import log
 from tfk8s.tools import package_data
 from tfk8s.tools.images import Engine, in_pods
 
@@ -29,20 +30,17 @@ _LOAD_SECONDS = 900.0
 _READY = "120s"
 _GPU_SECONDS = 60.0
 
-Tell = Callable[[str], None]
-
 
 def context(name: str) -> str:
     """Return the kubeconfig's context of a kind cluster."""
     return f"kind-{name}"
 
 
-def up(name: str, tell: Tell, *, gpus: int = 0, image: str | None = None) -> None:
+def up(name: str, *, gpus: int = 0, image: str | None = None) -> None:
     """Make a cluster; after a failure or an interruption nothing of it is left.
 
     Args:
         name: its own.
-        tell: takes what is being done.
         gpus: how many each node pretends to have.
         image: one of the Docker engine's, to be loaded into the nodes.
 
@@ -66,9 +64,9 @@ def up(name: str, tell: Tell, *, gpus: int = 0, image: str | None = None) -> Non
             from tfk8s.backends.kubernetes.client import Client
 
             pretend_gpus(Client(context(name)), gpus)
-            tell(f"each node pretends to have {gpus} {GPU}")
+            log.info("each node pretends to have %d %s", gpus, GPU)
         if image and engine:
-            load(name, image, engine, tell)
+            load(name, image, engine)
 
 
 def down(name: str) -> None:
@@ -111,13 +109,13 @@ def require(name: str) -> None:
         )
 
 
-def load(name: str, image: str, engine: Engine, tell: Tell) -> None:
+def load(name: str, image: str, engine: Engine) -> None:
     """Copy an image from the Docker engine into all nodes of a cluster."""
     with tempfile.TemporaryDirectory(prefix="tfk8s-") as folder:
         archive = Path(folder, "image.tar")
         with archive.open("wb") as file:
             engine.save(image, file)
-        tell(f'loading {image} ({archive.stat().st_size / 1e9:.2f} GB) into the nodes of "{name}"')
+        log.info('loading %s (%.2f GB) into the nodes of "%s"', image, archive.stat().st_size / 1e9, name)
         _run(["load", "image-archive", str(archive), "--name", name], _LOAD_SECONDS)
 
 

@@ -46,7 +46,7 @@ def test_each_task_is_where_a_single_machine_has_it(
     backend = FakeBackend(job_file("mnist", chief=1, worker=1))
     script = tmp_path / "script.py"
     script.write_text("import os; print(os.environ['TFK8S_TARGET']); print(os.environ['TFK8S_CLUSTER'])")
-    assert local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=script), print) == Outcome(0)
+    assert local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=script)) == Outcome(0)
     target, cluster = capfd.readouterr().out.splitlines()
     assert target == f"grpc://localhost:{ports[0]}"
     assert json.loads(cluster) == {"chief": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]}
@@ -55,7 +55,7 @@ def test_each_task_is_where_a_single_machine_has_it(
 def test_a_port_that_is_taken_is_named(ports: list[int]) -> None:
     backend = FakeBackend(job_file("mnist", chief=1, worker=1))
     with socket.create_server(("127.0.0.1", ports[1])), pytest.raises(InvalidInput) as caught:
-        local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=Path("a.py")), print)
+        local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=Path("a.py")))
     assert str(caught.value) == (
         f"port {ports[1]} is in use: with --here, worker/0 is at localhost:{ports[1]}, where a single machine would"
         " have it"
@@ -67,13 +67,13 @@ def test_a_machine_without_tensorflow(ports: list[int], monkeypatch: pytest.Monk
     monkeypatch.setattr(interpreter, "tensorflow_folder", lambda python: None)
     backend = FakeBackend(job_file("mnist", chief=1, worker=1))
     with pytest.raises(InvalidInput, match="TensorFlow is not installed for"):
-        local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=Path("a.py")), print)
+        local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=Path("a.py")))
 
 
 def test_a_cluster_of_too_many_tasks_is_refused() -> None:
     backend = FakeBackend(job_file("mnist", worker=257))
     with pytest.raises(InvalidInput, match="--here is for at most 256"):
-        local_scripts.run_forwarded(backend, backend.observe("mnist"), Script(path=Path("a.py")), print)
+        local_scripts.run_forwarded(backend, backend.observe("mnist"), Script(path=Path("a.py")))
 
 
 @pytest.mark.parametrize(

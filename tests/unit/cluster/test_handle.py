@@ -304,7 +304,7 @@ def test_submit_of_a_script_that_can_not_be_read(
 class Relay:
     """In the place of a process that carries connections."""
 
-    def __init__(self, command: list[str], tell: Callable[[str], None]) -> None:
+    def __init__(self, command: list[str]) -> None:
         self.target, self.command, self.closed = "grpc://127.0.0.1:4711", command, False
         self.news, self._told = os.pipe()
         self.ended: list[str] = []
@@ -418,19 +418,20 @@ def test_sessions_ask_neither_a_proxy_nor_an_evaluator(monkeypatch: pytest.Monke
     assert list(view.addresses) == ["chief/0"]
 
 
-def test_a_lent_address_is_guarded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lent_address_is_guarded(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     made: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
         forward_guard, "ForwardGuard", lambda *given, **options: contextlib.nullcontext(made.append((*given, options)))
     )
-    told: list[str] = []
-    with cluster.forward(tell=told.append, without=["worker/1"]) as forward:
+    with cluster.forward(without=["worker/1"]) as forward:
         ((_, name, guarded, heard, options),) = made
     assert (name, guarded, options["without"]) == ("mnist", forward, ["worker/1"])
     assert options["unreached"]() == []
     for what in (("worker/0", "evicted", False), ("worker/0", "", False), ("worker/0", "", True)):
         heard(*what)
-    assert told == [
+    assert caplog.messages == [
         "worker/0 was lost: evicted", "worker/0 answers again",
         "worker/0 was started anew: sessions opened before are lost",
     ]  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import signal
 import socket
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from fakes.backend import FakeBackend, job_file
 
+from tfk8s import polling
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cluster import sidecar
 from tfk8s.cluster.sidecar import Sidecar
@@ -24,23 +24,23 @@ ECHOES = "import sys; print('grpc://127.0.0.1:1', {!r}, sep='\\n', flush=True); 
 
 
 @pytest.mark.programs
-def test_its_owner_hears_where_it_listens_and_what_breaks_and_ends_it() -> None:
-    told: queue.Queue[str] = queue.Queue()
+def test_its_owner_hears_where_it_listens_and_what_breaks_and_ends_it(caplog: pytest.LogCaptureFixture) -> None:
     lost = json.dumps({"task": "worker/1", "reason": "evicted"})
-    carried = Sidecar([sys.executable, "-c", ECHOES.format(lost)], told.put)
+    carried = Sidecar([sys.executable, "-c", ECHOES.format(lost)])
     assert carried.target == "grpc://127.0.0.1:1"
     assert os.getsid(carried._process.pid) == carried._process.pid, "where Ctrl-C of a terminal does not reach it"
     carried.end_calls("worker/1 was “lost”")
-    assert told.get(timeout=60) == "worker/1 was “lost”"
     assert os.read(carried.news, 1000).decode() == f"{lost}\n"
+    polling.wait_until(lambda: caplog.messages, "the message", 60)
     carried.close()
+    assert caplog.messages == ["worker/1 was “lost”"]
     assert carried._process.returncode == 0
 
 
 @pytest.mark.programs
 def test_one_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sidecar, "_END_SECONDS", 0.01)
-    carried = Sidecar([sys.executable, "-c", "import time; print('grpc://', flush=True); time.sleep(60)"], print)
+    carried = Sidecar([sys.executable, "-c", "import time; print('grpc://', flush=True); time.sleep(60)"])
     carried.close()
     assert carried._process.returncode == -signal.SIGKILL
 
@@ -51,7 +51,7 @@ def test_one_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_why_it_can_not_listen_is_said(text: str, words: str) -> None:
     with pytest.raises(ClusterError) as caught:
-        Sidecar([sys.executable, "-c", text], print)
+        Sidecar([sys.executable, "-c", text])
     assert str(caught.value) == f"sessions of this process can't reach the cluster: {words}"
 
 

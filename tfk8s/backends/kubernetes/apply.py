@@ -13,7 +13,6 @@ from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
-from tfk8s.telling import tell
 
 FIELD_MANAGER = "tfk8s"
 _DELETE_SECONDS = 60.0
@@ -159,7 +158,7 @@ def delete(client: Client, namespace: str, name: str) -> None:
                 lambda: not client.get(paths.collection("Pod", namespace), query)["items"],
                 f'the pods of "{name}" to end',
                 _DELETE_SECONDS,
-                tell=tell,
+                announce=True,
             )
         if found.get(kind, True):
             client.send("DELETE", paths.collection(kind, namespace), {**query, "propagationPolicy": "Background"})

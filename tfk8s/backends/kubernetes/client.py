@@ -22,8 +22,8 @@ import urllib3
 from tfk8s import polling
 from tfk8s.backends.kubernetes import errors
 from tfk8s.backends.kubernetes.transport import Response, Transport
+from tfk8s.log import log
 from tfk8s.render.pods import Object
-from tfk8s.telling import tell
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 6.0
@@ -167,7 +167,7 @@ class Client:
         silent = error is not None
         with self._lock:
             if silent != self._told:
-                tell(f"{error}; trying again" if error else "the API server answers again")
+                log.warning("%s", f"{error}; trying again" if error else "the API server answers again")
             self._told = silent
 
     def _ask_once(self, request: Request, read: Callable[[Response], T], seconds: float) -> T:

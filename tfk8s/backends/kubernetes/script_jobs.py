@@ -14,7 +14,6 @@ from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, there_are
 from tfk8s.render import package_files, script_job
 from tfk8s.sessions import error_names
-from tfk8s.telling import tell
 
 MOST_IN_SECRET = 700_000  # an object has at most 1.5 MB, and a Secret's data grow by a third
 _STOP_SECONDS = 60.0
@@ -119,7 +118,7 @@ def stop(client: Client, cluster: DeployedCluster, name: str) -> None:
     _require(client, cluster, name)
     _discard(client, cluster, name)
     polling.wait_until(
-        lambda: script_pod.find(client, cluster, name) is None, f"{name} to end", _STOP_SECONDS, tell=tell
+        lambda: script_pod.find(client, cluster, name) is None, f"{name} to end", _STOP_SECONDS, announce=True
     )
 
 

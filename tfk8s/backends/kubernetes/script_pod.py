@@ -19,7 +19,6 @@ from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names, pod_entrypoint
-from tfk8s.telling import tell
 
 START_SECONDS = 120.0
 _FATE_SECONDS = 3.0  # kubelet tells so much later what became of a container, at most
@@ -67,7 +66,7 @@ def started(client: Client, cluster: DeployedCluster, name: str) -> Object:
     # What keeps a pod from being made is told by more than one object: the cluster's looks have them all.
     with informer.follow(client, cluster.namespace, cluster.name) as status:
         found = polling.wait_until(
-            look, lambda: f"the script to start: {reason or _why_not_made(status, name)}", START_SECONDS, tell=tell
+            look, lambda: f"the script to start: {reason or _why_not_made(status, name)}", START_SECONDS, announce=True
         )
     assert found is not None
     return found

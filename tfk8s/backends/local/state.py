@@ -28,7 +28,6 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
 from tfk8s.polling import wait_until
-from tfk8s.telling import tell
 
 _LOCK_SECONDS = 60.0
 _LEAST_ROOM = 1 << 20  # for a cluster's records and the beginning of its logs
@@ -202,7 +201,7 @@ def locked() -> Iterator[None]:
     descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY)
     another = "another `tfk8s up`, `scale` or `down` of this user to end"
     try:
-        wait_until(lambda: _lock(descriptor), another, _LOCK_SECONDS, tell=tell)
+        wait_until(lambda: _lock(descriptor), another, _LOCK_SECONDS, announce=True)
         yield
     finally:
         os.close(descriptor)

@@ -274,13 +274,13 @@ def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
     assert script_pod_module.started(Api(), status.describe(sets), "script-123456")["status"]["containerStatuses"]
     assert caplog.messages == [
         (
-            'tfk8s: waiting for the script to start: the namespace\'s quota "q" is used up (requested: pods=1): '
+            'waiting for the script to start: the namespace\'s quota "q" is used up (requested: pods=1): '
             "have it raised: a script asks for 50m cores and 512Mi, with limits of 4 cores and 4Gi "
             "(or the master's memory, if more)"
         ),
-        "tfk8s: waiting for the script to start: its container is being made on n, which may have to get the image",
+        "waiting for the script to start: its container is being made on n, which may have to get the image",
         (
-            'tfk8s: waiting for the script to start: image "tf:1" can\'t be pulled: no such host; '
+            'waiting for the script to start: image "tf:1" can\'t be pulled: no such host; '
             "change jobs.chief.image (or image, for all jobs), or make it available to the nodes"
         ),
     ]

@@ -241,7 +241,7 @@ def test_what_another_command_keeps_locked_is_waited_for_in_words(
         monkeypatch.setattr(state, "_LOCK_SECONDS", 0.01)
         with pytest.raises(WaitTimeout), state.locked():
             pass
-    assert caplog.messages == ["tfk8s: waiting for another `tfk8s up`, `scale` or `down` of this user to end"]
+    assert caplog.messages == ["waiting for another `tfk8s up`, `scale` or `down` of this user to end"]
 
 
 # ---- scripts -------------------------------------------------------------------------------------------------------
