@@ -6,11 +6,11 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from tfk8s.backends.local import record
 from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core import addresses
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, compare
@@ -44,8 +44,8 @@ class FakeBackend:
         happened: the events of any cluster.
         refusal: why `apply` would not do what `plan` says.
         streams: the servers' ends of what was dialled.
-        fate: why tasks are lost, where more than is seen is known.
-        watchers: how many note fates now.
+        loss_reason: why tasks are lost, where more than the symptom is known.
+        observers: how many are open now.
     """
 
     name = "local"
@@ -62,8 +62,8 @@ class FakeBackend:
         self.streams: list[socket.socket] = []
         self.first_phase = Phase.READY
         self.refusal = ""
-        self.fate = ""
-        self.watchers = 0
+        self.loss_reason = ""
+        self.observers = 0
         self.happened: list[Event] = []
         for one in job_files:
             self._make(one, phase)
@@ -106,10 +106,6 @@ class FakeBackend:
         if self.looks:
             self.clusters_by_name[name] = self.looks.pop(0)(self.clusters_by_name[name])
         return self.clusters_by_name[name]
-
-    def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
-        """Lend `observe`, which costs little."""
-        return contextlib.nullcontext(lambda: self.observe(name))
 
     def clusters(self) -> list[ClusterStatus]:
         return [self.clusters_by_name[name] for name in sorted(self.clusters_by_name)]
@@ -161,13 +157,12 @@ class FakeBackend:
         return here
 
     @contextlib.contextmanager
-    def fates(self, name: str) -> Iterator[Callable[[Task, str], str]]:
-        self._check(name)
-        self.watchers += 1
+    def observer(self, name: str) -> Iterator[Observer]:
+        self.observers += 1
         try:
-            yield lambda task, seen: self.fate or seen
+            yield PollingObserver(lambda: self.observe(name), lambda task, symptom: self.loss_reason or symptom)
         finally:
-            self.watchers -= 1
+            self.observers -= 1
 
     def restart(self, name: str, task: Task | None) -> None:
         self._check(name)

@@ -14,7 +14,8 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, client, paths
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.errors import ApiError, Unserved
-from tfk8s.backends.kubernetes.reflector import Change, LastSeen, Reflector
+from tfk8s.backends.kubernetes.informer import ObjectCache
+from tfk8s.backends.kubernetes.reflector import ObjectChange, Reflector
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import BackendUnreachable, NoSuchCluster
@@ -39,7 +40,7 @@ def fault(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fa
     """One of `FAULTS` or `BREAKS`; only where no answer comes is the wait for it short."""
     if request.param == "no answer":
         monkeypatch.setattr(client, "READ_SECONDS", 0.2)
-        monkeypatch.setattr("tfk8s.backends.kubernetes.reflector.DEAD_SECONDS", 0.2)
+        monkeypatch.setattr("tfk8s.backends.kubernetes.reflector.DEAD_STREAM_TIMEOUT", 0.2)
     return {**FAULTS, **BREAKS}[request.param]
 
 
@@ -265,8 +266,8 @@ def put(server: ApiServer, name: str, phase: str) -> None:
     server.put(f"{PODS}/{name}", {"metadata": {"name": name, "labels": {"a": "session-script"}}, "status": phase})
 
 
-def told(change: Change) -> str:
-    return f"{change.now['metadata']['name']} {'gone, was ' if change.gone else ''}{change.now['status']}"
+def told(change: ObjectChange) -> str:
+    return f"{change.object['metadata']['name']} {'gone, was ' if change.deleted else ''}{change.object['status']}"
 
 
 @pytest.mark.parametrize("fault", BREAKS, indirect=True)
@@ -314,8 +315,11 @@ def test_a_watch_ends_when_it_is_told_to(server: ApiServer) -> None:
 
 def test_how_a_thing_ended_is_known_when_it_is_gone(server: ApiServer) -> None:
     put(server, "one", "Running")
-    with LastSeen(Reflector(Client(None), PODS, {})) as last:
-        polling.wait_until(lambda: last.thing, "the pod to be seen", 20)
-        put(server, "one", "Succeeded")
-        server.remove(f"{PODS}/one")
-        polling.wait_until(lambda: last.thing and last.thing["status"] == "Succeeded", "its end to be seen", 20)
+    changes: list[ObjectChange] = []
+    cache = ObjectCache(Client(None), PODS, {}, changes.append)
+    cache.start()
+    put(server, "one", "Succeeded")
+    server.remove(f"{PODS}/one")
+    polling.wait_until(lambda: changes and changes[-1].deleted, "its end to be seen", 20)
+    assert told(changes[-1]) == "one gone, was Succeeded"
+    cache.close()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NoReturn
 
 from tfk8s.backends import devices, foreground_scripts, local_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
+from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core import addresses
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
@@ -62,9 +63,10 @@ class ExternalBackend(ForegroundScripts):
             tasks=tuple(self._status(answer) for answer in answers),
         )
 
-    def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
-        """Lend `observe`, which costs little."""
-        return contextlib.nullcontext(lambda: self.observe(name))
+    def observer(self, name: str) -> AbstractContextManager[Observer]:
+        """Poll the servers; nothing explains their losses."""
+        self._check(name)
+        return contextlib.nullcontext(PollingObserver(lambda: self.observe(name)))
 
     def clusters(self) -> list[ClusterStatus]:
         """Return the one."""
@@ -96,11 +98,6 @@ class ExternalBackend(ForegroundScripts):
         """Connect to a server."""
         self._check(name)
         return task_monitor.connect(str(task), self._address(task))
-
-    def fates(self, name: str) -> AbstractContextManager[Callable[[Task, str], str]]:
-        """Lend who knows no more than was seen."""
-        self._check(name)
-        return contextlib.nullcontext(lambda task, seen: seen)  # noqa: ARG005 - it is called so
 
     def restart(self, name: str, task: Task | None) -> None:
         """Refuse."""

@@ -72,11 +72,16 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
     tasks = {str(task): task for task in ports}
     dials = {name: functools.partial(backend.dial, status.name, task) for name, task in tasks.items()}
     with contextlib.ExitStack() as stack:
-        why = stack.enter_context(backend.fates(status.name))
+        observer = stack.enter_context(backend.observer(status.name))
         for task, port in ports.items():
             stack.enter_context(_forward(task, port, dials[str(task)]))
         target = f"grpc://localhost:{ports[status.master]}"
-        return run(script, cluster, target, TaskMonitor(dials, SILENT_FAR, lambda task, seen: why(tasks[task], seen)))
+        return run(
+            script,
+            cluster,
+            target,
+            TaskMonitor(dials, SILENT_FAR, lambda name, seen: observer.why_lost(tasks[name], seen)),
+        )
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module all the same
@@ -19,6 +20,34 @@ if TYPE_CHECKING:  # commands that need no backend import this module all the sa
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.status import ClusterStatus
 from tfk8s.core.script import LogLine, Outcome, Script
+
+
+class Observer(Protocol):
+    """A cluster under observation."""
+
+    def status(self) -> ClusterStatus:
+        """Return the current status, as `Backend.observe` does, at little cost for callers that poll."""
+        ...
+
+    def why_lost(self, task: Task, symptom: str) -> str:
+        """Return why a task was lost, or the symptom if the backend knows no more. May wait until it knows.
+
+        Raises:
+            Tfk8sError: the cluster can't be reached.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PollingObserver:
+    """The observer of a backend that is polled at little cost.
+
+    Attributes:
+        status, why_lost: as `Observer` has them.
+    """
+
+    status: Callable[[], ClusterStatus]
+    why_lost: Callable[[Task, str], str] = lambda task, symptom: symptom  # noqa: ARG005 - part of the protocol
 
 
 class Backend(Protocol):
@@ -49,8 +78,8 @@ class Backend(Protocol):
         """Return what is there now, in bounded time."""
         ...
 
-    def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
-        """Lend what `observe` does, at little cost for who looks many times a second."""
+    def observer(self, name: str) -> AbstractContextManager[Observer]:
+        """Observe a cluster, from entering the context manager on."""
         ...
 
     def clusters(self) -> list[ClusterStatus]:
@@ -100,13 +129,6 @@ class Backend(Protocol):
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream connected to a task's server."""
-        ...
-
-    def fates(self, name: str) -> AbstractContextManager[Callable[[Task, str], str]]:
-        """Note what becomes of tasks; lend who tells why one was lost, given what was seen of that.
-
-        It waits a moment for who knows, and raises a Tfk8sError where the cluster is out of sight.
-        """
         ...
 
     def restart(self, name: str, task: Task | None) -> None:

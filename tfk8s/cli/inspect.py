@@ -69,8 +69,8 @@ def _watched(cluster: Cluster) -> Iterator[ClusterStatus]:
 
     seen = False
     try:
-        with cluster.backend.following(cluster.name) as look:
-            for found in changes(look):
+        with cluster.backend.observer(cluster.name) as observer:
+            for found in changes(observer.status):
                 seen = True
                 yield found
     except NoSuchCluster:

@@ -61,9 +61,9 @@ class ForwardGuard:
         watched = tasks.keys() - absent if len(tasks) <= MOST_TASKS else {self._master}
         dials = {label: functools.partial(backend.dial, name, tasks[label]) for label in sorted(watched)}
         self._stack = contextlib.ExitStack()
-        why = self._stack.enter_context(backend.fates(name))
+        observer = self._stack.enter_context(backend.observer(name))
         silent = SILENT_FAR if backend.name == "kubernetes" else SILENT
-        self._losses = TaskMonitor(dials, silent, lambda task, seen: why(tasks[task], seen))
+        self._losses = TaskMonitor(dials, silent, lambda task, seen: observer.why_lost(tasks[task], seen))
         self._lost: dict[str, tuple[str, float]] = {}  # why, and since when
         self._new: set[str] = set()  # those of them that answer again, and that the master may not reach yet
         self._stop, self._stopped = os.pipe()

@@ -41,8 +41,8 @@ def wait_until_ready(
         WaitTimeout: says which tasks are missing, and why.
         ClusterError: a task ends again and again, or the cluster is lost.
     """
-    with backend.following(name) as observe:
-        readiness = Readiness(backend, name, observe, on_change, before or {}, without)
+    with backend.observer(name) as observer:
+        readiness = Readiness(backend, name, observer.status, on_change, before or {}, without)
         return polling.wait_until(readiness.look, readiness.missing, timeout)
 
 

@@ -46,7 +46,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def backend() -> Iterator[FakeBackend]:
     backend = FakeBackend(job_file("mnist", chief=1, worker=2))
-    backend.fate = "evicted"
+    backend.loss_reason = "evicted"
     yield backend
     backend.close()
 
@@ -72,9 +72,9 @@ def test_a_lost_master_is_stood_in_for_until_it_is_back(backend: FakeBackend) ->
     backend.silent = set()
     assert heard.get(timeout=20) == ("chief/0", "", False)
     assert forward.done == ["lose", "find"]
-    assert backend.watchers == 1
+    assert backend.observers == 1
     guarded.__exit__(None, None, None)
-    assert backend.watchers == 0
+    assert backend.observers == 0
 
 
 def test_where_nobody_knows_which_calls_need_a_lost_task_all_are_ended_after_a_while(backend: FakeBackend) -> None:

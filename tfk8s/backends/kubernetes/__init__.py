@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, events, informer, logs, paths, restart, scheduling, status, streams
+from tfk8s.backends.kubernetes import apply, events, logs, paths, restart, scheduling, status, streams
 from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
-from tfk8s.backends.kubernetes.task_ends import TaskEndWatcher
 from tfk8s.backends.kubernetes.transport import IN_CLUSTER
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core import naming
@@ -64,11 +62,11 @@ class KubernetesBackend:
 
     def observe(self, name: str) -> ClusterStatus:
         """Return what is there now."""
-        return status.status(self._client, self._find(name))
+        return status.read(self._client, self._find(name))
 
-    def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
-        """Lend what `observe` does, for looking again and again."""
-        return informer.follow(self._client, self._home(name), name)
+    def observer(self, name: str) -> Informer:
+        """Watch the cluster's objects, and why its tasks' pods end."""
+        return Informer(self._client, self._home(name), name)
 
     def clusters(self) -> list[ClusterStatus]:
         """Return the clusters of the namespace that was given, or of all that the user may see."""
@@ -127,12 +125,6 @@ class KubernetesBackend:
         cluster = self._find(name)
         pod = naming.pod(name, task.job, task.index)
         return streams.dial(self._client, cluster.namespace, pod, cluster.port(task))
-
-    @contextlib.contextmanager
-    def fates(self, name: str) -> Iterator[Callable[[Task, str], str]]:
-        """Watch the tasks' pods; lend who tells in Kubernetes' words why a task was lost."""
-        with TaskEndWatcher(self._client, self._find(name)) as fates:
-            yield fates.why
 
     def restart(self, name: str, task: Task | None) -> None:
         """End a task's server, which starts again in its pod, or delete the pods of all."""

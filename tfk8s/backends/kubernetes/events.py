@@ -25,7 +25,7 @@ def read(client: Client, cluster: status.DeployedCluster, *, follow: bool) -> It
         return
     told = {(event.id, event.count) for event in so_far}
     for change in Reflector(client, path, {}).changes(lambda: _exists(client, cluster)):
-        for event in () if change.gone else _own(cluster, [change.now]):
+        for event in () if change.deleted else _own(cluster, [change.object]):
             if (event.id, event.count) not in told:
                 told.add((event.id, event.count))
                 yield event

@@ -1,8 +1,10 @@
-"""A cluster that is looked at again and again, at little cost for the API server and for the machine it shares.
+"""A cached view of a cluster, kept current by watches, so that polling sends no requests; client-go's informer.
 
-A look on its own asks for everything. While a cluster comes up, as many looks as show it at once would take more of a
-small machine than the servers that start there, and each would wait for a busy API server. So here a look reads what
-watches tell, and a stream of each server's log tells that it listens: a look asks nobody, and takes no time.
+Without a cache, each poll lists everything. While a cluster starts, the polls would take more of a small machine than
+its servers, and each poll would wait for a busy API server. The informer also follows the log of each server that
+starts: the log tells that the server listens, a second before kubelet does.
+
+It records why tasks end, too, because Kubernetes drops the reason when it replaces the pod.
 """
 
 from __future__ import annotations
@@ -10,91 +12,213 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
 
-from tfk8s.backends.kubernetes import status
+from tfk8s.backends.kubernetes import disruptions, paths, pod_status, status
 from tfk8s.backends.kubernetes.client import Client, Query, address
-from tfk8s.backends.kubernetes.reflector import Reflector, Watcher
+from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes.reflector import ObjectChange, Reflector
+from tfk8s.backends.kubernetes.status import Reader
+from tfk8s.core import naming
+from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import Tfk8sError
+from tfk8s.render import script_job
 from tfk8s.render.pods import Object
+from tfk8s.sessions.task_monitor import SILENCE
 from tfk8s.task.config import is_listening_line
 
-_FRESH_SECONDS = 0.25  # for who may list, and not watch
+KUBELET_TIMEOUT = 2.5  # kubelet reports the end of a container within this time
+MAX_END_AGE = 20.0  # an older end is not the reason for a loss that is seen now
+RELIST_INTERVAL = 0.25  # for users who may list, but not watch
+
+OnChange = Callable[[ObjectChange], None]
 
 
-@contextlib.contextmanager
-def follow(client: Client, namespace: str, name: str) -> Iterator[Callable[[], ClusterStatus]]:
-    """Lend a function that returns what is there of a cluster, a moment ago at most."""
-    reader = _Reader(client, namespace)
-    try:
-        yield lambda: status.status(reader, status.find(reader, namespace, name), reader.listens)
-    finally:
-        reader.close()
+class ObjectCache:
+    """The objects that a query selects: listed at first, and from `start` on kept current by a watch on a thread.
 
+    Args:
+        client, path, query: as for a `Reflector`.
+        on_change: called with each change after the first list, on the thread that learns of it.
+    """
 
-class _Reader:
-    """Reads from an API server as `Client` does; lists that were asked for once are watched from then on."""
+    def __init__(self, client: Client, path: str, query: Query, on_change: OnChange = lambda _: None) -> None:
+        self._reflector = Reflector(client, path, query)
+        self._on_change = on_change
+        self._closed, self._may_watch = threading.Event(), True
+        self._reflector.relist()
+        self._listed_at = time.monotonic()
 
-    def __init__(self, client: Client, namespace: str) -> None:
-        self.context, self.namespace = client.context, namespace
-        self._client = client
-        self._lists: dict[str, _List] = {}
-        self._listening: dict[tuple[str, int], bool] = {}
-        self._closed = threading.Event()
+    def start(self) -> None:
+        """Begin to watch."""
+        threading.Thread(target=self._watch, name="tfk8s-watch", daemon=True).start()
 
     def close(self) -> None:
-        """Let the streams end."""
+        """Let the thread end, which it does within seconds, together with its stream."""
         self._closed.set()
-        for watched in self._lists.values():
-            watched.close()
 
-    def get(self, path: str, query: Query | None = None) -> Object:
-        """Return a list of objects.
+    def items(self) -> list[Object]:
+        """Return the objects.
 
         Raises:
-            ApiError, BackendUnreachable: as the client; also while it is silent.
+            BackendUnreachable: the API server does not answer.
+        """
+        self._reflector.require_connection()
+        if not self._may_watch and time.monotonic() - self._listed_at >= RELIST_INTERVAL:
+            for change in self._reflector.relist():
+                self._on_change(change)
+            self._listed_at = time.monotonic()
+        return list(self._reflector.objects.values())
+
+    def _watch(self) -> None:
+        try:
+            for change in self._reflector.changes(lambda: not self._closed.is_set()):
+                if self._closed.is_set():
+                    return
+                self._on_change(change)
+        except ApiError:
+            self._may_watch = False
+
+
+class Informer:
+    """Observes a cluster, in a `with`: its status, the changes of its pods, and why its tasks ended.
+
+    It reads from the API server as `Client` does. A list that was asked for once is watched from then on.
+
+    Args:
+        client: the API server.
+        namespace, name: the cluster's.
+    """
+
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
+        self.client, self.context, self.namespace = client, client.context, namespace
+        self._name = name
+        self._pods_query = paths.collection("Pod", namespace), paths.of_cluster(name)
+        self._caches: dict[str, ObjectCache] = {}
+        self._is_listening: dict[tuple[str, int], bool] = {}
+        self._closed = threading.Event()
+        self._pods: dict[str, ObjectChange] = {}  # the last change of each, by uid
+        self._known_ends: set[str] = set()  # ids of containers, and uids of pods that were deleted or evicted
+        self._ends: dict[str, str] = {}  # by the pod's name
+        self._ended = threading.Condition()
+
+    def __enter__(self) -> Self:
+        path, query = self._pods_query
+        cache = self._caches[address(path, query)] = ObjectCache(self.client, path, query, self._take)
+        for pod in cache.items():
+            self._pods[pod["metadata"]["uid"]] = ObjectChange(deleted=False, object=pod)
+            self._known_ends.update(_container_ends(pod))
+        cache.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed.set()
+        for cache in self._caches.values():
+            cache.close()
+
+    def status(self) -> ClusterStatus:
+        """Return the cluster's status, which is at most a moment old.
+
+        Raises:
+            NoSuchCluster: the cluster does not exist.
+            ApiError, BackendUnreachable: as the client raises them.
+        """
+        return status.read(self, status.find(self, self.namespace, self._name), self.is_listening)
+
+    def why_lost(self, task: Task, symptom: str) -> str:
+        """Return why a task was lost, or the symptom where nothing is known. Each end is returned once.
+
+        Raises:
+            ClusterError: the API server does not answer, so that nothing is known of the task.
+        """
+        pod = naming.pod(self._name, task.job, task.index)
+        timeout = 0.0 if symptom == SILENCE else KUBELET_TIMEOUT  # a silent server has not ended
+        with self._ended:
+            self._ended.wait_for(lambda: pod in self._ends, timeout)
+            if reason := self._ends.pop(pod, ""):
+                return reason
+        cluster = status.find(self.client, self.namespace, self._name)
+        (found,) = (found for found in status.read(self.client, cluster).tasks if found.task == task)
+        return found.reason_since(time.time() - MAX_END_AGE) or symptom
+
+    def ends(self, timeout: float) -> Mapping[str, str]:
+        """Return why pods of tasks ended, by their names; wait for the first end until the timeout."""
+        with self._ended:
+            self._ended.wait_for(lambda: bool(self._ends), timeout)
+            return dict(self._ends)
+
+    def last_change(self, job: str) -> ObjectChange | None:
+        """Return the last change of a Job's pod, also after the pod's end; None before the Job has a pod.
+
+        Raises:
+            ApiError, BackendUnreachable: as for `get`.
+        """
+        self.get(*self._pods_query)
+        changes = reversed(list(self._pods.values()))
+        return next((pod for pod in changes if pod.object["metadata"]["labels"].get(script_job.JOB_NAME) == job), None)
+
+    def get(self, path: str, query: Query | None = None) -> Object:
+        """Return a list of objects, from the cache.
+
+        Raises:
+            ApiError, BackendUnreachable: as the client raises them; also while the API server is silent.
         """
         url = address(path, query)
-        if url not in self._lists:
-            self._lists[url] = _List(self._client, path, query or {})
-        return {"items": self._lists[url].items()}
+        if url not in self._caches:
+            self._caches[url] = ObjectCache(self.client, path, query or {})
+            self._caches[url].start()
+        return {"items": self._caches[url].items()}
 
     def text(self, path: str, query: Query | None = None) -> str:
         """Return a text, such as a log."""
-        return self._client.text(path, query)
+        return self.client.text(path, query)
 
-    def listens(self, _: status.Reader, pod: Object) -> bool:
-        """Return whether the server in a pod has said that it listens."""
+    def is_listening(self, _: Reader, pod: Object) -> bool:
+        """Return whether the server in a pod has logged that it listens."""
         run = pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]
-        if run not in self._listening:
-            self._listening[run] = False
-            threading.Thread(target=self._listen, args=(run, pod), name="tfk8s-log", daemon=True).start()
-        return self._listening.get(run, False)
+        if run not in self._is_listening:
+            self._is_listening[run] = False
+            threading.Thread(target=self._follow_log, args=(run, pod), name="tfk8s-log", daemon=True).start()
+        return self._is_listening.get(run, False)
 
-    def _listen(self, run: tuple[str, int], pod: Object) -> None:
+    def _follow_log(self, run: tuple[str, int], pod: Object) -> None:
         with contextlib.suppress(Tfk8sError):
-            for line in self._client.lines(status.log_path(pod), {"follow": True}):
+            for line in self.client.lines(status.log_path(pod), {"follow": True}):
                 if is_listening_line(line):
-                    self._listening[run] = True
-                if self._listening[run] or self._closed.is_set():
+                    self._is_listening[run] = True
+                if self._is_listening[run] or self._closed.is_set():
                     return
-        del self._listening[run]  # nothing came for a while: the next look asks anew
+        del self._is_listening[run]  # the stream ended: the next poll opens another
+
+    def _take(self, change: ObjectChange) -> None:
+        """Note the change of a pod, and the end of its task."""
+        pod, uid = change.object, change.object["metadata"]["uid"]
+        self._pods[uid] = change
+        if not (job := _job(pod)):
+            return
+        if removal := disruptions.why_removed(job, pod):
+            ends = {uid: removal}
+        else:
+            ends = {id_: pod_status.why_ended(job, pod, end) for id_, end in _container_ends(pod).items()}
+        with self._ended:
+            for end in ends.keys() - self._known_ends:
+                self._ends[pod["metadata"]["name"]] = ends[end]
+            self._known_ends.update(ends)
+            self._ended.notify_all()
 
 
-class _List(Watcher):
-    """The objects that a query selects: listed at first, and then known from a watch."""
+def _container_ends(pod: Object) -> dict[str, Object]:
+    """Return the last end of a pod's container, by the container's id; nothing before an end."""
+    end = pod_status.last_end(pod)
+    return {end.get("containerID", pod["metadata"]["uid"]): end} if end else {}
 
-    def __init__(self, client: Client, path: str, query: Query) -> None:
-        watch = Reflector(client, path, query)
-        watch.begin()
-        self._listed = time.monotonic()
-        super().__init__(watch)
 
-    def items(self) -> list[Object]:
-        """Return what is there."""
-        self.watch.require_news()
-        if self.refused and time.monotonic() - self._listed >= _FRESH_SECONDS:
-            self.watch.begin()
-            self._listed = time.monotonic()
-        return list(self.watch.known.values())
+def _job(pod: Object) -> str:
+    """Return the name of a task's job; "" for a script's pod."""
+    variables = (variable for container in pod["spec"]["containers"] for variable in container.get("env", ()))
+    return next((str(variable["value"]) for variable in variables if variable["name"] == "TFK8S_JOB"), "")

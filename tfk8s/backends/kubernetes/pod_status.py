@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from tfk8s.backends.kubernetes.disruptions import DELETED, why_removed
@@ -69,13 +69,12 @@ def node_is_silent(pod: Object) -> bool:
     return (ready, containers) == ("False", "True") and not pod["spec"].get("readinessGates")
 
 
-def new_end(job: str, pod: Object, known: Container[str]) -> str:
-    """Return what ended a pod's container, where that is not one of the ends that are known by their container's id."""
+def last_end(pod: Object) -> Object | None:
+    """Return the last end of a pod's container, as Kubernetes reports it; None before an end."""
     for container in pod["status"].get("containerStatuses", ()):
-        end = container["state"].get("terminated") or container.get("lastState", {}).get("terminated")
-        if end and end.get("containerID") not in known:
-            return _ended(job, pod, end)
-    return ""
+        if end := container["state"].get("terminated") or container.get("lastState", {}).get("terminated"):
+            return dict(end)
+    return None
 
 
 def _container(job: str, pod: Object, container: Object, complaints: Sequence[str]) -> PhaseAndReason:
@@ -83,13 +82,13 @@ def _container(job: str, pod: Object, container: Object, complaints: Sequence[st
     ended = container.get("lastState", {}).get("terminated")
     if "running" in state:
         failed = ended and ended.get("exitCode")
-        return (Phase.READY if container["ready"] else Phase.STARTING), _ended(job, pod, ended) if failed else ""
+        return (Phase.READY if container["ready"] else Phase.STARTING), why_ended(job, pod, ended) if failed else ""
     if "terminated" in state:
-        return _phase_of(state["terminated"]), _ended(job, pod, state["terminated"])
+        return _phase_of(state["terminated"]), why_ended(job, pod, state["terminated"])
     waiting = state.get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
     if reason == "CrashLoopBackOff" and ended:
-        return _phase_of(ended), _ended(job, pod, ended)
+        return _phase_of(ended), why_ended(job, pod, ended)
     if "Image" in reason:
         return _image(job, container["image"], reason, message)
     if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
@@ -105,8 +104,8 @@ def _phase_of(end: Object) -> Phase:
     return Phase.FAILED if end.get("exitCode") else Phase.PENDING
 
 
-def _ended(job: str, pod: Object, end: Object) -> str:
-    """Return what ended a container."""
+def why_ended(job: str, pod: Object, end: Object) -> str:
+    """Return why a container ended."""
     code = end.get("exitCode")
     if code == 0:
         return "was told to end, and starts again"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from tfk8s import polling
 from tfk8s.backends.kubernetes import paths, scheduling, script_archive, script_pod, stdin, streams
 from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, there_are
@@ -36,38 +37,45 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
     sight of the script.
     """
     blocks = stdin.waiting()
-    name = start(client, cluster, script, stdin=blocks is not None)
     failures: list[Tfk8sError] = []
 
-    def unattached(error: Tfk8sError) -> None:
+    def discard(error: Tfk8sError) -> None:
         failures.append(error)
         _discard(client, cluster, name)
 
-    try:
-        pod = script_pod.started(client, cluster, name)["metadata"]["name"]
-    except BaseException:
-        _discard(client, cluster, name)
-        raise
-    if blocks is not None:
-        stdin.PassedOn(client, cluster.namespace, pod, blocks, unattached).start()
-    try:
-        return show(client, cluster, name, follow=True)
-    except (KeyboardInterrupt, SystemExit) as end:
-        if getattr(end, "code", None) != _HANGUP:
+    with Informer(client, cluster.namespace, cluster.name) as informer:
+        name = _create(informer, cluster, script, stdin=blocks is not None)
+        try:
+            pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
+        except BaseException:
             _discard(client, cluster, name)
-        raise
-    except ClusterError as error:
-        if failures:
-            raise ClusterError(
-                f"the script's standard input can't be passed on: {failures[0]}", help="give it none: < /dev/null"
-            ) from error
-        raise
+            raise
+        if blocks is not None:
+            stdin.PassedOn(client, cluster.namespace, pod, blocks, discard).start()
+        try:
+            return script_pod.follow(informer, cluster, name, tail=None)
+        except (KeyboardInterrupt, SystemExit) as end:
+            if getattr(end, "code", None) != _HANGUP:
+                _discard(client, cluster, name)
+            raise
+        except ClusterError as error:
+            if failures:
+                raise ClusterError(
+                    f"the script's standard input can't be passed on: {failures[0]}", help="give it none: < /dev/null"
+                ) from error
+            raise
 
 
-def start(client: Client, cluster: DeployedCluster, script: Script, *, stdin: bool = False) -> str:
-    """Make the Job, and return the script's name once its pod can go on without this process.
+def start(client: Client, cluster: DeployedCluster, script: Script) -> str:
+    """Create the Job; return the script's name once its pod needs this process no longer."""
+    with Informer(client, cluster.namespace, cluster.name) as informer:
+        return _create(informer, cluster, script)
 
-    With `stdin`, it waits for somebody to attach to its standard input.
+
+def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, stdin: bool = False) -> str:
+    """Create the Job and bring it the script's folder; return the script's name.
+
+    With `stdin`, the script waits until somebody attaches to its standard input.
     """
     packed = script_archive.pack(script.path, script.requirements)
     small = len(packed) <= MOST_IN_SECRET
@@ -76,6 +84,7 @@ def start(client: Client, cluster: DeployedCluster, script: Script, *, stdin: bo
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` makes it again")
     name = f"script-{secrets.token_hex(3)}"
     on = script_job.object_name(cluster.name, name)
+    client = informer.client
     gpus = script_job.gpus_like(script.gpus, cluster.sets.values())
     if gpus:
         scheduling.require_gpus(client, gpus.resource, gpus.count)
@@ -95,7 +104,7 @@ def start(client: Client, cluster: DeployedCluster, script: Script, *, stdin: bo
         brought = script_job.secret(on, uid, cluster.name, files, packed if small else None)
         client.send("POST", paths.collection("Secret", cluster.namespace), body=brought)
         if not small:
-            pod = script_pod.started(client, cluster, name)["metadata"]["name"]
+            pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
             command = ["python3", "-c", _TAKE, script_job.STREAMED_ARCHIVE, str(len(packed))]
             streams.execute(client, cluster.namespace, pod, command, _blocks(packed))
     except BaseException:
@@ -108,7 +117,8 @@ def show(client: Client, cluster: DeployedCluster, name: str, *, follow: bool, t
     """Pass the output of a script on; with `follow`, to its end, and return how it ended."""
     _require(client, cluster, name)
     if follow:
-        return script_pod.follow(client, cluster, name, tail)
+        with Informer(client, cluster.namespace, cluster.name) as informer:
+            return script_pod.follow(informer, cluster, name, tail)
     script_pod.show(client, cluster, name, tail)
     return Outcome(0)
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import disruptions, informer, logs, paths, pod_status, script_status, status
+from tfk8s.backends.kubernetes import disruptions, logs, paths, pod_status, script_status, status
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.reflector import LastSeen, Reflector
+from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
-from tfk8s.backends.kubernetes.task_ends import TaskEndWatcher
+from tfk8s.core import naming
 from tfk8s.core.script import Outcome
-from tfk8s.core.spec import Task
-from tfk8s.core.status import ClusterStatus, Phase
+from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names, pod_entrypoint
 
 START_SECONDS = 120.0
-_FATE_SECONDS = 3.0  # kubelet tells so much later what became of a container, at most
+TASK_ENDS_TIMEOUT = 3.0  # more than informer.KUBELET_TIMEOUT
 _MARK = pod_entrypoint.MARK.decode()
 _STREAMS = 2
 
@@ -33,27 +32,24 @@ def find(client: Client, cluster: DeployedCluster, name: str) -> Object | None:
     return found[0] if found else None
 
 
-def started(client: Client, cluster: DeployedCluster, name: str) -> Object:
+def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> Object:
     """Return the pod of a script once its container runs, or has run.
 
     Raises:
-        ClusterError: it can't start; says why.
-        ScriptLost: it was taken away before.
+        ClusterError: the script can't start; says why.
+        ScriptLost: Kubernetes removed the pod before its start.
     """
     reason = ""
-    seen: Object | None = None
 
-    def look() -> Object | None:
-        nonlocal reason, seen
-        pod = find(client, cluster, name)
-        if pod is None and seen is None:
+    def poll() -> Object | None:
+        nonlocal reason
+        change = informer.last_change(script_job.object_name(cluster.name, name))
+        if change is None:
             return None
-        seen = pod or seen
-        assert seen is not None
-        _require_kept(seen)
-        if pod is None:
-            raise ClusterError(f"the script can't start: {disruptions.DELETED}")
-        if any("waiting" not in container["state"] for container in pod["status"].get("containerStatuses", ())):
+        pod = change.object
+        has_started = any("waiting" not in status["state"] for status in pod["status"].get("containerStatuses", ()))
+        _require_kept(pod, "the script was ended" if has_started else "the script can't start", change.deleted)
+        if has_started:
             return pod
         phase, reason = pod_status.phase_and_reason(cluster.master.job, pod, ())
         reason = (
@@ -63,20 +59,16 @@ def started(client: Client, cluster: DeployedCluster, name: str) -> Object:
             raise ClusterError(f"the script can't start: {reason}")
         return None
 
-    # What keeps a pod from being made is told by more than one object: the cluster's looks have them all.
-    with informer.follow(client, cluster.namespace, cluster.name) as status:
-        found = polling.wait_until(
-            look, lambda: f"the script to start: {reason or _why_not_made(status, name)}", START_SECONDS, announce=True
-        )
-    assert found is not None
-    return found
+    return polling.wait_until(
+        poll, lambda: f"the script to start: {reason or _why_no_pod(informer, name)}", START_SECONDS, announce=True
+    )
 
 
-def _why_not_made(status: Callable[[], ClusterStatus], name: str) -> str:
+def _why_no_pod(informer: Informer, name: str) -> str:
     """Return why a script's Job has no pod."""
-    with contextlib.suppress(ClusterError):  # who may not see it is told less
-        why = next((script.reason for script in status().scripts if script.name == name), "its Job is gone")
-        return why or "its pod is not made"
+    with contextlib.suppress(ClusterError):  # users who may not read all of the status learn less
+        reasons = [script.reason for script in informer.status().scripts if script.name == name]
+        return (reasons or ["its Job is gone"])[0] or "its pod is not made"
     return "its pod is not made"
 
 
@@ -86,53 +78,47 @@ def show(client: Client, cluster: DeployedCluster, name: str, tail: int | None) 
         _write(logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], _tail(pod, tail)))
 
 
-def follow(client: Client, cluster: DeployedCluster, name: str, tail: int | None) -> Outcome:
-    """Pass on what a script writes, to its end; return how it ended, and say what is known of tasks that it lost.
+def follow(informer: Informer, cluster: DeployedCluster, name: str, tail: int | None) -> Outcome:
+    """Pass on what a script writes, to its end; return how it ended, and write why it lost tasks.
 
     Raises:
-        ClusterError: it did not end by itself, or is out of sight; says why.
-        ScriptLost: it was taken away.
+        ClusterError: the script did not end by itself, or can't be seen; says why.
+        ScriptLost: Kubernetes removed its pod.
     """
-    with TaskEndWatcher(client, cluster) as fates:
-        pod = started(client, cluster, name)
-        pod, end = _follow(client, cluster, name, pod, _tail(pod, tail))
-        outcome = _outcome(pod, end)
-        if outcome.task_failed:
-            known = fates.known(_FATE_SECONDS if end["message"] == error_names.A_TASK_FAILED_JUST_NOW else 0.0)
-            _explain(client, cluster, pod_status.seconds(pod["metadata"]["creationTimestamp"]), known)
-        return outcome
-
-
-def _follow(
-    client: Client, cluster: DeployedCluster, name: str, pod: Object, tail: int | None
-) -> tuple[Object, Object]:
-    """Pass the output of a script's pod on to its end; return the pod as it was last, and how its container ended."""
-    in_cluster = pod["metadata"]["name"]
-    watch = Reflector(
-        client, paths.collection("Pod", cluster.namespace), {"fieldSelector": f"metadata.name={in_cluster}"}
-    )
-
-    def look() -> tuple[Object, Object] | None:
-        now = client.find(paths.pod(cluster.namespace, in_cluster))
-        seen = now or last.thing or pod
-        end = script_status.ended(seen) or (None if now else {})
-        return None if end is None else (seen, end)
-
+    pod = wait_for_start(informer, cluster, name)
     try:
-        with LastSeen(watch) as last:
-            told = _write(logs.Follower(client, cluster.namespace, in_cluster, tail, lambda: look() is None))
-            return (pod, told) if told else look() or (pod, {})
+        pod, end = _follow(informer, script_job.object_name(cluster.name, name), pod, _tail(pod, tail))
     except ClusterError as error:
         raise ClusterError(
             f"lost sight of {name}, which goes on: {error}",
             help=f"`tfk8s logs -f --namespace {cluster.namespace} {cluster.name} {name}` shows it again",
         ) from error
+    outcome = _outcome(pod, end)
+    if outcome.task_failed:
+        ends = informer.ends(TASK_ENDS_TIMEOUT if end["message"] == error_names.A_TASK_FAILED_JUST_NOW else 0.0)
+        _explain(informer.client, cluster, pod_status.seconds(pod["metadata"]["creationTimestamp"]), ends)
+    return outcome
 
 
-def _explain(client: Client, cluster: DeployedCluster, since: float, known: Mapping[Task, str]) -> None:
-    """Write what Kubernetes knows of tasks that are missing or were lost since then: more than the script's pod saw."""
-    for task in status.status(client, cluster).tasks:
-        if why := known.get(task.task) or task.reason_since(since):
+def _follow(informer: Informer, job: str, pod: Object, tail: int | None) -> tuple[Object, Object]:
+    """Pass on the output of a script's pod, to its end; return the pod's last version, and its container's end."""
+
+    def poll() -> tuple[Object, Object] | None:
+        change = informer.last_change(job)
+        assert change is not None
+        end = script_status.ended(change.object) or ({} if change.deleted else None)
+        return None if end is None else (change.object, end)
+
+    lines = logs.Follower(informer.client, informer.namespace, pod["metadata"]["name"], tail, lambda: poll() is None)
+    end = _write(lines)
+    return (pod, end) if end else poll() or (pod, {})
+
+
+def _explain(client: Client, cluster: DeployedCluster, since: float, ends: Mapping[str, str]) -> None:
+    """Write why tasks are missing, or were lost since then: Kubernetes knows more than the script's pod saw."""
+    for task in status.read(client, cluster).tasks:
+        pod = naming.pod(cluster.name, task.task.job, task.task.index)
+        if why := ends.get(pod) or task.reason_since(since):
             sys.stderr.write(f"tfk8s: {task.task}: {why}\n")
 
 
@@ -145,7 +131,7 @@ def _outcome(pod: Object, end: Object) -> Outcome:
     """
     code = end.get("exitCode")
     if code != 0:
-        _require_kept(pod)
+        _require_kept(pod, "the script was ended")
     if code is None:
         raise ClusterError(f"the script's pod {pod['metadata']['name']} is gone: {end.get('reason', 'it was deleted')}")
     if end.get("reason") == "OOMKilled":
@@ -156,19 +142,19 @@ def _outcome(pod: Object, end: Object) -> Outcome:
     return Outcome(int(code), task_failed=error_names.is_task_failure(end.get("message", "")))
 
 
-def _require_kept(pod: Object) -> None:
-    """Check that nobody takes a script's pod away.
+def _require_kept(pod: Object, state: str, deleted: bool = False) -> None:
+    """Check that a script's pod is not removed.
 
     Raises:
-        ScriptLost: Kubernetes does, for reasons that have nothing to do with the script.
-        ClusterError: somebody deleted it.
+        ScriptLost: Kubernetes removes it, for reasons that have nothing to do with the script.
+        ClusterError: somebody deleted it; begins with the state of the script.
     """
     if disrupted := disruptions.disruption("", pod):
         raise ScriptLost(
             f"the script was lost with its pod: {disrupted[0]}", help="`tfk8s submit --retries 3` runs it again"
         )
-    if "deletionTimestamp" in pod["metadata"]:
-        raise ClusterError(f"the script was ended: {disruptions.DELETED}")
+    if deleted or "deletionTimestamp" in pod["metadata"]:
+        raise ClusterError(f"{state}: {disruptions.DELETED}")
 
 
 def _tail(pod: Object, tail: int | None) -> int | None:

@@ -144,7 +144,7 @@ def clusters(client: Reader, namespace: str | None) -> list[ClusterStatus]:
     for made in sets:
         key = made["metadata"]["labels"][manifests.INSTANCE], made["metadata"]["namespace"]
         grouped.setdefault(key, []).append(made)
-    return [status(client, describe(grouped[key])) for key in sorted(grouped)]
+    return [read(client, describe(grouped[key])) for key in sorted(grouped)]
 
 
 def _sets_everywhere(client: Reader, namespace: str) -> list[Object]:
@@ -171,7 +171,7 @@ def log_path(pod: Object) -> str:
     return paths.pod(pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
 
 
-def status(client: Reader, cluster: DeployedCluster, listens: Listens = is_listening) -> ClusterStatus:
+def read(client: Reader, cluster: DeployedCluster, listens: Listens = is_listening) -> ClusterStatus:
     """Return what is there of a cluster now; `listens` is asked about those whose kubelet has not looked yet."""
     made = _items(client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name)))
     by_name = {pod["metadata"]["name"]: pod for pod in made}

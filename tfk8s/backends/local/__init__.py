@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tfk8s.backends.local import capacity, interpreter, ipc, logs, state, status
 from tfk8s.backends.local import record as records
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core import environment
 from tfk8s.core.environment import without_proxy
 from tfk8s.core.events import Event
@@ -28,8 +29,8 @@ from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 
-_FATE_SECONDS = 1.0
-_LATELY_SECONDS = 20.0
+_SUPERVISOR_TIMEOUT = 1.0
+_MAX_END_AGE = 20.0
 
 
 class LocalBackend(ForegroundScripts):
@@ -89,9 +90,11 @@ class LocalBackend(ForegroundScripts):
         """Return what is there now."""
         return status.status(*_existing(name))
 
-    def following(self, name: str) -> AbstractContextManager[Callable[[], ClusterStatus]]:
-        """Lend `observe`, which costs little."""
-        return contextlib.nullcontext(lambda: self.observe(name))
+    def observer(self, name: str) -> AbstractContextManager[Observer]:
+        """Poll the supervisor, which knows a moment later why a task was lost."""
+        return contextlib.nullcontext(
+            PollingObserver(lambda: self.observe(name), lambda task, symptom: self._why_lost(name, task) or symptom)
+        )
 
     def clusters(self) -> list[ClusterStatus]:
         """Return all clusters of this user on this machine, by name."""
@@ -134,15 +137,11 @@ class LocalBackend(ForegroundScripts):
             raise TaskUnreachable(f"{task} does not answer: {answer['error']}")
         return socket.socket(fileno=descriptors[0])
 
-    def fates(self, name: str) -> AbstractContextManager[Callable[[Task, str], str]]:
-        """Lend who tells why a task was lost, as the supervisor has it a moment later."""
-        return contextlib.nullcontext(lambda task, seen: self._fate(name, task) or seen)
-
-    def _fate(self, name: str, task: Task) -> str:
-        for _ in polling.poll(_FATE_SECONDS):
+    def _why_lost(self, name: str, task: Task) -> str:
+        for _ in polling.poll(_SUPERVISOR_TIMEOUT):
             status = self.observe(name)
             (one,) = (one for one in status.tasks if one.task == task)
-            if why := status.reason or one.reason_since(time.time() - _LATELY_SECONDS):
+            if why := status.reason or one.reason_since(time.time() - _MAX_END_AGE):
                 return why
         return ""
 

@@ -15,7 +15,7 @@ import pytest
 import urllib3
 import websocket
 
-from tfk8s import polling, render
+from tfk8s import render
 from tfk8s.backends.kubernetes import (
     apply,
     errors,
@@ -28,12 +28,10 @@ from tfk8s.backends.kubernetes import (
     stdin,
     streams,
 )
-from tfk8s.backends.kubernetes import script_pod as script_pod_module
 from tfk8s.backends.kubernetes.logs import Follower
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.script import Outcome
 from tfk8s.core.spec import Job, JobFile, Task
-from tfk8s.errors import ClusterError, InvalidInput, ScriptLost, TaskUnreachable
+from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
 from tfk8s.render import manifests, package_files, script_job
 from tfk8s.sessions import pod_entrypoint
 from tfk8s.task.config import derive_cluster
@@ -235,57 +233,6 @@ def test_a_cluster_is_known_from_any_of_its_stateful_sets():
     assert status.describe(stateful_sets()[:1]).set_of("My_ps") is None
 
 
-def test_a_script_that_does_not_start_yet_says_why(monkeypatch, caplog):
-    def pod(state):
-        container = {"name": "script", "image": "tf:1", "ready": False, "state": state}
-        status = {"phase": "Pending", "containerStatuses": [container]}
-        return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
-
-    made = script_job.job("demo-script-123456", stateful_sets()[0], script_job.Run(arguments=[], environment={}))
-    there = {"uid": "j", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    made = {**made, "metadata": {**made["metadata"], **there}, "status": {}}
-    sets = [{**one, "metadata": {**one["metadata"], **there}, "status": {}} for one in stateful_sets()]
-    refused = "exceeded quota: q, requested: pods=1"
-    objects = {
-        "statefulsets": sets, "jobs": [made], "pods": [],
-        "events": [{"metadata": there, "message": refused, "lastTimestamp": "1", "involvedObject": {"uid": "j"}}],
-    }  # fmt: skip
-
-    class Api:
-        context, namespace = "c", "ns"
-        looks = iter([
-            None,
-            pod({"waiting": {"reason": "ContainerCreating"}}),
-            pod({"waiting": {"reason": "ErrImagePull", "message": "no such host"}}),
-            pod({"running": {}}),
-        ])  # fmt: skip
-
-        def get(self, path, query):
-            items = objects[path.rpartition("/")[2]]
-            if script_job.JOB_NAME in query.get("labelSelector", ""):
-                found = next(self.looks)
-                items = [found] if found else []
-            return {"items": items, "metadata": {"resourceVersion": "1"}}
-
-        def lines(self, path, query, seconds=0):
-            raise errors.ApiError(403, "may not watch")
-
-    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
-    assert script_pod_module.started(Api(), status.describe(sets), "script-123456")["status"]["containerStatuses"]
-    assert caplog.messages == [
-        (
-            'waiting for the script to start: the namespace\'s quota "q" is used up (requested: pods=1): '
-            "have it raised: a script asks for 50m cores and 512Mi, with limits of 4 cores and 4Gi "
-            "(or the master's memory, if more)"
-        ),
-        "waiting for the script to start: its container is being made on n, which may have to get the image",
-        (
-            'waiting for the script to start: image "tf:1" can\'t be pulled: no such host; '
-            "change jobs.chief.image (or image, for all jobs), or make it available to the nodes"
-        ),
-    ]
-
-
 # ---- scripts -------------------------------------------------------------------------------------------------------
 
 
@@ -485,63 +432,6 @@ def test_standard_error_is_marked_and_tensorflows_chatter_left_out(monkeypatch, 
     ]  # fmt: skip
 
 
-DRAINED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-
-
-def script_pod(*conditions, deleted=False):
-    metadata = {
-        "name": "demo-script-123456-abcde",
-        **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}),
-    }
-    limits = {"limits": {"memory": "4Gi"}}
-    return {
-        "metadata": metadata, "spec": {"nodeName": "a", "containers": [{"resources": limits}]},
-        "status": {"conditions": list(conditions)},
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("pod", "end", "error", "words"),
-    [
-        (script_pod(DRAINED, deleted=True), {"exitCode": 130}, ScriptLost,
-         "the script was lost with its pod: evicted from its node a, as by `kubectl drain`"),
-        (script_pod(deleted=True), {"exitCode": 130}, ClusterError,
-         "the script was ended: its pod was deleted"),
-        (script_pod(), {}, ClusterError,
-         "the script's pod demo-script-123456-abcde is gone: it was deleted"),
-        (script_pod(), {"exitCode": 137, "reason": "OOMKilled"}, ClusterError,
-         "the script was killed at its pod's memory limit of 4Gi"),
-    ],
-)  # fmt: skip
-def test_the_end_of_a_script_that_was_not_its_own_has_its_reason(pod, end, error, words):
-    with pytest.raises(ClusterError) as caught:
-        script_pod_module._outcome(pod, end)
-    assert (type(caught.value), str(caught.value)) == (error, words)
-
-
-def test_a_script_that_comes_to_its_end_while_it_is_taken_away_has_succeeded():
-    assert script_pod_module._outcome(script_pod(DRAINED, deleted=True), {"exitCode": 0}) == Outcome(0)
-
-
-@pytest.mark.parametrize(
-    ("looks", "words"),
-    [
-        ([script_pod(), None], "the script can't start: its pod was deleted"),
-        ([script_pod(DRAINED)], "the script was lost with its pod: evicted from its node a, as by `kubectl drain`"),
-    ],
-)
-def test_a_script_that_is_taken_away_before_it_starts_is_not_waited_for(looks, words):
-    class Pods:
-        context, namespace = "c", "ns"
-
-        def get(self, path, query):
-            found = looks.pop(0)
-            return {"items": [found] if found else []}
-
-    with pytest.raises(ClusterError, match=f"^{words}$"):
-        script_pod_module.started(Pods(), status.describe(stateful_sets()), "script-123456")
-
-
 # ---- logs ----------------------------------------------------------------------------------------------------------
 
 
@@ -595,25 +485,6 @@ def test_a_container_that_has_not_started_is_waited_for():
 def test_a_refusal_is_not():
     with pytest.raises(errors.ApiError):
         follow(errors.ApiError(403, "no"), [])
-
-
-def test_of_a_script_that_has_ended_the_last_lines_of_its_log_are_its_ends():
-    running, ended = script_pod(), script_pod()
-    ended["status"]["containerStatuses"] = [{"state": {"terminated": {"exitCode": 0}}}]
-    assert [script_pod_module._tail(running, tail) for tail in (None, 5)] == [None, 5]
-    assert [script_pod_module._tail(ended, tail) for tail in (None, 5)] == [None, 7]
-
-
-def test_a_script_s_log_ends_where_both_of_its_streams_do(capsys):
-    end = f"{pod_entrypoint.END.decode()}3 a task failed"
-
-    def lines():
-        yield from ("one", end, "\x1etwo", f"three{end}")
-        raise AssertionError("it is over")
-
-    assert script_pod_module._write(lines()) == {"exitCode": 3, "message": "a task failed"}
-    assert capsys.readouterr() == ("one\nthree\n", "two\n")
-    assert script_pod_module._write(["killed before it could say so"]) is None
 
 
 # ---- streams -------------------------------------------------------------------------------------------------------

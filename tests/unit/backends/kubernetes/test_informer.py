@@ -1,161 +1,266 @@
-"""Looking at a cluster again and again: what is asked for, how often, and what is known without asking."""
+"""The cached view of a cluster: its requests, what it knows without them, and why tasks ended."""
+
+from __future__ import annotations
 
 import json
 import queue
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from tfk8s import polling, render
 from tfk8s.backends.kubernetes import informer, paths
+from tfk8s.backends.kubernetes.client import Query
 from tfk8s.backends.kubernetes.errors import ApiError, Unanswered
+from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.core import naming
-from tfk8s.core.spec import Job, JobFile
-from tfk8s.core.status import Phase
+from tfk8s.core.spec import Job, JobFile, Task
+from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import BackendUnreachable
+from tfk8s.render import script_job
+from tfk8s.sessions.task_monitor import SILENCE
 from tfk8s.task.config import TaskConfig, listening_line
 
 JOB_FILE = JobFile(name="demo", image="tf:1", master="chief", namespace="ns", jobs=(Job(name="chief"),))
-PODS = paths.collection("Pod", "ns")
+PODS, JOBS, SETS, EVENTS = (paths.collection(kind, "ns") for kind in ("Pod", "Job", "StatefulSet", "Event"))
+CHIEF = Task("chief", 0)
 POD = naming.pod("demo", "chief", 0)
 LISTENS = listening_line(TaskConfig({"chief": {0: "here:2222"}}, "chief", 0), "2.21.0", "1 CPU")
-PATIENCE = 20.0
+TIMEOUT = 20.0
+START = "2026-01-01T00:00:00Z"
+RUNNING = {"running": {"startedAt": "2026-01-01T00:00:01Z"}}
+DELETED = "its pod was deleted"
+KILLED = "killed (exit code 137): by its node, or by someone with rights on it"
+OUT_OF_MEMORY = "killed at its memory limit of 4Gi (OOMKilled): raise jobs.chief.memory"
+
+Object = dict[str, Any]
 
 
-def pod(version, **state):
-    start = "2026-01-01T00:00:00Z"
+def pod(version: int, state: Object, *, uid: str = "1", end: str = "", reason: str = "Error") -> Object:
+    last = {"terminated": {"containerID": end, "exitCode": 137, "reason": reason}} if end else {}
     container = {"name": "server", "image": "tf:1", "ready": False, "restartCount": 0, "state": state}
+    variables = [{"name": "TFK8S_JOB", "value": "chief"}]
     return {
         "metadata": {
-            "name": POD, "namespace": "ns", "uid": "1", "resourceVersion": str(version),
-            "labels": {"controller-revision-hash": "a"}, "creationTimestamp": start,
+            "name": POD, "namespace": "ns", "uid": uid, "resourceVersion": str(version),
+            "labels": {"controller-revision-hash": "a"}, "creationTimestamp": START,
         },
-        "spec": {"nodeName": "n", "containers": [{"name": "server"}]},
+        "spec": {
+            "nodeName": "n",
+            "containers": [{"name": "server", "env": variables, "resources": {"limits": {"memory": "4Gi"}}}],
+        },
         "status": {
-            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": start}],
-            "containerStatuses": [container],
+            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": START}],
+            "containerStatuses": [{**container, "lastState": last}],
         },
     }  # fmt: skip
 
 
-RUNNING = {"running": {"startedAt": "2026-01-01T00:00:01Z"}}
+def deleted(pod: Object) -> Object:
+    return {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": START}}
 
 
 class Api:
-    """An API server's objects; counts what is asked, and has streams whose lines a test says."""
+    """An API server's objects. It records requests, and its streams send what a test puts into them."""
 
     context, namespace = "c", "ns"
 
-    def __init__(self):
+    def __init__(self) -> None:
         sets = [made for made in render.objects(JOB_FILE) if made["kind"] == "StatefulSet"]
         for made in sets:
-            made["metadata"] |= {"uid": "s", "namespace": "ns", "resourceVersion": "1"}
-            made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
-        self.objects = {paths.collection("StatefulSet", "ns"): sets, PODS: [pod(1, waiting={})]}
-        self.asked, self.queries = [], {}
-        self.watched, self.log, self.quiet = queue.Queue(), queue.Queue(), queue.Queue()
-        self.refusal = None
+            made["metadata"] |= {"uid": "s", "namespace": "ns", "resourceVersion": "1", "creationTimestamp": START}
+        self.objects: dict[str, list[Object]] = {SETS: sets, PODS: [pod(1, {"waiting": {}})]}
+        self.requests: list[str] = []
+        self.queries: dict[str, Query | None] = {}
+        self.watch: queue.Queue[str | None] = queue.Queue()
+        self.log: queue.Queue[str | None] = queue.Queue()
+        self.quiet: queue.Queue[str | None] = queue.Queue()
+        self.refusal: Exception | None = None
 
-    def url(self, path, query=None):
-        return f"{path}?{query}"
-
-    def get(self, path, query=None):
-        self.asked.append(path)
+    def get(self, path: str, query: Query | None = None) -> Object:
+        self.requests.append(path)
         self.queries[path] = query
         return {"items": self.objects.get(path, []), "metadata": {"resourceVersion": "1"}}
 
-    def text(self, path, query=None):
+    def text(self, path: str, query: Query | None = None) -> str:
         return ""
 
-    def lines(self, path, query, seconds=0):
+    def lines(self, path: str, query: Query, seconds: float = 0) -> Iterator[str]:
         if path == PODS and self.refusal:
             raise self.refusal
-        stream = self.watched if path == PODS else self.log if path.endswith("/log") else self.quiet
-        while (line := stream.get(timeout=PATIENCE)) is not None:
+        stream = self.watch if path == PODS else self.log if path.endswith("/log") else self.quiet
+        while (line := stream.get(timeout=TIMEOUT)) is not None:
             yield line
 
-    def tells(self, thing):
-        self.watched.put(json.dumps({"type": "MODIFIED", "object": thing}))
+    def send(self, item: Object, kind: str = "MODIFIED") -> None:
+        self.watch.put(json.dumps({"type": kind, "object": item}))
 
 
 @pytest.fixture
-def api():
+def api() -> Iterator[Api]:
     api = Api()
     yield api
-    for stream in (api.watched, api.log, *[api.quiet] * 3):
+    for stream in (api.watch, api.log, *[api.quiet] * 3):
         stream.put(None)
 
 
-def until(look, phase):
-    """Look until the task is in that phase; return its status."""
+@pytest.fixture
+def observer(api: Api) -> Iterator[Informer]:
+    with Informer(api, "ns", "demo") as observer:  # type: ignore[arg-type]
+        yield observer
+
+
+def wait_for(observer: Informer, phase: Phase) -> TaskStatus:
+    """Wait until the task is in that phase; return its status."""
     return polling.wait_until(
-        lambda: next((task for task in look().tasks if task.phase is phase), None), f"the task to be {phase}", PATIENCE
+        lambda: next((task for task in observer.status().tasks if task.phase is phase), None), f"{phase}", TIMEOUT
     )
 
 
-def test_a_look_asks_for_what_no_look_before_it_asked_for(api):
-    with informer.follow(api, "ns", "demo") as look:
-        assert until(look, Phase.PENDING).where == f"{POD} on n"
-        asked = list(api.asked)
-        api.tells(pod(2, terminated={"exitCode": 1}))
-        assert "exit code 1" in until(look, Phase.FAILED).reason
-        assert sorted(asked) == sorted(paths.collection(kind, "ns") for kind in ("StatefulSet", "Pod", "Job"))
-        assert api.asked == asked
+# ---- status --------------------------------------------------------------------------------------------------------
 
 
-def test_while_the_api_server_is_silent_looks_say_so(api):
+def test_each_list_is_requested_once(api: Api, observer: Informer) -> None:
+    assert wait_for(observer, Phase.PENDING).where == f"{POD} on n"
+    requests = list(api.requests)
+    api.send(pod(2, {"terminated": {"exitCode": 1}}))
+    assert "exit code 1" in wait_for(observer, Phase.FAILED).reason
+    assert sorted(requests) == sorted((SETS, PODS, JOBS))
+    assert api.requests == requests
+
+
+def test_status_fails_while_the_api_server_is_silent(api: Api) -> None:
     api.refusal = Unanswered("no answer", unheard=False)
-    with informer.follow(api, "ns", "demo") as look:
-        polling.wait_until(lambda: says_no_answer(look), "a look that says so", PATIENCE)
+    with Informer(api, "ns", "demo") as observer:  # type: ignore[arg-type]
+        polling.wait_until(lambda: isinstance(status_or_error(observer), BackendUnreachable), "an error", TIMEOUT)
         api.refusal = None
-        polling.wait_until(lambda: not says_no_answer(look), "a look that says no such thing", PATIENCE)
+        polling.wait_until(lambda: isinstance(status_or_error(observer), ClusterStatus), "a status", TIMEOUT)
 
 
-def says_no_answer(look):
+def status_or_error(observer: Informer) -> ClusterStatus | BackendUnreachable:
     try:
-        look()
-    except BackendUnreachable:
-        return True
-    return False
+        return observer.status()
+    except BackendUnreachable as error:
+        return error
 
 
-def test_a_probe_that_fails_while_a_server_starts_is_no_complaint(api):
-    with informer.follow(api, "ns", "demo") as look:
-        api.tells(pod(2, waiting={"reason": "ContainerCreating"}))
-        events = paths.collection("Event", "ns")
-        polling.wait_until(lambda: look() and events in api.asked, "a look that asks for events", PATIENCE)
-    assert "reason!=Unhealthy" in api.queries[events]["fieldSelector"].split(",")
+def test_failed_probes_are_no_warnings(api: Api, observer: Informer) -> None:
+    api.send(pod(2, {"waiting": {"reason": "ContainerCreating"}}))
+    polling.wait_until(lambda: observer.status() and EVENTS in api.requests, "a request for events", TIMEOUT)
+    query = api.queries[EVENTS]
+    assert query is not None
+    assert "reason!=Unhealthy" in str(query["fieldSelector"]).split(",")
 
 
-def test_a_server_is_up_when_its_log_says_so(api):
-    with informer.follow(api, "ns", "demo") as look:
-        api.tells(pod(2, **RUNNING))
-        until(look, Phase.STARTING)
-        api.log.put("WARNING: all log messages before …")
-        api.log.put(LISTENS)
-        until(look, Phase.READY)
+def test_a_server_is_ready_when_its_log_says_that_it_listens(api: Api, observer: Informer) -> None:
+    api.send(pod(2, RUNNING))
+    wait_for(observer, Phase.STARTING)
+    api.log.put("WARNING: all log messages before …")
+    api.log.put(LISTENS)
+    wait_for(observer, Phase.READY)
 
 
-def test_a_log_that_ends_is_asked_for_anew(api):
-    with informer.follow(api, "ns", "demo") as look:
-        api.tells(pod(2, **RUNNING))
-        until(look, Phase.STARTING)
-        api.log.put(None)
-        api.log.put(LISTENS)
-        until(look, Phase.READY)
+def test_a_log_stream_that_ends_is_opened_again(api: Api, observer: Informer) -> None:
+    api.send(pod(2, RUNNING))
+    wait_for(observer, Phase.STARTING)
+    api.log.put(None)
+    api.log.put(LISTENS)
+    wait_for(observer, Phase.READY)
 
 
-def test_a_server_that_was_ready_and_is_no_longer_is_not_up_for_what_it_wrote(api):
-    late = pod(2, **RUNNING)
+def test_the_log_of_a_server_that_was_ready_before_is_not_read(api: Api, observer: Informer) -> None:
+    late = pod(2, RUNNING)
     late["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z"
     api.log.put(LISTENS)
-    with informer.follow(api, "ns", "demo") as look:
-        api.tells(late)
-        until(look, Phase.STARTING)
-        assert api.log.qsize() == 1  # nobody read it
+    api.send(late)
+    wait_for(observer, Phase.STARTING)
+    assert api.log.qsize() == 1
 
 
-def test_who_may_not_watch_pods_lists_them(api):
+def test_pods_are_listed_again_where_they_can_t_be_watched(api: Api) -> None:
     api.refusal = ApiError(403, "may not watch")
-    with informer.follow(api, "ns", "demo") as look:
-        api.objects[PODS] = [pod(2, terminated={"exitCode": 1})]
-        until(look, Phase.FAILED)
+    with Informer(api, "ns", "demo") as observer:  # type: ignore[arg-type]
+        api.objects[PODS] = [pod(2, {"terminated": {"exitCode": 1}})]
+        wait_for(observer, Phase.FAILED)
+
+
+def test_watches_stop_at_the_end(api: Api) -> None:
+    seen: list[object] = []
+    cache = informer.ObjectCache(api, PODS, {}, seen.append)  # type: ignore[arg-type]
+    cache.start()
+    api.send(pod(2, RUNNING))
+    polling.wait_until(lambda: seen, "the change", TIMEOUT)
+    cache.close()
+    api.send(pod(3, RUNNING))
+    polling.wait_until(api.watch.empty, "the thread to read the change", TIMEOUT)
+    assert len(seen) == 1
+
+
+# ---- the ends of tasks ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda: deleted(pod(2, RUNNING)), DELETED),
+        (lambda: pod(2, RUNNING, end="c1"), KILLED),
+        (lambda: pod(2, RUNNING, end="c1", reason="OOMKilled"), OUT_OF_MEMORY),
+    ],
+)
+def test_the_end_of_a_task_is_explained(
+    api: Api, observer: Informer, change: Callable[[], Object], reason: str
+) -> None:
+    api.send(change())
+    assert observer.why_lost(CHIEF, "Connection refused") == reason
+
+
+def test_each_end_is_returned_once(api: Api, observer: Informer) -> None:
+    for item in [pod(2, RUNNING, end="c1")] * 2 + [deleted(pod(3, RUNNING, end="c1"))] * 2:
+        api.send(item)
+    api.send(deleted(pod(4, RUNNING, end="c1")), "DELETED")
+    api.send(pod(5, RUNNING, uid="2"))
+    polling.wait_until(lambda: observer.last_change("none") is None and api.watch.empty(), "all changes", TIMEOUT)
+    assert observer.why_lost(CHIEF, "Connection refused") == DELETED  # the latest
+    assert observer.why_lost(CHIEF, SILENCE) == SILENCE
+
+
+def test_an_end_before_the_observation_is_no_reason(api: Api) -> None:
+    api.objects[PODS] = [pod(1, RUNNING, end="c0")]
+    api.objects[PODS][0]["status"]["containerStatuses"][0]["ready"] = True
+    with Informer(api, "ns", "demo") as observer:  # type: ignore[arg-type]
+        for version in (2, 3):
+            api.send(pod(version, RUNNING, end="c0"))
+        polling.wait_until(api.watch.empty, "the change", TIMEOUT)
+        assert observer.ends(0) == {}
+        assert observer.why_lost(CHIEF, SILENCE) == SILENCE
+
+
+def test_why_a_task_is_pending_explains_its_loss(api: Api, observer: Informer) -> None:
+    item = pod(2, {"waiting": {}})
+    item["status"]["conditions"].append({"type": "PodScheduled", "status": "False", "message": "0/1 nodes"})
+    api.objects[PODS] = [item]
+    assert observer.why_lost(CHIEF, SILENCE) == "no node takes it: 0/1 nodes"
+
+
+def test_a_silent_server_has_not_ended(observer: Informer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informer, "KUBELET_TIMEOUT", 600.0)  # nothing waits for it
+    assert observer.why_lost(CHIEF, SILENCE) == SILENCE
+
+
+def test_ends_are_returned_by_pod(api: Api, observer: Informer) -> None:
+    api.send(pod(2, RUNNING, end="c1"))
+    assert observer.ends(TIMEOUT) == {POD: KILLED}
+
+
+def test_the_last_version_of_a_deleted_pod_is_known(api: Api, observer: Informer) -> None:
+    item = pod(2, RUNNING, uid="2")
+    item["metadata"]["labels"][script_job.JOB_NAME] = "demo-script-1"
+    item["spec"]["containers"][0]["env"] = []
+    assert observer.last_change("demo-script-1") is None
+    api.send(item, "ADDED")
+    change = polling.wait_until(lambda: observer.last_change("demo-script-1"), "the pod", TIMEOUT)
+    assert (change.deleted, change.object) == (False, item)
+    api.send(deleted(item), "DELETED")
+    polling.wait_until(lambda: (observer.last_change("demo-script-1") or change).deleted, "its deletion", TIMEOUT)
+    assert observer.ends(0) == {}, "a script is no task"

@@ -203,14 +203,6 @@ def test_a_pod_that_somebody_deletes_and_one_that_stays():
     assert disruptions.why_removed("worker", one) == "its pod was deleted"
 
 
-def test_an_end_is_new_where_its_container_was_not_known_to_have_ended():
-    end = {"exitCode": 137, "reason": "OOMKilled", "containerID": "c1"}
-    seen = pod(state={"running": {}}, last=end)
-    killed = "killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory"
-    assert pod_status.new_end("worker", seen, {"c0"}) == killed
-    assert pod_status.new_end("worker", seen, {"c0", "c1"}) == ""
-
-
 @pytest.mark.parametrize(
     ("seen", "crashed", "has_run"),
     [

@@ -1,0 +1,182 @@
+"""The pod of a session script: its start, its output, and how its end is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tfk8s import polling
+from tfk8s.backends.kubernetes import script_pod
+from tfk8s.backends.kubernetes.reflector import ObjectChange
+from tfk8s.backends.kubernetes.status import DeployedCluster
+from tfk8s.core.script import Outcome
+from tfk8s.core.spec import Task
+from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus, TaskStatus
+from tfk8s.errors import ClusterError, ScriptLost
+from tfk8s.sessions import error_names, pod_entrypoint
+
+CLUSTER = DeployedCluster(name="demo", namespace="ns", sets={}, jobs={"chief": (1, 2222)})
+NAME = "script-123456"
+RUNNING = {"running": {}}
+DRAINED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+END = pod_entrypoint.END.decode()
+
+Object = dict[str, Any]
+
+
+def pod(state: Object, *conditions: Object, deleted: bool = False) -> Object:
+    metadata = {"name": "demo-script-123456-abcde", "creationTimestamp": "1970-01-01T00:00:10Z"}
+    container = {"name": "script", "image": "tf:1", "ready": False, "state": state}
+    return {
+        "metadata": {**metadata, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {})},
+        "spec": {"nodeName": "a", "containers": [{"resources": {"limits": {"memory": "4Gi"}}}]},
+        "status": {"conditions": list(conditions), "containerStatuses": [container]},
+    }
+
+
+def gone(pod: Object) -> ObjectChange:
+    return ObjectChange(deleted=True, object=pod)
+
+
+def ended(code: int, *conditions: Object, **more: Any) -> Object:
+    deleted = more.pop("deleted", False)
+    return pod({"terminated": {"exitCode": code, **more}}, *conditions, deleted=deleted)
+
+
+class Informer:
+    """Has the versions of a script's pod, one at each poll, and the lines of its log. None is no pod."""
+
+    namespace = "ns"
+
+    def __init__(
+        self, *versions: Object | ObjectChange | None, lines: list[str] | None = None, reason: str = ""
+    ) -> None:
+        self.versions, self.log, self.reason = list(versions), lines or [], reason
+        self.known_ends: dict[str, str] = {}
+        self.client = self
+        self.queries: list[Object] = []
+
+    def last_change(self, job: str) -> ObjectChange | None:
+        assert job == "demo-script-123456"
+        version = self.versions.pop(0) if len(self.versions) > 1 else self.versions[0]
+        return version if isinstance(version, ObjectChange | None) else ObjectChange(deleted=False, object=version)
+
+    def status(self) -> object:
+        script = ScriptStatus(name=NAME, phase=ScriptPhase.PENDING, command="", reason=self.reason)
+        return SimpleNamespace(scripts=[script])
+
+    def ends(self, timeout: float) -> dict[str, str]:
+        return self.known_ends
+
+    def lines(self, path: str, query: Object) -> Iterator[str]:
+        self.queries.append(query)
+        yield from (f"2026-01-01T00:00:0{number}Z {line}" for number, line in enumerate(self.log))
+
+
+def follow(informer: Informer, tail: int | None = None) -> Outcome:
+    return script_pod.follow(informer, CLUSTER, NAME, tail)  # type: ignore[arg-type]
+
+
+def test_waiting_for_the_start_names_the_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
+    informer = Informer(
+        None,
+        pod({"waiting": {"reason": "ContainerCreating"}}),
+        pod({"waiting": {"reason": "ErrImagePull", "message": "no such host"}}),
+        pod(RUNNING),
+        reason="its queue has not admitted it",
+    )
+    script_pod.wait_for_start(informer, CLUSTER, NAME)  # type: ignore[arg-type]
+    assert [message.removeprefix("tfk8s: ") for message in caplog.messages] == [
+        "waiting for the script to start: its queue has not admitted it",
+        "waiting for the script to start: its container is being made on a, which may have to get the image",
+        (
+            'waiting for the script to start: image "tf:1" can\'t be pulled: no such host; '
+            "change jobs.chief.image (or image, for all jobs), or make it available to the nodes"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("versions", "error", "message"),
+    [
+        (
+            [pod({"waiting": {}}), gone(pod({"waiting": {}}))], ClusterError,
+            "the script can't start: its pod was deleted",
+        ),
+        ([pod({"waiting": {}}, deleted=True)], ClusterError, "the script can't start: its pod was deleted"),
+        (
+            [pod({"waiting": {"reason": "InvalidImageName"}})], ClusterError,
+            ('the script can\'t start: "tf:1" is not the name of an image: change jobs.chief.image '
+            "(or image, for all jobs)"),
+        ),
+        (
+            [pod({"waiting": {}}, DRAINED)], ScriptLost,
+            "the script was lost with its pod: evicted from its node a, as by `kubectl drain`",
+        ),
+        (
+            [pod(RUNNING), ended(130, DRAINED, deleted=True)], ScriptLost,
+            "the script was lost with its pod: evicted from its node a, as by `kubectl drain`",
+        ),
+        ([pod(RUNNING), ended(130, deleted=True)], ClusterError, "the script was ended: its pod was deleted"),
+        (
+            [pod(RUNNING), gone(pod(RUNNING))], ClusterError,
+            "the script's pod demo-script-123456-abcde is gone: it was deleted",
+        ),
+        (
+            [pod(RUNNING), ended(137, reason="OOMKilled")], ClusterError,
+            "the script was killed at its pod's memory limit of 4Gi",
+        ),
+    ],
+)  # fmt: skip
+def test_a_script_that_does_not_end_by_itself(
+    versions: list[Object | ObjectChange], error: type[ClusterError], message: str
+) -> None:
+    with pytest.raises(ClusterError) as caught:
+        follow(Informer(*versions))
+    assert (type(caught.value), str(caught.value)) == (error, message)
+
+
+def test_a_script_that_ends_while_its_pod_is_removed_has_succeeded() -> None:
+    assert follow(Informer(pod(RUNNING), ended(0, DRAINED, deleted=True))) == Outcome(0)
+
+
+@pytest.mark.parametrize(("version", "tail", "lines"), [(pod(RUNNING), 5, 5), (ended(0), None, None), (ended(0), 5, 7)])
+def test_the_tail_of_an_ended_script_includes_the_ends_of_its_streams(
+    version: Object, tail: int | None, lines: int | None
+) -> None:
+    informer = Informer(version, ended(0))
+    follow(informer, tail)
+    assert informer.queries[0].get("tailLines") == lines
+
+
+def test_output_goes_to_its_streams(capsys: pytest.CaptureFixture[str]) -> None:
+    follow(Informer(ended(0), lines=["one", "\x1etwo", f"three{END}0 "]))
+    assert capsys.readouterr() == ("one\nthree\n", "two\n")
+
+
+def test_lost_tasks_are_explained_without_waiting_for_kubelet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def status(index: int, phase: Phase, since: float, reason: str) -> TaskStatus:
+        return TaskStatus(task=Task("worker", index), phase=phase, address="", since=since, reason=reason)
+
+    tasks = (
+        status(0, Phase.PENDING, 5, "no node has 4 GPUs free"),
+        status(1, Phase.READY, 5, "killed long ago"),
+        status(2, Phase.READY, 15, "killed a moment ago"),
+        status(3, Phase.READY, 15, "ended with exit code 137"),
+    )
+    monkeypatch.setattr(script_pod.status, "read", lambda *_: SimpleNamespace(tasks=tasks))
+    end = f"{END}3 {error_names.A_TASK_FAILED}"
+    informer = Informer(pod(RUNNING), lines=[end, end])  # its pod runs on
+    informer.known_ends = {"demo-worker-3": "evicted"}
+    assert follow(informer) == Outcome(3, task_failed=True)
+    assert capsys.readouterr().err == (
+        "tfk8s: worker/0: no node has 4 GPUs free\ntfk8s: worker/2: killed a moment ago\ntfk8s: worker/3: evicted\n"
+    )
