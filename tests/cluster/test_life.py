@@ -55,7 +55,7 @@ def test_where_every_task_is(up, backend):
     status = backend.observe(name)
     assert [str(task.task) for task in status.tasks] == ["master/0", "ps/0", "worker/0", "worker/1"]
     assert status.phase is Phase.READY
-    assert all(" on " in task.where and task.restarts == 0 and not task.reason for task in status.tasks)
+    assert all(" on " in task.runs_on and task.restarts == 0 and not task.reason for task in status.tasks)
     assert name in [one.name for one in backend.clusters()]
     assert len(devices(backend, name)) == 4
 

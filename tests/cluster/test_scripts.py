@@ -181,7 +181,7 @@ def test_a_script_outlives_a_command_that_is_killed(backend, cluster, namespace,
     process.communicate()
     (name,) = {script.name for script in backend.observe(cluster).scripts} - before
     assert status_of(backend, cluster, name).phase == "Running"
-    pod = status_of(backend, cluster, name).where.partition(" ")[0]
+    pod = status_of(backend, cluster, name).runs_on.partition(" ")[0]
     streams.execute(backend._client, namespace, pod, ["touch", "/tmp/end"], [])
     assert backend.show(cluster, name, follow=True, tail=None) == 0
     assert capfd.readouterr().out == "runs\n"

@@ -140,7 +140,7 @@ class FakeBackend:
         self._check(name)
         self.calls.append(f"stop {name} {script}")
 
-    def where(self, name: str) -> BackendOptions:
+    def locator(self, name: str) -> BackendOptions:
         self._check(name)
         return BackendOptions(local=True)
 
@@ -188,7 +188,7 @@ class FakeBackend:
             target=f"grpc://{address(job_file.master_task)}",
             master=job_file.master_task,
             tasks=tuple(
-                TaskStatus(task=task, phase=phase, address=address(task), where=f"pid {number}", since=CREATED)
+                TaskStatus(task=task, phase=phase, address=address(task), runs_on=f"pid {number}", since=CREATED)
                 for number, task in enumerate(job_file, pid)
             ),
             created=CREATED,

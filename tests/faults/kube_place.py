@@ -231,7 +231,7 @@ class Kube:
     def script_pod(self) -> str:
         """Return the name of the pod of the script that runs."""
         (running,) = (one for one in self.status().scripts if one.phase is ScriptPhase.RUNNING)
-        return running.where.partition(" ")[0]
+        return running.runs_on.partition(" ")[0]
 
     def cordon(self) -> None:
         """Keep new pods from the nodes that ours are on, until the row is over."""

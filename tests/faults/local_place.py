@@ -103,7 +103,7 @@ class Local:
             assert found is not None
             return found
         job, _, index = task.partition("/")
-        (where,) = (one.where for one in self.status().tasks if one.task == Task(job, int(index)))
+        (where,) = (one.runs_on for one in self.status().tasks if one.task == Task(job, int(index)))
         return int(where.removeprefix("pid "))
 
     def submit(self, script: str, *words: object, terminal: bool = False, **environment: str) -> Command:

@@ -37,7 +37,7 @@ def is_ready(status: ClusterStatus) -> bool:
 
 
 def pids(status: ClusterStatus) -> dict[Task, int]:
-    return {task.task: int(task.where.removeprefix("pid ")) for task in status.tasks if task.where}
+    return {task.task: int(task.runs_on.removeprefix("pid ")) for task in status.tasks if task.runs_on}
 
 
 def gone(pid: int) -> bool:

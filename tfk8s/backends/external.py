@@ -90,7 +90,7 @@ class ExternalBackend(ForegroundScripts):
         dials = {str(task): functools.partial(self.dial, name, task) for task in self._job_file}
         return local_scripts.run(script, cluster, self._target, task_monitor.TaskMonitor(dials))
 
-    def where(self, name: str) -> None:
+    def locator(self, name: str) -> None:
         """Return None: sessions of this machine connect to the servers themselves."""
         self._check(name)
 

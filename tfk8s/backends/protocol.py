@@ -123,8 +123,8 @@ class Backend(Protocol):
         """End a script, and remove it and what it wrote."""
         ...
 
-    def where(self, name: str) -> BackendOptions | None:
-        """Return where another process of this user finds the cluster; None where it reaches the tasks directly."""
+    def locator(self, name: str) -> BackendOptions | None:
+        """Return the options by which another process finds the cluster; None if its tasks are reached directly."""
         ...
 
     def dial(self, name: str, task: Task) -> socket.socket:

@@ -78,7 +78,7 @@ def _task(status: TaskStatus) -> Document:
         **_name(status.task),
         "phase": status.phase,
         "address": status.address,
-        "where": status.where,
+        "where": status.runs_on,
         "restarts": status.restarts,
         "since": moment(status.since),
         "reason": status.reason,
@@ -91,7 +91,7 @@ def _script(status: ScriptStatus) -> Document:
         "phase": status.phase,
         "exit_code": status.exit_code,
         "command": status.command,
-        "where": status.where,
+        "where": status.runs_on,
         "since": moment(status.since),
         "reason": status.reason,
     }

@@ -111,7 +111,7 @@ def panel_text(status: ClusterStatus, height: int, stream: TextIO) -> str:
 def row(task: TaskStatus) -> Sequence[str]:
     """Return a task as a row under `HEAD`."""
     return (
-        str(task.task), task.phase, task.address, task.where, str(task.restarts), age(task.since), task.reason,
+        str(task.task), task.phase, task.address, task.runs_on, str(task.restarts), age(task.since), task.reason,
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def changes(before: dict[Task, TaskStatus], tasks: Sequence[TaskStatus]) -> list
     lines = []
     for task in tasks:
         old = before.get(task.task)
-        if old is None or (old.phase, old.where, old.reason) != (task.phase, task.where, task.reason):
-            what = ", ".join(filter(None, (task.where, task.reason)))
+        if old is None or (old.phase, old.runs_on, old.reason) != (task.phase, task.runs_on, task.reason):
+            what = ", ".join(filter(None, (task.runs_on, task.reason)))
             lines.append(f"{str(task.task).ljust(width)}  {task.phase.ljust(8)}  {what}".rstrip())
     return lines

@@ -93,13 +93,13 @@ class ClusterConnection:
         """Return the target, and who ends calls that would wait for ever."""
         with self._lock:
             if self._relay is None:
-                where = self.backend.where(self.name)
-                if where is None:
+                locator = self.backend.locator(self.name)
+                if locator is None:
                     return self.backend.observe(self.name).target, None
                 from tfk8s.sessions.call_guard import SessionWatch
 
                 view = self._view()  # before the relay, which nobody would close if this failed
-                self._relay = sidecar.Sidecar(sidecar.command(where, self.name))
+                self._relay = sidecar.Sidecar(sidecar.command(locator, self.name))
                 self._watch = SessionWatch(self._relay.news, self._news, view, _warn, self._relay.end_calls)
                 self._watch.listen()
                 self._watch.start()

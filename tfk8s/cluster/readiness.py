@@ -142,7 +142,7 @@ class Readiness:
 
     def _is_new(self, task: TaskStatus) -> bool:
         old = self._before.get(task.task)
-        return old is None or (old.where, old.restarts, old.since) != (task.where, task.restarts, task.since)
+        return old is None or (old.runs_on, old.restarts, old.since) != (task.runs_on, task.restarts, task.since)
 
     def _check_hope(self, status: ClusterStatus) -> None:
         if status.reason:

@@ -28,7 +28,7 @@ class TaskStatus:
         task: which.
         phase: where it is in its life.
         address: where its server listens, "host:port", as the other tasks know it.
-        where: what it runs in: a process ("pid 4711") or a pod and node ("mnist-worker-0 on node-1").
+        runs_on: what runs the task: a process ("pid 4711") or a pod and node ("mnist-worker-0 on node-1").
         restarts: how often it was started again.
         since: when it entered the phase, seconds since the epoch; None where unknown.
         reason: why it is not ready, what ended it last, or what it lacks; "" where there is nothing to say.
@@ -37,7 +37,7 @@ class TaskStatus:
     task: Task
     phase: Phase
     address: str
-    where: str = ""
+    runs_on: str = ""
     restarts: int = 0
     since: float | None = None
     reason: str = ""
@@ -70,7 +70,7 @@ class ScriptStatus:
         name: what commands take ("script-4e9c21"); where none does, its process ("pid 4711").
         phase: where it is in its life.
         command: its file and arguments, with the flags before them, as a shell takes them; cut where it is long.
-        where: the pod and node that it runs on.
+        runs_on: its pod and node.
         since: when it entered the phase, seconds since the epoch; None where unknown.
         exit_code: None until it has ended.
         reason: why it does not start, or what ended it; "" where there is nothing to say.
@@ -79,7 +79,7 @@ class ScriptStatus:
     name: str
     phase: ScriptPhase
     command: str
-    where: str = ""
+    runs_on: str = ""
     since: float | None = None
     exit_code: int | None = None
     reason: str = ""

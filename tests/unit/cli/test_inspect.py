@@ -52,7 +52,7 @@ DOCUMENT = {
 
 def test_status(run: Run, backend: FakeBackend) -> None:
     reason = "killed by SIGKILL; starts again in 1 s"
-    backend.looks = [change("worker/1", phase=Phase.FAILED, reason=reason, where="", restarts=2, since=CREATED + 300)]
+    backend.looks = [change("worker/1", phase=Phase.FAILED, reason=reason, runs_on="", restarts=2, since=CREATED + 300)]
     assert run("status", "mnist") == (0, STATUS, "")
 
 

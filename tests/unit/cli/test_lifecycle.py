@@ -31,8 +31,8 @@ def test_up_tells_each_change_and_then_the_result(run: Run, backend: FakeBackend
     backend.looks = [
         lambda status: status,  # whether it is there: it isn't, so that this look stays
         change("chief/0", phase=Phase.READY),
-        change("worker/1", phase=Phase.FAILED, reason="killed by SIGKILL", where=""),
-        change("worker/1", phase=Phase.READY, reason="", where="pid 104"),
+        change("worker/1", phase=Phase.FAILED, reason="killed by SIGKILL", runs_on=""),
+        change("worker/1", phase=Phase.READY, reason="", runs_on="pid 104"),
         change("worker/0", phase=Phase.READY),
     ]
     assert run("up", "new.yaml") == (
@@ -105,7 +105,7 @@ def test_down(run: Run, backend: FakeBackend) -> None:
 def test_restart_of_one_task(run: Run, backend: FakeBackend) -> None:
     backend.looks = [
         lambda status: status,
-        change("worker/1", phase=Phase.STARTING, where="pid 104", restarts=1),
+        change("worker/1", phase=Phase.STARTING, runs_on="pid 104", restarts=1),
         change("worker/1", phase=Phase.READY),
     ]
     assert run("restart", "mnist", "worker/1") == (

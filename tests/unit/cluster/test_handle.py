@@ -377,7 +377,7 @@ def test_a_target_that_can_not_be_had_leaves_no_relay(
 
 
 def test_a_given_address_is_the_target(cluster: Cluster, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "where", lambda name: None)
+    monkeypatch.setattr(backend, "locator", lambda name: None)
     assert cluster.target == "grpc://localhost:2222"
 
 

@@ -115,8 +115,8 @@ class KubernetesBackend:
 
         script_jobs.stop(self._client, self._find(name), script)
 
-    def where(self, name: str) -> BackendOptions:
-        """Return where another process finds the cluster, whatever the kubeconfig's current context is then."""
+    def locator(self, name: str) -> BackendOptions:
+        """Return the options by which another process finds the cluster, also after `kubectl config use-context`."""
         context = None if self._client.context == IN_CLUSTER else self._client.context
         return BackendOptions(local=False, context=context, namespace=self._home(name))
 

@@ -227,7 +227,7 @@ def _task(
         task=task,
         phase=phase,
         address=cluster.address(task),
-        where=(f"{name} on {node}" if node else name) if pod else "",
+        runs_on=(f"{name} on {node}" if node else name) if pod else "",
         restarts=sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ())) if pod else 0,
         since=pod_status.since(pod) if pod else None,
         reason=reason,

@@ -125,8 +125,8 @@ class LocalBackend(ForegroundScripts):
                 )
             return verdict.outcome(int(answer["exit"]))
 
-    def where(self, name: str) -> BackendOptions:
-        """Return where another process finds the cluster: here."""
+    def locator(self, name: str) -> BackendOptions:
+        """Return the options by which another process finds the cluster."""
         del name
         return BackendOptions(local=True)
 

@@ -38,7 +38,7 @@ def _task_status(task: TaskRecord, known: dict[str, Any]) -> TaskStatus:
         task=task.task,
         phase=Phase(known["phase"]),
         address=task.address,
-        where=f"pid {known['pid']}" if known["pid"] else "",
+        runs_on=f"pid {known['pid']}" if known["pid"] else "",
         restarts=known["restarts"],
         since=known["since"],
         reason=known["reason"] or task.note,

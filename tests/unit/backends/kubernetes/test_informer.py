@@ -122,7 +122,7 @@ def wait_for(observer: Informer, phase: Phase) -> TaskStatus:
 
 
 def test_each_list_is_requested_once(api: Api, observer: Informer) -> None:
-    assert wait_for(observer, Phase.PENDING).where == f"{POD} on n"
+    assert wait_for(observer, Phase.PENDING).runs_on == f"{POD} on n"
     requests = list(api.requests)
     api.send(pod(2, {"terminated": {"exitCode": 1}}))
     assert "exit code 1" in wait_for(observer, Phase.FAILED).reason
