@@ -1,7 +1,7 @@
-"""What the tasks of a cluster have: asked of the servers, not read from the job file.
+"""The devices of a cluster's tasks, from the servers, not from the job file.
 
-The master answers for all at once when, and only when, every task answers it. Where it does not answer, each task is
-asked by itself, which tells who is silent.
+The master answers for all tasks if, and only if, every task answers the master. If it does not answer, each task is
+asked itself, which shows the silent tasks.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tfk8s.errors import TaskError, TaskUnreachable
 from tfk8s.task import probe, wire
 from tfk8s.task.probe import Device
 
-ANSWER_SECONDS = 2.0
-_AT_ONCE = 32
+ANSWER_TIMEOUT = 2.0
+_MAX_PARALLEL = 32
 _OWNER = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/")
 
 _Ask = Callable[..., list[Device]]
@@ -30,9 +30,9 @@ class TaskDevices:
     """The devices of one task.
 
     Attributes:
-        task: whose.
-        devices: what its server has; nothing where it does not answer.
-        error: why it does not answer, in a sentence; "" where it does.
+        task: the task.
+        devices: of its server; none if the server does not answer.
+        error: a sentence that says why the server does not answer; "" if it answers.
     """
 
     task: Task
@@ -55,29 +55,30 @@ def list_devices(backend: Backend, status: ClusterStatus) -> list[TaskDevices]:
 
 
 def _explained(answer: TaskDevices, status: TaskStatus) -> TaskDevices:
-    """Return a task's silence with what is known of the task, which says more than a connection that fails."""
+    """Return the answer; the status of an unready task replaces the error, because it explains more."""
     if not answer.error or status.phase is Phase.READY:
         return answer
     return replace(answer, error=f"{answer.task} does not answer: it is {status.state}")
 
 
-def ask_master(backend: Backend, status: ClusterStatus, timeout: float = ANSWER_SECONDS) -> list[TaskDevices]:
-    """Return the devices of each task as the master knows them; an evaluator, which it doesn't know, is asked itself.
+def ask_master(backend: Backend, status: ClusterStatus, timeout: float = ANSWER_TIMEOUT) -> list[TaskDevices]:
+    """Return the devices of each task from the master. An evaluator is asked itself: the master does not know it.
 
     Raises:
         TaskUnreachable: the master does not answer, because a task does not answer it or for another reason.
     """
     devices = _ask(backend, status.name, status.master, probe.list_devices, timeout)
-    apart = [task.task for task in status.tasks if task.task.job == EVALUATOR]
-    found = {answer.task: answer for answer in (*by_task(devices), *ask_each(backend, status.name, apart, timeout))}
-    missing = [task.task for task in status.tasks if task.task not in found or found[task.task].error]
+    evaluators = [task.task for task in status.tasks if task.task.job == EVALUATOR]
+    answers = (*by_task(devices), *ask_each(backend, status.name, evaluators, timeout))
+    answered = {answer.task: answer for answer in answers if not answer.error}
+    missing = [task.task for task in status.tasks if task.task not in answered]
     if missing:
         raise TaskUnreachable(f"{status.master} knows no devices of {', '.join(map(str, missing))}")
-    return [found[task.task] for task in status.tasks]
+    return [answered[task.task] for task in status.tasks]
 
 
-def ask_each(backend: Backend, name: str, tasks: Sequence[Task], timeout: float = ANSWER_SECONDS) -> list[TaskDevices]:
-    """Ask tasks at the same time, each by itself."""
+def ask_each(backend: Backend, name: str, tasks: Sequence[Task], timeout: float = ANSWER_TIMEOUT) -> list[TaskDevices]:
+    """Return the answer of each task, asked in parallel."""
 
     def ask(task: Task) -> TaskDevices:
         try:
@@ -85,14 +86,14 @@ def ask_each(backend: Backend, name: str, tasks: Sequence[Task], timeout: float 
         except TaskError as error:
             return TaskDevices(task, error=str(error))
 
-    return concurrency.map_parallel(ask, tasks, _AT_ONCE)
+    return concurrency.map_parallel(ask, tasks, _MAX_PARALLEL)
 
 
 def require_all(answers: Iterable[TaskDevices]) -> None:
     """Check that every task answered.
 
     Raises:
-        TaskUnreachable: names each that did not, and why.
+        TaskUnreachable: names each task that did not answer, and why.
     """
     errors = [answer.error for answer in answers if answer.error]
     if errors:
@@ -100,12 +101,12 @@ def require_all(answers: Iterable[TaskDevices]) -> None:
 
 
 def by_task(devices: Iterable[Device]) -> list[TaskDevices]:
-    """Return devices grouped by the task that their names say."""
-    owned: dict[Task, list[Device]] = {}
+    """Return devices grouped by the tasks in their names."""
+    groups: dict[Task, list[Device]] = {}
     for device in devices:
-        if owner := _OWNER.match(device.name):
-            owned.setdefault(Task(owner[1], int(owner[2])), []).append(device)
-    return [TaskDevices(task, tuple(own)) for task, own in owned.items()]
+        if match := _OWNER.match(device.name):
+            groups.setdefault(Task(match[1], int(match[2])), []).append(device)
+    return [TaskDevices(task, tuple(group)) for task, group in groups.items()]
 
 
 def _ask(backend: Backend, name: str, task: Task, ask: _Ask, timeout: float) -> list[Device]:

@@ -1,4 +1,4 @@
-"""Servers that somebody else has started: a job file gives their addresses, and tfk8s only connects to them."""
+"""Servers that were started elsewhere: a job file gives their addresses, and tfk8s only connects to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ExternalBackend(ForegroundScripts):
     """Connects to the servers of one job file.
 
     Args:
-        job_file: one with explicit addresses.
+        job_file: has explicit addresses.
     """
 
     name = "addresses"
@@ -38,11 +38,11 @@ class ExternalBackend(ForegroundScripts):
         self._target = f"grpc://{self._address(job_file.master_task)}"
 
     def apply(self, job_file: JobFile) -> bool:
-        """Refuse: there is nothing to make."""
+        """Refuse: the servers run already."""
         self._refuse(job_file.name, "start")
 
     def plan(self, job_file: JobFile) -> Plan:
-        """Refuse: there is nothing to make."""
+        """Refuse: the servers run already."""
         self._refuse(job_file.name, "start")
 
     def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
@@ -51,7 +51,7 @@ class ExternalBackend(ForegroundScripts):
         self._refuse(name, "scale")
 
     def observe(self, name: str) -> ClusterStatus:
-        """Ask every server at once whether it answers."""
+        """Probe all servers at once."""
         self._check(name)
         answers = devices.ask_each(self, name, list(self._job_file))
         return ClusterStatus(
@@ -69,21 +69,21 @@ class ExternalBackend(ForegroundScripts):
         return contextlib.nullcontext(PollingObserver(lambda: self.observe(name)))
 
     def clusters(self) -> list[ClusterStatus]:
-        """Return the one."""
+        """Return the job file's cluster."""
         return [self.observe(self._job_file.name)]
 
     def events(self, name: str, *, follow: bool) -> Iterator[Event]:
-        """Refuse: nobody notes what happens to the servers."""
+        """Refuse: nothing records events of the servers."""
         del follow
-        self._refuse(name, "tell what happened to")
+        self._refuse(name, "show the events of")
 
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
-        """Refuse: whoever started the servers has what they write."""
+        """Refuse: the servers' output is where they were started."""
         del tasks, follow, tail
         self._refuse(name, "show the logs of")
 
     def run(self, name: str, script: Script) -> Outcome:
-        """Run a session script on this machine; end it where it waits for a server that is gone."""
+        """Run a session script on this machine; end it if it waits for a lost server."""
         self._check(name)
         foreground_scripts.check(script)
         cluster = self._job_file.cluster_spec(self._address)
@@ -91,7 +91,7 @@ class ExternalBackend(ForegroundScripts):
         return local_scripts.run(script, cluster, self._target, task_monitor.TaskMonitor(dials))
 
     def locator(self, name: str) -> None:
-        """Return None: sessions of this machine connect to the servers themselves."""
+        """Return None: sessions connect to the servers directly."""
         self._check(name)
 
     def dial(self, name: str, task: Task) -> socket.socket:
@@ -115,8 +115,8 @@ class ExternalBackend(ForegroundScripts):
     def _refuse(self, name: str, verb: str) -> NoReturn:
         self._check(name)
         raise InvalidInput(
-            f'tfk8s can\'t {verb} the servers of "{name}": its job file gives their addresses, so they run already, '
-            "and are not tfk8s'",
+            f'tfk8s can\'t {verb} the servers of "{name}": its job file gives their addresses, '
+            "so they were started elsewhere",
             help="`tfk8s status`, `devices`, `connect` and `submit` work, each with the job file's path",
         )
 

@@ -1,4 +1,4 @@
-"""What backends have in common whose scripts belong to the command that runs them."""
+"""Scripts that end with the command that runs them: common parts of the backends without pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfk8s.sessions import error_names
 
 
 def check(script: Script) -> None:
-    """Raise an InvalidInput for what only a pod can have."""
+    """Raise an InvalidInput for options that only work in pods."""
     if script.requirements:
         raise InvalidInput(
             "--requirements is for Kubernetes: on this machine a script runs in the virtual environment that is active",
@@ -28,10 +28,10 @@ def check(script: Script) -> None:
 
 
 class FailureFile:
-    """A file in which a script's runner notes that it ended the script because of a task; for a `with`.
+    """A file, in a `with`, in which a script's runner notes that it ended the script because of a task.
 
     Attributes:
-        environment: by which the runner knows it. Where there is no room for a file, it is not told.
+        environment: names the file to the runner. It is empty if no file can be created.
     """
 
     def __init__(self) -> None:
@@ -45,9 +45,9 @@ class FailureFile:
         return self
 
     def outcome(self, code: int) -> Outcome:
-        """Return how a script ended whose process ended with this code, as subprocess has it."""
-        noted = self._file.read() if self._file else ""
-        return Outcome(code if code >= 0 else 128 - code, task_failed=error_names.is_task_failure(noted))
+        """Return how a script ended, from its process' return code."""
+        note = self._file.read() if self._file else ""
+        return Outcome(code if code >= 0 else 128 - code, task_failed=error_names.is_task_failure(note))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -57,25 +57,25 @@ class FailureFile:
 
 
 class ForegroundScripts:
-    """Refuses scripts that go on by themselves; part of a backend."""
+    """Refuses detached scripts; a base class of backends."""
 
     def start(self, name: str, script: Script) -> NoReturn:
         """Refuse."""
         del name
         raise InvalidInput(
             "a script on this machine ends with the command that runs it: --detach is for Kubernetes",
-            help=f"let the shell do it: nohup tfk8s submit … {script.path} > {script.path.stem}.log 2>&1 &",
+            help=f"detach it in the shell: nohup tfk8s submit … {script.path} > {script.path.stem}.log 2>&1 &",
         )
 
     def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> NoReturn:
         """Refuse."""
         del name, follow, tail
-        raise InvalidInput(f"what {script} writes is not kept: a script on this machine writes where it was started")
+        raise InvalidInput(f"the output of {script} is not stored: scripts on this machine write to their terminal")
 
     def stop(self, name: str, script: str) -> NoReturn:
         """Refuse."""
         del name
         raise InvalidInput(
             f"{script} can't be stopped by name: a script on this machine ends with the command that runs it",
-            help="Ctrl-C ends it where it was started",
+            help="press Ctrl-C in the terminal that started it",
         )

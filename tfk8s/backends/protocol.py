@@ -1,8 +1,8 @@
-"""Where clusters live: the protocol that every backend fulfils, and the choice of one.
+"""The protocol of backends, which run clusters.
 
-A backend plans, applies, scales, observes, lists, tells of events, reads logs, runs scripts, dials a task, restarts
-and deletes. All that users see beyond that (waiting, probing, devices, `connect`, retries, panels) is built on these,
-once for all backends.
+A backend plans, applies, scales, observes, lists, yields events and logs, runs scripts, dials a task, restarts and
+deletes. Everything else (waiting, probing, devices, `connect`, retries, panels) is built on these methods, once for all
+backends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:  # commands that need no backend import this module all the same
+if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.backends.options import BackendOptions
     from tfk8s.core.events import Event
     from tfk8s.core.plan import Plan
@@ -51,31 +51,37 @@ class PollingObserver:
 
 
 class Backend(Protocol):
-    """Where clusters live.
+    """Runs clusters.
 
     Every method raises an error of `tfk8s.errors`, and `NoSuchCluster` for a name that no cluster has.
+
+    Attributes:
+        name: "local", "kubernetes" or "addresses".
+        flags: the options that choose this backend, for advice: " --local", " --namespace ml" or "".
     """
 
     name: str
-    flags: str  # what a command needs to choose it again, for advice: " --local", " --namespace ml" or nothing
+    flags: str
 
     def apply(self, job_file: JobFile) -> bool:
-        """Make the cluster so; return whether anything changed. Waits for no task."""
+        """Create the cluster or change it; return whether anything changed. Does not wait for tasks."""
         ...
 
     def plan(self, job_file: JobFile) -> Plan:
-        """Return what `apply` would change; change nothing."""
+        """Return the changes that `apply` would make; change nothing."""
         ...
 
     def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
-        """Give jobs so many tasks each, and start all tasks anew; return whether anything changed. Waits for none.
+        """Set the numbers of tasks, and restart all tasks; return whether anything changed. Does not wait for tasks.
 
-        The cluster has these jobs, and each number is 1 or more.
+        Args:
+            name: the cluster's.
+            tasks: the number of tasks, 1 or more, of some of the cluster's jobs.
         """
         ...
 
     def observe(self, name: str) -> ClusterStatus:
-        """Return what is there now, in bounded time."""
+        """Return the current status, in bounded time."""
         ...
 
     def observer(self, name: str) -> AbstractContextManager[Observer]:
@@ -83,15 +89,15 @@ class Backend(Protocol):
         ...
 
     def clusters(self) -> list[ClusterStatus]:
-        """Return all clusters of this user, by name."""
+        """Return the status of all clusters of this user, by name."""
         ...
 
     def events(self, name: str, *, follow: bool) -> Iterator[Event]:
-        """Yield what happened, in the order of time; then, with `follow`, what happens, until the cluster is gone."""
+        """Yield past events by time; then, with `follow`, each new event until the cluster is gone."""
         ...
 
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
-        """Yield what tasks wrote: the last `tail` lines of each (None: all), then, with `follow`, each new one."""
+        """Yield the last `tail` lines of each task's log (None: all); then, with `follow`, each new line."""
         ...
 
     def run(self, name: str, script: Script) -> Outcome:
@@ -100,27 +106,27 @@ class Backend(Protocol):
         SIGINT and SIGTERM of this process reach the script.
 
         Raises:
-            TaskError: a task was lost and the script could not go on.
+            TaskError: a task was lost, and the script could not continue.
         """
         ...
 
     def start(self, name: str, script: Script) -> str:
-        """Start a session script that goes on without this process; return its name.
+        """Start a session script that runs without this process; return its name.
 
         Raises:
-            InvalidInput: here, a script belongs to the process that runs it; as for the following two.
+            InvalidInput: this backend's scripts end with the process that runs them. So do `show` and `stop`.
         """
         ...
 
     def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
-        """Pass what a script wrote on to this process' standard streams; return 0.
+        """Write a script's output to this process' standard streams; return 0.
 
-        With `follow`, go on to its end, and return its exit code.
+        With `follow`, continue until the script's end, and return its exit code.
         """
         ...
 
     def stop(self, name: str, script: str) -> None:
-        """End a script, and remove it and what it wrote."""
+        """Stop a script, and delete it and its output."""
         ...
 
     def locator(self, name: str) -> BackendOptions | None:
@@ -132,9 +138,9 @@ class Backend(Protocol):
         ...
 
     def restart(self, name: str, task: Task | None) -> None:
-        """Start a task's server, or all of them, anew. Waits for none."""
+        """Restart a task, or (None) all tasks. Does not wait for them."""
         ...
 
     def delete(self, name: str) -> None:
-        """Remove all that `apply` made, and wait until it is gone."""
+        """Delete all that `apply` created, and wait until it is gone."""
         ...

@@ -1,4 +1,4 @@
-"""Servers that somebody else has started: what works with them, and what is refused."""
+"""Servers that were started elsewhere: supported and refused commands."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Server:
         self._open: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
 
     def _serve(self) -> None:
         while True:
@@ -46,7 +46,7 @@ class Server:
     def end(self) -> None:
         """End as a process does that is killed: it listens no more before its connections end."""
         self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
+        self.thread.join()
         self._listener.close()
         for stream in self._open:
             stream.close()
@@ -57,7 +57,7 @@ def servers() -> Iterator[dict[Task, Server]]:
     servers = {task: Server(task, []) for task in (CHIEF, WORKER)}
     yield servers
     for server in servers.values():
-        if server._thread.is_alive():
+        if server.thread.is_alive():
             server.end()
 
 
@@ -72,7 +72,7 @@ def backend(spec: JobFile) -> ExternalBackend:
     return ExternalBackend(spec)
 
 
-def test_every_server_is_asked(backend: ExternalBackend, servers: dict[Task, Server]) -> None:
+def test_all_servers_are_probed(backend: ExternalBackend, servers: dict[Task, Server]) -> None:
     status = backend.observe("there")
     assert (status.backend, status.target, status.master) == ("addresses", f"grpc://{servers[CHIEF].address}", CHIEF)
     assert status.tasks == tuple(
@@ -81,7 +81,7 @@ def test_every_server_is_asked(backend: ExternalBackend, servers: dict[Task, Ser
     assert backend.clusters() == [status]
 
 
-def test_a_server_that_isn_t_there_is_named(backend: ExternalBackend, servers: dict[Task, Server]) -> None:
+def test_a_missing_server_is_named(backend: ExternalBackend, servers: dict[Task, Server]) -> None:
     servers[WORKER].end()
     task = backend.observe("there").tasks[1]
     assert task.phase is Phase.UNKNOWN
@@ -90,7 +90,7 @@ def test_a_server_that_isn_t_there_is_named(backend: ExternalBackend, servers: d
         backend.dial("there", WORKER)
 
 
-def test_another_name_is_no_cluster_of_this_file(backend: ExternalBackend) -> None:
+def test_another_name_is_no_cluster(backend: ExternalBackend) -> None:
     with pytest.raises(NoSuchCluster, match=r'^the job file is that of "there", not of "mnist"$'):
         backend.observe("mnist")
 
@@ -103,14 +103,14 @@ def test_another_name_is_no_cluster_of_this_file(backend: ExternalBackend) -> No
         (lambda backend, spec: backend.delete("there"), "remove"),
     ],
 )
-def test_what_is_refused(
+def test_refused_commands(
     backend: ExternalBackend, spec: JobFile, do: Callable[[ExternalBackend, JobFile], object], verb: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
         do(backend, spec)
     assert str(caught.value) == (
-        f'tfk8s can\'t {verb} the servers of "there": its job file gives their addresses, so they run already, '
-        "and are not tfk8s'"
+        f'tfk8s can\'t {verb} the servers of "there": its job file gives their addresses, '
+        "so they were started elsewhere"
     )
 
 
@@ -121,16 +121,18 @@ def test_what_is_refused(
         ({"gpus": 2}, "--gpus is for Kubernetes"),
     ],
 )
-def test_what_only_a_pod_can_have_is_refused(backend: ExternalBackend, options: dict[str, Any], words: str) -> None:
+def test_options_of_pods_are_refused(backend: ExternalBackend, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words) as caught:
         backend.run("there", Script(path=Path("a.py"), **options))
     assert caught.value.help in ("install into that: pip install -r r.txt", "CUDA_VISIBLE_DEVICES=0,1 tfk8s submit …")
 
 
-def test_scripts_belong_to_the_command_that_runs_them(backend: ExternalBackend) -> None:
+def test_scripts_can_t_be_detached_shown_or_stopped(backend: ExternalBackend) -> None:
     with pytest.raises(InvalidInput, match="--detach is for Kubernetes"):
         backend.start("there", Script(path=Path("a.py")))
-    with pytest.raises(InvalidInput, match="writes where it was started"):
+    with pytest.raises(
+        InvalidInput, match="script-0a1b2c is not stored: scripts on this machine write to their terminal"
+    ):
         backend.show("there", "script-0a1b2c", follow=False, tail=None)
     with pytest.raises(InvalidInput, match="can't be stopped by name"):
         backend.stop("there", "script-0a1b2c")
@@ -145,7 +147,7 @@ def test_logs_are_refused(backend: ExternalBackend) -> None:
 
 
 @pytest.mark.programs
-def test_a_script_is_told_of_its_cluster_and_its_exit_code_is_passed_on(
+def test_a_script_has_its_clusters_environment(
     backend: ExternalBackend, servers: dict[Task, Server], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "script.py"
@@ -173,7 +175,7 @@ def test_a_script_that_a_signal_ends(backend: ExternalBackend, tmp_path: Path) -
         ("from tfk8s.errors import TaskLost; raise TaskLost('worker/0 was lost')", Outcome(3, task_failed=True)),
     ],
 )
-def test_what_a_script_exits_with_is_not_taken_for_the_loss_of_a_task(
+def test_exit_codes_are_no_losses_of_tasks(
     backend: ExternalBackend, tmp_path: Path, text: str, outcome: Outcome
 ) -> None:
     script = tmp_path / "script.py"

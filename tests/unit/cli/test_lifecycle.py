@@ -86,8 +86,8 @@ def test_up_of_addresses_says_why_it_can_t(run: Run, folder: Path) -> None:
         2,
         "",
         (
-            'error: tfk8s can\'t start the servers of "there": its job file gives their addresses, so they run '
-            "already, and are not tfk8s'\n"
+            'error: tfk8s can\'t start the servers of "there": its job file gives their addresses, so they '
+            "were started elsewhere\n"
             "  = help: `tfk8s status`, `devices`, `connect` and `submit` work, each with the job file's path\n"
         ),
     )

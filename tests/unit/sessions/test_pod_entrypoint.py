@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tfk8s.sessions import error_names, pod_entrypoint
+from tfk8s.task.config import derive_cluster
 
 END = pod_entrypoint.END.decode()
 
@@ -63,3 +68,72 @@ def test_either_stream_ends_with_how_the_script_ended(monkeypatch, tmp_path, not
 )
 def test_other_lines_say_nothing_of_an_end(line) -> None:
     assert pod_entrypoint.read_end(line) is None
+
+
+class Pip:
+    """A stand-in for pip. It records its arguments, and installs a module."""
+
+    def __init__(self, code: int, folder: Path) -> None:
+        self.code, self.folder = code, folder
+
+    def __call__(
+        self, command: list[str], env: dict[str, str], **options: object
+    ) -> subprocess.CompletedProcess[bytes]:
+        self.command, self.env = command, env
+        self.folder.mkdir()
+        return subprocess.CompletedProcess(command, self.code)
+
+
+def test_requirements_are_installed_before_the_images_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pip = Pip(0, tmp_path / "user")
+    monkeypatch.setattr(pod_entrypoint.subprocess, "run", pip)
+    monkeypatch.setattr(pod_entrypoint.site, "getusersitepackages", lambda: str(tmp_path / "user"))
+    monkeypatch.setattr(pod_entrypoint.sys, "path", ["/opt", "/usr/lib/python3.11", "/usr/lib/python3/dist-packages"])
+    monkeypatch.setenv("PIP_TIMEOUT", "60")
+    pod_entrypoint.install("my.txt")
+    assert pip.command[1:4] == ["-m", "pip", "install"]
+    assert pip.command[-2:] == ["-r", "my.txt"]
+    assert (pip.env["PIP_TIMEOUT"], pip.env["PIP_RETRIES"]) == ("60", "1")
+    assert sys.path == ["/opt", "/usr/lib/python3.11", str(tmp_path / "user"), "/usr/lib/python3/dist-packages"]
+
+
+def test_failed_requirements_end_the_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Ended(Exception):
+        pass
+
+    def end(code: int) -> None:
+        raise Ended(code)
+
+    monkeypatch.setattr(pod_entrypoint.subprocess, "run", Pip(1, tmp_path / "user"))
+    monkeypatch.setattr(pod_entrypoint.os, "_exit", end)
+    with pytest.raises(Ended, match="1"):
+        pod_entrypoint.install("my.txt")
+    assert capsys.readouterr().err.startswith("error: my.txt can't be installed: pip ended with exit code 1\n")
+
+
+def test_the_cluster_spec_from_its_compact_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "chief=1,ps=2:2300", "TFK8S_PORT": "2222",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    assert json.loads(pod_entrypoint.cluster_json(derive_cluster(os.environ))) == {
+        "chief": ["demo-chief-0.demo.ns.svc:2222"],
+        "ps": ["demo-ps-0.demo.ns.svc:2300", "demo-ps-1.demo.ns.svc:2300"],
+    }
+
+
+def test_standard_error_is_marked_without_tensorflows_chatter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")
+    (tmp_path / "in").write_bytes(
+        b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
+        b"I0000 00:00:1795263665.384623       6 port.cc:153] oneDNN custom operations are on.\n"
+        b"E0000 00:00:1795263665.384623       6 port.cc:153] an error\nnext\n"
+    )
+    sink = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
+    pod_entrypoint.mark(os.open(tmp_path / "in", os.O_RDONLY), sink)
+    os.close(sink)
+    assert (tmp_path / "out").read_bytes().splitlines() == [
+        b"\x1eE0000 00:00:1795263665.384623       6 port.cc:153] an error", b"\x1enext",
+    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Clusters of pods, in any Kubernetes cluster that a kubeconfig names."""
+"""Clusters of pods, in a Kubernetes cluster of the kubeconfig."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class KubernetesBackend:
     """Runs each task as a pod.
 
     Args:
-        context: of the kubeconfig; None is its current one.
-        namespace: None is the job file's own, else the context's.
+        context: of the kubeconfig; None is the current context.
+        namespace: None is the job file's, else the context's.
     """
 
     name = "kubernetes"
@@ -34,50 +34,50 @@ class KubernetesBackend:
     def __init__(self, context: str | None = None, namespace: str | None = None) -> None:
         self._client = Client(context)
         self._namespace = namespace
-        given = {"context": context, "namespace": namespace}
-        self.flags = "".join(f" --{name} {value}" for name, value in given.items() if value)
-        self._applied: dict[str, str] = {}
+        options = {"context": context, "namespace": namespace}
+        self.flags = "".join(f" --{name} {value}" for name, value in options.items() if value)
+        self._applied: dict[str, str] = {}  # namespaces by the cluster's name
 
     def objects(self, job_file: JobFile) -> list[Object]:
-        """Return what `apply` applies.
+        """Return the objects that `apply` applies.
 
         Raises:
             InvalidInput: the job file lacks what Kubernetes needs.
         """
-        return render.objects(job_file, self._where(job_file))
+        return render.objects(job_file, self._namespace_for(job_file))
 
     def apply(self, job_file: JobFile) -> bool:
-        """Make the cluster so; return whether anything changed."""
+        """Apply the job file's objects; return whether anything changed."""
         plan = self._apply(job_file)
-        self._applied[job_file.name] = self._where(job_file)
+        self._applied[job_file.name] = self._namespace_for(job_file)
         return bool(plan)
 
     def plan(self, job_file: JobFile) -> Plan:
-        """Return what `apply` would change, according to the API server; changes nothing."""
+        """Return the changes that `apply` would make, from a dry run of the API server."""
         return self._apply(job_file, dry_run=True)
 
     def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
-        """Give jobs so many tasks each, and start all tasks anew; return whether anything changed."""
+        """Set the numbers of tasks, and restart all tasks; return whether anything changed."""
         return apply.scale(self._client, self._find(name), tasks)
 
     def observe(self, name: str) -> ClusterStatus:
-        """Return what is there now."""
+        """Return the current status."""
         return status.read(self._client, self._find(name))
 
     def observer(self, name: str) -> Informer:
-        """Watch the cluster's objects, and why its tasks' pods end."""
-        return Informer(self._client, self._home(name), name)
+        """Watch the cluster's objects, and record why its pods end."""
+        return Informer(self._client, self._namespace_of(name), name)
 
     def clusters(self) -> list[ClusterStatus]:
-        """Return the clusters of the namespace that was given, or of all that the user may see."""
+        """Return the clusters of the backend's namespace, else of all namespaces that the user may read."""
         return status.clusters(self._client, self._namespace)
 
     def events(self, name: str, *, follow: bool) -> Iterator[Event]:
-        """Yield what Kubernetes tells of the cluster's objects and pods."""
+        """Yield Kubernetes' events of the cluster's objects and pods."""
         return events.read(self._client, self._find(name), follow=follow)
 
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
-        """Yield what tasks wrote."""
+        """Yield the lines of the tasks' logs."""
         namespace = self._find(name).namespace
         pods = [(task, naming.pod(name, task.job, task.index)) for task in tasks]
         if not follow:
@@ -93,18 +93,18 @@ class KubernetesBackend:
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script as a Job beside the cluster's tasks; its output is this process' standard output."""
-        from tfk8s.backends.kubernetes import script_jobs  # with what packs folders, 14 ms that no other command needs
+        from tfk8s.backends.kubernetes import script_jobs  # packs folders; the import takes 14 ms
 
         return script_jobs.run(self._client, self._find(name), script)
 
     def start(self, name: str, script: Script) -> str:
-        """Make the script's Job, and return its name."""
+        """Create the script's Job; return the script's name."""
         from tfk8s.backends.kubernetes import script_jobs
 
         return script_jobs.start(self._client, self._find(name), script)
 
     def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
-        """Pass on what a script's pod wrote."""
+        """Write the output of a script's pod."""
         from tfk8s.backends.kubernetes import script_jobs
 
         return script_jobs.show(self._client, self._find(name), script, follow=follow, tail=tail).code
@@ -118,7 +118,7 @@ class KubernetesBackend:
     def locator(self, name: str) -> BackendOptions:
         """Return the options by which another process finds the cluster, also after `kubectl config use-context`."""
         context = None if self._client.context == IN_CLUSTER else self._client.context
-        return BackendOptions(local=False, context=context, namespace=self._home(name))
+        return BackendOptions(local=False, context=context, namespace=self._namespace_of(name))
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, through the API server."""
@@ -127,7 +127,7 @@ class KubernetesBackend:
         return streams.dial(self._client, cluster.namespace, pod, cluster.port(task))
 
     def restart(self, name: str, task: Task | None) -> None:
-        """End a task's server, which starts again in its pod, or delete the pods of all."""
+        """Restart a task's server in its pod, or (None) re-create the pods of all tasks."""
         cluster = self._find(name)
         if task is not None:
             restart.restart_task(self._client, cluster.namespace, naming.pod(name, task.job, task.index))
@@ -135,20 +135,20 @@ class KubernetesBackend:
             restart.recreate_pods(self._client, cluster.namespace, name, list(cluster.sets))
 
     def delete(self, name: str) -> None:
-        """Remove the cluster, and wait until its pods are gone."""
-        apply.delete(self._client, self._home(name), name)
+        """Delete the cluster, and wait until its pods are gone."""
+        apply.delete(self._client, self._namespace_of(name), name)
 
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()
         objects = self.objects(job_file)
         scheduling.require_room(self._client, objects)
-        return apply.apply(self._client, self._where(job_file), job_file.name, objects, dry_run=dry_run)
+        return apply.apply(self._client, self._namespace_for(job_file), job_file.name, objects, dry_run=dry_run)
 
-    def _where(self, job_file: JobFile) -> str:
+    def _namespace_for(self, job_file: JobFile) -> str:
         return self._namespace or job_file.namespace or self._client.namespace
 
-    def _home(self, name: str) -> str:
+    def _namespace_of(self, name: str) -> str:
         return self._applied.get(name) or self._namespace or self._client.namespace
 
     def _find(self, name: str) -> DeployedCluster:
-        return status.find(self._client, self._home(name), name)
+        return status.find(self._client, self._namespace_of(name), name)

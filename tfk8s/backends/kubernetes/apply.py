@@ -1,7 +1,8 @@
-"""Makes a cluster so, and removes it: server-side apply and deletes, a constant number of them."""
+"""Applies, scales and deletes clusters, by server-side apply and deletes, in a constant number of requests."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import polling
@@ -15,24 +16,24 @@ from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 FIELD_MANAGER = "tfk8s"
-_DELETE_SECONDS = 60.0
+_DELETE_TIMEOUT = 60.0
 
 
 def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], *, dry_run: bool = False) -> Plan:
-    """Apply the objects and remove those of the cluster that are no longer among them; return what changed.
+    """Apply the objects, and delete the cluster's other objects; return the changes.
 
-    Tasks whose pods change are all started anew at once. Where the ClusterSpec changes these are all there are: a
-    server can't change its own, and servers with different ones do not work together.
+    All tasks whose pods change restart at once. A change of the ClusterSpec restarts all tasks: a server can't change
+    its ClusterSpec, and servers with different ones do not work together.
 
     Raises:
-        InvalidInput: an object of that name is another's; nothing was changed.
+        InvalidInput: an object of that name belongs to somebody else; nothing was changed.
     """
-    before = [client.find(paths.path(made, namespace)) for made in objects]
-    for made, found in zip(objects, before, strict=True):
-        _require_own(made, found)
+    before = [client.find(paths.path(item, namespace)) for item in objects]
+    for item, existing in zip(objects, before, strict=True):
+        _require_own(item, existing)
     obsolete = _obsolete(client, namespace, name, objects)
     query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
-    after = [client.send("PATCH", paths.path(made, namespace), query, made, APPLY) for made in objects]
+    after = [client.send("PATCH", paths.path(item, namespace), query, item, APPLY) for item in objects]
     pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
     restarted = [(old, new) for old, new in pairs if old and new and _template(old) != _template(new)]
     if not dry_run:
@@ -50,86 +51,87 @@ def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], 
 
 
 def _change(old: Object | None, new: Object | None) -> Change | None:
-    thing = old or new
-    assert thing is not None
-    return compare(thing["kind"], thing["metadata"]["name"], *(one and _content(one) for one in (old, new)))
+    item = old or new
+    assert item is not None
+    return compare(item["kind"], item["metadata"]["name"], old and _content(old), new and _content(new))
 
 
-def _template(made: Object) -> Object | None:
-    """Return what a StatefulSet makes its pods of; None for another object."""
-    template: Object | None = made["spec"]["template"] if made["kind"] == "StatefulSet" else None
+def _template(item: Object) -> Object | None:
+    """Return the pod template of a StatefulSet; None for another object."""
+    template: Object | None = item["spec"]["template"] if item["kind"] == "StatefulSet" else None
     return template
 
 
 def _tasks(old: Object, new: Object) -> Iterator[Task]:
-    """Yield the tasks that both of a job's StatefulSets have."""
+    """Yield the tasks that both versions of a job's StatefulSet have."""
     job = status.container_environment(new)["TFK8S_JOB"]
     return (Task(job, index) for index in range(min(old["spec"]["replicas"], new["spec"]["replicas"])))
 
 
-def _require_own(made: Object, found: Object | None) -> None:
-    """Raise an InvalidInput if an object exists that is another's."""
-    if found is None:
+def _require_own(item: Object, existing: Object | None) -> None:
+    """Raise an InvalidInput if the existing object belongs to somebody else."""
+    if existing is None:
         return
-    labels = found["metadata"].get("labels", {})
-    wanted = made["metadata"]["labels"]
-    what = f'{made["kind"]} "{made["metadata"]["name"]}"'
-    if any(labels.get(label) != wanted[label] for label in (manifests.NAME, manifests.INSTANCE)):
+    labels, own_labels = existing["metadata"].get("labels", {}), item["metadata"]["labels"]
+    if any(labels.get(label) != own_labels[label] for label in (manifests.NAME, manifests.INSTANCE)):
         owner = (
             f'cluster "{labels.get(manifests.INSTANCE)}"'
             if labels.get(manifests.NAME) == "tfk8s"
             else labels.get(manifests.MANAGED_BY) or "somebody else"
         )
-        raise InvalidInput(f"{what} exists already and belongs to {owner}", help="give this cluster another `name`")
-    _require_not_helm(found)
+        raise InvalidInput(
+            f'{item["kind"]} "{item["metadata"]["name"]}" exists already and belongs to {owner}',
+            help="give this cluster another `name`",
+        )
+    _require_not_helm(existing)
 
 
-def _require_not_helm(found: Object) -> None:
-    """Raise an InvalidInput if an object is of a cluster that Helm made; to change that is Helm's."""
-    metadata = found["metadata"]
+def _require_not_helm(item: Object) -> None:
+    """Raise an InvalidInput if Helm installed the object's cluster, since only Helm may change it."""
+    metadata = item["metadata"]
     if metadata["labels"].get(manifests.MANAGED_BY) == "Helm":
         release = metadata.get("annotations", {}).get("meta.helm.sh/release-name", "RELEASE")
-        place = f"{release} --namespace {metadata['namespace']}"
+        arguments = f"{release} --namespace {metadata['namespace']}"
         raise InvalidInput(
             f'cluster "{metadata["labels"][manifests.INSTANCE]}" was installed by Helm, as release "{release}"',
-            help=f"`helm upgrade {place} …` changes it, `helm uninstall {place}` removes it",
+            help=f"`helm upgrade {arguments} …` changes it, `helm uninstall {arguments}` removes it",
         )
 
 
 def _obsolete(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> list[Object]:
-    """Return the cluster's objects that a job made which is no longer in the job file."""
-    kept = {(made["kind"], made["metadata"]["name"]) for made in objects}
+    """Return the cluster's objects of jobs that are no longer in the job file."""
+    needed = {(item["kind"], item["metadata"]["name"]) for item in objects}
     query = paths.of_cluster(name)
     return [
-        {**found, "kind": kind}
+        {**item, "kind": kind}
         for kind in ("StatefulSet", "PodDisruptionBudget")
-        for found in client.get(paths.collection(kind, namespace), query)["items"]
-        if (kind, found["metadata"]["name"]) not in kept
+        for item in client.get(paths.collection(kind, namespace), query)["items"]
+        if (kind, item["metadata"]["name"]) not in needed
     ]
 
 
-def _content(thing: Object) -> Object:
-    """Return an object without what the API server keeps in it for itself."""
+def _content(item: Object) -> Object:
+    """Return an object without the fields that the API server maintains."""
     metadata = {
         key: value
-        for key, value in thing["metadata"].items()
+        for key, value in item["metadata"].items()
         if key not in ("managedFields", "resourceVersion", "generation", "creationTimestamp")
     }
-    return {key: value for key, value in thing.items() if key != "status"} | {"metadata": metadata}
+    return {key: value for key, value in item.items() if key != "status"} | {"metadata": metadata}
 
 
 def scale(client: Client, cluster: status.DeployedCluster, tasks: Mapping[str, int]) -> bool:
-    """Give jobs so many tasks each, and start all tasks anew; return whether anything changed.
+    """Set the number of tasks of jobs, and restart all tasks; return whether anything changed.
 
     Raises:
-        InvalidInput: Helm made the cluster.
+        InvalidInput: Helm installed the cluster.
     """
     changed = []
-    for component, found in cluster.sets.items():
-        _require_not_helm(found)
-        made = manifests.scaled(found, tasks)
-        if made["spec"] != found["spec"]:
-            client.send("PATCH", paths.path(made, cluster.namespace), {"fieldManager": FIELD_MANAGER}, made, APPLY)
+    for component, existing in cluster.sets.items():
+        _require_not_helm(existing)
+        scaled = manifests.scaled(existing, tasks)
+        if scaled["spec"] != existing["spec"]:
+            client.send("PATCH", paths.path(scaled, cluster.namespace), {"fieldManager": FIELD_MANAGER}, scaled, APPLY)
             changed.append(component)
     if changed:
         recreate_pods(client, cluster.namespace, cluster.name, changed)
@@ -137,28 +139,28 @@ def scale(client: Client, cluster: status.DeployedCluster, tasks: Mapping[str, i
 
 
 def delete(client: Client, namespace: str, name: str) -> None:
-    """Remove all objects of a cluster, and wait until its pods are gone too.
+    """Delete all objects of a cluster, and wait until its pods are gone.
 
     Raises:
-        NoSuchCluster: there is none.
-        InvalidInput: Helm made it.
+        NoSuchCluster: no cluster has that name.
+        InvalidInput: Helm installed the cluster.
     """
     query = paths.of_cluster(name)
-    # Secrets are removed unseen: the right to list them is the right to read all of the namespace.
-    seen = (kind for kind in paths.GROUPS if kind != "Secret")
-    found = {kind: client.get(paths.collection(kind, namespace), query)["items"] for kind in seen}
-    if not any(found.values()):
+    # Secrets are deleted without a list: the right to list them is the right to read all of the namespace.
+    listed = (kind for kind in paths.GROUPS if kind != "Secret")
+    objects = {kind: client.get(paths.collection(kind, namespace), query)["items"] for kind in listed}
+    if not any(objects.values()):
         raise status.no_such_cluster(client, namespace, name)
-    for one in (one for items in found.values() for one in items):
-        _require_not_helm(one)
+    for item in itertools.chain(*objects.values()):
+        _require_not_helm(item)
     for kind in paths.GROUPS:
-        if kind == "NetworkPolicy":  # the last: it holds as long as a pod runs
+        if kind == "NetworkPolicy":  # the last, because it isolates the pods until they end
             client.send("DELETE", paths.collection("Pod", namespace), query)
             polling.wait_until(
                 lambda: not client.get(paths.collection("Pod", namespace), query)["items"],
                 f'the pods of "{name}" to end',
-                _DELETE_SECONDS,
+                _DELETE_TIMEOUT,
                 announce=True,
             )
-        if found.get(kind, True):
+        if objects.get(kind, True):
             client.send("DELETE", paths.collection(kind, namespace), {**query, "propagationPolicy": "Background"})

@@ -1,4 +1,4 @@
-"""Why a pod is taken away, in words: from what it says at its end, which Kubernetes keeps no longer than the pod."""
+"""Why Kubernetes removes a pod, in words, from the pod's last status. Kubernetes drops the status with the pod."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from tfk8s.render.pods import Object
 
 DELETED = "its pod was deleted"
 
-# By the reason of the condition DisruptionTarget (kubernetes.io/docs/concepts/workloads/pods/disruptions): what it
-# means, and what a task's user can do or expect.
+# The meaning of each reason of the condition DisruptionTarget (kubernetes.io/docs/concepts/workloads/pods/disruptions),
+# and what the user can do or expect.
 _DISRUPTIONS = {
     "PreemptionByScheduler": ("preempted by a pod of higher priority", "raise jobs.{job}.priority, or add nodes"),
     "EvictionByEvictionAPI": (
-        "evicted from its node {node}, as by `kubectl drain`", "it starts again where there is room",
+        "evicted from its node {node}, as by `kubectl drain`", "it restarts where a node has room",
     ),
     "DeletionByTaintManager": (
         "evicted from its node {node}, which is not ready or was tainted ({message})",
         "`kubectl describe node {node}` shows why",
     ),
-    "DeletionByPodGC": ("its node {node} is gone", "it starts again on another"),
+    "DeletionByPodGC": ("its node {node} is gone", "it restarts on another node"),
     "TerminationByKubelet": ("evicted by its node {node} ({message})", "let it ask for what it needs, in jobs.{job}"),
 }  # fmt: skip
 
 
 def disruption(job: str, pod: Object) -> tuple[str, str] | None:
-    """Return what Kubernetes takes a pod away for, and what to do about a task's; None where it does not.
+    """Return why Kubernetes removes a pod, and the advice for a task's user; None if it does not.
 
     Args:
-        job: its name in the job file.
-        pod: as the API server gives it, or gave it last.
+        job: the job's name in the job file.
+        pod: the last version from the API server.
     """
     status = pod["status"]
-    said = " ".join(str(status.get("message", "")).split()).rstrip(". ")
+    cause = " ".join(str(status.get("message", "")).split()).rstrip(". ")
     for condition in status.get("conditions", ()):
         if (condition["type"], condition["status"]) == ("DisruptionTarget", "True"):
-            message, reason = said or condition.get("message", "").rstrip(". "), condition.get("reason", "")
+            message, reason = cause or condition.get("message", "").rstrip(". "), condition.get("reason", "")
             break
     else:
         if (status.get("phase"), status.get("reason")) != ("Failed", "Evicted"):
             return None
-        message, reason = said, "TerminationByKubelet"
-    what, advice = _DISRUPTIONS.get(reason, ("disrupted ({message})", ""))
+        message, reason = cause, "TerminationByKubelet"
+    meaning, advice = _DISRUPTIONS.get(reason, ("disrupted ({message})", ""))
     node = pod["spec"].get("nodeName", "")
-    return what.format(node=node, message=message), advice.format(node=node, job=job)
+    return meaning.format(node=node, message=message), advice.format(node=node, job=job)
 
 
 def why_removed(job: str, pod: Object) -> str:
-    """Return why a task's pod is going, or has failed as a whole; "" where it stays. Takes what `disruption` does."""
+    """Return why a task's pod is removed, or has failed as a whole; "" if it stays. Arguments as for `disruption`."""
     status = pod["status"]
     if disrupted := disruption(job, pod):
         return ": ".join(filter(None, disrupted))

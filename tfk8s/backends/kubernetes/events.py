@@ -1,4 +1,4 @@
-"""What happened to a cluster's objects and pods, as the namespace's events tell."""
+"""The events of a cluster's objects and pods, from the namespace's events."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tfk8s.render.pods import Object
 
 
 def read(client: Client, cluster: status.DeployedCluster, *, follow: bool) -> Iterator[Event]:
-    """Yield a cluster's events in the order of time; then, with `follow`, each new one until the cluster is gone."""
+    """Yield a cluster's events by time; then, with `follow`, each new event until the cluster is gone."""
     path = paths.collection("Event", cluster.namespace)
-    so_far = sorted(_own(cluster, client.get(path)["items"]), key=lambda event: event.time)
-    yield from so_far
+    existing = sorted(_of_cluster(cluster, client.get(path)["items"]), key=lambda event: event.time)
+    yield from existing
     if not follow:
         return
-    told = {(event.id, event.count) for event in so_far}
+    yielded = {(event.id, event.count) for event in existing}
     for change in Reflector(client, path, {}).changes(lambda: _exists(client, cluster)):
-        for event in () if change.deleted else _own(cluster, [change.object]):
-            if (event.id, event.count) not in told:
-                told.add((event.id, event.count))
+        for event in () if change.deleted else _of_cluster(cluster, [change.object]):
+            if (event.id, event.count) not in yielded:
+                yielded.add((event.id, event.count))
                 yield event
 
 
-def _own(cluster: status.DeployedCluster, found: list[Object]) -> Iterator[Event]:
-    jobs = {component: status.container_environment(made)["TFK8S_JOB"] for component, made in cluster.sets.items()}
-    for event in found:
-        thing = event["involvedObject"]
-        if about := find_subject(thing["kind"], thing.get("name", ""), cluster.name, jobs):
+def _of_cluster(cluster: status.DeployedCluster, events: list[Object]) -> Iterator[Event]:
+    jobs = {component: status.container_environment(item)["TFK8S_JOB"] for component, item in cluster.sets.items()}
+    for event in events:
+        subject = event["involvedObject"]
+        if about := find_subject(subject["kind"], subject.get("name", ""), cluster.name, jobs):
             yield parse_event(event, about)
 
 
@@ -47,16 +47,16 @@ def _exists(client: Client, cluster: status.DeployedCluster) -> bool:
     return True
 
 
-_ENDS = {"NetworkPolicy": ("",), "ConfigMap": ("",), "Service": ("", "-master")}
+_NAME_SUFFIXES = {"NetworkPolicy": ("",), "ConfigMap": ("",), "Service": ("", "-master")}
 
 
 def parse_event(event: Object, about: str) -> Event:
-    """Return a Kubernetes event, of either of its two forms (core/v1, events.k8s.io/v1), about something."""
+    """Return a Kubernetes event, in either of its forms (core/v1, events.k8s.io/v1), with its subject."""
     series = event.get("series") or {}
-    when = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    time = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return Event(
         id=event["metadata"]["uid"],
-        time=datetime.fromisoformat(when or event["metadata"]["creationTimestamp"]).timestamp(),
+        time=datetime.fromisoformat(time or event["metadata"]["creationTimestamp"]).timestamp(),
         about=about,
         warning=event.get("type") == "Warning",
         reason=event.get("reason", ""),
@@ -66,16 +66,17 @@ def parse_event(event: Object, about: str) -> Event:
 
 
 def find_subject(kind: str, name: str, cluster: str, jobs: Mapping[str, str]) -> str:
-    """Return what an object is to a cluster, by its name: events carry no labels, and outlive what they are about.
+    """Return the name of an event's subject in a cluster. It goes by the object's name, since events carry no labels.
 
     Args:
-        kind: of the object.
-        name: of the object.
+        kind: the object's.
+        name: the object's.
         cluster: the cluster's name.
         jobs: the names of its jobs by their DNS names.
 
     Returns:
-        The task ("worker/1"), the session script ("script-4e9c21"), else the object; "" where it is not the cluster's.
+        The task ("worker/1"), the session script ("script-4e9c21"), else the object; "" for an object of
+        another cluster.
     """
     if match := re.fullmatch(rf"{script_job.object_name(cluster, '')}(script-[0-9a-f]{{6}})(-\w+)?", name):
         return match[1] if kind in ("Job", "Pod", "Secret") else ""
@@ -83,7 +84,7 @@ def find_subject(kind: str, name: str, cluster: str, jobs: Mapping[str, str]) ->
         match = re.fullmatch(rf"{cluster}-(.+)-(\d+)", name)
         return naming.task(jobs[match[1]], int(match[2])) if match and match[1] in jobs else ""
     if kind in ("StatefulSet", "PodDisruptionBudget"):
-        own = {f"{cluster}-{job}" for job in jobs}
+        names = {f"{cluster}-{job}" for job in jobs}
     else:
-        own = {cluster + end for end in _ENDS.get(kind, ())}
-    return f"{kind} {name}" if name in own else ""
+        names = {cluster + suffix for suffix in _NAME_SUFFIXES.get(kind, ())}
+    return f"{kind} {name}" if name in names else ""

@@ -1,4 +1,4 @@
-"""Where objects live on the API server, and which kinds of them tfk8s makes."""
+"""Paths and queries of objects on the API server, and the kinds of objects that tfk8s creates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
-# In the order in which `down` deletes them: what runs first, what keeps it in last.
+# In the order in which `down` deletes them: running pods first, the NetworkPolicy that isolates them last.
 GROUPS = {
     "Job": ("batch/v1", "jobs"),
     "StatefulSet": ("apps/v1", "statefulsets"),
@@ -20,19 +20,19 @@ GROUPS = {
 
 
 def collection(kind: str, namespace: str | None) -> str:
-    """Return the path of all objects of a kind, in a namespace or (None) in all."""
+    """Return the path of all objects of a kind, in a namespace or (None) in all namespaces."""
     group, plural = {**GROUPS, "Pod": ("v1", "pods"), "Event": ("v1", "events")}[kind]
     prefix = f"/apis/{group}" if "/" in group else f"/api/{group}"
     return f"{prefix}/namespaces/{namespace}/{plural}" if namespace else f"{prefix}/{plural}"
 
 
-def path(made: Object, namespace: str) -> str:
+def path(item: Object, namespace: str) -> str:
     """Return the path of one object."""
-    return f"{collection(made['kind'], namespace)}/{made['metadata']['name']}"
+    return f"{collection(item['kind'], namespace)}/{item['metadata']['name']}"
 
 
 def pod(namespace: str, name: str, subresource: str = "") -> str:
-    """Return the path of a pod, or of something of it."""
+    """Return the path of a pod, or of its subresource."""
     return f"{collection('Pod', namespace)}/{name}" + (f"/{subresource}" if subresource else "")
 
 
@@ -42,5 +42,5 @@ def of_cluster(cluster: str) -> dict[str, str]:
 
 
 def labelled(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the query for what has these labels."""
+    """Return the query for objects with these labels."""
     return {"labelSelector": ",".join(f"{name}={value}" for name, value in labels.items())}

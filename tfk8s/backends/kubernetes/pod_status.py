@@ -1,4 +1,4 @@
-"""Why a task is not ready, in words, with the field of the job file to change: from what Kubernetes says of its pod."""
+"""The phase of a task from its pod's status, and the reason in words, with the field of the job file to change."""
 
 from __future__ import annotations
 
@@ -30,41 +30,40 @@ _LIMIT_RANGE = re.compile(
     r"(?:(?:maximum|minimum) \S+ usage|\S+ max limit to request ratio) per \w+ is [^,\]]+, but [^,\]]+"
 )
 _PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
-_NO_REASON = re.compile(r"Error: \w+")  # it repeats the container's state, such as ErrImagePull
+_NO_REASON = re.compile(r"Error: \w+")  # repeats the container's state, such as ErrImagePull
 _KILLED = 137
 
 
-def phase_and_reason(job: str, pod: Object | None, complaints: Sequence[str], room: str = "") -> PhaseAndReason:
+def phase_and_reason(job: str, pod: Object | None, warnings: Sequence[str], room: str = "") -> PhaseAndReason:
     """Return a task's phase and the reason for it.
 
     Args:
-        job: its name in the job file.
-        pod: as the API server gives it; None where there is none yet.
-        complaints: the messages of warnings about the pod, or about its StatefulSet where there is no pod; the
-            latest last.
-        room: what to do where the namespace allows less; default: change what the job asks for.
+        job: the job's name in the job file.
+        pod: from the API server; None before it exists.
+        warnings: the messages of warnings about the pod, else about its StatefulSet; the latest last.
+        room: the advice if the namespace allows less; default: change what the job asks for.
     """
     if pod is None:
-        return _not_created(job, complaints, room)
+        return _not_created(job, warnings, room)
     status = pod["status"]
     removed = why_removed(job, pod)
     if "deletionTimestamp" in pod["metadata"]:
-        return Phase.PENDING, "the pod of before is being stopped" + ("" if removed == DELETED else f": {removed}")
+        return Phase.PENDING, "its previous pod is terminating" + ("" if removed == DELETED else f": {removed}")
     if status.get("phase") == "Failed":
         return Phase.FAILED, removed
-    if (placed := condition(pod, "PodScheduled")) and placed["status"] != "True":
-        return Phase.PENDING, scheduling_gate(pod) or unschedulable(job, pod, placed.get("message", ""))
+    if (scheduled := condition(pod, "PodScheduled")) and scheduled["status"] != "True":
+        return Phase.PENDING, scheduling_gate(pod) or unschedulable(job, pod, scheduled.get("message", ""))
     containers = status.get("containerStatuses")
     if not containers:
         return _PENDING
-    if node_is_silent(pod):
+    if is_node_silent(pod):
         node = pod["spec"].get("nodeName")
         return Phase.FAILED, f"its node {node} does not answer: `kubectl describe node {node}` shows since when"
-    return _container(job, pod, containers[0], complaints)
+    return _container(job, pod, containers[0], warnings)
 
 
-def node_is_silent(pod: Object) -> bool:
-    """Return whether a pod counts as not ready though its containers were: its node is not heard of."""
+def is_node_silent(pod: Object) -> bool:
+    """Return whether a pod is unready while its containers were ready at last: its node does not report."""
     ready, containers = ((condition(pod, kind) or {}).get("status") for kind in ("Ready", "ContainersReady"))
     return (ready, containers) == ("False", "True") and not pod["spec"].get("readinessGates")
 
@@ -77,7 +76,7 @@ def last_end(pod: Object) -> Object | None:
     return None
 
 
-def _container(job: str, pod: Object, container: Object, complaints: Sequence[str]) -> PhaseAndReason:
+def _container(job: str, pod: Object, container: Object, warnings: Sequence[str]) -> PhaseAndReason:
     state = container["state"]
     ended = container.get("lastState", {}).get("terminated")
     if "running" in state:
@@ -93,14 +92,14 @@ def _container(job: str, pod: Object, container: Object, complaints: Sequence[st
         return _image(job, container["image"], reason, message)
     if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
         return Phase.PENDING, _missing(job, message) or f"its container can't be created: {message}"
-    told = next((text for text in reversed(complaints) if not _NO_REASON.fullmatch(text)), "")
-    if "Failed to pull image" in told:
-        return Phase.PENDING, _image(job, container["image"], "", told)[1]
-    return Phase.PENDING, _missing(job, told) or told
+    warning = next((text for text in reversed(warnings) if not _NO_REASON.fullmatch(text)), "")
+    if "Failed to pull image" in warning:
+        return Phase.PENDING, _image(job, container["image"], "", warning)[1]
+    return Phase.PENDING, _missing(job, warning) or warning
 
 
 def _phase_of(end: Object) -> Phase:
-    """Return the phase of a task whose container ended: a server that was told to end has not failed."""
+    """Return the phase of a task whose container ended. A server that was asked to end has not failed."""
     return Phase.FAILED if end.get("exitCode") else Phase.PENDING
 
 
@@ -108,7 +107,7 @@ def why_ended(job: str, pod: Object, end: Object) -> str:
     """Return why a container ended."""
     code = end.get("exitCode")
     if code == 0:
-        return "was told to end, and starts again"
+        return "ended as requested, and restarts"
     if end.get("reason") == "OOMKilled":
         limit = pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
         return f"killed at its memory limit of {limit} (OOMKilled): raise jobs.{job}.memory"
@@ -117,10 +116,10 @@ def why_ended(job: str, pod: Object, end: Object) -> str:
     return f"ended with exit code {code}"
 
 
-def outdated(pod: Object, stateful_set: Object) -> bool:
-    """Return whether a pod was made before its StatefulSet changed, or may have been."""
+def is_outdated(pod: Object, stateful_set: Object) -> bool:
+    """Return whether a pod is older than the last change of its StatefulSet, or may be."""
     status = stateful_set.get("status", {})
-    if "observedGeneration" not in status:  # it is new, as its pods are
+    if "observedGeneration" not in status:  # the StatefulSet is new, and so are its pods
         return False
     if status["observedGeneration"] != stateful_set["metadata"]["generation"]:
         return True
@@ -128,7 +127,7 @@ def outdated(pod: Object, stateful_set: Object) -> bool:
 
 
 def has_run(pod: Object) -> bool:
-    """Return whether the pod's container has run, be it for a moment."""
+    """Return whether the pod's container has run, even for a moment."""
     return any(
         "waiting" not in container["state"] or container.get("lastState")
         for container in pod["status"].get("containerStatuses", ())
@@ -136,18 +135,17 @@ def has_run(pod: Object) -> bool:
 
 
 def was_never_ready(pod: Object) -> bool:
-    """Return whether the pod's container runs and was not ready before: what is not any more, does not come up."""
-    running = [
-        one["state"]["running"] for one in pod["status"].get("containerStatuses", ()) if "running" in one["state"]
-    ]
+    """Return whether the pod's container runs and was never ready: an unready container is not starting."""
+    states = [container["state"] for container in pod["status"].get("containerStatuses", ())]
+    running = [state["running"] for state in states if "running" in state]
     ready = condition(pod, "Ready")
     if not running or ready is None:
         return False
     return bool(seconds(ready["lastTransitionTime"]) <= seconds(running[0]["startedAt"]))
 
 
-def crashed(pod: Object) -> bool:
-    """Return whether the pod's last end is one that its log explains."""
+def is_explained_by_log(pod: Object) -> bool:
+    """Return whether the pod's log explains its last end."""
     for container in pod["status"].get("containerStatuses", ()):
         state = container["state"]
         end = state.get("terminated") or ("waiting" in state and container.get("lastState", {}).get("terminated"))
@@ -171,82 +169,85 @@ def _image(job: str, image: str, reason: str, message: str) -> PhaseAndReason:
 
 
 def scheduling_gate(pod: Object) -> str:
-    """Return in words what keeps a pod from the scheduler, or "" where nothing does."""
+    """Return what keeps a pod from the scheduler, or ""."""
     gates = [gate["name"] for gate in pod["spec"].get("schedulingGates", ())]
     if any(gate.startswith("kueue.x-k8s.io/") for gate in gates):
-        return "its queue has not admitted it: `kubectl get workloads` shows the queue's, and why they wait"
-    return f"it is held back by its scheduling gate {' and '.join(gates)}" if gates else ""
+        return "its queue has not admitted it: `kubectl get workloads` shows the queue's workloads, and why they wait"
+    return f"held back by its scheduling gate {' and '.join(gates)}" if gates else ""
 
 
 def unschedulable(job: str, pod: Object, message: str) -> str:
-    """Return in words why no node takes a pod, from the scheduler's message."""
-    said = message.partition(". ")[0]  # what follows is about preemption
-    if short := _SHORT.search(said):
+    """Return why no node takes a pod, from the scheduler's message."""
+    cause = message.partition(". ")[0]  # the rest is about preemption
+    if short := _SHORT.search(cause):
         resource = short[1]
-        asked = pod["spec"]["containers"][0]["resources"]["requests"].get(resource, "")
+        amount = pod["spec"]["containers"][0]["resources"]["requests"].get(resource, "")
         field = {"cpu": "cpu", "memory": "memory"}.get(resource, "gpus")
-        what = f"{asked} {resource}".strip()
-        return f"no node has {what} free ({said}): lower jobs.{job}.{field}, or add nodes"
-    if missing := _missing(job, said):
+        request = f"{amount} {resource}".strip()
+        return f"no node has {request} free ({cause}): lower jobs.{job}.{field}, or add nodes"
+    if missing := _missing(job, cause):
         return missing
-    if "node affinity/selector" in said:
-        return f"no node has the labels it asks for ({said}): change jobs.{job}.accelerator or node_selector"
-    if "untolerated taint" in said:
+    if "node affinity/selector" in cause:
+        return f"no node has the labels it asks for ({cause}): change jobs.{job}.accelerator or node_selector"
+    if "untolerated taint" in cause:
         return (
-            f"every node keeps it away ({said}): `kubectl describe nodes` shows which is short of disk or not ready; "
-            f"other taints belong in jobs.{job}.tolerations"
+            f"every node has a taint that it does not tolerate ({cause}): `kubectl describe nodes` shows which is "
+            f"short of disk or not ready; other taints belong in jobs.{job}.tolerations"
         )
-    if "PersistentVolumeClaim" in said:
-        return f"a volume is not bound ({said}): see `kubectl get pvc`, and `volumes`"
-    return f"no node takes it: {said}" if said else "it waits for the scheduler"
+    if "PersistentVolumeClaim" in cause:
+        return f"a volume is not bound ({cause}): see `kubectl get pvc`, and `volumes`"
+    return f"no node takes it: {cause}" if cause else "it waits for the scheduler"
 
 
-def _not_created(job: str, complaints: Sequence[str], room: str) -> PhaseAndReason:
-    if not complaints:
+def _not_created(job: str, warnings: Sequence[str], room: str) -> PhaseAndReason:
+    if not warnings:
         return _PENDING
-    message = complaints[-1]
-    if found := _POD_SECURITY.search(message):
-        return Phase.FAILED, f'the namespace\'s pod security "{found[1]}" refuses its pod: {found[2]}'
-    if found := _QUOTA.search(message):
+    message = warnings[-1]
+    if match := _POD_SECURITY.search(message):
+        return Phase.FAILED, f'the namespace\'s pod security "{match[1]}" refuses its pod: {match[2]}'
+    if match := _QUOTA.search(message):
         lower = room or f"lower what jobs.{job} asks"
-        return Phase.PENDING, f'the namespace\'s quota "{found[1]}" is used up ({found[2]}): {lower}'
+        return Phase.PENDING, f'the namespace\'s quota "{match[1]}" is used up ({match[2]}): {lower}'
     if limits := sorted(_LIMIT_RANGE.findall(message)):
         change = room or f"change jobs.{job}.cpu or memory (a task's CPU limit is a core at least), or have it changed"
         return Phase.PENDING, f"the namespace's LimitRange refuses its pod ({'; '.join(limits)}): {change}"
-    if found := _PRIORITY.search(message):
-        return Phase.PENDING, f'there is no PriorityClass "{found[1]}": change jobs.{job}.priority'
+    if match := _PRIORITY.search(message):
+        return Phase.PENDING, f'there is no PriorityClass "{match[1]}": change jobs.{job}.priority'
     return Phase.PENDING, _missing(job, message) or f"its pod can't be created: {message}"
 
 
 def _missing(job: str, message: str) -> str:
-    found = _NOT_FOUND.search(message)
-    if found is None:
+    match = _NOT_FOUND.search(message)
+    if match is None:
         return ""
-    kind, name = found[1].lower(), found[2]
+    kind, name = match[1].lower(), match[2]
     if _OWN_VOLUME in message:
-        again = "run the script again" if kind == "secret" else "`tfk8s up` makes it again"
-        return f'its {_KINDS[kind]} "{name}", which tfk8s made, is gone: {again}'
+        advice = "run the script again" if kind == "secret" else "`tfk8s up` creates it again"
+        return f'its {_KINDS[kind]} "{name}", which tfk8s created, is gone: {advice}'
     field = "security.service_account" if kind == "serviceaccount" else f"volumes or jobs.{job}.volumes"
     return f'there is no {_KINDS[kind]} "{name}": create it, or change {field}'
 
 
-def condition(thing: Object, kind: str) -> Object | None:
+def condition(pod: Object, kind: str) -> Object | None:
     """Return a pod's condition of that type."""
-    for known in thing["status"].get("conditions", ()):
-        if known["type"] == kind:
-            return dict(known)
-    return None
+    return next((item for item in pod["status"].get("conditions", ()) if item["type"] == kind), None)
+
+
+def runs_on(pod: Object) -> str:
+    """Return the name of a pod, and of its node when it has one."""
+    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
+    return f"{name} on {node}" if node else name
 
 
 def since(pod: Object) -> float:
-    """Return when a pod's process started or ended, else when the pod was made, in seconds since the epoch."""
+    """Return when a pod's process started or ended, else when the pod was created, in seconds since the epoch."""
     for container in pod["status"].get("containerStatuses", ()):
         for state in container["state"].values():
-            if when := state.get("startedAt") or state.get("finishedAt"):
-                return seconds(when)
+            if time := state.get("startedAt") or state.get("finishedAt"):
+                return seconds(time)
     return seconds(pod["metadata"]["creationTimestamp"])
 
 
 def seconds(text: str) -> float:
-    """Return a time of Kubernetes' as seconds since the epoch."""
+    """Return a time of the API server as seconds since the epoch."""
     return datetime.fromisoformat(text).timestamp()

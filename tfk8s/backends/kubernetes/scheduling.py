@@ -1,6 +1,6 @@
-"""Whether any node can ever hold a task: what its pod asks for, compared with what each node has in all.
+"""Refuses tasks that no node can ever hold: compares the requests of a pod with all that each node has.
 
-What is in use on a node plays no part, nor does whether it is cordoned: that may change while one waits.
+Resources in use and cordoned nodes are ignored, because both may change while a pod waits.
 """
 
 from __future__ import annotations
@@ -15,33 +15,32 @@ from tfk8s.core.quantity import Quantity
 from tfk8s.errors import InvalidInput
 from tfk8s.render.pods import GKE_ACCELERATOR, GKE_SPOT, Object
 
-# Nodes with one of these labels come from pools, and those with a provider's id from a cloud: more may come when a pod
-# waits for them. Not so with kind's.
+# Nodes with one of these labels belong to pools, nodes with a provider's id to a cloud. Both may grow when a pod waits.
 _POOLS = (
     "cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "karpenter.sh/nodepool",
     "kubernetes.azure.com/agentpool",
 )  # fmt: skip
-_FIXED_PROVIDERS = ("", "kind")
+_FIXED_PROVIDERS = ("", "kind")  # their nodes do not become more
 _TRANSIENT = "node.kubernetes.io/"  # taints that Kubernetes itself sets and removes
-_KEEPING_AWAY = ("NoSchedule", "NoExecute")
+_REPELLING = ("NoSchedule", "NoExecute")
 _UNCOUNTED = "ephemeral-storage"
 
 
 def may_grow(nodes: Sequence[Object]) -> bool:
-    """Return whether other nodes than these may come by themselves; so where there are none yet."""
-    return not nodes or any(map(_is_of_a_pool, nodes))
+    """Return whether more nodes may join by themselves. True without nodes."""
+    return not nodes or any(map(_is_scalable, nodes))
 
 
-def _is_of_a_pool(node: Object) -> bool:
+def _is_scalable(node: Object) -> bool:
     provider = node["spec"].get("providerID", "").partition(":")[0]
     return provider not in _FIXED_PROVIDERS or any(label in _labels(node) for label in _POOLS)
 
 
-def impossible(job: str, pod: Object, nodes: Sequence[Object]) -> str:
-    """Return why no node can ever hold a pod, with the field of the job file to change; "" where one can.
+def why_impossible(job: str, pod: Object, nodes: Sequence[Object]) -> str:
+    """Return why no node can ever hold a pod, with the field of the job file to change; "" if a node can.
 
     Args:
-        job: its name in the job file.
+        job: the job's name in the job file.
         pod: the spec of the job's pods.
         nodes: all nodes, at least one.
     """
@@ -49,35 +48,35 @@ def impossible(job: str, pod: Object, nodes: Sequence[Object]) -> str:
     for label, value in selector.items():
         if all(_labels(node).get(label) != value for node in nodes):
             return _no_label(job, label, value, nodes)
-    chosen = [node for node in nodes if selector.items() <= _labels(node).items()]
-    if not chosen:
-        words = ", ".join(f"{label}={value}" for label, value in selector.items())
-        return f"no node has all of {words}: change jobs.{job}.node_selector"
-    allowed = [node for node in chosen if not _keeping_away(pod, node)]
-    if not allowed:
-        taint = _keeping_away(pod, chosen[0])
-        return f"every node keeps it away ({taint}): add to jobs.{job}.tolerations"
-    return _too_small(job, pod, allowed)
+    selected = [node for node in nodes if selector.items() <= _labels(node).items()]
+    if not selected:
+        labels = ", ".join(f"{label}={value}" for label, value in selector.items())
+        return f"no node has all of {labels}: change jobs.{job}.node_selector"
+    tolerated = [node for node in selected if not _repelling_taint(pod, node)]
+    if not tolerated:
+        taint = _repelling_taint(pod, selected[0])
+        return f"every node has a taint that it does not tolerate ({taint}): add to jobs.{job}.tolerations"
+    return _why_too_small(job, pod, tolerated)
 
 
 def _no_label(job: str, label: str, value: str, nodes: Sequence[Object]) -> str:
     field = {GKE_ACCELERATOR: "accelerator", GKE_SPOT: "spot"}.get(label, "node_selector")
-    others = sorted({_labels(node)[label] for node in nodes if label in _labels(node)})
-    there = f", only {label}={', '.join(others)}" if others else ""
-    return f"no node has the label {label}={value}{there}: change jobs.{job}.{field}"
+    values = sorted({_labels(node)[label] for node in nodes if label in _labels(node)})
+    others = f", only {label}={', '.join(values)}" if values else ""
+    return f"no node has the label {label}={value}{others}: change jobs.{job}.{field}"
 
 
-def _keeping_away(pod: Object, node: Object) -> str:
-    """Return a taint of a node that the pod does not tolerate, as kubectl writes it; "" where there is none."""
+def _repelling_taint(pod: Object, node: Object) -> str:
+    """Return a taint of a node that the pod does not tolerate, as kubectl writes it; "" if it tolerates all."""
     for taint in node["spec"].get("taints", ()):
-        passing = taint["key"].startswith(_TRANSIENT) or taint["effect"] not in _KEEPING_AWAY
-        if not passing and not any(_tolerates(one, taint) for one in pod.get("tolerations", ())):
+        harmless = taint["key"].startswith(_TRANSIENT) or taint["effect"] not in _REPELLING
+        if not harmless and not any(_tolerates(item, taint) for item in pod.get("tolerations", ())):
             return f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
     return ""
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
-    """Return whether a toleration is for a taint (k8s.io/api/core/v1, Toleration.ToleratesTaint)."""
+    """Return whether a toleration matches a taint (k8s.io/api/core/v1, Toleration.ToleratesTaint)."""
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
@@ -85,28 +84,28 @@ def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
     return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
 
 
-def _too_small(job: str, pod: Object, nodes: Sequence[Object]) -> str:
+def _why_too_small(job: str, pod: Object, nodes: Sequence[Object]) -> str:
     requests = pod["containers"][0]["resources"]["requests"]
-    asked = {name: str(amount) for name, amount in requests.items() if name != _UNCOUNTED}
-    fields = {name: f"jobs.{job}.{name if name in ('cpu', 'memory') else 'gpus'}" for name in asked}
-    for name, amount in asked.items():
+    amounts = {name: str(amount) for name, amount in requests.items() if name != _UNCOUNTED}
+    fields = {name: f"jobs.{job}.{name if name in ('cpu', 'memory') else 'gpus'}" for name in amounts}
+    for name, amount in amounts.items():
         largest = max(nodes, key=lambda node: allocatable(node, name))
         if _number(amount) > allocatable(largest, name):
-            most = _copyable(largest["status"]["allocatable"].get(name, "0"))
-            return f"it asks for {amount} {name}, and no node has more than {most}: lower {fields[name]}"
-    if any(all(_number(amount) <= allocatable(node, name) for name, amount in asked.items()) for node in nodes):
+            maximum = _copyable(largest["status"]["allocatable"].get(name, "0"))
+            return f"it asks for {amount} {name}, and no node has more than {maximum}: lower {fields[name]}"
+    if any(all(_number(amount) <= allocatable(node, name) for name, amount in amounts.items()) for node in nodes):
         return ""
-    together = ", ".join(f"{amount} {name}" for name, amount in asked.items())
+    together = ", ".join(f"{amount} {name}" for name, amount in amounts.items())
     return f"no node has {together} together: lower {' or '.join(fields.values())}"
 
 
 def _copyable(amount: str) -> str:
-    """Return an amount as a job file may have it: kubelet tells memory in KiB, to the last one."""
+    """Return an amount in a job file's units: kubelet reports memory in KiB."""
     return f"{int(_number(amount)) >> 20}Mi" if amount.endswith("Ki") else amount
 
 
 def allocatable(node: Object, resource: str) -> Decimal:
-    """Return how much of a resource a node has for pods, in use or not."""
+    """Return how much of a resource a node has for pods, used or free."""
     return _number(node["status"].get("allocatable", {}).get(resource, "0"))
 
 
@@ -120,44 +119,44 @@ def _labels(node: Object) -> Mapping[str, str]:
 
 
 _PATH = "/api/v1/nodes"
-_MOST = 500  # of more, one look does not tell what the others are
+_MAX_NODES = 500  # more nodes take several requests, and are not checked
 
 
 def require_room(client: Client, objects: Sequence[Object]) -> None:
-    """Raise an InvalidInput where no node can ever hold a task of some job.
+    """Raise an InvalidInput if no node can ever hold a task of a job.
 
-    Where nodes may come by themselves, or can't be seen, the scheduler has the last word: `up` passes that on.
+    Where nodes may join, or can't be listed, only the scheduler decides, and `up` reports its message.
     """
     nodes = _list_nodes(client)
     if may_grow(nodes):
         return
     reasons = []
-    for made in objects:
-        if made["kind"] == "StatefulSet":
-            job = status.container_environment(made)["TFK8S_JOB"]
-            reason = impossible(job, made["spec"]["template"]["spec"], nodes)
+    for item in objects:
+        if item["kind"] == "StatefulSet":
+            job = status.container_environment(item)["TFK8S_JOB"]
+            reason = why_impossible(job, item["spec"]["template"]["spec"], nodes)
             reasons += [f"no node can ever hold a task of {job}: {reason}"] if reason else []
     if reasons:
-        raise InvalidInput("; ".join(reasons), help="or add such nodes first; nothing was made")
+        raise InvalidInput("; ".join(reasons), help="or add such nodes first; nothing was created")
 
 
 def require_gpus(client: Client, resource: str, count: int) -> None:
-    """Raise an InvalidInput where no node can ever give a script so many GPUs."""
+    """Raise an InvalidInput if no node has as many GPUs as a script asks for."""
     nodes = _list_nodes(client)
     if may_grow(nodes):
         return
-    most = max(allocatable(node, resource) for node in nodes)
-    if most < count:
+    maximum = max(allocatable(node, resource) for node in nodes)
+    if maximum < count:
         raise InvalidInput(
-            f"the script asks for {count} {resource}, and no node has more than {most}",
-            help="lower --gpus, or add such nodes first; nothing was made",
+            f"the script asks for {count} {resource}, and no node has more than {maximum}",
+            help="lower --gpus, or add such nodes first; nothing was created",
         )
 
 
 def _list_nodes(client: Client) -> list[Object]:
-    """Return all nodes; none where the user may not see them, or they are too many."""
+    """Return all nodes; none if the user may not list them, or if they are too many."""
     try:
-        answer = client.get(_PATH, {"limit": _MOST})
+        answer = client.get(_PATH, {"limit": _MAX_NODES})
     except ApiError as error:
         if error.code != 403:
             raise

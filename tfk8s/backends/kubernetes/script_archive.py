@@ -1,4 +1,4 @@
-"""A script's folder as one file, to travel with it."""
+"""Packs a script's folder into one archive, which is unpacked in the script's pod."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 
 from tfk8s.errors import InvalidInput
 
-MOST_BYTES = 100_000_000
-BROUGHT_REQUIREMENTS = "tfk8s-requirements.txt"
-_LEFT_OUT = {".git", "__pycache__", "node_modules", ".venv", "venv"}
+MAX_BYTES = 100_000_000
+REQUIREMENTS_FILE = "tfk8s-requirements.txt"
+_EXCLUDED = {".git", "__pycache__", "node_modules", ".venv", "venv"}
 
 
 def pack(script: Path, requirements: Path | None = None) -> bytes:
-    """Return the folder that a script stands in as a compressed tar archive; the same folder gives the same bytes.
+    """Return a script's folder as a compressed tar archive; the same folder gives the same bytes.
 
-    A file of requirements that is not in it comes along as `BROUGHT_REQUIREMENTS`.
+    A file of requirements outside of the folder is added as `REQUIREMENTS_FILE`.
 
     Raises:
-        InvalidInput: there is no such script, or its folder is too large to travel.
+        InvalidInput: the script does not exist, or its folder is too large.
     """
     if not script.is_file():
         raise InvalidInput(f'there is no script "{script}"')
@@ -34,41 +34,41 @@ def pack(script: Path, requirements: Path | None = None) -> bytes:
     ):
         for path in files(folder):
             archive.add(path, path.relative_to(folder), filter=_anonymous)
-        if requirements and requirements_in_folder(script, requirements) == BROUGHT_REQUIREMENTS:
-            archive.add(requirements, BROUGHT_REQUIREMENTS, filter=_anonymous)
+        if requirements and requirements_in_folder(script, requirements) == REQUIREMENTS_FILE:
+            archive.add(requirements, REQUIREMENTS_FILE, filter=_anonymous)
     return buffer.getvalue()
 
 
 def requirements_in_folder(script: Path, requirements: Path) -> str:
-    """Return where a file of requirements is, as seen from the script's folder when it has travelled."""
+    """Return the path of a file of requirements in the archive."""
     folder, path = script.resolve().parent, requirements.resolve()
-    if path.is_relative_to(folder) and _LEFT_OUT.isdisjoint(path.relative_to(folder).parts):
+    if path.is_relative_to(folder) and _EXCLUDED.isdisjoint(path.relative_to(folder).parts):
         return path.relative_to(folder).as_posix()
-    return BROUGHT_REQUIREMENTS
+    return REQUIREMENTS_FILE
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the files in a folder that travel, in order.
+    """Return the files of a folder that are archived, in order.
 
     Raises:
-        InvalidInput: they are too large together.
+        InvalidInput: the files are too large together.
     """
-    found, total = [], 0
+    paths, total = [], 0
     for path in _walk(folder):
-        found.append(path)
+        paths.append(path)
         total += path.stat().st_size
-        if total > MOST_BYTES:
+        if total > MAX_BYTES:
             raise InvalidInput(
-                f'the folder "{folder}" has more than {MOST_BYTES // 10**6} MB, and travels with its script',
+                f'the folder "{folder}" has more than {MAX_BYTES // 10**6} MB, and is copied with its script',
                 help="put the script into a folder of its own, and its data into a volume of the job file",
             )
-    return found
+    return paths
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
-        yield from (path for name in sorted(names) if (path := Path(place, name)).is_file())
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _EXCLUDED)
+        yield from (path for name in sorted(names) if (path := Path(parent, name)).is_file())
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

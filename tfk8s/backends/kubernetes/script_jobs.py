@@ -1,9 +1,10 @@
-"""Runs session scripts as Jobs: brings the script's folder along, has it shown, and ends it."""
+"""Runs session scripts as Jobs: copies the script's folder to the pod, shows the output, and stops the script."""
 
 from __future__ import annotations
 
 import secrets
 import signal
+import threading
 from collections.abc import Iterator
 
 from tfk8s import polling
@@ -16,13 +17,13 @@ from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, there_are
 from tfk8s.render import package_files, script_job
 from tfk8s.sessions import error_names
 
-MOST_IN_SECRET = 700_000  # an object has at most 1.5 MB, and a Secret's data grow by a third
-_STOP_SECONDS = 60.0
+MAX_SECRET_BYTES = 700_000  # an object has at most 1.5 MB, and base64 adds a third
+_STOP_TIMEOUT = 60.0
 _HANGUP = 128 + signal.SIGHUP
-_TERMINATION_MESSAGE = "/dev/termination-log"  # what a container writes there, its pod's status tells
+_TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
 
-# Takes an archive of a known size from standard input; it is there when it is whole.
-_TAKE = """
+# Writes an archive of a known size from standard input. The file appears when it is complete.
+_RECEIVE = """
 import os, sys
 with open(sys.argv[1] + ".part", "wb") as part:
     part.write(sys.stdin.buffer.read(int(sys.argv[2])))
@@ -33,10 +34,10 @@ os.rename(part.name, sys.argv[1])
 def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
     """Run a script to its end; return how it ended.
 
-    Ctrl-C and SIGTERM end the script too. It goes on where this process just goes away, loses its terminal, or loses
-    sight of the script.
+    Ctrl-C and SIGTERM end the script too. The script continues if this process is killed, loses its terminal, or can't
+    reach the API server.
     """
-    blocks = stdin.waiting()
+    blocks = stdin.read_blocks()
     failures: list[Tfk8sError] = []
 
     def discard(error: Tfk8sError) -> None:
@@ -51,7 +52,8 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
             _discard(client, cluster, name)
             raise
         if blocks is not None:
-            stdin.PassedOn(client, cluster.namespace, pod, blocks, discard).start()
+            arguments = client, cluster.namespace, pod, blocks, discard
+            threading.Thread(target=stdin.send, args=arguments, name="tfk8s-stdin", daemon=True).start()
         try:
             return script_pod.follow(informer, cluster, name, tail=None)
         except (KeyboardInterrupt, SystemExit) as end:
@@ -77,13 +79,13 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
 
     With `stdin`, the script waits until somebody attaches to its standard input.
     """
-    packed = script_archive.pack(script.path, script.requirements)
-    small = len(packed) <= MOST_IN_SECRET
+    archive = script_archive.pack(script.path, script.requirements)
+    small = len(archive) <= MAX_SECRET_BYTES
     master = cluster.set_of(cluster.master.job)
     if master is None:
-        raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` makes it again")
+        raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` creates it again")
     name = f"script-{secrets.token_hex(3)}"
-    on = script_job.object_name(cluster.name, name)
+    object_name = script_job.object_name(cluster.name, name)
     client = informer.client
     gpus = script_job.gpus_like(script.gpus, cluster.sets.values())
     if gpus:
@@ -97,16 +99,16 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
         gpus=gpus,
         stdin=stdin,
     )
-    made = script_job.job(on, master, run)
+    job = script_job.job(object_name, master, run)
     try:
-        # The pod waits for its Secret, which is the Job's from the first: nothing of it can be left behind.
-        uid = client.send("POST", paths.collection("Job", cluster.namespace), body=made)["metadata"]["uid"]
-        brought = script_job.secret(on, uid, cluster.name, files, packed if small else None)
-        client.send("POST", paths.collection("Secret", cluster.namespace), body=brought)
+        # The pod waits for its Secret. The Job owns the Secret from the start, so that both are deleted together.
+        uid = client.send("POST", paths.collection("Job", cluster.namespace), body=job)["metadata"]["uid"]
+        secret = script_job.secret(object_name, uid, cluster.name, files, archive if small else None)
+        client.send("POST", paths.collection("Secret", cluster.namespace), body=secret)
         if not small:
             pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
-            command = ["python3", "-c", _TAKE, script_job.STREAMED_ARCHIVE, str(len(packed))]
-            streams.execute(client, cluster.namespace, pod, command, _blocks(packed))
+            command = ["python3", "-c", _RECEIVE, script_job.STREAMED_ARCHIVE, str(len(archive))]
+            streams.execute(client, cluster.namespace, pod, command, _blocks(archive))
     except BaseException:
         _discard(client, cluster, name)
         raise
@@ -114,7 +116,7 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
 
 
 def show(client: Client, cluster: DeployedCluster, name: str, *, follow: bool, tail: int | None = None) -> Outcome:
-    """Pass the output of a script on; with `follow`, to its end, and return how it ended."""
+    """Write a script's output to this process' streams; with `follow`, until the script's end. Return how it ended."""
     _require(client, cluster, name)
     if follow:
         with Informer(client, cluster.namespace, cluster.name) as informer:
@@ -128,7 +130,7 @@ def stop(client: Client, cluster: DeployedCluster, name: str) -> None:
     _require(client, cluster, name)
     _discard(client, cluster, name)
     polling.wait_until(
-        lambda: script_pod.find(client, cluster, name) is None, f"{name} to end", _STOP_SECONDS, announce=True
+        lambda: script_pod.find(client, cluster, name) is None, f"{name} to end", _STOP_TIMEOUT, announce=True
     )
 
 
@@ -155,24 +157,17 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 def _discard(client: Client, cluster: DeployedCluster, name: str) -> None:
-    """Delete a script's Job, where there is one, and what belongs to it."""
+    """Delete a script's Job, if it exists, and all that belongs to it."""
     path = f"{paths.collection('Job', cluster.namespace)}/{script_job.object_name(cluster.name, name)}"
     client.send("DELETE", path, {"propagationPolicy": "Background"})
 
 
-# ---- looking -------------------------------------------------------------------------------------------------------
-
-
 def _require(client: Client, cluster: DeployedCluster, name: str) -> None:
-    """Check that the cluster has a script of that name.
-
-    Raises:
-        InvalidInput: it has none; says which it has.
-    """
+    """Raise an InvalidInput, which lists the cluster's scripts, if none has that name."""
     jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     names = [script_job.name(job) for job in jobs]
     if name not in names:
         raise InvalidInput(
             f'cluster "{cluster.name}" has no script "{name}"; {there_are(names)}',
-            help="one that has ended is removed after the job file's `ttl`",
+            help="an ended script is removed after the job file's `ttl`",
         )

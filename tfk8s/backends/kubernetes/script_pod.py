@@ -1,4 +1,4 @@
-"""The pod of a session script: its start, what it writes, and what its end means."""
+"""The pod of a session script: its start, its output, and the meaning of its end."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names, pod_entrypoint
 
-START_SECONDS = 120.0
+START_TIMEOUT = 120.0
 TASK_ENDS_TIMEOUT = 3.0  # more than informer.KUBELET_TIMEOUT
 _MARK = pod_entrypoint.MARK.decode()
 _STREAMS = 2
 
 
 def find(client: Client, cluster: DeployedCluster, name: str) -> Object | None:
-    """Return the pod of a script, where there is one."""
+    """Return the pod of a script; None before and after its life."""
     query = paths.labelled({script_job.JOB_NAME: script_job.object_name(cluster.name, name)})
-    found = client.get(paths.collection("Pod", cluster.namespace), query)["items"]
-    return found[0] if found else None
+    pods = client.get(paths.collection("Pod", cluster.namespace), query)["items"]
+    return pods[0] if pods else None
 
 
 def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> Object:
@@ -52,15 +52,14 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         if has_started:
             return pod
         phase, reason = pod_status.phase_and_reason(cluster.master.job, pod, ())
-        reason = (
-            reason or f"its container is being made on {pod['spec'].get('nodeName')}, which may have to get the image"
-        )
+        node = pod["spec"].get("nodeName")
+        reason = reason or f"its container is being created on {node}, which may have to pull the image"
         if phase is Phase.FAILED:
             raise ClusterError(f"the script can't start: {reason}")
         return None
 
     return polling.wait_until(
-        poll, lambda: f"the script to start: {reason or _why_no_pod(informer, name)}", START_SECONDS, announce=True
+        poll, lambda: f"the script to start: {reason or _why_no_pod(informer, name)}", START_TIMEOUT, announce=True
     )
 
 
@@ -68,21 +67,21 @@ def _why_no_pod(informer: Informer, name: str) -> str:
     """Return why a script's Job has no pod."""
     with contextlib.suppress(ClusterError):  # users who may not read all of the status learn less
         reasons = [script.reason for script in informer.status().scripts if script.name == name]
-        return (reasons or ["its Job is gone"])[0] or "its pod is not made"
-    return "its pod is not made"
+        return (reasons or ["its Job is gone"])[0] or "its pod is not created yet"
+    return "its pod is not created yet"
 
 
 def show(client: Client, cluster: DeployedCluster, name: str, tail: int | None) -> None:
-    """Pass on what a script has written."""
+    """Write the output of a script so far."""
     if pod := find(client, cluster, name):
         _write(logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], _tail(pod, tail)))
 
 
 def follow(informer: Informer, cluster: DeployedCluster, name: str, tail: int | None) -> Outcome:
-    """Pass on what a script writes, to its end; return how it ended, and write why it lost tasks.
+    """Write the output of a script until its end, and why it lost tasks; return how it ended.
 
     Raises:
-        ClusterError: the script did not end by itself, or can't be seen; says why.
+        ClusterError: the script did not end by itself, or can't be followed; says why.
         ScriptLost: Kubernetes removed its pod.
     """
     pod = wait_for_start(informer, cluster, name)
@@ -101,7 +100,7 @@ def follow(informer: Informer, cluster: DeployedCluster, name: str, tail: int | 
 
 
 def _follow(informer: Informer, job: str, pod: Object, tail: int | None) -> tuple[Object, Object]:
-    """Pass on the output of a script's pod, to its end; return the pod's last version, and its container's end."""
+    """Write the output of a script's pod until its end; return the pod's last version, and its container's end."""
 
     def poll() -> tuple[Object, Object] | None:
         change = informer.last_change(job)
@@ -115,7 +114,7 @@ def _follow(informer: Informer, job: str, pod: Object, tail: int | None) -> tupl
 
 
 def _explain(client: Client, cluster: DeployedCluster, since: float, ends: Mapping[str, str]) -> None:
-    """Write why tasks are missing, or were lost since then: Kubernetes knows more than the script's pod saw."""
+    """Write why tasks are missing, or were lost since a time. Kubernetes knows more than the script's pod."""
     for task in status.read(client, cluster).tasks:
         pod = naming.pod(cluster.name, task.task.job, task.task.index)
         if why := ends.get(pod) or task.reason_since(since):
@@ -123,11 +122,11 @@ def _explain(client: Client, cluster: DeployedCluster, since: float, ends: Mappi
 
 
 def _outcome(pod: Object, end: Object) -> Outcome:
-    """Return how a script ended whose container ended so.
+    """Return how a script ended, from the end of its container.
 
     Raises:
-        ClusterError: it was not the script's own end.
-        ScriptLost: it was taken away.
+        ClusterError: the script did not end by itself.
+        ScriptLost: Kubernetes removed its pod.
     """
     code = end.get("exitCode")
     if code != 0:
@@ -158,15 +157,14 @@ def _require_kept(pod: Object, state: str, deleted: bool = False) -> None:
 
 
 def _tail(pod: Object, tail: int | None) -> int | None:
-    """Return how many lines of a pod's log have so many of its script's: in the last ones it says how that ended."""
+    """Return how many lines of a pod's log have the script's last lines: an ended script's log has two more."""
     return tail if tail is None or script_status.ended(pod) is None else tail + _STREAMS
 
 
 def _write(lines: Iterable[str]) -> Object | None:
-    """Write a script's lines to this process' streams, and return None: kubelet tells how it ended.
+    """Write a script's lines to this process' streams; return its end if both of its streams say that it lost a task.
 
-    That comes two seconds after the end. So where both of the script's streams say that it lost a task, return at once
-    how it ended; in all other cases what is seen of the script afterwards must be right.
+    Any other end comes from kubelet, which reports it two seconds later.
     """
     ended = 0
     for line in lines:

@@ -1,4 +1,4 @@
-"""Reads what is there: clusters from their StatefulSets, tasks from their pods, reasons from events and logs."""
+"""The status of clusters: clusters from their StatefulSets, tasks from their pods, reasons from events and logs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tfk8s.render import manifests, script_job
 from tfk8s.render.pods import Object
 from tfk8s.task.config import is_listening_line
 
-_MOST_LOGS = 3  # how many crashed tasks' logs are read for one look
-_MOST_ASKED = 8
+_MAX_LOGS = 3  # of crashed tasks, for one status
+_MAX_LISTENING_CHECKS = 8  # for one status, whose cost then does not grow with the cluster
 
 
 class Reader(Protocol):
@@ -38,7 +38,7 @@ class Reader(Protocol):
         ...
 
 
-Listens = Callable[[Reader, Object], bool]  # whether the server in a pod that runs listens
+IsListening = Callable[[Reader, Object], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class DeployedCluster:
     """A cluster as its StatefulSets describe it.
 
     Attributes:
-        name, namespace: which.
+        name, namespace: of the cluster.
         sets: its StatefulSets, by the job's DNS name.
         jobs: number of tasks and port of each job, the master's first.
     """
@@ -72,7 +72,7 @@ class DeployedCluster:
         return f"grpc://{self.address(self.master)}"
 
     def address(self, task: Task) -> str:
-        """Return where a task listens."""
+        """Return the address where a task listens."""
         return naming.pod_address(self.name, self.namespace, task.job, task.index, self.port(task))
 
     def port(self, task: Task) -> int:
@@ -88,12 +88,12 @@ def find(client: Reader, namespace: str, name: str) -> DeployedCluster:
     """Return the cluster of that name.
 
     Raises:
-        NoSuchCluster: there is none, or none that has got as far as its StatefulSets.
+        NoSuchCluster: no cluster has that name and StatefulSets.
     """
-    found = client.get(paths.collection("StatefulSet", namespace), paths.of_cluster(name))["items"]
-    if not found:
+    stateful_sets = client.get(paths.collection("StatefulSet", namespace), paths.of_cluster(name))["items"]
+    if not stateful_sets:
         raise no_such_cluster(client, namespace, name)
-    return describe(found)
+    return describe(stateful_sets)
 
 
 def describe(sets: Sequence[Object]) -> DeployedCluster:
@@ -109,23 +109,22 @@ def describe(sets: Sequence[Object]) -> DeployedCluster:
     return DeployedCluster(
         name=metadata["labels"][manifests.INSTANCE],
         namespace=metadata["namespace"],
-        sets={made["metadata"]["labels"][manifests.COMPONENT]: made for made in sets},
+        sets={item["metadata"]["labels"][manifests.COMPONENT]: item for item in sets},
         jobs=jobs,
     )
 
 
-def container_environment(made: Object) -> dict[str, str]:
-    """Return the variables with fixed values of the containers that a StatefulSet makes."""
-    variables = made["spec"]["template"]["spec"]["containers"][0]["env"]
+def container_environment(stateful_set: Object) -> dict[str, str]:
+    """Return the variables with fixed values of a StatefulSet's containers."""
+    variables = stateful_set["spec"]["template"]["spec"]["containers"][0]["env"]
     return {variable["name"]: variable["value"] for variable in variables if "value" in variable}
 
 
 def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
-    """Return the error for a name that no cluster has; says where one of that name is."""
-    sets = _sets_everywhere(client, namespace)
-    there = sorted({(made["metadata"]["namespace"], made["metadata"]["labels"][manifests.INSTANCE]) for made in sets})
-    elsewhere = [space for space, cluster in there if cluster == name]
-    here = [cluster for space, cluster in there if space == namespace]
+    """Return the error for a name that no cluster in the namespace has. It names a namespace that has the cluster."""
+    keys = sorted(set(map(_key, _list_sets(client, namespace))))
+    elsewhere = [other for cluster, other in keys if cluster == name]
+    here = [cluster for cluster, other in keys if other == namespace]
     return NoSuchCluster(
         f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; ' + there_are(here),
         help=f"it is in namespace {elsewhere[0]}: add --namespace {elsewhere[0]}"
@@ -135,30 +134,36 @@ def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
 
 
 def clusters(client: Reader, namespace: str | None) -> list[ClusterStatus]:
-    """Return the clusters of a namespace or, with None, of all that the user may see."""
-    query = paths.labelled({manifests.NAME: "tfk8s"})
-    sets = _sets_everywhere(client, namespace or client.namespace) if namespace is None else _items(
-        client.get(paths.collection("StatefulSet", namespace), query)
-    )  # fmt: skip
-    grouped: dict[tuple[str, str], list[Object]] = {}
-    for made in sets:
-        key = made["metadata"]["labels"][manifests.INSTANCE], made["metadata"]["namespace"]
-        grouped.setdefault(key, []).append(made)
-    return [read(client, describe(grouped[key])) for key in sorted(grouped)]
+    """Return the clusters of a namespace or, with None, of all namespaces that the user may read."""
+    stateful_sets = _list_sets(client, client.namespace) if namespace is None else _list_sets_in(client, namespace)
+    keys = sorted(set(map(_key, stateful_sets)))
+    return [read(client, describe([item for item in stateful_sets if _key(item) == key])) for key in keys]
 
 
-def _sets_everywhere(client: Reader, namespace: str) -> list[Object]:
-    query = paths.labelled({manifests.NAME: "tfk8s"})
+def _key(stateful_set: Object) -> tuple[str, str]:
+    """Return the name and the namespace of a StatefulSet's cluster."""
+    metadata = stateful_set["metadata"]
+    return metadata["labels"][manifests.INSTANCE], metadata["namespace"]
+
+
+def _list_sets(client: Reader, namespace: str) -> list[Object]:
+    """Return the StatefulSets of all clusters, or those of one namespace where the user may list no more."""
     try:
-        return _items(client.get(paths.collection("StatefulSet", None), query))
+        return _list_sets_in(client, None)
     except ApiError as error:
         if error.code != 403:
             raise
-    return _items(client.get(paths.collection("StatefulSet", namespace), query))
+    return _list_sets_in(client, namespace)
+
+
+def _list_sets_in(client: Reader, namespace: str | None) -> list[Object]:
+    query = paths.labelled({manifests.NAME: "tfk8s"})
+    stateful_sets: list[Object] = client.get(paths.collection("StatefulSet", namespace), query)["items"]
+    return stateful_sets
 
 
 def is_listening(client: Reader, pod: Object) -> bool:
-    """Return whether a server has written that it listens, in what its container's log begins with."""
+    """Return whether the beginning of a pod's log says that the server listens."""
     try:
         text = client.text(log_path(pod), {"limitBytes": 1 << 16})
     except Tfk8sError:
@@ -171,36 +176,35 @@ def log_path(pod: Object) -> str:
     return paths.pod(pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
 
 
-def read(client: Reader, cluster: DeployedCluster, listens: Listens = is_listening) -> ClusterStatus:
-    """Return what is there of a cluster now; `listens` is asked about those whose kubelet has not looked yet."""
-    made = _items(client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name)))
-    by_name = {pod["metadata"]["name"]: pod for pod in made}
-    looks = [(task, by_name.get(naming.pod(cluster.name, task.job, task.index))) for task in cluster.tasks]
-    scripts = _scripts(client, cluster, made)
-    unclear = any(_needs_events(pod) for pod in (*(pod for _, pod in looks), *(pod for _, pod in scripts)))
-    complaints = _complaints(client, cluster.namespace) if unclear else {}
-    explained = _logs_of_crashed(client, [pod for _, pod in looks if pod is not None and pod_status.crashed(pod)])
-    created = min(pod_status.seconds(one["metadata"]["creationTimestamp"]) for one in cluster.sets.values())
-    tasks = [_task(cluster, task, pod, complaints, explained) for task, pod in looks]
+def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = is_listening) -> ClusterStatus:
+    """Return the status of a cluster; call `is_listening` for started servers that kubelet has not probed yet."""
+    pods = client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name))["items"]
+    by_name = {pod["metadata"]["name"]: pod for pod in pods}
+    by_task = {task: by_name.get(naming.pod(cluster.name, task.job, task.index)) for task in cluster.tasks}
+    scripts = _scripts(client, cluster, pods)
+    needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in scripts))))
+    warnings = _warnings(client, cluster.namespace) if needs_events else {}
+    last_lines = _last_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
+    tasks = [_task(cluster, task, pod, warnings, last_lines) for task, pod in by_task.items()]
     return ClusterStatus(
         name=cluster.name,
         backend="kubernetes",
         location=f"context {client.context}, namespace {cluster.namespace}",
         target=cluster.target,
         master=cluster.master,
-        tasks=tuple(_asked(client, tasks, dict(looks), listens)),
-        created=created,
-        reason=_hopeless(tasks, [pod for _, pod in looks]),
+        tasks=tuple(_with_listening(client, tasks, by_task, is_listening)),
+        created=min(pod_status.seconds(item["metadata"]["creationTimestamp"]) for item in cluster.sets.values()),
+        reason=_why_hopeless(tasks, by_task),
         scripts=tuple(
-            script_status.status(job, pod, complaints.get((pod or job)["metadata"]["uid"], ())) for job, pod in scripts
+            script_status.status(job, pod, warnings.get((pod or job)["metadata"]["uid"], ())) for job, pod in scripts
         ),
     )
 
 
-def _scripts(client: Reader, cluster: DeployedCluster, made: Sequence[Object]) -> list[tuple[Object, Object | None]]:
+def _scripts(client: Reader, cluster: DeployedCluster, pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:
     """Return the Jobs of a cluster's scripts, the latest first, each with its pod."""
-    by_job = {pod["metadata"]["labels"].get(script_job.JOB_NAME): pod for pod in made}
-    jobs = _items(client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name)))
+    by_job = {pod["metadata"]["labels"].get(script_job.JOB_NAME): pod for pod in pods}
+    jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     jobs.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]), reverse=True)
     return [(job, by_job.get(job["metadata"]["name"])) for job in jobs]
 
@@ -209,84 +213,81 @@ def _task(
     cluster: DeployedCluster,
     task: Task,
     pod: Object | None,
-    complaints: Mapping[str, Sequence[str]],
-    explained: Mapping[str, str],
+    warnings: Mapping[str, Sequence[str]],
+    last_lines: Mapping[str, str],
 ) -> TaskStatus:
-    about = pod or cluster.set_of(task.job)
-    if about is None:
-        phase, reason = Phase.PENDING, "its StatefulSet is missing: `tfk8s up` makes it again"
+    stateful_set = cluster.set_of(task.job)
+    if not (source := pod or stateful_set):
+        phase, reason = Phase.PENDING, "its StatefulSet is missing: `tfk8s up` creates it again"
+    elif pod and stateful_set and pod_status.is_outdated(pod, stateful_set):
+        phase, reason = Phase.PENDING, "waits for its restart with the new settings"
     else:
-        phase, reason = pod_status.phase_and_reason(task.job, pod, complaints.get(about["metadata"]["uid"], ()))
-    if pod and (made := cluster.set_of(task.job)) and pod_status.outdated(pod, made):
-        phase, reason = Phase.PENDING, "is to be started anew, with what has changed"
+        phase, reason = pod_status.phase_and_reason(task.job, pod, warnings.get(source["metadata"]["uid"], ()))
     name = naming.pod(cluster.name, task.job, task.index)
-    if reason and explained.get(name):
-        reason += f": {explained[name]}"
-    node = pod["spec"].get("nodeName") if pod else None
+    if reason and last_lines.get(name):
+        reason += f": {last_lines[name]}"
     return TaskStatus(
         task=task,
         phase=phase,
         address=cluster.address(task),
-        runs_on=(f"{name} on {node}" if node else name) if pod else "",
-        restarts=sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ())) if pod else 0,
+        runs_on=pod_status.runs_on(pod) if pod else "",
+        restarts=sum(item["restartCount"] for item in pod["status"].get("containerStatuses", ())) if pod else 0,
         since=pod_status.since(pod) if pod else None,
         reason=reason,
     )
 
 
-def _hopeless(tasks: Sequence[TaskStatus], made: Sequence[Object | None]) -> str:
-    """Return why a task can never start, or "": it failed before it ran, and nothing but another job file helps."""
-    for task, pod in zip(tasks, made, strict=True):
-        if task.phase is Phase.FAILED and not (pod and pod_status.has_run(pod)):
+def _why_hopeless(tasks: Sequence[TaskStatus], pods: Mapping[Task, Object | None]) -> str:
+    """Return why a task can never start without another job file: it failed before it ran. Else return ""."""
+    for task in tasks:
+        if task.phase is Phase.FAILED and not ((pod := pods[task.task]) and pod_status.has_run(pod)):
             return f"{task.task} can't start: {task.reason}"
     return ""
 
 
-def _asked(
-    client: Reader, tasks: Sequence[TaskStatus], made: Mapping[Task, Object | None], listens: Listens
+def _with_listening(
+    client: Reader, tasks: Sequence[TaskStatus], pods: Mapping[Task, Object | None], is_listening: IsListening
 ) -> list[TaskStatus]:
-    """Return the tasks, after asking those that may have become ready: kubelet tells a second later.
+    """Return the tasks. Those whose servers listen are ready already; kubelet reports it a second later."""
 
-    Where these are many it is left to kubelet, so that a look has a constant cost.
-    """
-    starting = [known.task for known in tasks if known.phase is Phase.STARTING]
-    if len(starting) > _MOST_ASKED:
+    def is_ready(task: Task) -> bool:
+        pod = pods[task]
+        return pod is not None and pod_status.was_never_ready(pod) and is_listening(client, pod)
+
+    starting = [task.task for task in tasks if task.phase is Phase.STARTING]
+    if len(starting) > _MAX_LISTENING_CHECKS:
         return list(tasks)
-    answers = concurrency.map_parallel(lambda task: _is_up(client, made[task], listens), starting, _MOST_ASKED)
-    up = {task for task, answer in zip(starting, answers, strict=True) if answer}
-    return [dataclasses.replace(known, phase=Phase.READY) if known.task in up else known for known in tasks]
-
-
-def _is_up(client: Reader, pod: Object | None, listens: Listens) -> bool:
-    return pod is not None and pod_status.was_never_ready(pod) and listens(client, pod)
+    answers = concurrency.map_parallel(is_ready, starting, _MAX_LISTENING_CHECKS)
+    ready = {task for task, answer in zip(starting, answers, strict=True) if answer}
+    return [dataclasses.replace(task, phase=Phase.READY) if task.task in ready else task for task in tasks]
 
 
 def _needs_events(pod: Object | None) -> bool:
-    """Return whether only events can say why a task does not run."""
+    """Return whether only events can explain why a pod does not run."""
     if pod is None:
         return True
     containers = pod["status"].get("containerStatuses", ())
-    return any(one["state"].get("waiting", {}).get("reason") == "ContainerCreating" for one in containers)
+    return any(item["state"].get("waiting", {}).get("reason") == "ContainerCreating" for item in containers)
 
 
-def _complaints(client: Reader, namespace: str) -> dict[str, list[str]]:
+def _warnings(client: Reader, namespace: str) -> dict[str, list[str]]:
     """Return the messages of all warnings in a namespace, by the object's uid, the latest last.
 
-    Not those of the scheduler: a pod that waits for it says so itself, and any other has it behind it. Nor those of
-    probes: a server that does not listen yet is no reason for anything.
+    The scheduler's are left out, because a pod that waits for the scheduler has them in its status. Those of probes are
+    left out, because a server that does not listen yet explains nothing.
     """
     query = {"fieldSelector": "type=Warning,reason!=FailedScheduling,reason!=Unhealthy"}
-    events = _items(client.get(paths.collection("Event", namespace), query))
-    found: dict[str, list[str]] = {}
-    for event in sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime"))):
-        found.setdefault(event["involvedObject"].get("uid", ""), []).append(event.get("message", ""))
-    return found
+    events = client.get(paths.collection("Event", namespace), query)["items"]
+    messages: dict[str, list[str]] = {}
+    for event in sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime"))):
+        messages.setdefault(event["involvedObject"].get("uid", ""), []).append(event.get("message", ""))
+    return messages
 
 
-def _logs_of_crashed(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:
-    """Return the last line that each crashed pod wrote, by its name, for the first few."""
+def _last_lines(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:
+    """Return the last lines that the first few crashed pods wrote, by the pods' names."""
     lines = {}
-    for pod in crashed[:_MOST_LOGS]:
+    for pod in crashed[:_MAX_LOGS]:
         running = "waiting" not in pod["status"]["containerStatuses"][0]["state"]
         try:
             text = client.text(log_path(pod), {"tailLines": 5, "previous": not running})
@@ -294,8 +295,3 @@ def _logs_of_crashed(client: Reader, crashed: Sequence[Object]) -> dict[str, str
             continue
         lines[pod["metadata"]["name"]] = next((line for line in reversed(text.splitlines()) if line.strip()), "")
     return lines
-
-
-def _items(answer: Object) -> list[Object]:
-    items: list[Object] = answer["items"]
-    return items

@@ -1,4 +1,4 @@
-"""Passes this process' standard input on to a script in a pod."""
+"""Sends this process' standard input to a script in a pod."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import itertools
 import os
 import select
 import stat
-import threading
 from collections.abc import Callable, Iterator
 
 import websocket
@@ -16,52 +15,45 @@ from tfk8s.backends.kubernetes import streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.errors import Tfk8sError
 
-_STDIN = 0
 _BLOCK = 1 << 16
 
 
-def waiting() -> Iterator[bytes] | None:
-    """Return the blocks of standard input to its end; None where there is nothing to pass on.
+def read_blocks(descriptor: int = 0) -> Iterator[bytes] | None:
+    """Return the blocks of standard input until its end; None if there is no input.
 
-    That is so for a terminal, /dev/null, and what is closed or already at its end. They are read from the
-    descriptor: a thread in a buffered read would keep Python from ending.
+    A terminal, /dev/null, a closed descriptor, and an ended file or pipe are no input. The blocks are read from the
+    descriptor, because a thread in a buffered read would keep Python from ending.
     """
     try:
-        kind = os.fstat(_STDIN).st_mode
+        kind = os.fstat(descriptor).st_mode
         if stat.S_ISCHR(kind):
             return None
-        first = os.read(_STDIN, _BLOCK) if select.select([_STDIN], [], [], 0)[0] else None
+        first = os.read(descriptor, _BLOCK) if select.select([descriptor], [], [], 0)[0] else None
     except OSError:
         return None
     if first == b"":
         return None
-    return itertools.chain([first] if first else [], iter(lambda: os.read(_STDIN, _BLOCK), b""))
+    return itertools.chain([first] if first else [], iter(lambda: os.read(descriptor, _BLOCK), b""))
 
 
-class PassedOn(threading.Thread):
-    """Sends blocks to a pod's standard input, and then its end, which also comes when this process ends.
+def send(
+    client: Client, namespace: str, pod: str, blocks: Iterator[bytes], on_failure: Callable[[Tfk8sError], None]
+) -> None:
+    """Send blocks to a pod's standard input, and then close it. It is also closed when this process ends.
 
     Args:
         client: the API server.
-        namespace, pod: which.
-        blocks: what to send.
-        failed: told when the pod can't be attached to; the script would wait for its input for ever.
+        namespace: the pod's.
+        pod: the pod's name.
+        blocks: the input.
+        on_failure: called if the pod can't be attached to, because the script would wait for its input for ever.
     """
-
-    def __init__(
-        self, client: Client, namespace: str, pod: str, blocks: Iterator[bytes], failed: Callable[[Tfk8sError], None]
-    ) -> None:
-        super().__init__(name="tfk8s-stdin", daemon=True)
-        self._client, self._namespace, self._pod, self._blocks, self._failed = client, namespace, pod, blocks, failed
-
-    def run(self) -> None:
-        """Send all."""
-        try:
-            stream = streams.attach(self._client, self._namespace, self._pod)
-        except Tfk8sError as error:
-            self._failed(error)
-            return
-        # What breaks is the end of the script's input: it has ended itself, or its connection, or what is read here.
-        with contextlib.closing(stream), contextlib.suppress(OSError, websocket.WebSocketException):
-            for block in self._blocks:
-                streams.send(stream, block)
+    try:
+        stream = streams.attach(client, namespace, pod)
+    except Tfk8sError as error:
+        on_failure(error)
+        return
+    # A failure ends the script's input: the script ended, the connection broke, or standard input can't be read.
+    with contextlib.closing(stream), contextlib.suppress(OSError, websocket.WebSocketException):
+        for block in blocks:
+            streams.send(stream, block)

@@ -1,4 +1,4 @@
-"""Kubernetes' events, in both of their forms, and whose they are."""
+"""Kubernetes' events in both of their forms, and their subjects."""
 
 import pytest
 
@@ -28,11 +28,11 @@ JOBS = {"master": "master", "my-ps-1234": "my_ps"}
         ("Job", "b-script-0123ab", ""),
     ],
 )
-def test_what_an_object_is_to_a_cluster(kind, name, about):
+def test_the_subject_of_an_event(kind, name, about):
     assert events.find_subject(kind, name, "a", JOBS) == about
 
 
-def test_an_event_that_came_again():
+def test_a_repeated_event():
     event = {
         "metadata": {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}, "type": "Warning", "reason": "BackOff",
         "message": "Back-off restarting ", "count": 7, "firstTimestamp": "2026-01-01T00:00:00Z",
@@ -44,13 +44,13 @@ def test_an_event_that_came_again():
     )  # fmt: skip
 
 
-def test_an_event_of_the_newer_form():
+def test_an_event_of_events_k8s_io():
     event = {
         "metadata": {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}, "type": "Normal", "reason": "Scheduled",
         "message": "assigned", "eventTime": "2026-01-01T00:00:01.500000Z", "lastTimestamp": None,
     }  # fmt: skip
-    found = events.parse_event(event, "worker/1")
-    assert (found.time, found.warning, found.count) == (1767225601.5, False, 1)
+    parsed = events.parse_event(event, "worker/1")
+    assert (parsed.time, parsed.warning, parsed.count) == (1767225601.5, False, 1)
     series = {"count": 3, "lastObservedTime": "2026-01-01T00:00:05.000000Z"}
-    again = events.parse_event({**event, "series": series}, "worker/1")
-    assert (again.time, again.count) == (1767225605, 3)
+    repeated = events.parse_event({**event, "series": series}, "worker/1")
+    assert (repeated.time, repeated.count) == (1767225605, 3)

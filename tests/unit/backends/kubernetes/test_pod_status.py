@@ -1,4 +1,4 @@
-"""Words for what Kubernetes says of a pod. The messages are those of a real cluster (Kubernetes 1.36)."""
+"""The phase of a pod, and its reason in words. The messages are those of a real cluster (Kubernetes 1.36)."""
 
 import pytest
 
@@ -47,9 +47,9 @@ CASES = [
     ),
     (
         gated("kueue.x-k8s.io/admission"), (), Phase.PENDING,
-        "its queue has not admitted it: `kubectl get workloads` shows the queue's, and why they wait",
+        "its queue has not admitted it: `kubectl get workloads` shows the queue's workloads, and why they wait",
     ),
-    (gated("a.b/c", "d"), (), Phase.PENDING, "it is held back by its scheduling gate a.b/c and d"),
+    (gated("a.b/c", "d"), (), Phase.PENDING, "held back by its scheduling gate a.b/c and d"),
     (
         unscheduled("1 Insufficient nvidia.com/gpu" + TAIL), (), Phase.PENDING,
         ("no node has 4 nvidia.com/gpu free (0/1 nodes are available: 1 Insufficient nvidia.com/gpu): "
@@ -62,8 +62,9 @@ CASES = [
     ),
     (
         unscheduled("1 node(s) had untolerated taint(s)" + TAIL), (), Phase.PENDING,
-        ("every node keeps it away (0/1 nodes are available: 1 node(s) had untolerated taint(s)): `kubectl describe "
-        "nodes` shows which is short of disk or not ready; other taints belong in jobs.worker.tolerations"),
+        ("every node has a taint that it does not tolerate (0/1 nodes are available: 1 node(s) had untolerated "
+        "taint(s)): `kubectl describe nodes` shows which is short of disk or not ready; other taints belong in "
+        "jobs.worker.tolerations"),
     ),
     (
         unscheduled('persistentvolumeclaim "data" not found. not found'), (), Phase.PENDING,
@@ -86,7 +87,7 @@ CASES = [
         '"tf:1" is not the name of an image: change jobs.worker.image (or image, for all jobs)',
     ),
     (waiting("CrashLoopBackOff", last={"exitCode": 2}), (), Phase.FAILED, "ended with exit code 2"),
-    (waiting("CrashLoopBackOff", last={"exitCode": 0}), (), Phase.PENDING, "was told to end, and starts again"),
+    (waiting("CrashLoopBackOff", last={"exitCode": 0}), (), Phase.PENDING, "ended as requested, and restarts"),
     (
         waiting("CrashLoopBackOff", last={"exitCode": 137, "reason": "OOMKilled"}), (), Phase.FAILED,
         "killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory",
@@ -97,11 +98,11 @@ CASES = [
     ),
     (
         waiting("ContainerCreating"), ('MountVolume.SetUp failed for volume "tfk8s" : configmap "demo" not found',),
-        Phase.PENDING, 'its ConfigMap "demo", which tfk8s made, is gone: `tfk8s up` makes it again',
+        Phase.PENDING, 'its ConfigMap "demo", which tfk8s created, is gone: `tfk8s up` creates it again',
     ),
     (
         waiting("ContainerCreating"), ('MountVolume.SetUp failed for volume "tfk8s" : secret "demo-s" not found',),
-        Phase.PENDING, 'its Secret "demo-s", which tfk8s made, is gone: run the script again',
+        Phase.PENDING, 'its Secret "demo-s", which tfk8s created, is gone: run the script again',
     ),
     (
         waiting("ContainerCreating"), ("old", 'MountVolume.SetUp failed for volume "v" : configmap "c" not found'),
@@ -154,15 +155,15 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("seen", "complaints", "phase", "reason"), CASES)
-def test_the_phase_and_the_reason(seen, complaints, phase, reason):
-    assert pod_status.phase_and_reason("worker", seen, complaints) == (phase, reason)
+@pytest.mark.parametrize(("seen", "warnings", "phase", "reason"), CASES)
+def test_phase_and_reason(seen, warnings, phase, reason):
+    assert pod_status.phase_and_reason("worker", seen, warnings) == (phase, reason)
 
 
-def test_a_pod_that_is_being_stopped_is_not_the_new_one():
+def test_a_terminating_pod_is_pending():
     stopped = pod(state={"running": {}}, ready=True)
     stopped["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert pod_status.phase_and_reason("worker", stopped, ()) == (Phase.PENDING, "the pod of before is being stopped")
+    assert pod_status.phase_and_reason("worker", stopped, ()) == (Phase.PENDING, "its previous pod is terminating")
 
 
 DISRUPTED = [
@@ -172,39 +173,39 @@ DISRUPTED = [
     ),
     (
         "EvictionByEvictionAPI", "Eviction API: evicting",
-        "evicted from its node a, as by `kubectl drain`: it starts again where there is room",
+        "evicted from its node a, as by `kubectl drain`: it restarts where a node has room",
     ),
     (
         "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint",
         ("evicted from its node a, which is not ready or was tainted (Taint manager: deleting due to NoExecute taint): "
         "`kubectl describe node a` shows why"),
     ),
-    ("DeletionByPodGC", "PodGC: node no longer exists", "its node a is gone: it starts again on another"),
+    ("DeletionByPodGC", "PodGC: node no longer exists", "its node a is gone: it restarts on another node"),
     ("Other", "by another controller.", "disrupted (by another controller)"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("reason", "message", "words"), DISRUPTED)
-def test_why_a_pod_is_taken_away(reason, message, words):
+def test_disruptions(reason, message, words):
     condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
     gone = pod(state={"running": {}}, ready=True, conditions=[condition])
     assert disruptions.why_removed("worker", gone) == words
     gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert pod_status.phase_and_reason("worker", gone, ()) == (
         Phase.PENDING,
-        f"the pod of before is being stopped: {words}",
+        f"its previous pod is terminating: {words}",
     )
 
 
-def test_a_pod_that_somebody_deletes_and_one_that_stays():
-    one = pod(state={"running": {}}, ready=True)
-    assert disruptions.why_removed("worker", one) == ""
-    one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert disruptions.why_removed("worker", one) == "its pod was deleted"
+def test_a_deleted_pod():
+    deleted = pod(state={"running": {}}, ready=True)
+    assert disruptions.why_removed("worker", deleted) == ""
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert disruptions.why_removed("worker", deleted) == "its pod was deleted"
 
 
 @pytest.mark.parametrize(
-    ("seen", "crashed", "has_run"),
+    ("seen", "explained", "has_run"),
     [
         (waiting("InvalidImageName"), False, False),
         (waiting("CrashLoopBackOff", last={"exitCode": 1}), True, True),
@@ -213,8 +214,8 @@ def test_a_pod_that_somebody_deletes_and_one_that_stays():
         (pod(state={"running": {}}, last={"exitCode": 1}), False, True),
     ],
 )
-def test_whose_log_explains_its_end(seen, crashed, has_run):
-    assert (pod_status.crashed(seen), pod_status.has_run(seen)) == (crashed, has_run)
+def test_ends_that_logs_explain(seen, explained, has_run):
+    assert (pod_status.is_explained_by_log(seen), pod_status.has_run(seen)) == (explained, has_run)
 
 
 def test_times_are_seconds():
@@ -231,9 +232,6 @@ def test_times_are_seconds():
         ({"observedGeneration": 2, "updateRevision": "old"}, False),
     ],
 )
-def test_a_pod_of_before_its_stateful_set_changed(status, expected):
-    labels = {"controller-revision-hash": "old"}
-    assert (
-        pod_status.outdated({"metadata": {"labels": labels}}, {"metadata": {"generation": 2}, "status": status})
-        is expected
-    )
+def test_a_pod_is_outdated_after_a_change_of_its_stateful_set(status, expected):
+    old = {"metadata": {"labels": {"controller-revision-hash": "old"}}}
+    assert pod_status.is_outdated(old, {"metadata": {"generation": 2}, "status": status}) is expected

@@ -1,10 +1,10 @@
-"""Whether a node can ever hold a task."""
+"""Tasks that no node can ever hold."""
 
 import pytest
 
 from tfk8s import render
 from tfk8s.backends.kubernetes import scheduling
-from tfk8s.backends.kubernetes import scheduling as kubernetes_nodes
+from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
@@ -24,20 +24,17 @@ def gpu_node(gpus="2", model="nvidia-l4", **amounts):
     return node(taint, labels={"cloud.google.com/gke-accelerator": model}, **{"nvidia.com/gpu": gpus, **amounts})
 
 
-def said(job, *nodes):
-    (made,) = [
-        one
-        for one in render.objects(JobFile(name="a", image="tf:1", jobs=(job,), master=job.name))
-        if one["kind"] == "StatefulSet"
-    ]
-    return scheduling.impossible(job.name, made["spec"]["template"]["spec"], nodes)
+def why_impossible(job, *nodes):
+    objects = render.objects(JobFile(name="a", image="tf:1", jobs=(job,), master=job.name))
+    (stateful_set,) = (item for item in objects if item["kind"] == "StatefulSet")
+    return scheduling.why_impossible(job.name, stateful_set["spec"]["template"]["spec"], nodes)
 
 
 def amount(text):
     return Quantity.parse(text)
 
 
-KEPT = {"key": "type", "value": "kwok", "effect": "NoSchedule"}
+TAINT = {"key": "type", "value": "kwok", "effect": "NoSchedule"}
 TOLERATIONS = [
     {"key": "type", "operator": "Exists"},
     {"key": "type", "operator": "Equal", "value": "kwok", "effect": "NoSchedule"},
@@ -54,13 +51,13 @@ TOLERATIONS = [
         (Job(name="worker", gpus=2), [node(), gpu_node()]),
         (Job(name="worker", gpus=1, accelerator="nvidia-l4"), [node(), gpu_node()]),
         (Job(name="worker", gpus=1, gpu_resource="amd.com/gpu"), [node(**{"amd.com/gpu": "1"})]),
-        *((Job(name="worker", tolerations=(one,)), [node(KEPT)]) for one in TOLERATIONS),
+        *((Job(name="worker", tolerations=(toleration,)), [node(TAINT)]) for toleration in TOLERATIONS),
         (Job(name="worker"), [node({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"})]),
-        (Job(name="worker"), [node({**KEPT, "effect": "PreferNoSchedule"})]),
+        (Job(name="worker"), [node({**TAINT, "effect": "PreferNoSchedule"})]),
     ],
 )
 def test_a_node_can_hold_it(job, nodes):
-    assert said(job, *nodes) == ""
+    assert why_impossible(job, *nodes) == ""
 
 
 @pytest.mark.parametrize(
@@ -111,30 +108,40 @@ def test_a_node_can_hold_it(job, nodes):
         ),
         (
             Job(name="worker", tolerations=({"key": "type", "value": "other"}, {"key": "x", "operator": "Exists"})),
-            [node(KEPT)],
-            "every node keeps it away (type=kwok:NoSchedule): add to jobs.worker.tolerations",
+            [node(TAINT)],
+            "every node has a taint that it does not tolerate (type=kwok:NoSchedule): add to jobs.worker.tolerations",
         ),
         (
             Job(name="worker", gpus=1, tolerations=({"operator": "Exists", "effect": "NoExecute"},)),
-            [node(), gpu_node("0"), node(KEPT, **{"nvidia.com/gpu": "8"})],
+            [node(), gpu_node("0"), node(TAINT, **{"nvidia.com/gpu": "8"})],
             "it asks for 1 nvidia.com/gpu, and no node has more than 0: lower jobs.worker.gpus",
         ),
     ],
 )
-def test_no_node_ever_can_and_the_field_is_named(job, nodes, words):
-    assert said(job, *nodes) == words
+def test_no_node_can_hold_it_and_the_field_is_named(job, nodes, words):
+    assert why_impossible(job, *nodes) == words
 
 
-def test_gpus_that_no_node_has_are_refused_a_script(monkeypatch):
-    monkeypatch.setattr(kubernetes_nodes, "_list_nodes", lambda client: [node(), gpu_node("2")])
-    kubernetes_nodes.require_gpus(None, "nvidia.com/gpu", 2)
+class Client:
+    """An API server that has these nodes. Without nodes, the user may not list them."""
+
+    def __init__(self, *nodes):
+        self.nodes = nodes
+
+    def get(self, path, query):
+        if not self.nodes:
+            raise ApiError(403, "may not list nodes")
+        return {"items": list(self.nodes), "metadata": {}}
+
+
+def test_a_script_that_asks_for_more_gpus_than_a_node_has_is_refused():
+    scheduling.require_gpus(Client(node(), gpu_node("2")), "nvidia.com/gpu", 2)
     with pytest.raises(InvalidInput, match=r"^the script asks for 3 nvidia.com/gpu, and no node has more than 2$"):
-        kubernetes_nodes.require_gpus(None, "nvidia.com/gpu", 3)
-    monkeypatch.setattr(kubernetes_nodes, "_list_nodes", lambda client: [])  # they may not be seen
-    kubernetes_nodes.require_gpus(None, "nvidia.com/gpu", 3)
+        scheduling.require_gpus(Client(node(), gpu_node("2")), "nvidia.com/gpu", 3)
+    scheduling.require_gpus(Client(), "nvidia.com/gpu", 3)
 
 
-def test_where_nodes_may_come_by_themselves():
+def test_clusters_that_may_grow():
     assert scheduling.may_grow([])
     assert not scheduling.may_grow([node(), node(provider="")])
     assert scheduling.may_grow([node(), node(provider="gce://project/zone/node")])

@@ -92,9 +92,9 @@ def test_waiting_for_the_start_names_the_reason(
         reason="its queue has not admitted it",
     )
     script_pod.wait_for_start(informer, CLUSTER, NAME)  # type: ignore[arg-type]
-    assert [message.removeprefix("tfk8s: ") for message in caplog.messages] == [
+    assert caplog.messages == [
         "waiting for the script to start: its queue has not admitted it",
-        "waiting for the script to start: its container is being made on a, which may have to get the image",
+        "waiting for the script to start: its container is being created on a, which may have to pull the image",
         (
             'waiting for the script to start: image "tf:1" can\'t be pulled: no such host; '
             "change jobs.chief.image (or image, for all jobs), or make it available to the nodes"

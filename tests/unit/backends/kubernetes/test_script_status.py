@@ -1,11 +1,11 @@
-"""What becomes of a script's Job, in words."""
+"""The status of a script's Job."""
 
 import pytest
+from fakes.stateful_sets import stateful_sets
 
 from tfk8s.backends.kubernetes import script_status
 from tfk8s.core.status import ScriptPhase
 from tfk8s.render import script_job
-from unit.backends.kubernetes.test_backend import stateful_sets
 
 
 def make_job(**spec):
@@ -33,9 +33,7 @@ def test_names():
     assert script_job.object_name("demo", "script-0a1b2c") == "demo-script-0a1b2c"
     assert len(script_job.object_name("d" * 60, "script-0a1b2c")) <= 63
     assert script_job.name(make_job()) == "script-0a1b2c"
-    assert all(
-        map(script_job.is_name, ("script-0a1b2c", "script-mistyped"))
-    )  # of that one, it is said that there is none
+    assert all(map(script_job.is_name, ("script-0a1b2c", "script-mistyped")))
     assert not any(map(script_job.is_name, ("script", "script/0", "worker/1")))
 
 

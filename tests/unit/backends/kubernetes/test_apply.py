@@ -1,0 +1,49 @@
+"""Changes of clusters that tfk8s refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fakes.stateful_sets import JOB_FILE, stateful_sets
+
+from tfk8s import render
+from tfk8s.backends.kubernetes import apply, paths, status
+from tfk8s.errors import InvalidInput
+from tfk8s.render import manifests
+from tfk8s.render.pods import Object
+
+
+class ReadOnlyClient:
+    """An API server that has objects, and accepts no changes."""
+
+    def __init__(self, *objects: Object) -> None:
+        self.objects = objects
+
+    def find(self, path: str) -> Object | None:
+        return next((item for item in self.objects if path == paths.path(item, "ns")), None)
+
+    def get(self, path: str, query: object) -> Object:
+        return {"items": [item for item in self.objects if path == paths.collection(item["kind"], "ns")]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda client: apply.apply(client, "ns", "demo", render.objects(JOB_FILE)),
+        lambda client: apply.scale(client, status.describe(client.objects), {"My_ps": 3}),
+        lambda client: apply.delete(client, "ns", "demo"),
+    ],
+    ids=["up", "scale", "down"],
+)
+def test_a_cluster_that_helm_installed_is_left_to_helm(change: Callable[[Any], object]) -> None:
+    client = ReadOnlyClient(*stateful_sets())
+    for item in client.objects:
+        item["metadata"]["labels"][manifests.MANAGED_BY] = "Helm"
+        item["metadata"]["annotations"] |= {"meta.helm.sh/release-name": "digits"}
+    with pytest.raises(InvalidInput) as caught:
+        change(client)
+    assert str(caught.value) == 'cluster "demo" was installed by Helm, as release "digits"'
+    arguments = "digits --namespace ns"
+    assert caught.value.help == f"`helm upgrade {arguments} …` changes it, `helm uninstall {arguments}` removes it"

@@ -1,0 +1,63 @@
+"""Logs of pods, across broken streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tfk8s.backends.kubernetes import errors, logs
+from tfk8s.backends.kubernetes.logs import Follower
+
+
+class Streams:
+    """A client whose log streams break: each call gives the next of them."""
+
+    def __init__(self, *streams: list[str] | Exception) -> None:
+        self.streams = list(streams)
+        self.queries: list[dict[str, object]] = []
+
+    def lines(self, path: str, query: dict[str, object]) -> Iterator[str]:
+        self.queries.append(query)
+        answer = self.streams.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return (line for line in answer)
+
+
+def follow(*streams: list[str] | Exception) -> tuple[list[str], list[dict[str, object]]]:
+    client = Streams(*streams)
+    lines = list(Follower(client, "ns", "pod", 7, lambda: len(client.streams) > 1))
+    return lines, client.queries
+
+
+def test_each_line_is_yielded_once_across_broken_streams() -> None:
+    lines, queries = follow(
+        ["2026-01-01T00:00:01.5Z one", "2026-01-01T00:00:02.5Z two", "2026-01-01T00:00:02.5Z three"],
+        ["2026-01-01T00:00:02.1Z before", "2026-01-01T00:00:02.5Z two", "2026-01-01T00:00:02.5Z three",
+         "2026-01-01T00:00:02.5Z four", "2026-01-01T00:00:03.5Z five"],
+        ["unable to retrieve container logs for containerd://7470"],
+        ["2026-01-01T00:00:03.5Z five", "2026-01-01T00:00:04.5Z last"],
+    )  # fmt: skip
+    assert lines == ["one", "two", "three", "four", "five", "last"]
+    assert [query.get("tailLines") for query in queries] == [7, None, None, None]
+    assert queries[1]["sinceTime"] == "2026-01-01T00:00:02Z"
+    assert [query["follow"] for query in queries] == [True, True, True, False]
+
+
+def test_marks_of_standard_error_are_kept() -> None:
+    class Text:
+        def text(self, path: str, query: object) -> str:
+            return "out\n\x1eerr\n\n"
+
+    assert logs.read_pod(Text(), "ns", "pod", None) == ["out", "\x1eerr", ""]
+
+
+def test_a_container_that_has_not_started() -> None:
+    lines, _ = follow(errors.ApiError(400, "waiting to start"), ["2026-01-01T00:00:01Z one"], [])
+    assert lines == ["one"]
+
+
+def test_a_refusal_is_raised() -> None:
+    with pytest.raises(errors.ApiError):
+        follow(errors.ApiError(403, "no"), [])

@@ -1,0 +1,58 @@
+"""The archive of a script's folder."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tfk8s.backends.kubernetes import script_archive
+from tfk8s.errors import InvalidInput
+from tfk8s.sessions import pod_entrypoint
+
+
+def test_archives_are_reproducible_and_without_caches(tmp_path: Path) -> None:
+    for name in ("script.py", "package/a.py", "package/__pycache__/a.pyc", ".git/config", "venv/x", "data.bin"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    packed = script_archive.pack(tmp_path / "script.py")
+    with tarfile.open(fileobj=io.BytesIO(packed)) as files:
+        assert files.getnames() == ["data.bin", "script.py", "package/a.py"]
+    os.utime(tmp_path / "script.py", (1, 1))
+    assert script_archive.pack(tmp_path / "script.py") == packed
+
+
+def test_requirements_are_archived(tmp_path: Path) -> None:
+    (tmp_path / "app/conf").mkdir(parents=True)
+    for name in ("app/a.py", "app/conf/in.txt", "out.txt"):
+        (tmp_path / name).touch()
+    script = tmp_path / "app/a.py"
+    for path, archived_path, names in (
+        ("app/conf/in.txt", "conf/in.txt", ["a.py", "conf/in.txt"]),
+        ("out.txt", "tfk8s-requirements.txt", ["a.py", "conf/in.txt", "tfk8s-requirements.txt"]),
+    ):
+        assert script_archive.requirements_in_folder(script, tmp_path / path) == archived_path
+        with tarfile.open(fileobj=io.BytesIO(script_archive.pack(script, tmp_path / path))) as files:
+            assert files.getnames() == names
+
+
+def test_a_large_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_archive, "MAX_BYTES", 10_000_000)
+    (tmp_path / "a.py").touch()
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(10_000_001)
+    with pytest.raises(InvalidInput) as caught:
+        script_archive.pack(tmp_path / "a.py")
+    assert str(caught.value) == f'the folder "{tmp_path}" has more than 10 MB, and is copied with its script'
+
+
+def test_a_pod_unpacks_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from/a.py").write_text("a")
+    (tmp_path / "archive").write_bytes(script_archive.pack(tmp_path / "from/a.py"))
+    monkeypatch.chdir(tmp_path)
+    pod_entrypoint.extract(tmp_path / "archive")
+    assert (tmp_path / "a.py").read_text() == "a"

@@ -1,0 +1,70 @@
+"""The Job of a session script, and its Secret."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.stateful_sets import stateful_sets
+
+from tfk8s.render import package_files, script_job
+
+
+def test_a_script_is_like_the_master_without_gpus() -> None:
+    run = script_job.Run(arguments=["--tf1", "a.py"], environment={"A": "$x"})
+    made = script_job.job("demo-script-1", stateful_sets()[0], run)
+    spec = made["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    environment = {one["name"]: one.get("value") for one in container["env"]}
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gold"
+    assert (made["spec"]["backoffLimit"], made["spec"]["ttlSecondsAfterFinished"]) == (0, 60)
+    assert made["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == "session-script"
+    assert container["command"] == ["python3", "-m", "tfk8s.sessions.pod_entrypoint", "--tf1", "a.py"]
+    assert container["resources"]["limits"] == {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "4Gi"}
+    assert "nodeSelector" not in spec or "cloud.google.com/gke-accelerator" not in spec["nodeSelector"]
+    assert environment["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert environment["A"] == "$$x"
+    assert environment["TFK8S_JOBS"] == "chief=1,My_ps=2:2300"
+    assert not {"TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD"} & set(environment)
+    assert spec["securityContext"] == stateful_sets()[0]["spec"]["template"]["spec"]["securityContext"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "scratch", "work"]
+
+
+@pytest.mark.parametrize("master", [0, 1], ids=["of GPUs", "without"])
+def test_a_script_requests_gpus_of_the_clusters_kind(master: int) -> None:
+    gpus = script_job.gpus_like(2, reversed(stateful_sets()))
+    run = script_job.Run(arguments=["a.py"], environment={}, gpus=gpus)
+    spec = script_job.job("a", stateful_sets()[master], run)["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    environment = {one["name"]: one.get("value") for one in container["env"]}
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert container["resources"]["requests"]["nvidia.com/gpu"] == "2"
+    assert spec["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-l4"}
+    assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert "CUDA_VISIBLE_DEVICES" not in environment
+
+
+def test_a_script_requests_nvidia_gpus_by_default() -> None:
+    assert script_job.gpus_like(1, stateful_sets()[1:]) == script_job.Gpus(1, "nvidia.com/gpu")
+    assert script_job.gpus_like(0, stateful_sets()) is None
+
+
+def test_standard_input_is_closed_once() -> None:
+    run = script_job.Run(arguments=["a.py"], environment={}, stdin=True)
+    (container,) = script_job.job("a", stateful_sets()[0], run)["spec"]["template"]["spec"]["containers"]
+    assert container["stdin"]
+    assert container["stdinOnce"]
+
+
+def test_the_masters_stateful_set_is_not_changed() -> None:
+    master = stateful_sets()[0]
+    script_job.job("a", master, script_job.Run(arguments=[], environment={}, gpus=script_job.gpus_like(1, [master])))
+    assert master == stateful_sets()[0]
+
+
+def test_a_secret_has_the_package_and_the_script() -> None:
+    files = package_files.of_scripts()
+    made = script_job.secret("a", "uid", "demo", files, b"archive")
+    keys = set(map(package_files.key, files))
+    assert set(made["data"]) == {*keys, "script.tar.gz"}
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "uid"
+    assert set(script_job.secret("a", "uid", "demo", files, None)["data"]) == keys
