@@ -41,7 +41,7 @@ check: .venv/dev    ## style, types, and the layers of modules
 
 update: .venv/dev   ## writes the files that are generated from the code
 	$(BIN)/tfk8s schema >docs/job-file.schema.json
-	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/render
+	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/jobfile/test_error_page.py tests/unit/render
 
 bench: .venv/dev    ## measures, as ratios in one run
 	$(BIN)/python bench/start.py

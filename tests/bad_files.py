@@ -1,8 +1,8 @@
 # ruff: noqa: E501, RUF001 - every problem is one line
-"""Job files that are refused, and every problem that is found in them.
+"""Invalid job files, and all problems of each.
 
-A line that starts with "= " is a job file after HEAD, one with "! " a whole file, both with Python's escapes. Below it
-stands each problem: LINE:COLUMN+LENGTH CODE: MESSAGE [LABEL] -> HELP.
+A line that starts with "= " is a job file after HEAD. A line that starts with "! " is a whole file. Both have Python's
+escapes. The lines below list the problems: LINE:COLUMN+LENGTH CODE: MESSAGE [LABEL] -> HELP.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ HEAD = "apiVersion: tfk8s.dev/v1\nname: mnist\n"
 TABLE = r"""
 # The file as a whole
 ! # nothing
-  empty-file: the job file is empty -> write one with: tfk8s init
+  empty-file: the job file is empty -> create a job file with: tfk8s init
 ! ---
-  empty-file: the job file is empty -> write one with: tfk8s init
+  empty-file: the job file is empty -> create a job file with: tfk8s init
 ! hello
   1:1+5 wrong-type: the job file can't be text [expected a mapping]
 ! - a
   1:1+1 wrong-type: the job file can't be a list [expected a mapping]
 ! name: a\x00b
-  1:8+1 bad-character: U+0000 control character can't stand in a job file
+  1:8+1 bad-character: U+0000 control character is not allowed in a job file
 ! name: a\x1b[31m
-  1:8+1 bad-character: U+001B control character can't stand in a job file
+  1:8+1 bad-character: U+001B control character is not allowed in a job file
 ! name: a\u2028b
-  1:8+1 bad-character: U+2028 LINE SEPARATOR can't stand in a job file
+  1:8+1 bad-character: U+2028 LINE SEPARATOR is not allowed in a job file
 
 # YAML
 = jobs:\n\tworker: 1
@@ -34,44 +34,44 @@ TABLE = r"""
 = jobs:\n  worker:\n\t  tasks: 1
   5:1+1 tab: a tab can't indent a line in YAML -> indent with spaces
 = jobs: {worker: 1
-  3:7+1 syntax: this is not YAML: did not find expected ',' or '}' [this has no end]
+  3:7+1 syntax: this is not YAML: did not find expected ',' or '}' [this is never closed]
 = image: a: b
-  3:9+1 syntax: this is not YAML: mapping values are not allowed in this context -> text with ": " in it must be in quotes
+  3:9+1 syntax: this is not YAML: mapping values are not allowed in this context -> put text that contains ": " in quotes
 = image: 'abc\njobs: {}
-  3:8+1 syntax: this is not YAML: found unexpected end of stream [this has no end]
+  3:8+1 syntax: this is not YAML: found unexpected end of stream [this is never closed]
 = jobs: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]
-  3:38+1 too-deep: a job file has at most 32 levels
+  3:38+1 too-deep: a job file can have at most 32 levels
 ! a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]
   1:1+1 missing-key: "apiVersion" is missing [expected beside this] -> write apiVersion: tfk8s.dev/v1
   1:1+1 missing-key: "name" is missing [expected beside this] -> write name: mnist
   1:1+1 missing-key: "jobs" is missing [expected beside this] -> write jobs: {worker: 2}
   1:1+1 unknown-key: there is no key "a" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
-  1:4+4 anchor: a job file has no anchors -> remove &a
+  1:4+4 anchor: YAML anchors are not allowed in a job file -> remove &a
   2:1+1 unknown-key: there is no key "b" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
-  2:4+4 anchor: a job file has no anchors -> remove &b
-  2:8+2 alias: a job file has no aliases -> write the value out where it is used
-  2:12+2 alias: a job file has no aliases -> write the value out where it is used
+  2:4+4 anchor: YAML anchors are not allowed in a job file -> remove &b
+  2:8+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
+  2:12+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
   3:1+1 unknown-key: there is no key "c" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
-  3:5+2 alias: a job file has no aliases -> write the value out where it is used
-  3:9+2 alias: a job file has no aliases -> write the value out where it is used
+  3:5+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
+  3:9+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
 = defaults: &d {cpu: 1}\njobs:\n  worker:\n    <<: *d\n    tasks: 2
   3:1+8 unknown-key: there is no key "defaults" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
-  3:11+4 anchor: a job file has no anchors -> remove &d
-  6:5+2 merge-key: a job file has no merge keys -> write the merged keys out
+  3:11+4 anchor: YAML anchors are not allowed in a job file -> remove &d
+  6:5+2 merge-key: YAML merge keys are not allowed in a job file -> write out the merged keys
 = jobs: {worker: !!int 2}
-  3:16+7 tag: a job file has no tags -> remove the word that starts with !
+  3:16+7 tag: YAML tags are not allowed in a job file -> remove the word that starts with !
 ! %YAML 1.1\n---\napiVersion: tfk8s.dev/v1\nname: a\njobs: {a: 1}
-  1:1+1 directive: a job file has no YAML directives -> remove the line that starts with %
+  1:1+1 directive: YAML directives are not allowed in a job file -> remove the line that starts with %
 = jobs: {worker: 1}\n---\nname: other
-  4:1+3 second-document: a job file is one YAML document [a second one]
+  4:1+3 second-document: a job file must be one YAML document [the second document starts here]
 = jobs:\n  worker: 1\n  worker: 2
   5:3+6 duplicate-key: "worker" is given twice [it is also on line 4]
 = jobs: {[a]: 1, worker: 1}
-  3:8+1 bad-key: a key is text -> write it in quotes if it is meant as text
+  3:8+1 bad-key: a key must be text -> if the key is meant as text, put it in quotes
 ! {[a]: 1, jobs: {worker: {env: 3}}}
-  1:2+1 bad-key: a key is text -> write it in quotes if it is meant as text
+  1:2+1 bad-key: a key must be text -> if the key is meant as text, put it in quotes
 = image: {{ .Values.image }}\njobs: {worker: 1}
-  3:9+1 bad-key: a key is text -> write it in quotes if it is meant as text
+  3:9+1 bad-key: a key must be text -> if the key is meant as text, put it in quotes
 = jobs: {worker:2}
   3:8+8 missing-space: "worker:2" has no space after the colon -> write worker: 2
 = jobs: {y: 1}
@@ -87,19 +87,19 @@ TABLE = r"""
 = jobs: {worker: {replicas: 1}}
   3:17+8 unknown-key: there is no key "replicas" here -> write tasks
 = jobs: {worker: {apiVersion: tfk8s.dev/v1}}
-  3:17+10 unknown-key: there is no key "apiVersion" here -> it belongs to the whole file, beside jobs
+  3:17+10 unknown-key: there is no key "apiVersion" here -> this key belongs at the top level, beside jobs
 = gpus: 1\njobs: {worker: {queue: a}}
-  3:1+4 unknown-key: there is no key "gpus" here -> it belongs to a job, as in jobs: {worker: {gpus: …}}
-  4:17+5 unknown-key: there is no key "queue" here -> it belongs to the whole file, beside jobs
+  3:1+4 unknown-key: there is no key "gpus" here -> this key belongs to a job, as in jobs: {worker: {gpus: …}}
+  4:17+5 unknown-key: there is no key "queue" here -> this key belongs at the top level, beside jobs
 = na\u200bme: x\njobs: {wor\u200bker: 1}
-  3:1+5 unknown-key: there is no key "na\u200bme" here [U+200B ZERO WIDTH SPACE is in it] -> write name
-  4:8+7 bad-job-name: "wor\u200bker" is not a TensorFlow job name [U+200B ZERO WIDTH SPACE can't stand in it; expected letters, digits and "_" only, starting with a letter] -> write worker
+  3:1+5 unknown-key: there is no key "na\u200bme" here [the key contains U+200B ZERO WIDTH SPACE] -> write name
+  4:8+7 bad-job-name: "wor\u200bker" is not a TensorFlow job name [U+200B ZERO WIDTH SPACE is not allowed; expected letters, digits and "_" only, starting with a letter] -> write worker
 ! master: worker
   1:1+6 missing-key: "apiVersion" is missing [expected beside this] -> write apiVersion: tfk8s.dev/v1
   1:1+6 missing-key: "name" is missing [expected beside this] -> write name: mnist
   1:1+6 missing-key: "jobs" is missing [expected beside this] -> write jobs: {worker: 2}
 ! apiVersion: v1\nname: a\njobs: {a: 1}
-  1:13+2 bad-value: "v1" is no value of "apiVersion" [expected tfk8s.dev/v1] -> write tfk8s.dev/v1
+  1:13+2 bad-value: "apiVersion" can't be "v1" [expected tfk8s.dev/v1] -> write tfk8s.dev/v1
 
 # Names
 = jobs: {my-job: 2}
@@ -113,9 +113,9 @@ TABLE = r"""
 = jobs: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 1}
   3:8+64 name-too-long: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" has 64 characters [at most 63] -> remove 1 character
 = jobs: {w\u043erker: 1}
-  3:8+6 bad-job-name: "wоrker" is not a TensorFlow job name [U+043E CYRILLIC SMALL LETTER O can't stand in it; expected letters, digits and "_" only, starting with a letter]
+  3:8+6 bad-job-name: "wоrker" is not a TensorFlow job name [U+043E CYRILLIC SMALL LETTER O is not allowed; expected letters, digits and "_" only, starting with a letter]
 = jobs: {"wor\\u200bker": 1}
-  3:8+14 bad-job-name: "wor\u200bker" is not a TensorFlow job name [U+200B ZERO WIDTH SPACE can't stand in it; expected letters, digits and "_" only, starting with a letter] -> write worker
+  3:8+14 bad-job-name: "wor\u200bker" is not a TensorFlow job name [U+200B ZERO WIDTH SPACE is not allowed; expected letters, digits and "_" only, starting with a letter] -> write worker
 = jobs: {wOrKeR_pool: 1, WorkER_pOoL: 1}
   3:24+11 names-meet: jobs "wOrKeR_pool" and "WorkER_pOoL" would both be "worker-pool-790a" in Kubernetes -> rename one of them
 ! apiVersion: tfk8s.dev/v1\nname: My_Cluster\njobs: {a: 1}
@@ -125,13 +125,13 @@ TABLE = r"""
 ! apiVersion: tfk8s.dev/v1\nname: 1st\njobs: {a: 1}
   2:7+3 bad-cluster-name: "1st" is not a cluster name [lower-case letters, digits and "-", starting with a letter] -> write st
 ! apiVersion: tfk8s.dev/v1\nname: recommendation-ranking-two-tower-production-candidate\njobs: {worker: 1, ps: 1}
-  2:7+53 name-too-long: "recommendation-ranking-two-tower-production-candidate" is 8 characters too long [StatefulSet "recommendation-ranking-two-tower-production-candidate-worker" would have 60 characters, of at most 52] -> shorten it to 45 characters
+  2:7+53 name-too-long: "recommendation-ranking-two-tower-production-candidate" is 8 characters too long [StatefulSet "recommendation-ranking-two-tower-production-candidate-worker" would have 60 characters; at most 52 are allowed] -> shorten it to 45 characters
 = jobs: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 1}
-  3:8+60 name-too-long: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" is 14 characters too long [StatefulSet "mnist-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" would have 66 characters, of at most 52] -> shorten it to 46 characters
+  3:8+60 name-too-long: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" is 14 characters too long [StatefulSet "mnist-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" would have 66 characters; at most 52 are allowed] -> shorten it to 46 characters
 = namespace: A\nqueue: a_b\nimage: TF/Image\njobs: {worker: {priority: -x, gpu_resource: gpu, accelerator: 'a b', gpus: 1, preload: [a-b]}}
   3:12+1 bad-name: "A" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a
   4:8+3 bad-name: "a_b" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a-b
-  5:8+8 bad-image: "TF/Image" is not an image [REGISTRY/NAME:TAG or NAME@DIGEST, the name in lower case]
+  5:8+8 bad-image: "TF/Image" is not the name of an image [REGISTRY/NAME:TAG or NAME@DIGEST, with the name in lower case]
   6:27+2 bad-name: "-x" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write x
   6:45+3 bad-name: "gpu" is not the name of a resource [a domain, / and a name, such as nvidia.com/gpu]
   6:63+5 bad-name: "a b" is not the name of an accelerator [the value of a node label, such as nvidia-l4]
@@ -159,17 +159,17 @@ TABLE = r"""
 = jobs:\n  worker:
   4:3+6 no-value: "worker" has no value [expected a number of tasks, a mapping, or a list of addresses]
 = jobs: {worker: {gpus: 0.5}}
-  3:23+3 wrong-type: "gpus" can't be 0.5 [expected a whole number] -> Kubernetes gives a task whole GPUs only
+  3:23+3 wrong-type: "gpus" can't be 0.5 [expected a whole number] -> write a whole number: Kubernetes allocates whole GPUs only
 = jobs: {worker: {memory: 4GB}}
   3:25+3 bad-quantity: "4GB" is not a quantity [expected a number of bytes, such as 4Gi or 512Mi] -> write 4Gi or 4G
 = jobs: {worker: {memory: 512kb}}
   3:25+5 bad-quantity: "512kb" is not a quantity [expected a number of bytes, such as 4Gi or 512Mi] -> write 512Ki or 512k
 = jobs: {worker: {memory: 4}}
-  3:25+1 bad-quantity: "4" is less than 1 MiB [a number without unit is bytes] -> write 4Gi
+  3:25+1 bad-quantity: "4" is less than 1 MiB [a number without a unit means bytes] -> write 4Gi
 = jobs: {worker: {memory: 2048}}
-  3:25+4 bad-quantity: "2048" is less than 1 MiB [a number without unit is bytes] -> write 2048Mi
+  3:25+4 bad-quantity: "2048" is less than 1 MiB [a number without a unit means bytes] -> write 2048Mi
 = jobs: {worker: {memory: 400m}}
-  3:25+4 bad-quantity: "400m" is less than 1 MiB [m is a thousandth] -> write 400Mi
+  3:25+4 bad-quantity: "400m" is less than 1 MiB [the suffix m means thousandths] -> write 400Mi
 = jobs: {worker: {memory: 9007199254740993}}
   3:25+16 unclear: YAML parsers disagree on what "9007199254740993" means [expected a number of bytes, such as 4Gi or 512Mi] -> write "9007199254740993", in quotes
 = jobs: {worker: {memory: 2097152.5}}
@@ -177,7 +177,7 @@ TABLE = r"""
 = jobs: {worker: {memory: 9000000000m}}
   3:25+11 bad-quantity: "9000000000m" is not a number of bytes [expected whole bytes]
 = jobs: {worker: {memory: 100Ei}}
-  3:25+5 bad-quantity: "100Ei" is too much [at most 8Ei]
+  3:25+5 bad-quantity: "100Ei" is too large [at most 8Ei]
 = jobs: {worker: {memory: [4Gi]}}
   3:25+5 wrong-type: "memory" can't be a list [expected a number of bytes, such as 4Gi or 512Mi]
 = jobs: {worker: {memory: 1e9}}
@@ -196,13 +196,13 @@ TABLE = r"""
 = ttl: 010m\njobs: {worker: 1}
   3:6+4 bad-duration: "010m" is not a duration [expected seconds, or a whole number with s, m, h or d, such as 10m; at most 9999d]
 = ttl: 0\njobs: {worker: 1}
-  3:6+1 out-of-range: 0 is out of range [from 1 second to 2147483647]
+  3:6+1 out-of-range: 0 is out of range [expected 1 to 2147483647 seconds]
 = ttl: []\njobs: {worker: 1}
   3:6+2 wrong-type: "ttl" can't be a list [expected a number of seconds, or a duration such as 10m]
 
 # The cluster
 = jobs: {worker: {accelerator: nvidia-l4}}
-  3:30+9 needs-gpus: job "worker" asks for an accelerator, but for no GPUs -> add gpus: 1, or remove accelerator
+  3:30+9 needs-gpus: job "worker" requests an accelerator but no GPUs -> add gpus: 1, or remove accelerator
 = master: cheif\njobs: {chief: 1, worker: 2}
   3:9+5 unknown-master: there is no job "cheif" [the jobs are chief, worker] -> write chief
 = master: evaluator\njobs: {chief: 1, evaluator: 1}
@@ -212,23 +212,23 @@ TABLE = r"""
 = jobs: {}
   3:7+2 empty: "jobs" is empty [expected at least one entry]
 = jobs: {worker: ["10.0.0.5", "10.0.0.5:70000", "[::g]:1", a:1], ps: 1, chief: [a:1], evaluator: []}
-  3:17+10 bad-address: "10.0.0.5" is not an address [HOST:PORT, the port from 1 to 65535] -> write 10.0.0.5:2222
-  3:29+16 bad-address: "10.0.0.5:70000" is not an address [HOST:PORT, the port from 1 to 65535]
-  3:47+9 bad-address: "[::g]:1" is not an address [HOST:PORT, the port from 1 to 65535]
+  3:17+10 bad-address: "10.0.0.5" is not an address [HOST:PORT, with a port from 1 to 65535] -> write 10.0.0.5:2222
+  3:29+16 bad-address: "10.0.0.5:70000" is not an address [HOST:PORT, with a port from 1 to 65535]
+  3:47+9 bad-address: "[::g]:1" is not an address [HOST:PORT, with a port from 1 to 65535]
   3:64+2 mixed-addresses: job "worker" has addresses, and job "ps" has none [either all jobs have addresses, or none]
   3:79+3 duplicate-address: "a:1" is the address of two tasks [it is also on line 3]
   3:96+2 empty: "evaluator" is empty [expected at least one entry]
 = jobs: {worker: ['[fd00:1]:1', '[::1]:2222', h:1], ps: [h:1]}
-  3:17+12 bad-address: "[fd00:1]:1" is not an address [in brackets stands an IPv6 address, such as [fd00::5]:2222]
+  3:17+12 bad-address: "[fd00:1]:1" is not an address [expected an IPv6 address in the brackets, such as [fd00::5]:2222]
   3:56+3 duplicate-address: "h:1" is the address of two tasks [it is also on line 3]
 = security: {user: 0, group: 4294967296, service_account: A_B}\njobs: {worker: 1}
-  3:18+1 out-of-range: "user" can't be 0 [at least 1] -> 0 is root, which nothing in a pod may be
+  3:18+1 out-of-range: "user" can't be 0 [at least 1] -> write another number: 0 is root, and processes in a pod must not run as root
   3:28+10 out-of-range: "group" can't be 4294967296 [at most 2147483647]
   3:57+3 bad-name: "A_B" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a-b
 = network: {allow_from: [{}, {cidr: 10.0.0.1/8}, {cidr: x}, {pods: {}}, {namespace: a, cidr: 10.0.0.0/8}, {ports: [1]}], allow_to: [{namespace: a, ports: [0]}], allow: 1}\njobs: {worker: 1}
-  3:24+2 bad-peer: this says nobody [expected namespace, pods or cidr]
-  3:35+10 bad-cidr: "10.0.0.1/8" is not a range of addresses [it has bits set after the prefix] -> write 10.0.0.0/8
-  3:55+1 bad-cidr: "x" is not a range of addresses [as in 10.0.0.0/8]
+  3:24+2 bad-peer: this entry selects no pods and no addresses [expected namespace, pods or cidr]
+  3:35+10 bad-cidr: "10.0.0.1/8" is not a range of addresses [the address has bits set after the prefix] -> write 10.0.0.0/8
+  3:55+1 bad-cidr: "x" is not a range of addresses [such as 10.0.0.0/8]
   3:66+2 empty: "pods" is empty [expected at least one entry]
   3:71+32 bad-peer: cidr can't be combined with namespace or pods [expected one of them]
   3:106+5 unknown-key: there is no key "ports" here -> the keys here are namespace, pods, cidr
@@ -237,7 +237,7 @@ TABLE = r"""
 
 # The pods
 = env: {A: "a\\0b"}\njobs: {worker: 1}
-  3:10+6 bad-character: U+0000 control character can't stand in a job file
+  3:10+6 bad-character: U+0000 control character is not allowed in a job file
 = env: {A: 1, B: true, C: yes, D: , E: 2.10, F: 22:30, TF_CONFIG: x, TFK8S_X: x, a-b: x}\njobs: {worker: 1}
   3:10+1 wrong-type: "A" can't be 1 [expected text] -> write "1", in quotes
   3:16+4 wrong-type: "B" can't be true [expected text] -> write "true", in quotes
@@ -245,32 +245,32 @@ TABLE = r"""
   3:30+1 no-value: "D" has no value [expected text]
   3:38+4 wrong-type: "E" can't be 2.10 [expected text] -> write "2.10", in quotes
   3:47+5 unclear: YAML parsers disagree on what "22:30" means [expected text] -> write "22:30", in quotes
-  3:54+9 reserved-name: "TF_CONFIG" is set by tfk8s [TF_CONFIG and names with TFK8S_ are reserved]
-  3:68+7 reserved-name: "TFK8S_X" is set by tfk8s [TF_CONFIG and names with TFK8S_ are reserved]
-  3:80+3 bad-env-name: "a-b" is not the name of a variable [letters, digits and "_", not starting with a digit] -> write a_b
+  3:54+9 reserved-name: "TF_CONFIG" is set by tfk8s [TF_CONFIG and names with the prefix TFK8S_ are reserved]
+  3:68+7 reserved-name: "TFK8S_X" is set by tfk8s [TF_CONFIG and names with the prefix TFK8S_ are reserved]
+  3:80+3 bad-env-name: "a-b" is not the name of an environment variable [letters, digits and "_", not starting with a digit] -> write a_b
 = volumes: [{path: /data}, {path: /a, claim: a, secret: b}, {path: data, claim: a}, {path: /opt, claim: a}, {path: /tmp/, claim: a}, {path: /opt/tfk8s/x, claim: a}, {path: /x, claim: My_Claim}]\njobs: {worker: {volumes: [{path: /x/, claim: b}]}}
   3:11+13 bad-volume: this volume has no source [expected exactly one of claim, secret, config_map and size]
   3:26+31 bad-volume: a volume can't have claim and secret at once [expected exactly one of claim, secret, config_map and size]
   3:66+4 bad-path: "data" is not a path in a container [absolute, without ":"]
-  3:90+4 reserved-path: "/opt" would hide /opt/tfk8s, where tfk8s mounts its own
-  3:114+5 reserved-path: "/tmp/" would hide /tmp, where tfk8s mounts its own
-  3:139+12 reserved-path: "/opt/tfk8s/x" is in /opt/tfk8s, where tfk8s mounts its own
+  3:90+4 reserved-path: "/opt" would hide /opt/tfk8s, where tfk8s mounts its files
+  3:114+5 reserved-path: "/tmp/" would hide /tmp, where tfk8s mounts its files
+  3:139+12 reserved-path: "/opt/tfk8s/x" is in /opt/tfk8s, where tfk8s mounts its files
   3:182+8 bad-name: "My_Claim" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write my-claim
-  4:34+3 duplicate-path: two volumes are mounted at "/x/" [the other is on line 3]
+  4:34+3 duplicate-path: two volumes are mounted at "/x/" [the other volume is on line 3]
 = volumes: [{path: /x, claim: a}]\njobs: {worker: {volumes: [{path: /x/, claim: b}, {path: /../x, size: 1Gi}]}}
-  4:34+3 duplicate-path: two volumes are mounted at "/x/" [the other is on line 3]
-  4:57+5 bad-path: "/../x" is not a path in a container [no ".." in it]
+  4:34+3 duplicate-path: two volumes are mounted at "/x/" [the other volume is on line 3]
+  4:57+5 bad-path: "/../x" is not a path in a container [expected a path without ".."]
 = jobs: {worker: {labels: {app.kubernetes.io/name: x, a b: c, ok: a b}, annotations: {tfk8s.dev/x: y}, node_selector: {/x: y}}}
-  3:26+22 reserved-name: "app.kubernetes.io/name" is set by tfk8s [names with app.kubernetes.io/ are reserved]
-  3:53+3 bad-label: "a b" is not the name of a label or annotation [letters, digits, "-", "_" and ".", starting and ending with a letter or digit, at most 63; before it, if need be, a domain and /]
+  3:26+22 reserved-name: "app.kubernetes.io/name" is set by tfk8s [names with the prefix app.kubernetes.io/ are reserved]
+  3:53+3 bad-label: "a b" is not the name of a label or annotation [letters, digits, "-", "_" and ".", starting and ending with a letter or digit, at most 63; optionally after a domain and /]
   3:65+3 bad-label: "a b" is not the value of a label [letters, digits, "-", "_" and ".", starting and ending with a letter or digit, at most 63]
-  3:85+11 reserved-name: "tfk8s.dev/x" is set by tfk8s [names with tfk8s.dev/ are reserved]
+  3:85+11 reserved-name: "tfk8s.dev/x" is set by tfk8s [names with the prefix tfk8s.dev/ are reserved]
   3:98+1 unclear: YAML parsers disagree on what "y" means [expected text] -> write "y", in quotes
-  3:118+2 bad-label: "/x" is not the name of a label or annotation [letters, digits, "-", "_" and ".", starting and ending with a letter or digit, at most 63; before it, if need be, a domain and /]
+  3:118+2 bad-label: "/x" is not the name of a label or annotation [letters, digits, "-", "_" and ".", starting and ending with a letter or digit, at most 63; optionally after a domain and /]
   3:122+1 unclear: YAML parsers disagree on what "y" means [expected text] -> write "y", in quotes
 = jobs: {worker: {tolerations: [{value: x}, {operator: exists}, {key: a, operator: Exists, value: b}, {key: a, tolerationSeconds: 5}, {operator: on}, {operator: 1}]}}
   3:31+10 bad-toleration: a toleration without key needs operator: Exists
-  3:54+6 bad-value: "exists" is no value of "operator" [expected Equal or Exists] -> write Exists
+  3:54+6 bad-value: "operator" can't be "exists" [expected Equal or Exists] -> write Exists
   3:63+36 bad-toleration: a toleration with operator: Exists has no value
   3:101+30 bad-toleration: tolerationSeconds needs effect: NoExecute
   3:144+2 unclear: YAML parsers disagree on what "on" means [expected Equal or Exists]
@@ -285,6 +285,27 @@ TABLE = r"""
   6:69+5 unknown-key: there is no key "spots" here -> write spot
 """
 
+# Files that do not fit into the table, with the only problem of each.
+RAW_FILES: list[tuple[str | bytes, str]] = [
+    ("", "empty-file: the job file is empty -> create a job file with: tfk8s init"),
+    (b"\x89PNG\x00\xff", "binary-file: this is a binary file, not a job file"),
+    ("a: 1".encode("utf-16"), "not-utf8: the file is UTF-16, not UTF-8 -> save it as UTF-8"),
+    ("a: 1\nb: caf\xe9".encode("latin-1"), "2:7+1 not-utf8: byte 0xe9 is not UTF-8 -> save the file as UTF-8"),
+    ("\ud800", "1:1+1 not-utf8: byte 0xed is not UTF-8 -> save the file as UTF-8"),
+    (b"#" * (2 << 20), "too-large: a job file can have at most 1 MiB"),
+    ("[" * 100_000, "1:33+1 too-deep: a job file can have at most 32 levels"),
+    (HEAD + "jobs: {" + "a" * 64 + ": 1}", f'3:8+64 name-too-long: "{"a" * 64}" has 64 characters [at most 63] -> remove 1 character'),
+    (
+        HEAD + "jobs: {" + ", ".join(f"a{n}: 1" for n in range(101)) + "}",
+        '3:7+799 too-many: "jobs" has more than 100 entries [at most 100]',
+    ),
+    (
+        HEAD + "jobs: {worker: 1}\nenv: {A: '" + "x" * 131_070 + "'}",
+        '4:10+131072 too-large: variable "A" has 131072 bytes [at most 131071 bytes, including the name]',
+    ),
+]  # fmt: skip
+TOO_MANY_PROBLEMS = HEAD + "jobs: {worker: 1}\nenv:\n" + "".join(f"  A{n}: {n}\n" for n in range(5000))
+
 
 def brief(problem: Problem) -> str:
     """Return a problem in one line."""
@@ -296,13 +317,12 @@ def brief(problem: Problem) -> str:
 
 def cases() -> list[tuple[str, list[str]]]:
     """Return each job file with its problems."""
-    found: list[tuple[str, list[str]]] = []
+    files: list[tuple[str, list[str]]] = []
     for line in TABLE.splitlines():
         kind, rest = line[:2], line[2:]
         if kind in ("= ", "! "):
-            found.append(
-                (HEAD * (kind == "= ") + rest.encode("latin-1", "backslashreplace").decode("unicode_escape"), [])
-            )
+            text = rest.encode("latin-1", "backslashreplace").decode("unicode_escape")
+            files.append((HEAD * (kind == "= ") + text, []))
         elif kind == "  ":
-            found[-1][1].append(rest)
-    return found
+            files[-1][1].append(rest)
+    return files

@@ -1,4 +1,4 @@
-"""A file that was read: its data, and where each part of it stands in the text."""
+"""A document that was read from a job file: its data, and the location of each part in the text."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from tfk8s.errors import Problem, quoted
 
-MAX_PROBLEMS = 100  # that are said
+MAX_PROBLEMS = 100  # that are printed
 
-# Where something is in the data: keys and indices.
+# The keys and indices that lead to a part of the data.
 Path = tuple[str | int, ...]
 
 
-class Place(NamedTuple):
-    """Where a key or a value stands: line and column from 1, and its length on that line."""
+class Location(NamedTuple):
+    """The line and the column of a key or a value, both from 1, and its length on that line."""
 
     line: int
     column: int
@@ -24,49 +24,50 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Document:
-    """What a file says, and what is wrong with how it says it.
+    """The data of a file, and the problems of its syntax.
 
     Attributes:
         lines: the text.
-        data: dicts with text as keys, lists, text, numbers, booleans and `Unclear`; None where nothing could be read.
-        keys, values: where they stand.
-        broken: what has a problem already, so that nothing else is said of it.
-        problems: what is wrong, in the order of the file.
+        data: dicts with text as keys, lists, text, numbers, booleans and `AmbiguousScalar`; None if the text could not
+            be read.
+        keys, values: the locations of the keys and of the values.
+        broken: the paths of parts that have a problem already, so that no other problem is reported there.
+        problems: the problems, in the order of the file.
         complete: whether the whole text was read.
     """
 
     lines: list[str]
     data: object = None
-    keys: dict[Path, Place] = field(default_factory=dict)
-    values: dict[Path, Place] = field(default_factory=dict)
+    keys: dict[Path, Location] = field(default_factory=dict)
+    values: dict[Path, Location] = field(default_factory=dict)
     broken: set[Path] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     complete: bool = False
 
     def raw(self, path: Path) -> str:
-        """Return a value as it stands in the file, as far as it is on one line."""
-        place = self.values[path]
-        return self.lines[place.line - 1][place.column - 1 :][: place.length]
+        """Return a value as the file has it; of a value on several lines, the first line."""
+        location = self.values[path]
+        return self.lines[location.line - 1][location.column - 1 :][: location.length]
 
     def problem(
         self,
         code: str,
         message: str,
-        place: Place,
+        location: Location,
         path: Path = (),
         *,
         label: str = "",
         help: str | None = None,  # noqa: A002
     ) -> Problem:
-        """Return a problem with its line."""
+        """Return a problem at a location, with the line."""
         return Problem(
             code=code,
             message=message,
             path=dotted(path),
-            line=place.line,
-            column=place.column,
-            length=place.length,
-            source=self.lines[place.line - 1] if place.line <= len(self.lines) else "",
+            line=location.line,
+            column=location.column,
+            length=location.length,
+            source=self.lines[location.line - 1] if location.line <= len(self.lines) else "",
             label=label,
             help=help,
         )
@@ -86,7 +87,7 @@ def dotted(path: Path) -> str:
 
 
 def subject(path: Path) -> str:
-    """Return what messages call the value at a path."""
+    """Return the name of the value at a path in messages."""
     if not path:
         return "the job file"
     step = path[-1]

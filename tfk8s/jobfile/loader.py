@@ -1,8 +1,8 @@
-"""YAML → `spec.JobFile`, or all that is wrong with it, each problem with its place.
+"""Loading of job files: YAML text becomes a `spec.JobFile`, or a list of all problems with their locations.
 
-Three stages: `yamlfile` reads hostile text, `schema` says what may stand in it (`problems` collects what may not),
-`checks` compares what must fit together. The last two run whenever the text could be read whole, so that all problems
-are said at once.
+There are three stages: `reader` reads hostile text, `validation` checks each value against `schema`, and
+`cross_checks` compares values with each other. The last two stages run whenever the whole text could be read, so that
+all problems are reported at once.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from tfk8s.jobfile.document import MAX_PROBLEMS, Document
 from tfk8s.jobfile.schema import JOB_FILE
 from tfk8s.jobfile.validation import Validator
 
-__all__ = ["load", "loads", "schema"]
-
 
 def load(path: str | Path) -> spec.JobFile:
-    """Read a job file; "-" is standard input.
+    """Load a job file.
+
+    Args:
+        path: the file; "-" is standard input.
 
     Raises:
-        JobFileError: it can't be read, or it has problems.
+        JobFileError: the file can't be read, or it has problems.
     """
     if str(path) == "-":
         return loads(sys.stdin.buffer.read(reader.MAX_BYTES + 1), "standard input")
@@ -34,25 +35,22 @@ def load(path: str | Path) -> spec.JobFile:
 
 
 def loads(text: str | bytes, file: str) -> spec.JobFile:
-    """Read a job file's text; `file` is its name in messages.
+    """Load the text of a job file.
+
+    Args:
+        text: the text.
+        file: the file's name in messages.
 
     Raises:
-        JobFileError: it has problems.
+        JobFileError: the text has problems.
     """
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     document = reader.read(data)
-    values, found = _validate(document) if document.complete else ({}, [])
-    found = [*document.problems, *found]
-    if found:
-        raise JobFileError(file, _in_order(found))
+    values, problems = _validate(document) if document.complete else ({}, [])
+    problems = [*document.problems, *problems]
+    if problems:
+        raise JobFileError(file, _in_order(problems))
     return _job_file(values)
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of job files."""
-    from tfk8s.jobfile import schema as schema_module
-
-    return schema_module.json_schema()
 
 
 def _read(path: Path) -> bytes:
@@ -60,7 +58,7 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(reader.MAX_BYTES + 1)
     except FileNotFoundError as error:
-        problem = Problem("no-such-file", "there is no such file", help="write one with: tfk8s init")
+        problem = Problem("no-such-file", "the file does not exist", help="create a job file with: tfk8s init")
         raise JobFileError(str(path), [problem]) from error
     except IsADirectoryError as error:
         raise JobFileError(str(path), [Problem("folder", "this is a folder, not a job file")]) from error
@@ -70,17 +68,16 @@ def _read(path: Path) -> bytes:
 
 
 def _validate(document: Document) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the values in a document that could be read, and what is wrong with them."""
-    report = Validator(document)
-    values = report.read(JOB_FILE, document.data, ())
-    return values, [*report.problems, *cross_checks.check(document, report.bad)]
+    """Return the values in a document, and their problems."""
+    validator = Validator(document)
+    values = validator.read(JOB_FILE, document.data, ())
+    return values, [*validator.problems, *cross_checks.check(document, validator.bad)]
 
 
-def _in_order(found: Iterable[Problem]) -> list[Problem]:
-    ordered = sorted(found, key=lambda problem: (problem.line, problem.column))
-    more = len(ordered) - MAX_PROBLEMS
-    if more > 0:
-        message = f"the job file has more than {MAX_PROBLEMS} problems; the first of them are above"
+def _in_order(problems: Iterable[Problem]) -> list[Problem]:
+    ordered = sorted(problems, key=lambda problem: (problem.line, problem.column))
+    if len(ordered) > MAX_PROBLEMS:
+        message = f"the job file has more than {MAX_PROBLEMS} problems; the first {MAX_PROBLEMS} are above"
         ordered[MAX_PROBLEMS:] = [Problem("too-many-problems", message)]
     return ordered
 

@@ -1,8 +1,8 @@
-"""What a YAML scalar without quotes means, where all parsers agree.
+"""The meaning of YAML scalars without quotes, on which all parsers agree.
 
-YAML 1.1 (PyYAML, and Go's parsers: Helm, kubectl) and YAML 1.2 differ: `yes`, `010`, `1e3`, `22:30` or `1_000` are a
-truth value, a number, a duration or text, depending on who reads. Such a scalar becomes an `Unclear`, and whoever
-knows what is expected in its place says what to write instead.
+YAML 1.1 (PyYAML, and Go's parsers: Helm, kubectl) and YAML 1.2 differ. Some parsers read `yes`, `010`, `1e3`, `22:30`
+or `1_000` as a boolean, a number or a duration, and others as text. `resolve` returns such a scalar as an
+`AmbiguousScalar`; the type that is expected then suggests an unambiguous spelling.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 _TRUE = frozenset({"true", "True", "TRUE"})
 _FALSE = frozenset({"false", "False", "FALSE"})
-_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _YES = frozenset({"y", "Y", "yes", "Yes", "YES", "on", "On", "ON"})
 _NO = frozenset({"n", "N", "no", "No", "NO", "off", "Off", "OFF"})
-_WORDS = _NOTHING | _YES | _NO | {"=", "<<"}
+_WORDS = _NULL | _YES | _NO | {"=", "<<"}
 
-# Numbers that every parser reads alike and writes again as they are, up to zeros at the end: those that a double
-# holds, for that is what Helm and JavaScript make of them.
+# Numbers that every parser reads and writes alike, up to zeros at the end. Helm and JavaScript convert numbers to
+# doubles, so these are the numbers that a double holds.
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,14}", re.ASCII)
 _DECIMAL = re.compile(r"-?(?=[0-9.]{3,16}$)(0|[1-9][0-9]*)\.[0-9]{1,6}", re.ASCII)
 
-# What at least one parser takes for a number or a date, once it has dropped every "_".
-_UNCLEAR = re.compile(
+# Texts that at least one parser reads as a number or a date, after it has dropped every "_".
+_AMBIGUOUS = re.compile(
     r"""
     [-+]? [0-9]+ (:[0-5]?[0-9])* (\.[0-9]*)? ([eE][-+]?[0-9]+)?   # 010, 1_000, 22:30, 1e3, 5.
     | [-+]? \.[0-9]+ ([eE][-+]?[0-9]+)?                          # .5
@@ -37,23 +37,23 @@ _UNCLEAR = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AmbiguousScalar:
-    """A scalar that says nothing, or that not every parser reads alike."""
+    """A scalar that is empty or null, or that parsers read differently."""
 
     text: str
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether it is an empty value or a null."""
-        return self.text in _NOTHING
+    def is_null(self) -> bool:
+        """Whether the scalar is empty or a null."""
+        return self.text in _NULL
 
     @property
-    def truth(self) -> bool | None:
-        """The truth value that some parsers read, or None."""
+    def boolean(self) -> bool | None:
+        """The boolean that some parsers read, or None."""
         return True if self.text in _YES else False if self.text in _NO else None
 
 
 def resolve(text: str) -> str | int | float | bool | AmbiguousScalar:
-    """Return what a plain scalar means."""
+    """Return the meaning of a plain scalar."""
     if text in _WORDS:
         return AmbiguousScalar(text)
     if text in _TRUE or text in _FALSE:
@@ -64,4 +64,4 @@ def resolve(text: str) -> str | int | float | bool | AmbiguousScalar:
         return int(text)
     if _DECIMAL.fullmatch(text):
         return float(text)
-    return AmbiguousScalar(text) if _UNCLEAR.fullmatch(text.replace("_", "")) else text
+    return AmbiguousScalar(text) if _AMBIGUOUS.fullmatch(text.replace("_", "")) else text

@@ -1,6 +1,7 @@
-"""The syntax of names in a job file: patterns, and what to say of a text that breaks one.
+"""The syntax of names in a job file: patterns, and messages for texts that don't match.
 
-The patterns are written for every reader of the JSON Schema (Rust, ECMAScript, Go, Python): no look-around, no flags.
+Every implementation of JSON Schema (Rust, ECMAScript, Go, Python) must read the patterns: they have no look-around and
+no flags.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ACCELERATOR = f"^{_NAME}$"
 ENV_NAME = f"^{_PYTHON_NAME}$"
 MODULE = rf"^{_PYTHON_NAME}(\.{_PYTHON_NAME})*$"
 ADDRESS = f"^{_HOST}:{_PORT}$"
-# As github.com/distribution/reference has it.
+# The pattern of github.com/distribution/reference.
 IMAGE = (
     rf"^({_DOMAIN}(:[0-9]+)?/)?{_PATH_COMPONENT}(/{_PATH_COMPONENT})*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z0-9_+.-]+:[0-9a-fA-F]{32,})?$"
@@ -64,13 +65,13 @@ def _address(text: str) -> str:
 
 
 class Rule(NamedTuple):
-    """What to say of a text that breaks a pattern.
+    """The problem of a text that does not match a pattern.
 
     Attributes:
-        code: the problem's.
-        noun: what the text is not.
-        expected: what it would consist of.
-        suggest: makes a text that is near and right, where there is one.
+        code: the problem's code.
+        noun: the meaning of a text that matches.
+        expected: a description of the texts that match.
+        suggest: returns a similar text that may match, or "".
     """
 
     code: str
@@ -97,48 +98,46 @@ RULES = {
     ),
     DNS_LABEL: Rule("bad-name", "a Kubernetes name", _DNS, _dns_name),
     DNS_NAME: Rule("bad-name", "a Kubernetes name", _DNS, _dns_name),
-    LABEL_KEY: Rule(
-        "bad-label", "the name of a label or annotation", f"{_LABELS}; before it, if need be, a domain and /"
-    ),
+    LABEL_KEY: Rule("bad-label", "the name of a label or annotation", f"{_LABELS}; optionally after a domain and /"),
     LABEL_VALUE: Rule("bad-label", "the value of a label", _LABELS),
     GPU_RESOURCE: Rule("bad-name", "the name of a resource", "a domain, / and a name, such as nvidia.com/gpu"),
     ACCELERATOR: Rule("bad-name", "the name of an accelerator", "the value of a node label, such as nvidia-l4"),
     ENV_NAME: Rule(
         "bad-env-name",
-        "the name of a variable",
+        "the name of an environment variable",
         'letters, digits and "_", not starting with a digit',
         _env_name,
     ),
     MODULE: Rule("bad-module", "the name of a Python module", "names joined by dots, such as tensorflow_text"),
-    ADDRESS: Rule("bad-address", "an address", "HOST:PORT, the port from 1 to 65535", _address),
-    IMAGE: Rule("bad-image", "an image", "REGISTRY/NAME:TAG or NAME@DIGEST, the name in lower case"),
+    ADDRESS: Rule("bad-address", "an address", "HOST:PORT, with a port from 1 to 65535", _address),
+    IMAGE: Rule("bad-image", "the name of an image", "REGISTRY/NAME:TAG or NAME@DIGEST, with the name in lower case"),
     MOUNT_PATH: Rule("bad-path", "a path in a container", 'absolute, without ":"'),
-    CIDR: Rule("bad-cidr", "a range of addresses", "as in 10.0.0.0/8"),
+    CIDR: Rule("bad-cidr", "a range of addresses", "such as 10.0.0.0/8"),
     DURATION: Rule("bad-duration", "a duration", "seconds, or a number with s, m, h or d, such as 10m"),
 }
 
 
 def code_point(character: str) -> str:
-    """Return a character as Unicode names it: `U+200B ZERO WIDTH SPACE`."""
+    """Return the Unicode name of a character: `U+200B ZERO WIDTH SPACE`."""
     return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
 
 
 def strange_characters(text: str) -> str:
-    """Return the characters that look like others, or like nothing, by their Unicode names; "" where there are none."""
+    """Return the Unicode names of invisible and non-ASCII characters in a text; "" if there are none."""
     return ", ".join(code_point(c) for c in dict.fromkeys(text) if not " " <= c <= "~")
 
 
 def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the word that looks most like `word`, or None where none looks like it."""
-    import difflib  # which few job files need
+    """Return the word that is most similar to `word`, or None if no word is similar."""
+    import difflib  # few job files need it
 
     return next(iter(difflib.get_close_matches(word, words, 1, cutoff)), None)
 
 
 def suggestion(pattern: str, text: str, limit: int) -> str | None:
-    """Return a text near `text` that fits the pattern, or None."""
+    """Return a text that is similar to `text` and matches the pattern, or None."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text) if unicodedata.category(c) not in ("Cf", "Mn"))
     if not plain.isascii():
         return None
-    made = RULES[pattern].suggest(plain)[:limit]
-    return made if re.search(pattern, made) else None
+    name = RULES[pattern].suggest(plain)[:limit]
+    return name if re.search(pattern, name) else None

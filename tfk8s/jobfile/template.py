@@ -1,4 +1,4 @@
-"""A first job file, from nothing or from what a script says of its cluster."""
+"""Template of a first job file, with the jobs that a script names."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from tfk8s.core import naming
 from tfk8s.core.spec import DEFAULT_PORT
 
-# "/job:worker/task:1", or "/job:worker/task:{i}" where the script computes the index.
+# "/job:worker/task:1", or "/job:worker/task:{i}" if the script computes the index.
 _TASK = re.compile(r"/job:([A-Za-z][A-Za-z0-9_]*)(?:/replica:\d+)?(?:/task:(\d+|[{%]))?", re.ASCII)
 _TARGET = re.compile(r"grpc://(?:localhost|127\.0\.0\.1):(\d{1,5})\b", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What a script seems to need.
+    """The cluster that a script seems to need.
 
     Attributes:
-        jobs: how many tasks each needs, as far as the script's text tells.
-        unsure: jobs of which the script computes indices, so that there may be more.
-        port: of the master.
+        jobs: the number of tasks of each job, as the script's text shows them.
+        unsure: the jobs with indices that the script computes, so that there may be more tasks.
+        port: the master's port.
     """
 
     jobs: Mapping[str, int] = field(default_factory=lambda: {"worker": 2})
@@ -30,7 +30,7 @@ class Guess:
 
 
 def guess(script: str) -> Guess:
-    """Return what a script's text says of its cluster."""
+    """Return the cluster that a script's text names."""
     jobs: dict[str, int] = {}
     unsure = set()
     for job, index in _TASK.findall(script):
@@ -43,31 +43,31 @@ def guess(script: str) -> Guess:
 
 
 def cluster_name(text: str) -> str:
-    """Return a name for a cluster that is like the name of a folder or file."""
+    """Return a name for a cluster that is similar to the name of a folder or file."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].rstrip("-")
     return name if naming.is_dns_label(name) else "my-cluster"
 
 
-def job_file_text(name: str, found: Guess) -> str:
+def job_file_text(name: str, guess: Guess) -> str:
     """Return a commented job file."""
     jobs = "".join(
         f"  {job}: {{tasks: {tasks}, cpu: 1, memory: 2Gi}}"
-        + ("  # the script computes the index: are these all?\n" if job in found.unsure else "\n")
-        for job, tasks in sorted(found.jobs.items())
+        + ("  # the script computes the index: are these all?\n" if job in guess.unsure else "\n")
+        for job, tasks in sorted(guess.jobs.items())
     )
     port = (
-        "" if found.port == DEFAULT_PORT else f"port: {found.port}  # the script connects to localhost:{found.port}\n"
+        "" if guess.port == DEFAULT_PORT else f"port: {guess.port}  # the script connects to localhost:{guess.port}\n"
     )
     return f"""\
-# A cluster of TensorFlow servers. `tfk8s validate` checks this file, `tfk8s schema` describes all that it may say.
+# A cluster of TensorFlow servers. `tfk8s validate` checks this file; `tfk8s schema` describes all keys.
 apiVersion: tfk8s.dev/v1
 name: {name}
 image: tensorflow/tensorflow:2.21.0  # used on Kubernetes only
 {port}
-# The ClusterSpec: each job and its tasks, which scripts name as /job:NAME/task:0, /job:NAME/task:1, …
+# The ClusterSpec: the jobs and their tasks. Scripts name the tasks /job:NAME/task:0, /job:NAME/task:1, …
 jobs:
 {jobs}
-# Sessions connect to task 0 of the master's job. Without this line: `master`, else `chief`, else `worker`,
+# Sessions connect to task 0 of the master's job. Without this line, that is `master`, else `chief`, else `worker`,
 # else the first job by name.
 # master: worker
 

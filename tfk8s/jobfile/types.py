@@ -1,9 +1,9 @@
-"""The types of single values in a job file: how each is checked, and what the JSON Schema says of it."""
+"""The types of single values in a job file, with their checks and their JSON Schemas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfk8s.core import naming
 from tfk8s.core.spec import MAX_TASKS
@@ -13,60 +13,74 @@ from tfk8s.jobfile.document import Path, subject
 from tfk8s.jobfile.scalars import AmbiguousScalar
 from tfk8s.jobfile.values import Invalid
 
-if TYPE_CHECKING:
-    from tfk8s.jobfile.validation import Validator
-
 
 class Type:
     """A type of values.
 
     Attributes:
-        takes: the types that they have.
-        expected: what messages call them.
-        schema: what the JSON Schema says.
-        absent: what it means that there is none, or None.
+        accepts: the Python types that a value of this type may have in a `Document`.
+        expected: the name of this type in messages.
+        json_schema: the JSON Schema of a value.
+        absent: the value that an absent key stands for, or None.
     """
 
-    takes: tuple[type, ...]
+    accepts: tuple[type, ...]
     expected: str
-    schema: dict[str, Any]
+    json_schema: dict[str, Any]
     absent: object = None
 
-    def read(self, value: Any, path: Path, report: Validator, /) -> Any:
-        """Return what a value means, which is of one of the types, and stands at a path.
+    def read(self, value: Any, path: Path, /) -> Any:
+        """Return the meaning of a value.
+
+        Args:
+            value: a value of one of the types in `accepts`.
+            path: the value's path in the document.
 
         Raises:
-            Refused: it can't be. What is wrong inside of it goes to the report instead.
+            Invalid: the value is not valid.
         """
         raise NotImplementedError
 
-    def rewritten(self, _value: object, _text: str, /) -> str | None:
-        """Return how to write a value of another type, which stands in the file as that text; or None."""
+    def suggest(self, _value: object, _text: str, /) -> str | None:
+        """Return advice on a value of a type that is not accepted, or None.
+
+        Args:
+            _value: the value.
+            _text: the value as the file has it.
+        """
         return None
 
 
 class Number(Type):
     """A whole number."""
 
-    takes = (int,)
+    accepts = (int,)
     expected = "a whole number"
 
-    def __init__(self, least: int, most: int, *, of: str = "", zero: str = "", whole: str = "") -> None:
-        """Make one: `of` is said before its name, `zero` why it can't be 0, `whole` why it can't be any but whole."""
-        self.schema = {"type": "integer", "minimum": least, "maximum": most}
-        self._least, self._most = least, most
+    def __init__(self, minimum: int, maximum: int, *, of: str = "", zero: str = "", whole: str = "") -> None:
+        """Define a range of numbers.
+
+        Args:
+            minimum: the smallest number.
+            maximum: the largest number.
+            of: words that messages put before the key.
+            zero: advice where the number is 0.
+            whole: advice where the number has a fraction.
+        """
+        self.json_schema = {"type": "integer", "minimum": minimum, "maximum": maximum}
+        self._minimum, self._maximum = minimum, maximum
         self._of, self._zero, self._whole = of, zero, whole
 
-    def read(self, number: Any, path: Path, _: Validator, /) -> Any:
+    def read(self, number: Any, path: Path, /) -> Any:
         """Return the number."""
-        if self._least <= number <= self._most:
+        if self._minimum <= number <= self._maximum:
             return number
-        limit = f"at least {self._least}" if number < self._least else f"at most {self._most}"
+        limit = f"at least {self._minimum}" if number < self._minimum else f"at most {self._maximum}"
         advice = self._zero if number == 0 else ""
         raise Invalid("out-of-range", f"{self._of}{subject(path)} can't be {number}", limit, advice or None)
 
-    def rewritten(self, value: object, _: str, /) -> str | None:
-        """Return the number that a text is."""
+    def suggest(self, value: object, _: str, /) -> str | None:
+        """Return advice to write a plain number."""
         if isinstance(value, AmbiguousScalar):
             return "write a plain number, without leading zeros, signs or exponents"
         if isinstance(value, str) and value.isascii() and value.isdecimal():
@@ -75,88 +89,95 @@ class Number(Type):
 
 
 class Text(Type):
-    """Text: any, or of a syntax, which the JSON Schema states as a pattern."""
+    """Text, which may have to match a pattern."""
 
-    takes = (str,)
+    accepts = (str,)
     expected = "text"
 
     def __init__(
         self, pattern: str = "", limit: int = 0, *checks: Callable[[str], str], reserved: str | None = None
     ) -> None:
-        """Make one: `reserved` says to the JSON Schema what the checks refuse."""
-        self.schema = {"type": "string"}
+        """Define texts.
+
+        Args:
+            pattern: one of `syntax.RULES`; "" accepts any text.
+            limit: the largest number of characters, where there is a pattern.
+            checks: functions that raise `Invalid` for a text.
+            reserved: the pattern of the texts that `checks` reject, for the JSON Schema.
+        """
+        self.json_schema = {"type": "string"}
         if pattern:
-            self.schema |= {"pattern": pattern, "maxLength": limit}
+            self.json_schema |= {"pattern": pattern, "maxLength": limit}
         if reserved:
-            self.schema |= {"not": {"pattern": reserved}}
+            self.json_schema |= {"not": {"pattern": reserved}}
         self._pattern, self._limit, self._checks = pattern, limit, checks
 
-    def read(self, text: Any, _path: Path, _report: Validator, /) -> Any:
+    def read(self, text: Any, _: Path, /) -> Any:
         """Return the text."""
         if self._pattern:
-            values.syntax(text, self._pattern, self._limit)
+            values.check_syntax(text, self._pattern, self._limit)
         for check in self._checks:
             check(text)
         return text
 
-    def rewritten(self, value: object, text: str, /) -> str | None:
-        """Return the text that a number or a truth value would be."""
+    def suggest(self, value: object, text: str, /) -> str | None:
+        """Return advice to write the value in quotes."""
         return f'write "{text}", in quotes' if isinstance(value, (bool, int, float, AmbiguousScalar)) else None
 
 
 class Boolean(Type):
     """True or false."""
 
-    takes = (bool,)
+    accepts = (bool,)
     expected = "true or false"
 
     def __init__(self) -> None:
-        self.schema = {"type": "boolean"}
+        self.json_schema = {"type": "boolean"}
 
-    def read(self, truth: Any, _path: Path, _report: Validator, /) -> Any:
-        """Return it."""
-        return truth
+    def read(self, boolean: Any, _: Path, /) -> Any:
+        """Return the boolean."""
+        return boolean
 
-    def rewritten(self, value: object, _: str, /) -> str | None:
-        """Return the truth value that a text, or what some parsers read as one, is."""
+    def suggest(self, value: object, _: str, /) -> str | None:
+        """Return advice to write the boolean that some parsers read."""
         if isinstance(value, AmbiguousScalar):
-            return None if value.truth is None else f"write {str(value.truth).lower()}"
+            return None if value.boolean is None else f"write {str(value.boolean).lower()}"
         return f"write {value}, without quotes" if value in ("true", "false") else None
 
 
 class Choice(Type):
     """One of a few words."""
 
-    takes = (str,)
+    accepts = (str,)
 
     def __init__(self, *words: str) -> None:
         self.expected = " or ".join(words)
-        self.schema = {"type": "string"} | ({"enum": list(words)} if len(words) > 1 else {"const": words[0]})
+        self.json_schema = {"type": "string"} | ({"enum": list(words)} if len(words) > 1 else {"const": words[0]})
         self._words = words
 
-    def read(self, word: Any, path: Path, _: Validator, /) -> Any:
+    def read(self, word: Any, path: Path, /) -> Any:
         """Return the word."""
         if word in self._words:
             return word
         near = self._words[0] if len(self._words) == 1 else syntax.nearest(word, self._words)
-        message = f"{quoted(word)} is no value of {subject(path)}"
+        message = f"{subject(path)} can't be {quoted(word)}"
         raise Invalid("bad-value", message, f"expected {self.expected}", near and f"write {near}")
 
 
 class Parsed(Type):
-    """A number or a text that says how much, as a function of `fields` reads it."""
+    """A number or a text that a function of `values` parses."""
 
     def __init__(
-        self, read: Callable[[Any], object], takes: tuple[type, ...], expected: str, schema: dict[str, Any]
+        self, parse: Callable[[Any], object], accepts: tuple[type, ...], expected: str, json_schema: dict[str, Any]
     ) -> None:
-        self._read, self.takes, self.expected, self.schema = read, takes, expected, schema
+        self._parse, self.accepts, self.expected, self.json_schema = parse, accepts, expected, json_schema
 
-    def read(self, amount: Any, _path: Path, _report: Validator, /) -> Any:
-        """Return how much it is."""
-        return self._read(amount)
+    def read(self, value: Any, _: Path, /) -> Any:
+        """Return the parsed value."""
+        return self._parse(value)
 
-    def rewritten(self, value: object, text: str, /) -> str | None:
-        """Return the text that what parsers disagree on would be."""
+    def suggest(self, value: object, text: str, /) -> str | None:
+        """Return advice to write the value in quotes."""
         return f'write "{text}", in quotes' if isinstance(value, AmbiguousScalar) else None
 
 
@@ -165,9 +186,9 @@ BOOLEAN = Boolean()
 COUNT = Number(1, MAX_TASKS)
 TASKS = Number(1, MAX_TASKS, of="the tasks of ")
 PORT = Number(1, 65535)
-GPUS = Number(0, 1000, whole="Kubernetes gives a task whole GPUs only")
+GPUS = Number(0, 1000, whole="write a whole number: Kubernetes allocates whole GPUs only")
 SECONDS = Number(0, values.MAX_SECONDS)
-ID = Number(1, 2**31 - 1, zero="0 is root, which nothing in a pod may be")
+ID = Number(1, 2**31 - 1, zero="write another number: 0 is root, and processes in a pod must not run as root")
 
 TEXT = Text()
 NAME = Text(syntax.DNS_NAME, 253)
@@ -179,16 +200,16 @@ CIDR = Text(syntax.CIDR, 64, values.cidr)
 MOUNT_PATH = Text(syntax.MOUNT_PATH, 4096, values.mount_path, reserved=values.RESERVED_PATH)
 LABEL_KEY = Text(syntax.LABEL_KEY, 317)
 LABEL_VALUE = Text(syntax.LABEL_VALUE, 63)
-OWN_LABEL_KEY = Text(syntax.LABEL_KEY, 317, values.label_key, reserved=values.RESERVED_LABEL)
+USER_LABEL_KEY = Text(syntax.LABEL_KEY, 317, values.label_key, reserved=values.RESERVED_LABEL)
 GPU_RESOURCE = Text(syntax.GPU_RESOURCE, 317)
 ACCELERATOR = Text(syntax.ACCELERATOR, 63)
 JOB_NAME = Text(syntax.JOB_NAME, naming.MAX_JOB_NAME)
 CLUSTER_NAME = Text(syntax.CLUSTER_NAME, naming.MAX_DNS_LABEL)
-QUEUE_NAME = Text(syntax.DNS_NAME, 63)  # it becomes the value of a label
+QUEUE_NAME = Text(syntax.DNS_NAME, 63)  # the name becomes the value of a label
 ENV_NAME = Text(syntax.ENV_NAME, 255, values.env_name, reserved=values.RESERVED_ENV)
 
-# A number or a text each: a keyword of JSON Schema concerns values of its own type alone, so that a validator's message
-# is about what was meant.
+# Each accepts a number or a text. A JSON Schema's keyword applies to values of its own type only, so that the message
+# of a JSON Schema validator is about the type that the user wrote.
 CPU = Parsed(
     values.cpu,
     (int, float, str),

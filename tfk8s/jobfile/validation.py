@@ -1,30 +1,27 @@
-"""What is wrong with the values of a job file, in the words of its user."""
+"""Validation of a document: the problems of its values, and the types of lists, mappings and structs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile import syntax
-from tfk8s.jobfile.document import MAX_PROBLEMS, Document, Path, Place, subject
+from tfk8s.jobfile.document import MAX_PROBLEMS, Document, Location, Path, subject
 from tfk8s.jobfile.scalars import AmbiguousScalar
 from tfk8s.jobfile.types import Type
 from tfk8s.jobfile.values import Invalid
 
-if TYPE_CHECKING:
-    pass  # REMOVED IMPORT
-
-_WORDS: dict[type, str] = {str: "text", dict: "a mapping", list: "a list"}
+_TYPE_NAMES: dict[type, str] = {str: "text", dict: "a mapping", list: "a list"}
 
 
 class Validator:
-    """What reading a document's values finds, in the order of the file.
+    """Reads a document's values and collects their problems, in the order of the file.
 
     Attributes:
-        document: where they stand.
-        bad: the paths of all that are not right.
-        problems: what is wrong, as far as anybody will read.
+        document: the document.
+        bad: the paths of all invalid values.
+        problems: the problems, up to one more than are printed.
     """
 
     def __init__(self, document: Document) -> None:
@@ -34,118 +31,156 @@ class Validator:
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody will read more."""
+        """Whether there are more problems than are printed."""
         return len(self.problems) > MAX_PROBLEMS
 
-    def read(self, kind: Type, value: object, path: Path, *, is_key: bool = False) -> Any:
-        """Return what a value means, or the key that the path ends in; None where it is wrong, and has been said."""
+    def read(self, type_: Type, value: object, path: Path, *, is_key: bool = False) -> Any:
+        """Return the meaning of a value.
+
+        Args:
+            type_: the type that is expected.
+            value: the value, or the last key of the path.
+            path: the value's path.
+            is_key: whether the value is a key.
+
+        Returns:
+            the meaning, or None where the value has a problem, which is then in `problems`.
+        """
         if path in self.document.broken:
             self.bad.add(path)
             return None
         try:
-            if type(value) not in kind.takes:
-                raise self._wrong_type(kind, value, path)
-            return kind.read(value, path, self)
-        except Invalid as refused:
-            self.add(refused, path, (self.document.keys if is_key else self.document.values)[path])
+            if type(value) not in type_.accepts:
+                raise self._wrong_type(type_, value, path)
+            if isinstance(type_, Container):
+                return type_.read_entries(value, path, self)
+            return type_.read(value, path)
+        except Invalid as invalid:
+            self.add(invalid, path, (self.document.keys if is_key else self.document.values)[path])
             return None
 
-    def add(self, refused: Invalid, path: Path, place: Place) -> None:
-        """Say that what is, or should be, at a path is wrong."""
+    def add(self, invalid: Invalid, path: Path, location: Location) -> None:
+        """Add the problem of the value, or of the missing value, at a path."""
         self.bad.add(path)
         if not self.is_full:
-            message = str(refused)
+            code, message = invalid.code, str(invalid)
             self.problems.append(
-                self.document.problem(refused.code, message, place, path, label=refused.label, help=refused.help)
+                self.document.problem(code, message, location, path, label=invalid.label, help=invalid.help)
             )
 
-    def _wrong_type(self, kind: Type, value: object, path: Path) -> Invalid:
-        raw, label = self.document.raw(path), f"expected {kind.expected}"
+    def _wrong_type(self, type_: Type, value: object, path: Path) -> Invalid:
+        raw, label = self.document.raw(path), f"expected {type_.expected}"
         if not isinstance(value, AmbiguousScalar):
-            message = f"{subject(path)} can't be {_WORDS.get(type(value), raw)}"
-            return Invalid("wrong-type", message, label, kind.rewritten(value, raw))
-        if value.is_nothing:
+            message = f"{subject(path)} can't be {_TYPE_NAMES.get(type(value), raw)}"
+            return Invalid("wrong-type", message, label, type_.suggest(value, raw))
+        if value.is_null:
             return Invalid("no-value", f"{subject(path)} has no value", label)
         message = f"YAML parsers disagree on what {quoted(value.text)} means"
-        return Invalid("unclear", message, label, kind.rewritten(value, value.text))
+        return Invalid("unclear", message, label, type_.suggest(value, value.text))
 
 
-_OTHER_WORDS = {"replicas": "tasks", "count": "tasks", "kind": "apiVersion"}
-_EXAMPLES = {"apiVersion": "apiVersion: tfk8s.dev/v1", "name": "name: mnist", "jobs": "jobs: {worker: 2}"}
+class Container(Type):
+    """A type of values with entries, which the validator reads in turn."""
+
+    def read_entries(self, value: Any, path: Path, validator: Validator, /) -> Any:
+        """Return the meaning of a value, and give its entries to the validator.
+
+        Raises:
+            Invalid: the value itself is not valid.
+        """
+        raise NotImplementedError
 
 
-class List(Type):
+class List(Container):
     """A list, which is read as a tuple."""
 
-    takes = (list,)
+    accepts = (list,)
     expected = "a list"
     absent: object = []
 
-    def __init__(self, entries: Type, *, least: int = 0, most: int | None = None) -> None:
-        limits = {"minItems": least or None, "maxItems": most}
-        self.schema = {"type": "array", "items": entries.schema, **_given(limits)}
-        self._entries, self._least, self._most = entries, least, most
+    def __init__(self, entries: Type, *, minimum: int = 0, maximum: int | None = None) -> None:
+        limits = {"minItems": minimum or None, "maxItems": maximum}
+        self.json_schema = {"type": "array", "items": entries.json_schema, **_without_none(limits)}
+        self._entries, self._minimum, self._maximum = entries, minimum, maximum
 
-    def read(self, entries: Any, path: Path, report: Validator, /) -> Any:
+    def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
         """Return the entries."""
-        _check_size(entries, path, self._least, self._most)
-        return tuple(report.read(self._entries, entry, (*path, index)) for index, entry in enumerate(entries))
+        _check_size(entries, path, self._minimum, self._maximum)
+        return tuple(validator.read(self._entries, entry, (*path, index)) for index, entry in enumerate(entries))
 
-    def rewritten(self, value: object, text: str, /) -> str | None:
-        """Return the list that one text would be."""
+    def suggest(self, value: object, text: str, /) -> str | None:
+        """Return advice to write a single text as a list."""
         return f"write [{text}]" if isinstance(value, str) else None
 
 
-class Map(Type):
-    """A mapping of any keys of a kind."""
+class Map(Container):
+    """A mapping with any keys of one type."""
 
-    takes = (dict,)
+    accepts = (dict,)
     expected = "a mapping"
     absent: object = {}
 
-    def __init__(self, keys: Type, values: Type, *, least: int = 0, most: int | None = None) -> None:
-        limits = {"minProperties": least or None, "maxProperties": most}
-        self.schema = {
-            "type": "object", "propertyNames": keys.schema, "additionalProperties": values.schema, **_given(limits)
-        }  # fmt: skip
-        self._keys, self._values, self._least, self._most = keys, values, least, most
+    def __init__(self, keys: Type, values: Type, *, minimum: int = 0, maximum: int | None = None) -> None:
+        limits = {"minProperties": minimum or None, "maxProperties": maximum}
+        self.json_schema = {
+            "type": "object",
+            "propertyNames": keys.json_schema,
+            "additionalProperties": values.json_schema,
+            **_without_none(limits),
+        }
+        self._keys, self._values, self._minimum, self._maximum = keys, values, minimum, maximum
 
-    def read(self, entries: Any, path: Path, report: Validator, /) -> Any:
+    def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
         """Return the entries."""
-        _check_size(entries, path, self._least, self._most)
-        read = {}
-        for key, one in entries.items():
-            report.read(self._keys, key, (*path, key), is_key=True)
-            read[key] = report.read(self._values, one, (*path, key))
-        return read
+        _check_size(entries, path, self._minimum, self._maximum)
+        values = {}
+        for key, value in entries.items():
+            validator.read(self._keys, key, (*path, key), is_key=True)
+            values[key] = validator.read(self._values, value, (*path, key))
+        return values
 
 
 class Key:
-    """A key of a record."""
+    """A key of a struct."""
 
     def __init__(
-        self, kind: Type, description: str, *examples: object, default: object = None, required: bool = False
+        self, type_: Type, description: str, *examples: object, default: object = None, required: bool = False
     ) -> None:
-        """Make one: `default` is what an absent key means, which is for `spec` to know."""
-        self.kind, self.required = kind, required
-        default = kind.absent if default is None and not required else default
-        self._said = _given({"description": description, "examples": list(examples) or None, "default": default})
+        """Define a key.
 
-    def schema(self, name: str) -> dict[str, Any]:
-        """Return what the JSON Schema says."""
-        title = {} if isinstance(self.kind, Record) else {"title": name.replace("_", " ").title()}
-        return self.kind.schema | self._said | title
+        Args:
+            type_: the type of its value.
+            description: the JSON Schema's description.
+            examples: the JSON Schema's examples.
+            default: the JSON Schema's default; `core.spec` has the default that applies.
+            required: whether the key can't be absent.
+        """
+        self.type, self.required = type_, required
+        default = type_.absent if default is None and not required else default
+        self._annotations = _without_none(
+            {"description": description, "examples": list(examples) or None, "default": default}
+        )
+
+    def json_schema(self, name: str) -> dict[str, Any]:
+        """Return the JSON Schema of the key's value."""
+        title = {} if isinstance(self.type, Struct) else {"title": name.replace("_", " ").title()}
+        return self.type.json_schema | self._annotations | title
 
 
-class Record(Type):
-    """A mapping of known keys.
+# Words of other formats, and the keys that users mean by them.
+_SYNONYMS = {"replicas": "tasks", "count": "tasks", "kind": "apiVersion"}
+_EXAMPLES = {"apiVersion": "apiVersion: tfk8s.dev/v1", "name": "name: mnist", "jobs": "jobs: {worker: 2}"}
+
+
+class Struct(Container):
+    """A mapping with known keys.
 
     Attributes:
-        keys: those that there are.
-        elsewhere: keys that stand elsewhere in a job file, and what to say to who writes them here.
+        keys: the keys by name.
+        misplaced: advice by the name of a key that belongs to another struct.
     """
 
-    takes = (dict,)
+    accepts = (dict,)
     expected = "a mapping"
 
     def __init__(
@@ -156,85 +191,90 @@ class Record(Type):
         *,
         make: Callable[..., object] = dict,
         rule: Callable[[dict[str, Any]], None] | None = None,
-        said: Mapping[str, object] | None = None,
+        rule_schema: Mapping[str, object] | None = None,
     ) -> None:
-        """Make one.
+        """Define a struct.
 
-        `make` and `rule` are called with the values of the keys that are given. The latter raises `Refused` where they
-        don't go together, and is `said` in the JSON Schema.
+        Args:
+            name: the JSON Schema's title.
+            description: the JSON Schema's description.
+            keys: the keys by name.
+            make: is called with the values of the keys, and returns the struct's meaning.
+            rule: is called with these values in a dict, and raises `Invalid` where they contradict each other.
+            rule_schema: the rule as a JSON Schema.
         """
         self.name, self.keys = name, keys
-        self.elsewhere: dict[str, str] = {}
-        self.schema = {"$ref": f"#/$defs/{name}"}
-        self._description, self._make, self._rule, self._said = description, make, rule, said or {}
+        self.misplaced: dict[str, str] = {}
+        self.json_schema = {"$ref": f"#/$defs/{name}"}
+        self._description, self._make, self._rule, self._rule_schema = description, make, rule, rule_schema or {}
 
     def definition(self) -> dict[str, Any]:
-        """Return what `schema` refers to."""
+        """Return the definition that `json_schema` refers to."""
         return {
             "title": self.name,
             "description": self._description,
             "type": "object",
-            "properties": {name: key.schema(name) for name, key in self.keys.items()},
+            "properties": {name: key.json_schema(name) for name, key in self.keys.items()},
             "additionalProperties": False,
-            **_given({"required": [name for name, key in self.keys.items() if key.required] or None}),
-            **self._said,
+            **_without_none({"required": [name for name, key in self.keys.items() if key.required] or None}),
+            **self._rule_schema,
         }
 
-    def read(self, value: Any, path: Path, report: Validator, /) -> Any:
-        """Return what is made of the values."""
-        before = len(report.bad)
-        self._find_missing(value, path, report)
-        read = {}
-        for key, one in value.items():
-            here = (*path, key)
+    def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
+        """Return the result of `make`, or None where a key has a problem."""
+        bad_before = len(validator.bad)
+        self._add_missing(entries, path, validator)
+        values = {}
+        for key, value in entries.items():
+            key_path = (*path, key)
             if key in self.keys:
-                read[key] = report.read(self.keys[key].kind, one, here)
-            elif report.is_full or here in report.document.broken:
-                report.bad.add(here)
+                values[key] = validator.read(self.keys[key].type, value, key_path)
+            elif validator.is_full or key_path in validator.document.broken:
+                validator.bad.add(key_path)
             else:
-                report.add(self._unknown(key), here, report.document.keys[here])
-        if len(report.bad) > before:
+                validator.add(self._unknown(key), key_path, validator.document.keys[key_path])
+        if len(validator.bad) > bad_before:
             return None
         if self._rule:
-            self._rule(read)
-        return self._make(**read)
+            self._rule(values)
+        return self._make(**values)
 
-    def _find_missing(self, value: dict[str, object], path: Path, report: Validator) -> None:
-        """Report keys that must be given and are not, unless an unknown one was meant as it."""
-        missing = [key for key, one in self.keys.items() if one.required and key not in value]
+    def _add_missing(self, entries: dict[str, object], path: Path, validator: Validator) -> None:
+        """Report each required key that is absent, except where an unknown key is a misspelling of it."""
+        missing = [name for name, key in self.keys.items() if key.required and name not in entries]
         if not missing:
             return
-        broken = report.document.broken
-        unknown = [key for key in value if key not in self.keys and (*path, key) not in broken]
+        broken = validator.document.broken
+        unknown = [key for key in entries if key not in self.keys and (*path, key) not in broken]
         meant = {self._nearest(key) for key in unknown[:MAX_PROBLEMS]}
         for key in missing:
-            here = (*path, key)
             if key in meant or (*path, "<<") in broken:
-                report.bad.add(here)
+                validator.bad.add((*path, key))
                 continue
-            help = f"write {_EXAMPLES.get(key, f'{key}: …')}"  # noqa: A001
-            refused = Invalid("missing-key", f"{quoted(key)} is missing", "expected beside this", help)
-            report.add(refused, here, report.document.values[path])
+            advice = f"write {_EXAMPLES.get(key, f'{key}: …')}"
+            invalid = Invalid("missing-key", f"{quoted(key)} is missing", "expected beside this", advice)
+            validator.add(invalid, (*path, key), validator.document.values[path])
 
     def _unknown(self, key: str) -> Invalid:
         if near := self._nearest(key):
-            help = f"write {near}"  # noqa: A001
+            advice = f"write {near}"
         else:
-            help = self.elsewhere.get(key, f"the keys here are {', '.join(self.keys)}")  # noqa: A001
+            advice = self.misplaced.get(key, f"the keys here are {', '.join(self.keys)}")
         strange = syntax.strange_characters(key)
-        return Invalid("unknown-key", f"there is no key {quoted(key)} here", strange and f"{strange} is in it", help)
+        label = f"the key contains {strange}" if strange else ""
+        return Invalid("unknown-key", f"there is no key {quoted(key)} here", label, advice)
 
     def _nearest(self, key: str) -> str | None:
-        other = _OTHER_WORDS.get(key)
-        return other if other in self.keys else syntax.nearest(key, self.keys, 0.7)
+        synonym = _SYNONYMS.get(key)
+        return synonym if synonym in self.keys else syntax.nearest(key, self.keys, 0.7)
 
 
-def _check_size(value: Collection[object], path: Path, least: int, most: int | None) -> None:
-    if len(value) < least:
+def _check_size(entries: Collection[object], path: Path, minimum: int, maximum: int | None) -> None:
+    if len(entries) < minimum:
         raise Invalid("empty", f"{subject(path)} is empty", "expected at least one entry")
-    if most is not None and len(value) > most:
-        raise Invalid("too-many", f"{subject(path)} has more than {most} entries", f"at most {most}")
+    if maximum is not None and len(entries) > maximum:
+        raise Invalid("too-many", f"{subject(path)} has more than {maximum} entries", f"at most {maximum}")
 
 
-def _given(values: Mapping[str, object]) -> dict[str, object]:
+def _without_none(values: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}

@@ -154,18 +154,18 @@ def test_what_render_refuses(run: Run, arguments: tuple[str, ...], message: str)
 # ---- init ----------------------------------------------------------------------------------------------------------
 
 STARTER = """\
-# A cluster of TensorFlow servers. `tfk8s validate` checks this file, `tfk8s schema` describes all that it may say.
+# A cluster of TensorFlow servers. `tfk8s validate` checks this file; `tfk8s schema` describes all keys.
 apiVersion: tfk8s.dev/v1
 name: two-tasks
 image: tensorflow/tensorflow:2.21.0  # used on Kubernetes only
 port: 3000  # the script connects to localhost:3000
 
-# The ClusterSpec: each job and its tasks, which scripts name as /job:NAME/task:0, /job:NAME/task:1, …
+# The ClusterSpec: the jobs and their tasks. Scripts name the tasks /job:NAME/task:0, /job:NAME/task:1, …
 jobs:
   local: {tasks: 2, cpu: 1, memory: 2Gi}
   ps: {tasks: 2, cpu: 1, memory: 2Gi}  # the script computes the index: are these all?
 
-# Sessions connect to task 0 of the master's job. Without this line: `master`, else `chief`, else `worker`,
+# Sessions connect to task 0 of the master's job. Without this line, that is `master`, else `chief`, else `worker`,
 # else the first job by name.
 # master: worker
 

@@ -9,11 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tfk8s.jobfile import reader
-from tfk8s.jobfile.document import Place, dotted
+from tfk8s.jobfile.document import Location, dotted
 from tfk8s.jobfile.scalars import AmbiguousScalar, resolve
 
 
-def test_data_and_places() -> None:
+def test_data_and_locations() -> None:
     document = reader.read(
         b"a: 1\nbe:\n  - x y\n  - {c: 'd', \"e\": [1.5, true]}\nf: |\n  two\n  lines\n\xc3\xa9: g # h\n"
     )
@@ -21,42 +21,42 @@ def test_data_and_places() -> None:
     assert document.complete
     assert document.data == {"a": 1, "be": ["x y", {"c": "d", "e": [1.5, True]}], "f": "two\nlines\n", "é": "g"}
     assert document.keys == {
-        ("a",): Place(1, 1, 1),
-        ("be",): Place(2, 1, 2),
-        ("be", 1, "c"): Place(4, 6, 1),
-        ("be", 1, "e"): Place(4, 14, 3),
-        ("f",): Place(5, 1, 1),
-        ("é",): Place(8, 1, 1),
+        ("a",): Location(1, 1, 1),
+        ("be",): Location(2, 1, 2),
+        ("be", 1, "c"): Location(4, 6, 1),
+        ("be", 1, "e"): Location(4, 14, 3),
+        ("f",): Location(5, 1, 1),
+        ("é",): Location(8, 1, 1),
     }
     assert document.values == {
-        (): Place(1, 1, 1),
-        ("a",): Place(1, 4, 1),
-        ("be",): Place(3, 3, 1),
-        ("be", 0): Place(3, 5, 3),
-        ("be", 1): Place(4, 5, 26),
-        ("be", 1, "c"): Place(4, 9, 3),
-        ("be", 1, "e"): Place(4, 19, 11),
-        ("be", 1, "e", 0): Place(4, 20, 3),
-        ("be", 1, "e", 1): Place(4, 25, 4),
-        ("f",): Place(5, 4, 1),
-        ("é",): Place(8, 4, 1),
+        (): Location(1, 1, 1),
+        ("a",): Location(1, 4, 1),
+        ("be",): Location(3, 3, 1),
+        ("be", 0): Location(3, 5, 3),
+        ("be", 1): Location(4, 5, 26),
+        ("be", 1, "c"): Location(4, 9, 3),
+        ("be", 1, "e"): Location(4, 19, 11),
+        ("be", 1, "e", 0): Location(4, 20, 3),
+        ("be", 1, "e", 1): Location(4, 25, 4),
+        ("f",): Location(5, 4, 1),
+        ("é",): Location(8, 4, 1),
     }
 
 
-def test_a_problem_has_its_line() -> None:
+def test_problem_has_its_line() -> None:
     document = reader.read(b"a:\n  b: 1\n  b: 2\n")
     (problem,) = document.problems
     assert (problem.path, problem.line, problem.column, problem.source) == ("a.b", 3, 3, "  b: 2")
 
 
-def test_the_place_of_nothing_is_its_key() -> None:
+def test_location_of_an_absent_value_is_its_key() -> None:
     document = reader.read(b"a:\nb: ~\n")
     assert document.data == {"a": AmbiguousScalar(""), "b": AmbiguousScalar("~")}
-    assert document.values[("a",)] == Place(1, 1, 1)
-    assert document.values[("b",)] == Place(2, 1, 1)
+    assert document.values[("a",)] == Location(1, 1, 1)
+    assert document.values[("b",)] == Location(2, 1, 1)
 
 
-def test_what_is_left_out_is_not_searched_for_problems() -> None:
+def test_problems_in_skipped_values_are_ignored() -> None:
     document = reader.read(b"a: 1\na: {b: &c 1, b: *c}\n<<: [*d, *d]\n")
     assert [problem.code for problem in document.problems] == ["duplicate-key", "merge-key"]
     assert document.data == {"a": 1}
@@ -69,14 +69,14 @@ def test_dotted_paths() -> None:
     assert dotted(("", "x")) == '[""].x'
 
 
-_UNCLEAR = """
+_AMBIGUOUS = """
     y Y yes Yes YES n N no No NO on On ON off Off OFF ~ null Null NULL = << 010 0o10 0x1F 0b1 1_000 +1 -0 1. .5 1e3 1E5
     22:30 190:20:30.15 .inf -.Inf .nan 2026-11-21 2026-11-21T10:00:00Z 1.2345678 1234567890123456.5 1234567890123456
 """
 
 
-@pytest.mark.parametrize("text", ["", *_UNCLEAR.split()])
-def test_scalars_that_parsers_read_differently(text: str) -> None:
+@pytest.mark.parametrize("text", ["", *_AMBIGUOUS.split()])
+def test_ambiguous_scalars(text: str) -> None:
     assert resolve(text) == AmbiguousScalar(text)
 
 
@@ -89,14 +89,14 @@ def test_scalars_that_parsers_read_differently(text: str) -> None:
         ("2026-11-21-rc1", "2026-11-21-rc1"),
     ],
 )  # fmt: skip
-def test_scalars_that_all_parsers_read_alike(text: str, value: object) -> None:
+def test_unambiguous_scalars(text: str, value: object) -> None:
     assert resolve(text) == value
     assert type(resolve(text)) is type(value)
 
 
 @given(st.text(st.sampled_from("0123456789._-+eExobTZynaftrul:"), min_size=1, max_size=8))
 @settings(max_examples=300)
-def test_what_is_clear_is_what_yaml_1_1_reads(text: str) -> None:
+def test_unambiguous_scalars_equal_yaml_1_1(text: str) -> None:
     assume(":" not in (text[0], text[-1]) and text[0] != "-")
     value = resolve(text)
     if not isinstance(value, AmbiguousScalar):
@@ -112,7 +112,7 @@ _JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text("abc", min_size=1), _JSON, min_size=1), st.sampled_from([None, 2]), st.booleans())
-def test_json_and_other_writers_are_understood(data: dict[str, object], indent: int | None, flow: bool) -> None:
+def test_json_and_yaml_writers_are_read(data: dict[str, object], indent: int | None, flow: bool) -> None:
     assert reader.read(json.dumps(data, indent=indent, ensure_ascii=False).encode()).data == data
     written = yaml.safe_dump(data, allow_unicode=True, default_flow_style=flow)
     if "? " not in written and not reader.read(written.encode()).problems:
@@ -120,16 +120,16 @@ def test_json_and_other_writers_are_understood(data: dict[str, object], indent: 
 
 
 @given(st.binary() | st.text("ab:-[]{},\n \"'\\ud0&*!#|>%?\t", max_size=40).map(str.encode))
-def test_without_libyaml_nothing_else_is_accepted(data: bytes) -> None:
+def test_parsers_with_and_without_libyaml_agree(data: bytes) -> None:
     fast = reader.read(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "_PARSER", yaml.SafeLoader)
+        patch.setattr(reader, "PARSER", yaml.SafeLoader)
         slow = reader.read(data)
     if fast.complete and slow.complete and not fast.problems and not slow.problems:
         assert fast == slow
 
 
-def test_the_quick_look_at_ascii_finds_what_the_whole_one_does() -> None:
+def test_ascii_pattern_equals_the_full_pattern() -> None:
     for code in range(128):
-        found = [bool(re.search(pattern, chr(code))) for pattern in (reader._BAD_ASCII, reader._BAD_CHARACTER)]
-        assert found[0] == found[1], code
+        ascii_bad, bad = (re.search(pattern, chr(code)) for pattern in (reader.BAD_ASCII, reader.BAD_CHARACTER))
+        assert bool(ascii_bad) == bool(bad), code

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from tfk8s import __version__
-from tfk8s.jobfile.loader import schema
+from tfk8s.jobfile.schema import json_schema
 from tfk8s.render import package_files
 
 ROOT = Path(__file__).parents[3]
@@ -19,7 +19,7 @@ def generated() -> dict[Path, str]:
     """Return the text of each generated file."""
     described = CHART / "Chart.yaml"
     versions = re.sub("^(version|appVersion): .*", rf"\1: {__version__}", described.read_text(), flags=re.MULTILINE)
-    values = schema()
+    values = json_schema()
     values["properties"]["global"] = {
         "type": "object",
         "description": "Helm's own, where another chart depends on it.",
