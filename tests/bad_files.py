@@ -117,7 +117,7 @@ TABLE = r"""
 = jobs: {"wor\\u200bker": 1}
   3:8+14 bad-job-name: "wor\u200bker" is not a TensorFlow job name [U+200B ZERO WIDTH SPACE is not allowed; expected letters, digits and "_" only, starting with a letter] -> write worker
 = jobs: {wOrKeR_pool: 1, WorkER_pOoL: 1}
-  3:24+11 names-meet: jobs "wOrKeR_pool" and "WorkER_pOoL" would both be "worker-pool-790a" in Kubernetes -> rename one of them
+  3:24+11 names-meet: jobs "wOrKeR_pool" and "WorkER_pOoL" would have the same name in Kubernetes [the name is "worker-pool-790a"] -> rename one of them
 ! apiVersion: tfk8s.dev/v1\nname: My_Cluster\njobs: {a: 1}
   2:7+10 bad-cluster-name: "My_Cluster" is not a cluster name [lower-case letters, digits and "-", starting with a letter] -> write my-cluster
 ! apiVersion: tfk8s.dev/v1\nname: 123\njobs: {a: 1}
@@ -126,6 +126,8 @@ TABLE = r"""
   2:7+3 bad-cluster-name: "1st" is not a cluster name [lower-case letters, digits and "-", starting with a letter] -> write st
 ! apiVersion: tfk8s.dev/v1\nname: recommendation-ranking-two-tower-production-candidate\njobs: {worker: 1, ps: 1}
   2:7+53 name-too-long: "recommendation-ranking-two-tower-production-candidate" is 8 characters too long [StatefulSet "recommendation-ranking-two-tower-production-candidate-worker" would have 60 characters; at most 52 are allowed] -> shorten it to 45 characters
+! apiVersion: tfk8s.dev/v1\nname: recommendation-ranking-two\njobs: {production_candidate_large: 1}
+  3:8+26 name-too-long: "production_candidate_large" is 6 characters too long [StatefulSet "recommendation-ranking-two-production-candidate-large-a9a9" would have 58 characters; at most 52 are allowed] -> shorten it to 20 characters
 = jobs: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 1}
   3:8+60 name-too-long: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" is 14 characters too long [StatefulSet "mnist-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" would have 66 characters; at most 52 are allowed] -> shorten it to 46 characters
 = namespace: A\nqueue: a_b\nimage: TF/Image\njobs: {worker: {priority: -x, gpu_resource: gpu, accelerator: 'a b', gpus: 1, preload: [a-b]}}

@@ -115,9 +115,9 @@ def duplicate_names(values: ValidValues) -> Iterator[Problem]:
     for job in _jobs_with_names(values):
         first = labels.setdefault(naming.dns_label(job), job)
         if first != job:
-            label = naming.dns_label(job)
-            message = f'jobs "{first}" and "{job}" would both be "{label}" in Kubernetes'
-            yield values.problem("names-meet", message, ("jobs", job), key=True, help="rename one of them")
+            message = f'jobs "{first}" and "{job}" would have the same name in Kubernetes'
+            label = f'the name is "{naming.dns_label(job)}"'
+            yield values.problem("names-meet", message, ("jobs", job), key=True, label=label, help="rename one of them")
 
 
 def long_names(values: ValidValues) -> Iterator[Problem]:

@@ -20,8 +20,8 @@ HEAD = """\
 
 Every problem that `tfk8s validate` finds in a job file has a stable code. This table shows an example of each code.
 
-| Code | Message | Note beside the line | Help |
-| --- | --- | --- | --- |
+| Code | Message | Help |
+| --- | --- | --- |
 """
 
 
@@ -47,7 +47,7 @@ def codes_in_the_source() -> Iterator[str]:
 
 
 def row(problem: Problem) -> str:
-    cells = (f"`{problem.code}`", problem.message, problem.label, problem.help or "")
+    cells = (f"`{problem.code}`", problem.message, problem.help or "")
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
