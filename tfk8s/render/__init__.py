@@ -1,4 +1,4 @@
-"""A job file as Kubernetes objects: what `render` prints and `up` applies."""
+"""Rendering of a job file to Kubernetes objects, which `render` prints and `up` applies."""
 
 from __future__ import annotations
 
@@ -11,24 +11,32 @@ from tfk8s.render.pods import Object
 def text(job_file: JobFile, namespace: str | None = None) -> str:
     """Return the objects as YAML, ready for `kubectl apply -f`.
 
+    Args:
+        job_file: the cluster.
+        namespace: overrides the namespace of the job file.
+
     Raises:
-        InvalidInput: the job file lacks what Kubernetes needs.
+        InvalidInput: the job file has addresses, or a job without an image.
     """
     return yaml.dump(objects(job_file, namespace))
 
 
 def objects(job_file: JobFile, namespace: str | None = None) -> list[Object]:
-    """Return the objects; without a namespace here or in the job file, they go where they are applied.
+    """Return the objects.
+
+    Args:
+        job_file: the cluster.
+        namespace: overrides the namespace of the job file. If both are None, the objects have no namespace.
 
     Raises:
-        InvalidInput: the job file lacks what Kubernetes needs.
+        InvalidInput: the job file has addresses, or a job without an image.
     """
     if job_file.has_addresses:
-        raise InvalidInput(f'the servers of "{job_file.name}" run already: its job file gives their addresses')
-    without = [job.name for job in job_file.jobs if not (job.image or job_file.image)]
-    if without:
+        raise InvalidInput(f'the servers of "{job_file.name}" already run at the addresses in its job file')
+    without_image = [job.name for job in job_file.jobs if not (job.image or job_file.image)]
+    if without_image:
         raise InvalidInput(
-            f"job {without[0]} has no image to run in",
-            help="image: tensorflow/tensorflow:2.21.0, for all jobs or for one",
+            f'job "{without_image[0]}" has no image',
+            help="add image: tensorflow/tensorflow:2.21.0, for all jobs or for this job",
         )
     return manifests.render(job_file, package_files.of_tasks(), namespace)

@@ -1,7 +1,7 @@
-"""The Kubernetes objects of a cluster: a constant number, and two more for each job, however many tasks it has.
+"""The Kubernetes objects of a cluster: a constant number, and two more for each job.
 
-The same input gives the same objects, in the same order; nothing is read or written here. `render` is the truth that
-the backend applies, `tfk8s render` prints, and the Helm chart is compared with.
+The same input gives the same objects, in the same order. The module reads and writes nothing. The backend applies the
+result of `render`, `tfk8s render` prints it, and tests compare the Helm chart with it.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 TTL = "tfk8s.dev/script-ttl"
 QUEUE = "kueue.x-k8s.io/queue-name"
 
-SCRIPT = "session-script"  # the component of pods that run one; no job has it, for its DNS name would end in a hash
+SCRIPT = "session-script"  # the component of scripts' pods; no job's DNS name is this, as it would end in a hash
 
-# A ps or master that restarts loses variables or sessions: nodes are not drained under it. Of others, one may go.
-_KEPT = ("chief", "master", "ps")
+# A restart of these jobs loses variables or sessions, so evictions can't take their pods. Of other jobs, evictions may
+# take one pod at a time.
+_NOT_EVICTED = ("chief", "master", "ps")
 _DNS_PORT = 53
-# The cluster's DNS runs in this namespace, or on the node itself at one of these addresses, which no selector finds:
-# NodeLocal DNSCache, and GKE's Cloud DNS.
+# The DNS servers run in this namespace, or on the node at one of these addresses, which no selector matches: NodeLocal
+# DNSCache, and GKE's Cloud DNS.
 _DNS_NAMESPACE = "kube-system"
 _NODE_DNS = ("169.254.20.10/32", "169.254.169.254/32")
 
 
 def render(job_file: JobFile, files: Mapping[str, str], namespace: str | None = None) -> list[Object]:
-    """Return the objects, in the order in which they are applied: what restricts and what is mounted comes first.
+    """Return the objects in the order in which they are applied: policies and volumes first.
 
     Args:
-        job_file: the cluster; its jobs have no addresses, and an image each.
-        files: the text of each file that tasks run, by its path in the package.
-        namespace: overrides the job file's; with neither, the objects name none and go where they are applied.
+        job_file: the cluster. Each job must have an image, and no job may have addresses.
+        files: the texts of the files that tasks run, by their paths in the package.
+        namespace: overrides the namespace of the job file. If both are None, the objects have no namespace.
     """
     objects = [
         _network_policy(job_file),
@@ -46,16 +47,16 @@ def render(job_file: JobFile, files: Mapping[str, str], namespace: str | None = 
         _headless_service(job_file),
         _master_service(job_file),
         *(_stateful_set(job_file, job, files) for job in job_file.jobs),
-        *(_disruption_budget(job_file, job) for job in job_file.jobs),  # before its pods it would warn of none
+        *(_disruption_budget(job_file, job) for job in job_file.jobs),  # a budget before its pods causes a warning
     ]
-    if where := namespace or job_file.namespace:
-        for made in objects:
-            made["metadata"]["namespace"] = where
+    if namespace := namespace or job_file.namespace:
+        for item in objects:
+            item["metadata"]["namespace"] = namespace
     return objects
 
 
 def selector(cluster: str) -> dict[str, str]:
-    """Return the labels that all objects and pods of a cluster have, whoever applied them."""
+    """Return the labels of all objects and pods of a cluster, which do not depend on the program that applies them."""
     return {NAME: "tfk8s", INSTANCE: cluster}
 
 
@@ -107,57 +108,62 @@ def _master_service(job_file: JobFile) -> Object:
 def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
     labels = job_selector(job_file.name, job.name)
     name = naming.stateful_set(job_file.name, job.name)
-    made = _object("StatefulSet", "apps/v1", name, job_file.name, naming.dns_label(job.name))
-    made["metadata"]["annotations"] = {TTL: str(job_file.ttl)}
+    stateful_set = _object("StatefulSet", "apps/v1", name, job_file.name, naming.dns_label(job.name))
+    stateful_set["metadata"]["annotations"] = {TTL: str(job_file.ttl)}
     if job_file.queue:
-        made["metadata"]["labels"][QUEUE] = job_file.queue
-    made["spec"] = {
+        stateful_set["metadata"]["labels"][QUEUE] = job_file.queue
+    stateful_set["spec"] = {
         "replicas": job.tasks,
         "serviceName": job_file.name,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": dict(labels)},
         "template": pods.template(job_file, job, labels, files),
     }
-    return made
+    return stateful_set
 
 
 def scaled(stateful_set: Object, tasks: Mapping[str, int]) -> Object:
-    """Return what to apply to a job's StatefulSet, as it was found, so that the cluster's jobs have so many tasks."""
-    found = stateful_set["metadata"]
-    annotations = {name: value for name, value in found.get("annotations", {}).items() if name == TTL}
-    made: Object = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": found["name"], "labels": found["labels"], "annotations": annotations},
-        "spec": copy.deepcopy(stateful_set["spec"]),
-    }
-    template = made["spec"]["template"]
+    """Return a job's StatefulSet, ready to be applied, with new numbers of tasks.
+
+    Args:
+        stateful_set: the StatefulSet from the API server.
+        tasks: the new numbers of tasks of some of the cluster's jobs.
+    """
+    metadata = stateful_set["metadata"]
+    annotations = {name: value for name, value in metadata.get("annotations", {}).items() if name == TTL}
+    spec = copy.deepcopy(stateful_set["spec"])
+    template = spec["template"]
     variables = {variable["name"]: variable for variable in template["spec"]["containers"][0]["env"]}
     variables["TFK8S_JOBS"]["value"] = compact.scaled_cluster(variables["TFK8S_JOBS"]["value"], tasks)
     job = variables["TFK8S_JOB"]["value"]
     if job in tasks:
-        made["spec"]["replicas"] = tasks[job]
+        spec["replicas"] = tasks[job]
         template["spec"].pop("affinity", None)
-        template["spec"] |= pods.spread(tasks[job], made["spec"]["selector"]["matchLabels"])
-    return made
+        template["spec"] |= pods.spread(tasks[job], spec["selector"]["matchLabels"])
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": metadata["name"], "labels": metadata["labels"], "annotations": annotations},
+        "spec": spec,
+    }
 
 
 def _disruption_budget(job_file: JobFile, job: Job) -> Object:
     name = naming.stateful_set(job_file.name, job.name)
-    kept = job.name in _KEPT or job.name == job_file.master
+    not_evicted = job.name in _NOT_EVICTED or job.name == job_file.master
     return _object("PodDisruptionBudget", "policy/v1", name, job_file.name, naming.dns_label(job.name)) | {
         "spec": {
-            "maxUnavailable": 0 if kept else 1,
+            "maxUnavailable": 0 if not_evicted else 1,
             "selector": {"matchLabels": job_selector(job_file.name, job.name)},
         }
     }
 
 
-# ---- who may connect to whom ---------------------------------------------------------------------------------------
+# ---- allowed connections -------------------------------------------------------------------------------------------
 
 
 def _network_policy(job_file: JobFile) -> Object:
-    def own() -> Object:
+    def cluster() -> Object:
         return {"podSelector": {"matchLabels": selector(job_file.name)}}
 
     def ports() -> list[Object]:
@@ -168,11 +174,11 @@ def _network_policy(job_file: JobFile) -> Object:
             "podSelector": {"matchLabels": selector(job_file.name)},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [
-                {"from": [own()], "ports": ports()},
+                {"from": [cluster()], "ports": ports()},
                 *({"from": [_peer(peer)], "ports": ports()} for peer in job_file.network.allow_from),
             ],
             "egress": [
-                {"to": [own()], "ports": ports()},
+                {"to": [cluster()], "ports": ports()},
                 _dns(),
                 *_allowed_out(job_file.network.allow_to),
             ],
@@ -201,12 +207,12 @@ def _allowed_out(peers: Sequence[Peer]) -> Iterator[Object]:
 def _peer(peer: Peer) -> Object:
     if peer.cidr:
         return {"ipBlock": {"cidr": peer.cidr}}
-    found: Object = {}
+    selectors: Object = {}
     if peer.namespace:
-        found["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": peer.namespace}}
+        selectors["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": peer.namespace}}
     if peer.pods:
-        found["podSelector"] = {"matchLabels": dict(peer.pods)}
-    return found
+        selectors["podSelector"] = {"matchLabels": dict(peer.pods)}
+    return selectors
 
 
 def _port(number: int, protocol: str = "TCP") -> Object:

@@ -1,7 +1,7 @@
-"""What runs in a pod, as Kubernetes' own data: one container that fulfils the pod security standard `restricted`.
+"""The pods of tasks. Each has one container, and meets the pod security standard `restricted`.
 
-Everything here is also made by the Helm chart's templates from the same job file: what a Go template can't
-compute does not belong here. Every call returns fresh dicts, so that YAML needs no anchors.
+The Helm chart's templates make the same pods from the same job file, so this module only computes what a Go template
+can compute. Every call returns new dicts, so that YAML needs no anchors.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tfk8s.render import package_files
 Object = dict[str, Any]
 
 PACKAGE_FOLDER = "/opt/tfk8s"
-SCRATCH_FOLDER = "/tmp"  # noqa: S108 - a folder of the pod's own
+SCRATCH_FOLDER = "/tmp"  # noqa: S108 - the path is in the pod
 SCRATCH_SIZE = "2Gi"
 
 DEFAULT_CPU = "1"
 DEFAULT_MEMORY = "2Gi"
-CPU_LIMIT = "1"  # where less is asked for
-# What a pod writes to its scratch folder and logs. Scanners ask for both values.
+MIN_CPU_LIMIT = "1"
+# The storage for the scratch folder and the logs. Security scanners require both values.
 STORAGE_REQUEST = "128Mi"
 STORAGE_LIMIT = "4Gi"
 
-POD_INDEX = "apps.kubernetes.io/pod-index"  # a StatefulSet's pods have it since Kubernetes 1.28
+POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
 GKE_ACCELERATOR = "cloud.google.com/gke-accelerator"
 GKE_SPOT = "cloud.google.com/gke-spot"
-# What of a GKE node's labels tells of its GPUs.
+# The labels of GKE nodes that describe their GPUs.
 GKE_GPU_LABELS = (
     GKE_ACCELERATOR,
     "cloud.google.com/gke-gpu-partition-size",
@@ -46,7 +46,7 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], files: Iter
     Args:
         job_file: the cluster.
         job: one of its jobs.
-        labels: tfk8s' own, by which Services and policies find the pods.
+        labels: the labels that Services and policies select the pods by.
         files: the paths of the files in the cluster's ConfigMap.
     """
     volumes = (*job_file.volumes, *job.volumes)
@@ -69,12 +69,12 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], files: Iter
 
 
 def port(job_file: JobFile, job: Job) -> int:
-    """Return where the job's servers listen."""
+    """Return the port of a job's servers."""
     return job.port or job_file.port
 
 
 def ports(job_file: JobFile) -> list[int]:
-    """Return where the cluster's servers listen, each port once, in the order of the jobs."""
+    """Return the ports of the cluster's servers without duplicates, in the order of the jobs."""
     return list(dict.fromkeys(port(job_file, job) for job in job_file.jobs))
 
 
@@ -88,8 +88,8 @@ def _container(job_file: JobFile, job: Job, volumes: tuple[Volume, ...]) -> Obje
         "ports": [{"name": "grpc", "containerPort": port(job_file, job)}],
         "resources": amounts,
         "securityContext": container_security(),
-        # A server listens after 0.3 s, or after an import with `preload`. There is no livenessProbe: what it could
-        # see ends the process anyway, and a restart of a server that is merely busy would lose its variables.
+        # A server listens after 0.3 s; with `preload`, after an import. A livenessProbe is not needed, because failures
+        # that it could detect end the process anyway. It would restart busy servers, which then lose their variables.
         "startupProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 1, "failureThreshold": 300},
         "readinessProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 5, "timeoutSeconds": 5},
         "volumeMounts": list(_mounts(volumes)),
@@ -97,15 +97,16 @@ def _container(job_file: JobFile, job: Job, volumes: tuple[Volume, ...]) -> Obje
 
 
 def resources(job: Job) -> Object:
-    """Return what a task's container asks for; the limits are the same, but for what it writes, and a core at least.
+    """Return the requests and limits of a task's container.
 
-    A server needs half a second of a core until it listens. Held to what it asks for it comes up late:
-    four servers within 200m each took 8.7 s until the last listened, with a core each 5.4 s (measured on two cores).
+    The limits equal the requests, except that the storage limit is higher and the CPU limit is at least one core. A
+    server uses half a second of a core before it listens. Four servers with a limit of 200m each took 8.7 s to listen;
+    with a core each, they took 5.4 s (measured on two cores).
     """
     amounts = {"cpu": str(job.cpu or DEFAULT_CPU), "memory": str(job.memory or DEFAULT_MEMORY)}
     if job.gpus:
         amounts[job.gpu_resource] = str(job.gpus)
-    cpu_limit = CPU_LIMIT if job.cpu and job.cpu.value < Quantity.parse(CPU_LIMIT).value else amounts["cpu"]
+    cpu_limit = MIN_CPU_LIMIT if job.cpu and job.cpu.value < Quantity.parse(MIN_CPU_LIMIT).value else amounts["cpu"]
     return {
         "requests": {**amounts, "ephemeral-storage": STORAGE_REQUEST},
         "limits": {**amounts, "cpu": cpu_limit, "ephemeral-storage": STORAGE_LIMIT},
@@ -113,11 +114,11 @@ def resources(job: Job) -> Object:
 
 
 def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
-    """Yield the user's variables over tfk8s' defaults, by name, and then those that say which task this is."""
+    """Yield the defaults and the user's variables by name, and then the variables that identify the task."""
     values = {"HOME": SCRATCH_FOLDER, **gpu_environment(job), **job_file.env, **job.env}
     values["PYTHONPATH"] = PACKAGE_FOLDER + (f":{values['PYTHONPATH']}" if "PYTHONPATH" in values else "")
     for name in sorted(values):
-        # Kubernetes reads $(NAME) in a value, and $$ as $.
+        # Kubernetes expands $(NAME) in a value, and reads $$ as $.
         yield {"name": name, "value": values[name].replace("$", "$$")}
     yield {"name": "TFK8S_NAME", "value": job_file.name}
     yield {"name": "TFK8S_NAMESPACE", "valueFrom": _field("metadata.namespace")}
@@ -130,18 +131,18 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
 
 
 def _field(path: str) -> Object:
-    """Return where a variable has its value from, a field of its pod.
+    """Return a reference to a field of the pod, as the source of a variable's value.
 
-    The version is what the API server would add. But who applies without it what somebody else has applied gets a
-    conflict, since a `fieldRef` is owned as a whole.
+    The API server would add the version. Without the version, a second field manager that applies the object gets a
+    conflict, because a `fieldRef` has one owner as a whole.
     """
     return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 
 
 def gpu_environment(job: Job) -> dict[str, str]:
-    """Return the variables that let TensorFlow share GPUs, or hide from it those that the node has.
+    """Return the variables that let TensorFlow share GPUs, or that hide the node's GPUs from a task without GPUs.
 
-    NVIDIA's images show every GPU of the node to a container that asked for none (NVIDIA/k8s-device-plugin#61).
+    NVIDIA's images expose all GPUs of the node to a container that requests none (NVIDIA/k8s-device-plugin#61).
     """
     if job.gpus:
         return {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
@@ -149,7 +150,7 @@ def gpu_environment(job: Job) -> dict[str, str]:
 
 
 def pod_security(security: Security) -> Object:
-    """Return who a pod's processes are."""
+    """Return the security context of a pod."""
     return {
         "runAsNonRoot": True,
         "runAsUser": security.user,
@@ -161,7 +162,7 @@ def pod_security(security: Security) -> Object:
 
 
 def container_security() -> Object:
-    """Return what a container's processes may not do."""
+    """Return the security context of a container."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -197,7 +198,7 @@ def _source(volume: Volume) -> Object:
 
 
 def spread(tasks: int, labels: Mapping[str, str]) -> Object:
-    """Return what has a job's tasks run on different nodes if possible."""
+    """Return the affinity that spreads a job's tasks over nodes, if possible."""
     if tasks == 1:
         return {}
     term = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
@@ -206,7 +207,7 @@ def spread(tasks: int, labels: Mapping[str, str]) -> Object:
 
 
 def _placement(job: Job, labels: Mapping[str, str]) -> Object:
-    """Return where the tasks may run: apart from each other if possible, and where GPUs or spot capacity are."""
+    """Return the scheduling rules of a job's pods: spread over nodes, and on nodes with GPUs or on spot nodes."""
     selector = dict(job.node_selector)
     tolerations = [dict(toleration) for toleration in job.tolerations]
     if job.accelerator:

@@ -1,7 +1,7 @@
-"""The Job that runs a session script beside a cluster's tasks, and the Secret that brings the script to it.
+"""The Job that runs a session script beside a cluster's tasks, and the Secret that holds the script.
 
-It is made from the master's StatefulSet, not from the job file: the same image, volumes, variables and rights as the
-master has, whoever applied the cluster.
+The Job is made from the master's StatefulSet in the API server, not from a job file. The script therefore has the
+master's image, volumes, variables and permissions.
 """
 
 from __future__ import annotations
@@ -16,32 +16,38 @@ from tfk8s.core.spec import Job
 from tfk8s.render import manifests, package_files, pods
 from tfk8s.render.pods import Object
 
-JOB_NAME = "batch.kubernetes.io/job-name"  # the label that a Job's pods have since Kubernetes 1.27
+JOB_NAME = "batch.kubernetes.io/job-name"  # the label of a Job's pods since Kubernetes 1.27
 
 WORK_FOLDER = "/work"
 ARCHIVE = "script.tar.gz"
 STREAMED_ARCHIVE = f"{WORK_FOLDER}/.{ARCHIVE}"
 MOUNTED_ARCHIVE = f"{pods.PACKAGE_FOLDER}/tfk8s/{ARCHIVE}"
 
-# A script asks for little, so that it finds a place beside the tasks, and may use more where there is more.
+# The requests are small, so that the script fits on a node with tasks. The limits are higher.
 _REQUESTS = {"cpu": "50m", "memory": "512Mi", "ephemeral-storage": pods.STORAGE_REQUEST}
 _CPU_LIMIT = "4"
 _MEMORY_LIMIT = Quantity.parse("4Gi")
-_ROOM = (
-    f"have it raised: a script asks for {_REQUESTS['cpu']} cores and {_REQUESTS['memory']}, "
-    f"with limits of {_CPU_LIMIT} cores and {_MEMORY_LIMIT} (or the master's memory, if more)"
+QUOTA_ADVICE = (
+    f"ask for higher limits: a script requests {_REQUESTS['cpu']} cores and {_REQUESTS['memory']}, "
+    f"with limits of {_CPU_LIMIT} cores and {_MEMORY_LIMIT} (or the master's memory, if that is more)"
 )
 
-_COMMAND = ("python3", "-m", "tfk8s.sessions.pod_entrypoint")
-_TASKS_OWN = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD")
-_NOT_GPUS = ("cpu", "memory", "ephemeral-storage")
+COMMAND = ("python3", "-m", "tfk8s.sessions.pod_entrypoint")
+_TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD")
+_OTHER_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
-_PREFIX = "script-"  # no task's name begins so: TensorFlow's job names have no "-"
+_PREFIX = "script-"  # names of tasks have no "-", because TensorFlow's job names have none
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """What a script's pod asks for: how many, as which resource, and the labels by which GKE's nodes have them."""
+    """The GPUs of a script's pod.
+
+    Attributes:
+        count: the number of GPUs.
+        resource: the name of the GPU resource.
+        labels: the GKE labels of nodes with these GPUs.
+    """
 
     count: int
     resource: str
@@ -50,15 +56,15 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """How a script is run.
+    """The settings of a script's pod.
 
     Attributes:
-        arguments: for `tfk8s.sessions.runner`.
-        environment: variables besides the master's.
-        files: the paths of this package's files in its Secret.
-        archived: the script's folder is in its Secret, too.
-        gpus: None is none.
-        stdin: it has a standard input, which somebody will attach to.
+        arguments: the arguments of `tfk8s.sessions.runner`.
+        environment: variables besides the master's variables.
+        files: the paths of this package's files in the Secret.
+        archived: whether the Secret also holds the script's folder.
+        gpus: the GPUs, or None.
+        stdin: whether the script has a standard input, for a client that attaches to the pod.
     """
 
     arguments: Sequence[str]
@@ -70,7 +76,7 @@ class Run:
 
 
 def is_name(word: str) -> bool:
-    """Return whether a word is the name of a script, rather than of a task or a job."""
+    """Return whether a word is the name of a script, and not of a task or a job."""
     return word.startswith(_PREFIX)
 
 
@@ -79,15 +85,20 @@ def object_name(cluster: str, script: str) -> str:
     return f"{cluster[:40].rstrip('-')}-{script}"
 
 
-def name(made: Object) -> str:
+def name(job: Object) -> str:
     """Return the name of the script that a Job runs."""
-    return str(made["metadata"]["name"])[-len("script-000000") :]
+    return str(job["metadata"]["name"])[-len("script-000000") :]
 
 
 def secret(name: str, uid: str, cluster: str, files: Mapping[str, str], archive: bytes | None) -> Object:
-    """Return the Secret with the files of this package that the pod needs and, where it is small, the script.
+    """Return the Secret of a script's Job, which owns the Secret.
 
-    It goes when the Job of that name and uid goes.
+    Args:
+        name: the name of the Job and of the Secret.
+        uid: the Job's uid.
+        cluster: the cluster's name.
+        files: the texts of this package's files that the pod needs, by path.
+        archive: the script's folder; None if it is sent in another way.
     """
     data = {package_files.key(path): base64.b64encode(text.encode()).decode() for path, text in files.items()}
     if archive is not None:
@@ -98,12 +109,12 @@ def secret(name: str, uid: str, cluster: str, files: Mapping[str, str], archive:
 
 
 def gpus_like(count: int, sets: Iterable[Object]) -> Gpus | None:
-    """Return so many GPUs of the kind that tasks of these StatefulSets have; where none has any, NVIDIA's."""
+    """Return GPUs of the kind that these StatefulSets use; if none uses GPUs, NVIDIA's."""
     if not count:
         return None
-    for made in sets:
-        spec = made["spec"]["template"]["spec"]
-        resources = [one for one in spec["containers"][0]["resources"]["limits"] if one not in _NOT_GPUS]
+    for stateful_set in sets:
+        spec = stateful_set["spec"]["template"]["spec"]
+        resources = [name for name in spec["containers"][0]["resources"]["limits"] if name not in _OTHER_RESOURCES]
         if resources:
             selector = spec.get("nodeSelector", {})
             labels = {label: selector[label] for label in pods.GKE_GPU_LABELS if label in selector}
@@ -115,9 +126,9 @@ def job(name: str, master: Object, run: Run) -> Object:
     """Return the Job.
 
     Args:
-        name: its own, and the Secret's.
+        name: the name of the Job and of the Secret.
         master: the master's StatefulSet.
-        run: how the script is run.
+        run: the settings of the script's pod.
     """
     labels = master["metadata"]["labels"]
     cluster = labels[manifests.INSTANCE]
@@ -145,8 +156,8 @@ def _metadata(name: str, cluster: str) -> Object:
     return {"name": name, "labels": labels}
 
 
-def _pod(name: str, of_master: Object, run: Run) -> Object:
-    spec: Object = copy.deepcopy(of_master)
+def _pod(name: str, master: Object, run: Run) -> Object:
+    spec: Object = copy.deepcopy(master)
     spec.pop("affinity", None)
     spec["restartPolicy"] = "Never"
     for volume in spec["volumes"]:
@@ -161,40 +172,43 @@ def _pod(name: str, of_master: Object, run: Run) -> Object:
     if run.gpus:
         if run.gpus.labels:
             spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **run.gpus.labels}
-        tolerated = {"key": run.gpus.resource, "operator": "Exists", "effect": "NoSchedule"}
-        spec["tolerations"] = [*(one for one in spec.get("tolerations", ()) if one != tolerated), tolerated]
+        toleration = {"key": run.gpus.resource, "operator": "Exists", "effect": "NoSchedule"}
+        others = [other for other in spec.get("tolerations", ()) if other != toleration]
+        spec["tolerations"] = [*others, toleration]
     return spec
 
 
-def _container(of_master: Object, run: Run) -> Object:
-    memory = max(_MEMORY_LIMIT, Quantity.parse(of_master["resources"]["limits"]["memory"]), key=lambda one: one.value)
+def _container(master: Object, run: Run) -> Object:
+    memory = max(
+        _MEMORY_LIMIT, Quantity.parse(master["resources"]["limits"]["memory"]), key=lambda quantity: quantity.value
+    )
     gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
-    made = {
+    container = {
         "name": "script",
-        "image": of_master["image"],
-        "command": [*_COMMAND, *run.arguments],
+        "image": master["image"],
+        "command": [*COMMAND, *run.arguments],
         "workingDir": WORK_FOLDER,
-        "env": _environment(of_master["env"], run),
+        "env": _environment(master["env"], run),
         "resources": {
             "requests": {**_REQUESTS, **gpus},
             "limits": {"cpu": _CPU_LIMIT, "memory": str(memory), "ephemeral-storage": pods.STORAGE_LIMIT, **gpus},
         },
-        "securityContext": of_master["securityContext"],
-        "volumeMounts": [*of_master["volumeMounts"], {"name": "work", "mountPath": WORK_FOLDER}],
+        "securityContext": master["securityContext"],
+        "volumeMounts": [*master["volumeMounts"], {"name": "work", "mountPath": WORK_FOLDER}],
     }
-    return {**made, "stdin": True, "stdinOnce": True} if run.stdin else made
+    return {**container, "stdin": True, "stdinOnce": True} if run.stdin else container
 
 
-def _environment(of_master: Sequence[Object], run: Run) -> list[Object]:
-    """Return the master's variables, those of the script over them, and whether it sees GPUs as it asked."""
+def _environment(master: Sequence[Object], run: Run) -> list[Object]:
+    """Return the master's variables, overridden by the script's variables, and the variables for GPUs."""
     values = {
         **(pods.gpu_environment(Job(name="script", gpus=run.gpus.count)) if run.gpus else _HIDDEN_GPUS),
         "PYTHONUNBUFFERED": "1",
-        "RES_OPTIONS": "timeout:1 attempts:3",  # resolv.conf(5): a name is given up after 3 seconds, not after 10
+        "RES_OPTIONS": "timeout:1 attempts:3",  # resolv.conf(5): look-ups fail after 3 seconds, not after 10
         "TF_CPP_MIN_LOG_LEVEL": "1",
     }
-    dropped = {*_TASKS_OWN, *run.environment, *(_HIDDEN_GPUS if run.gpus else ())}
-    kept = [variable for variable in of_master if variable["name"] not in dropped]
-    given = {variable["name"] for variable in kept}
-    own = {**{key: value for key, value in values.items() if key not in given}, **run.environment}
-    return [*kept, *({"name": key, "value": value.replace("$", "$$")} for key, value in own.items())]
+    dropped = {*_TASK_VARIABLES, *run.environment, *(_HIDDEN_GPUS if run.gpus else ())}
+    inherited = [variable for variable in master if variable["name"] not in dropped]
+    names = {variable["name"] for variable in inherited}
+    added = {**{key: value for key, value in values.items() if key not in names}, **run.environment}
+    return [*inherited, *({"name": key, "value": value.replace("$", "$$")} for key, value in added.items())]

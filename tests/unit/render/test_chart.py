@@ -1,4 +1,4 @@
-"""What of the Helm chart is generated from this package. TFK8S_UPDATE=1 writes it again; tests/chart runs Helm."""
+"""Tests of the generated files of the Helm chart. TFK8S_UPDATE=1 writes the files; tests/chart runs Helm."""
 
 import json
 import os
@@ -17,35 +17,35 @@ CHART = ROOT / "helm" / "tfk8s"
 
 def generated() -> dict[Path, str]:
     """Return the text of each generated file."""
-    described = CHART / "Chart.yaml"
-    versions = re.sub("^(version|appVersion): .*", rf"\1: {__version__}", described.read_text(), flags=re.MULTILINE)
+    metadata = CHART / "Chart.yaml"
+    versions = re.sub("^(version|appVersion): .*", rf"\1: {__version__}", metadata.read_text(), flags=re.MULTILINE)
     values = json_schema()
     values["properties"]["global"] = {
         "type": "object",
-        "description": "Helm's own, where another chart depends on it.",
+        "description": "Global values of Helm, for charts that depend on this chart.",
     }
     return {
-        described: versions,
+        metadata: versions,
         CHART / "values.schema.json": json.dumps(values, indent=2) + "\n",
         **{CHART / "files" / package_files.key(path): text for path, text in package_files.of_tasks().items()},
     }
 
 
-def test_the_chart_has_this_packages_version_schema_and_files():
+def test_chart_has_the_version_schema_and_files_of_the_package():
     for path, text in generated().items():
         if os.environ.get("TFK8S_UPDATE"):
             path.write_text(text)
-        assert path.read_text() == text, "write it again with: make update"
+        assert path.read_text() == text, "run: make update"
     assert {path.name for path in (CHART / "files").iterdir()} == set(map(package_files.key, package_files.of_tasks()))
 
 
-def test_it_has_no_values_for_a_job_file_would_be_merged_into_them():
-    assert yaml.safe_load((CHART / "values.yaml").read_text()) is None
+def test_chart_has_no_default_values():
+    assert yaml.safe_load((CHART / "values.yaml").read_text()) is None  # a job file would be merged into them
 
 
-def test_templates_have_at_most_200_lines_in_all():
+def test_templates_have_at_most_200_lines():
     assert sum(len(path.read_text().splitlines()) for path in (CHART / "templates").iterdir()) <= 200
 
 
-def test_kubernetes_finds_no_variable_in_the_script_of_helm_test():
+def test_script_of_helm_test_has_no_kubernetes_variables():
     assert "$(" not in (CHART / "session.py").read_text()

@@ -1,4 +1,4 @@
-"""The job files of docs/gke.md, as pods, and the nodes that GKE documents: which pod fits which node."""
+"""Tests that pods of the job files in docs/gke.md fit the nodes that GKE documents."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ SHARED = {
     "cloud.google.com/gke-max-shared-clients-per-gpu": "3",
 }
 
-# The labels and taints of nodes, as the sources that the page lists document them.
+# The labels and taints of nodes, from the sources that the page lists.
 NODES = {
     "plain": ({}, []),
     "spot": ({"cloud.google.com/gke-spot": "true"}, [SPOT_TAINT]),
@@ -36,17 +36,14 @@ NODES = {
 
 @pytest.fixture
 def pods(tmp_path):
-    """Gives the pod spec of a job of one of the page's job files, and of a script beside it."""
+    """Give the pod templates of the jobs of a job file in the page, and of a script."""
 
     def make(name):
         path = tmp_path / f"{name}.yaml"
         path.write_text(JOB_FILES[name])
-        sets = [made for made in render.objects(load(path)) if made["kind"] == "StatefulSet"]
-        found = {made["metadata"]["name"].removeprefix(f"{name}-"): made["spec"]["template"] for made in sets}
-        found["script"] = script_job.job("script", sets[0], script_job.Run(arguments=[], environment={}))["spec"][
-            "template"
-        ]
-        return found
+        sets = [item for item in render.objects(load(path)) if item["kind"] == "StatefulSet"]
+        script = script_job.job("script", sets[0], script_job.Run(arguments=[], environment={}))
+        return {item["metadata"]["name"].removeprefix(f"{name}-"): item["spec"]["template"] for item in (*sets, script)}
 
     return make
 
@@ -60,13 +57,13 @@ def tolerates(toleration, taint):
 
 
 def fitting(template):
-    """Return the nodes that the scheduler would take for a pod, but for its resources."""
+    """Return the nodes that fit a pod, without regard to its resources."""
     spec = template["spec"]
     return {
         name
         for name, (labels, taints) in NODES.items()
         if spec.get("nodeSelector", {}).items() <= labels.items()
-        and all(any(tolerates(one, taint) for one in spec.get("tolerations", ())) for taint in taints)
+        and all(any(tolerates(toleration, taint) for toleration in spec.get("tolerations", ())) for taint in taints)
     }
 
 
@@ -74,31 +71,31 @@ def gpus(template):
     return template["spec"]["containers"][0]["resources"]["limits"].get("nvidia.com/gpu")
 
 
-def test_the_page_has_these_job_files():
+def test_job_files_of_the_page():
     assert sorted(JOB_FILES) == ["class", "data", "dws", "l4", "shared"]
 
 
-def test_workers_run_on_spot_nodes_with_an_l4_and_the_chief_on_plain_ones(pods):
-    made = pods("l4")
-    assert fitting(made["worker"]) == {"l4-spot"}
-    assert gpus(made["worker"]) == "1"
-    assert fitting(made["chief"]) == fitting(made["script"]) == {"plain", "performance"}
-    assert gpus(made["chief"]) is None
+def test_workers_with_an_l4_on_spot_nodes(pods):
+    templates = pods("l4")
+    assert fitting(templates["worker"]) == {"l4-spot"}
+    assert gpus(templates["worker"]) == "1"
+    assert fitting(templates["chief"]) == fitting(templates["script"]) == {"plain", "performance"}
+    assert gpus(templates["chief"]) is None
 
 
-def test_a_shared_gpu(pods):
-    made = pods("shared")
-    assert fitting(made["worker"]) == {"l4-shared"}
-    assert gpus(made["worker"]) == "1"
+def test_shared_gpu(pods):
+    templates = pods("shared")
+    assert fitting(templates["worker"]) == {"l4-shared"}
+    assert gpus(templates["worker"]) == "1"
 
 
-def test_a_script_asks_for_no_gpu_and_for_no_node_that_has_one(pods):
+def test_script_needs_no_gpu_node(pods):
     script = pods("shared")["script"]
     assert gpus(script) is None
     assert "plain" in fitting(script)
 
 
-def test_a_compute_class(pods):
+def test_compute_class(pods):
     assert fitting(pods("class")["worker"]) == {"performance"}
 
 
@@ -109,20 +106,20 @@ def test_queued_capacity(pods):
 
 
 def test_workload_identity(pods, tmp_path):
-    made = pods("data")
-    for pod in (made["worker"]["spec"], made["script"]["spec"]):
+    templates = pods("data")
+    for pod in (templates["worker"]["spec"], templates["script"]["spec"]):
         assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("trainer", False)
     path = tmp_path / "data.yaml"
-    (policy,) = [one for one in render.objects(load(path)) if one["kind"] == "NetworkPolicy"]
+    (policy,) = [item for item in render.objects(load(path)) if item["kind"] == "NetworkPolicy"]
     metadata = {"ipBlock": {"cidr": "169.254.169.254/32"}}
     assert [rule["ports"] for rule in policy["spec"]["egress"] if rule["to"] == [metadata]] == [
         [{"protocol": "TCP", "port": 80}, {"protocol": "TCP", "port": 8080}]
     ]
 
 
-def test_names_are_found_with_each_of_gkes_three_kinds_of_dns(pods, tmp_path):
+def test_policy_allows_the_three_kinds_of_dns_of_gke(pods, tmp_path):
     pods("l4")
-    (policy,) = [one for one in render.objects(load(tmp_path / "l4.yaml")) if one["kind"] == "NetworkPolicy"]
+    (policy,) = [item for item in render.objects(load(tmp_path / "l4.yaml")) if item["kind"] == "NetworkPolicy"]
     (dns,) = [rule for rule in policy["spec"]["egress"] if {"protocol": "UDP", "port": 53} in rule["ports"]]
     assert dns["to"] == [
         {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},

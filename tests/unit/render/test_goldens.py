@@ -1,4 +1,4 @@
-"""manifests/ holds the examples as `render` prints them; TFK8S_UPDATE=1 writes them again."""
+"""Tests that manifests/ holds the output of `render` for the examples. TFK8S_UPDATE=1 writes the files."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ def require_equal(path, text):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_manifests_are_the_rendered_examples(example):
+def test_manifests_equal_the_rendered_examples(example):
     job_file = load(example)
     text = (
         f"# {example.relative_to(ROOT)} as Kubernetes objects. Made by `make update`; kept equal by a test.\n"
@@ -43,25 +43,25 @@ def test_manifests_are_the_rendered_examples(example):
     require_equal(manifest(job_file), text)
 
 
-def test_the_roles_are_those_that_the_command_prints():
+def test_roles_equal_the_output_of_the_command():
     note = "# The output of `tfk8s roles`. Made by `make update`; kept equal by a test.\n"
     require_equal(ROOT / "manifests" / "roles.yaml", note + dump(rbac.roles()))
 
 
-def test_nothing_else_is_there():
+def test_manifests_has_no_other_files():
     assert {path.name for path in (ROOT / "manifests").iterdir()} == {
         "roles.yaml",
         *(manifest(load(example)).name for example in EXAMPLES),
     }
 
 
-def test_a_job_without_an_image_is_refused():
-    with pytest.raises(InvalidInput, match="job ps has no image to run in"):
+def test_job_without_an_image_is_rejected():
+    with pytest.raises(InvalidInput, match='job "ps" has no image'):
         render.text(JobFile(name="a", master="worker", jobs=(Job(name="worker", image="i"), Job(name="ps"))))
 
 
-def test_a_cluster_that_runs_already_is_refused():
-    with pytest.raises(InvalidInput, match="run already"):
+def test_cluster_with_addresses_is_rejected():
+    with pytest.raises(InvalidInput, match="already run"):
         render.text(JobFile(name="a", master="worker", jobs=(Job(name="worker", addresses=("a:1",)),)))
 
 

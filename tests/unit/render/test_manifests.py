@@ -1,4 +1,4 @@
-"""The objects of a cluster: that they are what was promised, whatever the job file."""
+"""Tests of the Kubernetes objects of a cluster."""
 
 import ast
 import json
@@ -31,8 +31,8 @@ def render(*jobs, namespace=None, **settings):
 
 
 def the(kind, objects, name=None):
-    (found,) = [one for one in objects if one["kind"] == kind and name in (None, one["metadata"]["name"])]
-    return found
+    (item,) = [item for item in objects if item["kind"] == kind and name in (None, item["metadata"]["name"])]
+    return item
 
 
 def pod_of(objects, name):
@@ -44,11 +44,11 @@ def container_of(objects, name):
 
 
 def environment_of(objects, name):
-    return {one["name"]: one.get("value") for one in container_of(objects, name)["env"]}
+    return {variable["name"]: variable.get("value") for variable in container_of(objects, name)["env"]}
 
 
-def test_the_objects_are_four_and_two_for_each_job_in_the_order_of_their_application():
-    assert [(one["kind"], one["metadata"]["name"]) for one in render()] == [
+def test_four_objects_and_two_for_each_job():
+    assert [(item["kind"], item["metadata"]["name"]) for item in render()] == [
         ("NetworkPolicy", "demo"),
         ("ConfigMap", "demo"),
         ("Service", "demo"),
@@ -62,28 +62,28 @@ def test_the_objects_are_four_and_two_for_each_job_in_the_order_of_their_applica
     ]
 
 
-def test_every_object_says_whose_it_is():
-    for one in render():
-        labels = one["metadata"]["labels"]
+def test_labels_of_objects():
+    for item in render():
+        labels = item["metadata"]["labels"]
         assert labels["app.kubernetes.io/name"] == labels["app.kubernetes.io/managed-by"] == "tfk8s"
         assert labels["app.kubernetes.io/instance"] == "demo"
 
 
-def test_a_stateful_set_whole():
+def test_stateful_set_with_every_setting():
     worker = Job(
         name="worker_", tasks=4, cpu=Quantity.parse("8"), memory=Quantity.parse("30Gi"), gpus=2, spot=True,
         accelerator="nvidia-l4", env={"A": "$(B) $", "HOME": "/home"}, labels={"team": "x"}, annotations={"note": "y"},
         volumes=(Volume(path="/data", claim="data", read_only=True),), preload=("tensorflow_text", "ops"), port=2300,
         priority="high", node_selector={"zone": "a"}, tolerations=({"key": "k", "operator": "Exists"},), image="tf:2",
     )  # fmt: skip
-    made = the("StatefulSet", render(Job(name="ps"), worker, queue="gold", ttl=60), "demo-worker-b2b3")
+    stateful_set = the("StatefulSet", render(Job(name="ps"), worker, queue="gold", ttl=60), "demo-worker-b2b3")
     labels = {
         "app.kubernetes.io/name": "tfk8s",
         "app.kubernetes.io/instance": "demo",
         "app.kubernetes.io/component": naming.dns_label("worker_"),
     }
     amounts = {"cpu": "8", "memory": "30Gi", "nvidia.com/gpu": "2"}
-    assert made == {
+    assert stateful_set == {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {
@@ -174,19 +174,19 @@ def test_a_stateful_set_whole():
     }  # fmt: skip
 
 
-def test_a_task_without_gpus_hides_them_from_tensorflow():
+def test_gpus_are_hidden_from_tasks_without_gpus():
     environment = environment_of(render(), "demo-ps")
     assert environment["CUDA_VISIBLE_DEVICES"] == "-1"
     assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-def test_the_jobs_variables_override_the_clusters_and_a_python_path_is_kept():
+def test_variables_of_jobs_override_variables_of_the_cluster():
     job = Job(name="worker", env={"A": "job", "PYTHONPATH": "/mine"})
     environment = environment_of(render(job, env={"A": "cluster", "B": "cluster"}), "demo-worker")
     assert (environment["A"], environment["B"], environment["PYTHONPATH"]) == ("job", "cluster", "/opt/tfk8s:/mine")
 
 
-def test_every_kind_of_volume_besides_the_scratch_folder():
+def test_volumes_of_every_kind():
     volumes = (
         Volume(path="/e", size=Quantity.parse("9Gi")),
         Volume(path="/s", secret="s"),
@@ -199,14 +199,14 @@ def test_every_kind_of_volume_besides_the_scratch_folder():
     ]
 
 
-def test_user_and_group_and_service_account_are_the_job_files():
+def test_user_group_and_service_account():
     pod = pod_of(render(Job(name="worker"), security=Security(user=1, group=2, service_account="me")), "demo-worker")
     assert pod["serviceAccountName"] == "me"
     assert pod["automountServiceAccountToken"] is False
     assert [pod["securityContext"][key] for key in ("runAsUser", "runAsGroup", "fsGroup")] == [1, 2, 2]
 
 
-def test_services_lead_to_all_pods_by_name_and_to_the_master_alone():
+def test_services_of_all_pods_and_of_the_master():
     objects = render(Job(name="chief", tasks=2), Job(name="worker", port=2300))
     headless, master = the("Service", objects, "demo")["spec"], the("Service", objects, "demo-master")["spec"]
     assert headless["clusterIP"] == "None"
@@ -217,17 +217,17 @@ def test_services_lead_to_all_pods_by_name_and_to_the_master_alone():
     assert "type" not in master
 
 
-def test_the_policy_lets_in_and_out_only_the_clusters_pods_and_dns():
+def test_policy_allows_the_pods_of_the_cluster_and_dns():
     spec = the("NetworkPolicy", render())["spec"]
-    own = [{"podSelector": {"matchLabels": manifests.selector("demo")}}]
+    cluster = [{"podSelector": {"matchLabels": manifests.selector("demo")}}]
     grpc = [{"protocol": "TCP", "port": 2222}]
-    assert spec["podSelector"] == own[0]["podSelector"]
-    assert spec["ingress"] == [{"from": own, "ports": grpc}]
-    assert spec["egress"][0] == {"to": own, "ports": grpc}
+    assert spec["podSelector"] == cluster[0]["podSelector"]
+    assert spec["ingress"] == [{"from": cluster, "ports": grpc}]
+    assert spec["egress"][0] == {"to": cluster, "ports": grpc}
     assert [port["port"] for rule in spec["egress"][1:] for port in rule["ports"]] == [53, 53]
 
 
-def test_the_policy_has_the_job_files_exceptions():
+def test_policy_has_the_exceptions_of_the_job_file():
     network = Network(
         allow_from=(Peer(pods={"app": "notebook"}), Peer(namespace="tools", pods={"a": "b"})),
         allow_to=(Peer(cidr="10.0.0.0/8", ports=(443,)), Peer(namespace="data")),
@@ -245,19 +245,22 @@ def test_the_policy_has_the_job_files_exceptions():
     ]
 
 
-def test_nodes_are_not_drained_under_a_master_or_ps():
-    budgets = [one for one in render() if one["kind"] == "PodDisruptionBudget"]
-    assert [one["spec"]["maxUnavailable"] for one in budgets] == [0, 0, 1]
+def test_budgets_forbid_evictions_of_the_master_and_ps():
+    budgets = [item for item in render() if item["kind"] == "PodDisruptionBudget"]
+    assert [budget["spec"]["maxUnavailable"] for budget in budgets] == [0, 0, 1]
 
 
-def test_a_namespace_stands_in_all_objects_or_in_none():
-    assert {one["metadata"].get("namespace") for one in render()} == {None}
-    assert {one["metadata"].get("namespace") for one in render(namespace="a")} == {"a"}
-    assert {one["metadata"]["namespace"] for one in manifests.render(job_file(namespace="b"), FILES)} == {"b"}
-    assert {one["metadata"]["namespace"] for one in manifests.render(job_file(namespace="b"), FILES, "a")} == {"a"}
+def test_namespace_is_in_all_objects_or_in_none():
+    def namespaces(in_job_file, argument):
+        objects = manifests.render(job_file(namespace=in_job_file), FILES, argument)
+        return {item["metadata"].get("namespace") for item in objects}
+
+    assert namespaces(None, None) == {None}
+    assert namespaces(None, "a") == namespaces("b", "a") == {"a"}
+    assert namespaces("b", None) == {"b"}
 
 
-def test_labels_of_objects_are_not_in_pods_so_that_a_change_of_them_restarts_nothing():
+def test_pods_have_no_labels_that_may_change():
     labels = the("StatefulSet", render(queue="q"), "demo-ps")["spec"]["template"]["metadata"]["labels"]
     assert labels == manifests.job_selector("demo", "ps")
 
@@ -271,35 +274,35 @@ JOBS = st.dictionaries(
 
 
 @given(JOBS, st.integers(1, 65535))
-def test_tasks_derive_the_very_cluster_spec_that_views_give(jobs, port):
-    made = job_file(*(Job(name=name, **values) for name, values in jobs.items()), port=port)
-    for job in made.jobs:
-        environment = environment_of(manifests.render(made, FILES), naming.stateful_set("demo", job.name))
+def test_tasks_derive_the_cluster_spec_of_the_job_file(jobs, port):
+    cluster = job_file(*(Job(name=name, **values) for name, values in jobs.items()), port=port)
+    for job in cluster.jobs:
+        environment = environment_of(manifests.render(cluster, FILES), naming.stateful_set("demo", job.name))
         derived = config.derive_cluster({**environment, "TFK8S_NAMESPACE": "ns", "TFK8S_INDEX": "0"})
-        expected = made.cluster_spec(addresses.pod_address(made, "ns"), job.name)
+        expected = cluster.cluster_spec(addresses.pod_address(cluster, "ns"), job.name)
         assert {name: list(tasks.values()) for name, tasks in derived.items()} == expected
         assert environment["TFK8S_JOB"] == job.name
-        assert container_of(manifests.render(made, FILES), naming.stateful_set("demo", job.name))["ports"] == [
-            {"name": "grpc", "containerPort": pods.port(made, job)}
+        assert container_of(manifests.render(cluster, FILES), naming.stateful_set("demo", job.name))["ports"] == [
+            {"name": "grpc", "containerPort": pods.port(cluster, job)}
         ]
 
 
-def test_a_scaled_cluster_is_that_of_the_scaled_job_file():
+def test_scaled_stateful_sets_equal_the_scaled_job_file():
     def sets(chief, worker):
         jobs = (Job(name="chief", tasks=chief), Job(name="my_ps", port=9, tasks=3), Job(name="worker", tasks=worker))
-        return [one for one in render(*jobs, namespace="ns", queue="gold") if one["kind"] == "StatefulSet"]
+        return [item for item in render(*jobs, namespace="ns", queue="gold") if item["kind"] == "StatefulSet"]
 
     for before, after in (((1, 2), (1, 8)), ((1, 2), (1, 1)), ((2, 1), (1, 2))):
-        wanted = {"chief": after[0], "worker": after[1]}
-        for found, expected in zip(sets(*before), sets(*after), strict=True):
-            original = json.dumps(found)
-            made = manifests.scaled({**found, "status": {}}, wanted)
-            assert json.dumps(found) == original
+        tasks = {"chief": after[0], "worker": after[1]}
+        for stateful_set, expected in zip(sets(*before), sets(*after), strict=True):
+            original = json.dumps(stateful_set)
+            scaled = manifests.scaled({**stateful_set, "status": {}}, tasks)
+            assert json.dumps(stateful_set) == original
             del expected["metadata"]["namespace"]
-            assert made == expected
+            assert scaled == expected
 
 
-def test_the_same_job_file_gives_the_same_text_and_it_reads_back_without_anchors():
+def test_text_is_reproducible_and_has_no_anchors():
     objects = render()
     text = dump(objects)
     assert text == dump(render())
@@ -308,7 +311,7 @@ def test_the_same_job_file_gives_the_same_text_and_it_reads_back_without_anchors
     assert all(len(line) <= 140 for line in text.splitlines())
 
 
-def test_two_objects_share_no_part_so_that_changing_one_changes_no_other():
+def test_objects_share_no_parts():
     seen: dict[int, object] = {}
     objects = render()
 
@@ -322,7 +325,7 @@ def test_two_objects_share_no_part_so_that_changing_one_changes_no_other():
     walk(objects)
 
 
-def test_a_job_takes_one_screen_and_any_number_of_tasks_the_same_room():
+def test_size_does_not_depend_on_the_number_of_tasks():
     files = package_files.of_tasks()
     small, large = (dump(manifests.render(job_file(Job(name="worker", tasks=tasks)), files)) for tasks in (2, 10_000))
     assert len(large) - len(small) < 32
@@ -331,7 +334,7 @@ def test_a_job_takes_one_screen_and_any_number_of_tasks_the_same_room():
     assert document.count("\n") < 100
 
 
-def test_rendering_ten_thousand_tasks_takes_milliseconds():
+def test_ten_thousand_tasks_render_within_milliseconds():
     started = time.process_time()
     dump(render(Job(name="worker", tasks=10_000)))
     assert time.process_time() - started < 0.1
@@ -345,7 +348,7 @@ def test_rendering_ten_thousand_tasks_takes_milliseconds():
     ],
     ids=["task", "script"],
 )
-def test_pods_get_all_files_that_their_files_import(start, files):
+def test_pods_have_all_imported_files(start, files):
     needed, pending = set(), ["__init__.py", *start]
     while pending:
         path = pending.pop()
@@ -356,7 +359,7 @@ def test_pods_get_all_files_that_their_files_import(start, files):
 
 
 def imported(path):
-    """Yield the paths of this package's files that a file imports at its top level, as `from tfk8s…` has it."""
+    """Yield the paths of this package's files that a file imports at its top level."""
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tfk8s":
             folder = PACKAGE.joinpath(*node.module.split(".")[1:])
@@ -365,7 +368,6 @@ def imported(path):
                     yield name.with_suffix(".py").relative_to(PACKAGE).as_posix()
 
 
-def test_addresses_are_those_of_the_pods_in_the_headless_service():
+def test_address_of_a_pod():
     address = addresses.pod_address(job_file(), "ns")(Task("worker", 1))
     assert address == "demo-worker-1.demo.ns.svc:2222"
-    assert json.dumps(render())

@@ -1,4 +1,4 @@
-"""What tfk8s may need to do in a namespace, as Roles."""
+"""Tests of the permissions and the Roles."""
 
 from tfk8s.backends.kubernetes import paths
 from tfk8s.cli.app import COMMANDS
@@ -6,26 +6,26 @@ from tfk8s.render import rbac
 
 
 def verbs(role, resource):
-    (made,) = [one for one in rbac.roles() if one["metadata"]["name"] == role]
-    return [verb for rule in made["rules"] if rule["resources"] == [resource] for verb in rule["verbs"]]
+    rules = next(item["rules"] for item in rbac.roles() if item["metadata"]["name"] == role)
+    return [verb for rule in rules if rule["resources"] == [resource] for verb in rule["verbs"]]
 
 
-def test_every_command_that_needs_a_right_is_one():
-    assert {command for right in rbac.PERMISSIONS for command in right.commands} <= set(COMMANDS)
+def test_permissions_name_existing_commands():
+    assert {command for permission in rbac.PERMISSIONS for command in permission.commands} <= set(COMMANDS)
 
 
-def test_a_user_may_remove_what_up_and_submit_make():
+def test_user_role_can_delete_all_objects():
     for _, resource in paths.GROUPS.values():
         assert "deletecollection" in verbs("tfk8s-user", resource)
 
 
-def test_nobody_may_read_secrets_or_do_everything():
+def test_no_role_can_read_secrets_or_has_wildcards():
     for role in rbac.ROLES:
         assert not {"get", "list", "watch", "*"} & set(verbs(role, "secrets"))
     assert "*" not in str(rbac.roles())
 
 
-def test_who_only_submits_may_change_no_cluster():
+def test_submit_role_can_not_change_clusters():
     assert verbs("tfk8s-submit", "statefulsets") == ["list", "watch"]
     assert verbs("tfk8s-submit", "pods") == ["get", "list", "watch"]
     assert verbs("tfk8s-submit", "jobs") == ["create", "delete", "list", "watch"]
@@ -33,6 +33,6 @@ def test_who_only_submits_may_change_no_cluster():
                 for verb in verbs("tfk8s-submit", kind)]  # fmt: skip
 
 
-def test_a_right_is_found_by_what_the_api_server_calls_it():
+def test_find_permission():
     assert str(rbac.find("list", "statefulsets", "apps")) == "list statefulsets.apps"
     assert rbac.find("list", "nodes", "") is None

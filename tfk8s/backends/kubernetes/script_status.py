@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tfk8s.backends.kubernetes import disruptions, pod_status
 from tfk8s.core.status import MOST_SHOWN, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object
-from tfk8s.render.script_job import _COMMAND, _ROOM, name
+from tfk8s.render.script_job import COMMAND, QUOTA_ADVICE, name
 
 
 def status(job: Object, pod: Object | None, warnings: Sequence[str] = ()) -> ScriptStatus:
@@ -20,7 +20,7 @@ def status(job: Object, pod: Object | None, warnings: Sequence[str] = ()) -> Scr
         warnings: about the pod, else about the Job; the latest last.
     """
     phase, exit_code, reason = _outcome(job, pod, warnings)
-    words = job["spec"]["template"]["spec"]["containers"][0]["command"][len(_COMMAND) :]
+    words = job["spec"]["template"]["spec"]["containers"][0]["command"][len(COMMAND) :]
     return ScriptStatus(
         name=name(job),
         phase=phase,
@@ -42,7 +42,7 @@ def _outcome(job: Object, pod: Object | None, warnings: Sequence[str]) -> tuple[
         return _ended(pod, end)
     elif pod["status"].get("phase") == "Running":
         return ScriptPhase.RUNNING, None, ""
-    phase, reason = pod_status.phase_and_reason(_master_job(job), pod, warnings, _ROOM)
+    phase, reason = pod_status.phase_and_reason(_master_job(job), pod, warnings, QUOTA_ADVICE)
     return (ScriptPhase.FAILED if phase is Phase.FAILED else ScriptPhase.PENDING), None, reason
 
 
