@@ -15,7 +15,7 @@ def test_kind_up_and_down(tmp_path, monkeypatch, caplog):
     try:
         found = {check.name: check for check in kubernetes.checks(kind.context(NAME), None, None)}
         assert found["GPUs"].detail == "8 nvidia.com/gpu on 1 node"
-        assert found["rights to up"].state == "ok"
+        assert found["permissions: up"].state == "ok"
     finally:
         kind.down(NAME)
     assert caplog.messages == ["each node pretends to have 8 nvidia.com/gpu"]

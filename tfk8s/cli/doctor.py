@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfk8s.tools.doctor.check import Check
 
 _COLOURS = {"ok": "32", "missing": "31", "unknown": "33"}
-_WIDTHS = max(map(len, _COLOURS)), len("rights to submit")
+_WIDTHS = max(map(len, _COLOURS)), len("permissions: submit")
 
 
 def doctor(

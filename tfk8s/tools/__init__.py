@@ -1,1 +1,1 @@
-"""Helpers around clusters: checks of what is missing, images, kind clusters."""
+"""Tools around clusters: the checks of `doctor`, images, and kind clusters."""

@@ -1,4 +1,4 @@
-"""kind clusters for trying tfk8s: made from kind-config.yaml by the program `kind`, on Docker or podman."""
+"""kind clusters for trials of tfk8s, created from kind-config.yaml by the program `kind` on Docker or podman."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from tfk8s.tools.images import Engine, in_pods
 if TYPE_CHECKING:  # most commands need no API server
     from tfk8s.backends.kubernetes.client import Client
 
-OLDEST = (0, 24)  # the first whose own network enforces NetworkPolicy (kubernetes-sigs/kind#842)
+OLDEST = (0, 24)  # the first version with a network that enforces NetworkPolicy (kubernetes-sigs/kind#842)
 GPU = "nvidia.com/gpu"
 
-_QUICK_SECONDS = 180.0
-_CREATE_SECONDS = 900.0  # a node image may have to be pulled
-_LOAD_SECONDS = 900.0
-_READY = "120s"
-_GPU_SECONDS = 60.0
+_COMMAND_TIMEOUT = 180.0
+_CREATE_TIMEOUT = 900.0  # includes the time to pull a node image
+_LOAD_TIMEOUT = 900.0
+_READY_TIMEOUT = "120s"
+_GPU_TIMEOUT = 60.0
 
 
 def context(name: str) -> str:
-    """Return the kubeconfig's context of a kind cluster."""
+    """Return the kubeconfig context of a kind cluster."""
     return f"kind-{name}"
 
 
 def up(name: str, *, gpus: int = 0, image: str | None = None) -> None:
-    """Make a cluster; after a failure or an interruption nothing of it is left.
+    """Create a cluster, or delete what was created after a failure or an interruption.
 
     Args:
-        name: its own.
-        gpus: how many each node pretends to have.
-        image: one of the Docker engine's, to be loaded into the nodes.
+        name: the cluster's name.
+        gpus: the number of GPUs that each node pretends to have.
+        image: an image of the Docker engine that is loaded into the nodes.
 
     Raises:
-        InvalidInput: it can't be made, and nothing was done.
-        ClusterError: kind fails, or no engine answers.
+        InvalidInput: the cluster can't be created; nothing was changed.
+        ClusterError: kind fails, or no Docker engine responds.
     """
     engine = Engine() if image else None
     if image and engine:
@@ -54,11 +54,11 @@ def up(name: str, *, gpus: int = 0, image: str | None = None) -> None:
     require_version()
     if name in clusters():
         raise InvalidInput(
-            f'there is a kind cluster "{name}" already',
+            f'kind cluster "{name}" already exists',
             help=f"use it (kubectl config use-context {context(name)}), remove it (tfk8s kind down --name {name}), "
-            "or give the new one another --name",
+            "or choose another --name",
         )
-    with _removed_on_failure(name):
+    with _delete_on_failure(name):
         _create(name)
         if gpus:
             from tfk8s.backends.kubernetes.client import Client
@@ -70,23 +70,23 @@ def up(name: str, *, gpus: int = 0, image: str | None = None) -> None:
 
 
 def down(name: str) -> None:
-    """Remove a cluster.
+    """Delete a cluster.
 
     Raises:
-        InvalidInput: there is none of that name.
+        InvalidInput: the cluster does not exist.
     """
     require(name)
-    _run(["delete", "cluster", "--name", name], _QUICK_SECONDS)
+    _run(["delete", "cluster", "--name", name], _COMMAND_TIMEOUT)
 
 
 def advice(name: str, image: str | None) -> list[str]:
-    """Return what to know of a new cluster, and the next command."""
-    where = f"--context {context(name)}"
+    """Return notes on a new cluster, with the next command."""
+    option = f"--context {context(name)}"
     if image is None:
         return [
-            "its nodes pull images themselves; `tfk8s image build` and `tfk8s image load` give them one of your own",
-            f"whether NetworkPolicy is enforced: tfk8s doctor {where} --image IMAGE",
-            f"start a cluster in it: tfk8s up {where} FILE",
+            "the nodes pull images from registries; to use your own: tfk8s image build, then tfk8s image load",
+            f"test whether NetworkPolicy is enforced: tfk8s doctor {option} --image IMAGE",
+            f"start a cluster: tfk8s up {option} FILE",
         ]
     from tfk8s.backends.kubernetes.client import Client
     from tfk8s.tools.doctor import kubernetes
@@ -94,18 +94,18 @@ def advice(name: str, image: str | None) -> list[str]:
     policy = kubernetes.network_policy(Client(context(name)), "default", image)
     return [
         f"NetworkPolicy: {policy.detail}",
-        f"its nodes have the image; for job files: image: {in_pods(image)}",
-        f"start a cluster in it: tfk8s up {where} FILE",
+        f"the nodes have the image; for job files: image: {in_pods(image)}",
+        f"start a cluster: tfk8s up {option} FILE",
     ]
 
 
 def require(name: str) -> None:
-    """Raise an InvalidInput if there is no cluster of that name."""
-    there = clusters()
-    if name not in there:
+    """Raise an InvalidInput if a cluster does not exist."""
+    existing = clusters()
+    if name not in existing:
         raise InvalidInput(
-            f'there is no kind cluster "{name}"; {there_are(there)}',
-            help="tfk8s kind up makes one",
+            f'there is no kind cluster "{name}"; {there_are(existing)}',
+            help=f"create it with: tfk8s kind up --name {name}",
         )
 
 
@@ -116,27 +116,27 @@ def load(name: str, image: str, engine: Engine) -> None:
         with archive.open("wb") as file:
             engine.save(image, file)
         log.info('loading %s (%.2f GB) into the nodes of "%s"', image, archive.stat().st_size / 1e9, name)
-        _run(["load", "image-archive", str(archive), "--name", name], _LOAD_SECONDS)
+        _run(["load", "image-archive", str(archive), "--name", name], _LOAD_TIMEOUT)
 
 
 def clusters() -> list[str]:
     """Return the names of all kind clusters."""
-    return [line for line in _run(["get", "clusters"], _QUICK_SECONDS).splitlines() if line]
+    return [line for line in _run(["get", "clusters"], _COMMAND_TIMEOUT).splitlines() if line]
 
 
 def require_version() -> None:
-    """Raise an InvalidInput if kind is so old that its clusters don't enforce NetworkPolicy."""
-    said = _run(["version"], _QUICK_SECONDS).strip()
-    found = re.search(r"\bv(\d+)\.(\d+)", said)
-    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+    """Raise an InvalidInput if the clusters of this version of kind don't enforce NetworkPolicy."""
+    version = _run(["version"], _COMMAND_TIMEOUT).strip()
+    match = re.search(r"\bv(\d+)\.(\d+)", version)
+    if match is None or (int(match[1]), int(match[2])) < OLDEST:
         raise InvalidInput(
-            f"{said or 'this kind'} makes clusters that don't enforce NetworkPolicy: everybody would reach every task",
-            help=f"install kind {'.'.join(map(str, OLDEST))} or newer: {_INSTALLING}",
+            f"{version or 'this kind'} does not enforce NetworkPolicy: every pod could connect to every task",
+            help=f"install kind {'.'.join(map(str, OLDEST))} or newer: {_INSTALL_URL}",
         )
 
 
 def pretend_gpus(client: Client, count: int) -> None:
-    """Have each node say that it has GPUs: for scheduling only, no device is behind them; restarts of nodes end it."""
+    """Make each node report GPUs that do not exist, to try scheduling. A restart of a node removes them."""
     from tfk8s.backends.kubernetes.client import MERGE
 
     names = [node["metadata"]["name"] for node in client.get("/api/v1/nodes")["items"]]
@@ -148,67 +148,67 @@ def pretend_gpus(client: Client, count: int) -> None:
             node["status"]["allocatable"].get(GPU) == str(count) for node in client.get("/api/v1/nodes")["items"]
         ),
         f"every node to show {count} {GPU}",
-        _GPU_SECONDS,
+        _GPU_TIMEOUT,
     )
 
 
 # ---- the program ---------------------------------------------------------------------------------------------------
 
-_INSTALLING = "https://kind.sigs.k8s.io/docs/user/quick-start/#installation"
+_INSTALL_URL = "https://kind.sigs.k8s.io/docs/user/quick-start/#installation"
 
 
 def _create(name: str) -> None:
-    """Have kind make the cluster; it tells of its progress on standard error."""
+    """Create a cluster; kind prints its progress on standard error."""
     image = os.environ.get("KIND_NODE_IMAGE")
     command = [
         _program(), "create", "cluster", "--name", name, "--config", str(package_data.path("kind-config.yaml")),
-        "--wait", _READY, *(["--image", image] if image else []),
+        "--wait", _READY_TIMEOUT, *(["--image", image] if image else []),
     ]  # fmt: skip
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=_CREATE_SECONDS, check=False
+        process = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=_CREATE_TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise ClusterError(f'kind did not make cluster "{name}" within {_CREATE_SECONDS:g} s') from error
-    if done.returncode:
-        raise ClusterError(f'kind could not make cluster "{name}": what it said is above')
+        raise ClusterError(f'kind did not create cluster "{name}" within {_CREATE_TIMEOUT:g} s') from error
+    if process.returncode:
+        raise ClusterError(f'kind could not create cluster "{name}"; its messages are above')
 
 
 @contextlib.contextmanager
-def _removed_on_failure(name: str) -> Iterator[None]:
+def _delete_on_failure(name: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
         with contextlib.suppress(ClusterError):
-            _run(["delete", "cluster", "--name", name], _QUICK_SECONDS)
+            _run(["delete", "cluster", "--name", name], _COMMAND_TIMEOUT)
         raise
 
 
 def _run(arguments: list[str], timeout: float) -> str:
-    """Run kind and return what it prints.
+    """Run kind and return its output.
 
     Raises:
-        ClusterError: it fails.
+        ClusterError: kind fails, or takes too long.
     """
-    words = " ".join(["kind", *arguments[:2]])
+    command = " ".join(["kind", *arguments[:2]])
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [_program(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
             check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise ClusterError(f"`{words}` did not end within {timeout:g} s") from error
-    if done.returncode:
+        raise ClusterError(f"`{command}` did not end within {timeout:g} s") from error
+    if process.returncode:
         raise ClusterError(
-            f"`{words}` fails: {done.stderr.strip()}",
-            help="is Docker or podman running? `docker info` or `podman info` must work; KIND_EXPERIMENTAL_PROVIDER "
-            "says which kind takes",
+            f"`{command}` failed: {process.stderr.strip()}",
+            help="start Docker or podman: `docker info` or `podman info` must work; KIND_EXPERIMENTAL_PROVIDER "
+            "selects one of them",
         )
-    return done.stdout
+    return process.stdout
 
 
 def _program() -> str:
-    found = shutil.which("kind")
-    if found is None:
-        raise InvalidInput("the program `kind` is not installed here", help=f"install it: {_INSTALLING}")
-    return found
+    program = shutil.which("kind")
+    if program is None:
+        raise InvalidInput("the program `kind` is not installed", help=f"install it: {_INSTALL_URL}")
+    return program

@@ -1,4 +1,4 @@
-"""Files that come with tfk8s and are no code: in the package where pip installed it, beside it in a checkout."""
+"""Data files of tfk8s: inside an installed package, and beside the package in a checkout."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def path(name: str) -> Path:
-    """Return where such a file or folder is; pyproject.toml has the wheel's list."""
-    inside = _PACKAGE / "shipped" / name
-    return inside if inside.exists() else _PACKAGE.parent / name
+    """Return the path of a data file or folder; pyproject.toml lists the files in the wheel."""
+    installed = _PACKAGE / "shipped" / name
+    return installed if installed.exists() else _PACKAGE.parent / name

@@ -1,4 +1,4 @@
-"""What `tfk8s doctor` says of a machine and of a Kubernetes cluster."""
+"""Tests of the checks of `tfk8s doctor`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.render import rbac
 from tfk8s.tools import doctor
 from tfk8s.tools.doctor import kubernetes, network_policy
-from tfk8s.tools.doctor import local as local_health
+from tfk8s.tools.doctor import local as local_checks
 from tfk8s.tools.doctor.check import Check, State
 
 pytest_plugins = ("fakes.command_line",)
 
 
 class FakeClient:
-    """An API server that allows some rights, and has two nodes."""
+    """An API server with two nodes that denies some permissions."""
 
     context, namespace = "kind-test", "team"
     url = "https://127.0.0.1:6443"
 
-    def __init__(self, *refused: str, namespaces: tuple[str, ...] = ("team",)) -> None:
-        self.refused, self.namespaces = refused, namespaces
-        self.asked: list[str] = []
+    def __init__(self, *denied: str, namespaces: tuple[str, ...] = ("team",)) -> None:
+        self.denied, self.namespaces = denied, namespaces
+        self.reviews: list[str] = []
 
     def __call__(self, context: str | None) -> FakeClient:
         return self
@@ -49,10 +49,10 @@ class FakeClient:
         return {"name": name} if name in self.namespaces else None
 
     def send(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        asked = body["spec"]["resourceAttributes"]
-        resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
-        self.asked.append(f"{asked['verb']} {resource}")
-        return {"status": {"allowed": not {self.asked[-1], "all"} & set(self.refused)}}
+        attributes = body["spec"]["resourceAttributes"]
+        resource = "/".join(filter(None, (attributes["resource"], attributes["subresource"])))
+        self.reviews.append(f"{attributes['verb']} {resource}")
+        return {"status": {"allowed": not {self.reviews[-1], "all"} & set(self.denied)}}
 
 
 def node(allocatable: dict[str, str], **labels: str) -> dict[str, Any]:
@@ -67,92 +67,94 @@ def on_kubernetes(monkeypatch: pytest.MonkeyPatch, client: FakeClient, image: st
 # ---- Kubernetes ----------------------------------------------------------------------------------------------------
 
 
-def test_a_cluster_in_which_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_policy, "enforced", lambda client, namespace, image: True)
-    found = on_kubernetes(monkeypatch, FakeClient(), "python:3")
-    assert {check.state for check in found.values()} == {State.OK}
-    assert [(check.name, check.detail) for check in found.values()][1:] == [
+    checks = on_kubernetes(monkeypatch, FakeClient(), "python:3")
+    assert {check.state for check in checks.values()} == {State.OK}
+    assert [(check.name, check.detail) for check in checks.values()][1:] == [
         ("kubeconfig", 'context "kind-test", namespace "team"'),
         ("API server", "Kubernetes v1.36.3 at https://127.0.0.1:6443"),
-        ("namespace", '"team" is there'),
-        ("rights to up", 'all, in namespace "team"'),
-        ("rights to submit", 'all, in namespace "team"'),
-        ("rights to down", 'all, in namespace "team"'),
+        ("namespace", '"team" exists'),
+        ("permissions: up", 'all, in namespace "team"'),
+        ("permissions: submit", 'all, in namespace "team"'),
+        ("permissions: down", 'all, in namespace "team"'),
         ("GPUs", "8 nvidia.com/gpu on 2 nodes"),
-        ("NetworkPolicy", "enforced: a pod reached an allowed port, and not one that is not allowed"),
+        ("NetworkPolicy", "enforced: a pod could connect to an allowed port only"),
     ]
 
 
-def test_a_right_that_is_missing_is_named_with_the_role_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = on_kubernetes(monkeypatch, FakeClient("patch services", "create pods/exec"))
-    states = {name: found[f"rights to {name}"].state for name in ("up", "submit", "down")}
+def test_missing_permission_is_listed_with_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = on_kubernetes(monkeypatch, FakeClient("patch services", "create pods/exec"))
+    states = {name: checks[f"permissions: {name}"].state for name in ("up", "submit", "down")}
     assert states == {"up": State.MISSING, "submit": State.MISSING, "down": State.OK}
-    assert found["rights to up"].detail == 'you may not patch services in namespace "team"'
-    assert "the Role tfk8s-user:" in found["rights to up"].help
-    assert "the Role tfk8s-submit:" in found["rights to submit"].help
+    assert checks["permissions: up"].detail == 'you may not patch services in namespace "team"'
+    assert "the Role tfk8s-user:" in checks["permissions: up"].help
+    assert "the Role tfk8s-submit:" in checks["permissions: submit"].help
 
 
-def test_every_right_is_asked_for_and_the_first_few_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_three_missing_permissions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     client = FakeClient("all")
-    found = on_kubernetes(monkeypatch, client)
-    wanted = [right for right in rbac.PERMISSIONS if set(right.commands) & {"up", "submit", "down"}]
-    assert sorted(client.asked) == sorted(f"{right.verb} {right.resource}" for right in wanted)
-    needed = [right for right in wanted if "submit" in right.commands]
-    first = ", ".join(map(str, needed[:3]))
-    assert found["rights to submit"].detail == f'you may not {first} and {len(needed) - 3} more in namespace "team"'
+    checks = on_kubernetes(monkeypatch, client)
+    needed = [p for p in rbac.PERMISSIONS if set(p.commands) & {"up", "submit", "down"}]
+    assert sorted(client.reviews) == sorted(f"{p.verb} {p.resource}" for p in needed)
+    missing = [p for p in needed if "submit" in p.commands]
+    first = ", ".join(map(str, missing[:3]))
+    assert (
+        checks["permissions: submit"].detail == f'you may not {first} and {len(missing) - 3} more in namespace "team"'
+    )
 
 
-def test_a_namespace_that_is_not_there_ends_what_is_asked_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = on_kubernetes(monkeypatch, FakeClient(namespaces=()))
-    assert found["namespace"].help == "kubectl create namespace team"
-    assert set(found) == {"versions", "kubeconfig", "API server", "namespace", "GPUs"}
+def test_missing_namespace_skips_its_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = on_kubernetes(monkeypatch, FakeClient(namespaces=()))
+    assert checks["namespace"].help == "kubectl create namespace team"
+    assert set(checks) == {"versions", "kubeconfig", "API server", "namespace", "GPUs"}
 
 
-def test_without_an_image_it_is_not_known_whether_policies_are_enforced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_policy_is_unknown_without_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = on_kubernetes(monkeypatch, FakeClient())["NetworkPolicy"]
     assert policy.state is State.UNKNOWN
     assert "tfk8s doctor --context kind-test --image IMAGE" in policy.help
 
 
-def test_a_network_that_does_not_enforce_policies_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_policy_that_is_not_enforced_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_policy, "enforced", lambda client, namespace, image: False)
     assert on_kubernetes(monkeypatch, FakeClient(), "python:3")["NetworkPolicy"].state is State.MISSING
 
 
-def test_what_could_not_be_tried_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_policy_is_unknown_if_the_test_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> bool:
         raise ApiError(403, '"jo" may not create pods', help="ask")
 
     monkeypatch.setattr(network_policy, "enforced", refuse)
-    found = on_kubernetes(monkeypatch, FakeClient(), "python:3")["NetworkPolicy"]
-    assert found == Check("NetworkPolicy", State.UNKNOWN, 'it could not be tried: "jo" may not create pods', "ask")
+    checks = on_kubernetes(monkeypatch, FakeClient(), "python:3")["NetworkPolicy"]
+    assert checks == Check("NetworkPolicy", State.UNKNOWN, 'could not be tested: "jo" may not create pods', "ask")
 
 
 @pytest.mark.parametrize("error", [InvalidInput("no kubeconfig", help="get one"), ClusterError("no answer")])
-def test_without_a_kubeconfig_there_is_nothing_more_to_look_at(monkeypatch: pytest.MonkeyPatch, error) -> None:
+def test_missing_kubeconfig_ends_the_checks(monkeypatch: pytest.MonkeyPatch, error) -> None:
     def client(context: str | None) -> None:
         raise error
 
-    found = on_kubernetes(monkeypatch, client)  # type: ignore[arg-type]
-    assert list(found) == ["versions", "kubeconfig"]
-    assert found["kubeconfig"] == Check("kubeconfig", State.MISSING, str(error), error.help or "")
+    checks = on_kubernetes(monkeypatch, client)  # type: ignore[arg-type]
+    assert list(checks) == ["versions", "kubeconfig"]
+    assert checks["kubeconfig"] == Check("kubeconfig", State.MISSING, str(error), error.help or "")
 
 
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
-        ([node({"cpu": "4"})], "none on 1 node: jobs with `gpus` would wait for such a node"),
+        ([node({"cpu": "4"})], "none on 1 node: tasks with `gpus` would stay pending"),
         (
             [node({"amd.com/gpu": "2"}), node({"nvidia.com/gpu": "1"}, **{kubernetes.GKE_ACCELERATOR: "nvidia-l4"})],
             "2 amd.com/gpu, 1 nvidia.com/gpu (nvidia-l4) on 2 nodes",
         ),
     ],
 )
-def test_gpus_by_kind(nodes: list[dict[str, Any]], words: str) -> None:
+def test_gpus_by_resource_and_model(nodes: list[dict[str, Any]], words: str) -> None:
     assert kubernetes.gpus(nodes) == words
 
 
-def test_the_probe_allows_one_port_of_its_own_pod_only() -> None:
+def test_policy_allows_one_port() -> None:
     policy, pod = network_policy.policy("probe"), network_policy.pod("probe-0", "probe", "python:3", "pass", "10.0.0.1")
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     assert policy["spec"]["policyTypes"] == ["Ingress"]
@@ -168,15 +170,15 @@ def test_the_probe_allows_one_port_of_its_own_pod_only() -> None:
         ({}, ""),
     ],
 )  # fmt: skip
-def test_why_a_pod_of_the_probe_does_not_run(status: dict[str, Any], words: str) -> None:
-    assert network_policy.why_not({"status": status}) == words
+def test_waiting_reason_of_a_pod(status: dict[str, Any], words: str) -> None:
+    assert network_policy.waiting_reason({"status": status}) == words
 
 
 # ---- this machine --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("names", [["tensorflow-2.21.0"], ["tensorflow_cpu-2.21.0", "tensorflow_datasets-4.9.1"]])
-def test_tensorflow_s_version_without_importing_it(tmp_path: Path, names: list[str]) -> None:
+def test_version_of_tensorflow_from_its_metadata(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         (tmp_path / f"{name}.dist-info").mkdir()
     assert doctor.tensorflow_version(tmp_path / "tensorflow") == "2.21.0"
@@ -186,39 +188,39 @@ def this_machine(
     monkeypatch: pytest.MonkeyPatch, code: int = 0, stderr: str = "", free: int = 1 << 33
 ) -> dict[str, Check]:
     ended = subprocess.CompletedProcess([], code, "", stderr)
-    monkeypatch.setattr(local_health.subprocess, "run", lambda *_, **__: ended)
-    monkeypatch.setattr(local_health.capacity, "available_memory", lambda: free)
+    monkeypatch.setattr(local_checks.subprocess, "run", lambda *_, **__: ended)
+    monkeypatch.setattr(local_checks.capacity, "available_memory", lambda: free)
     return {check.name: check for check in doctor.examine(BackendOptions(local=True))}
 
 
-def test_a_machine_on_which_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = this_machine(monkeypatch)
-    assert list(found) == ["versions", "system", "namespaces", "TensorFlow", "memory", "GPUs"]
-    assert {check.state for check in found.values()} == {State.OK}
-    assert found["memory"].detail == "8.0 GiB free, enough for 164 idle tasks"
+def test_all_checks_of_this_machine_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = this_machine(monkeypatch)
+    assert list(checks) == ["versions", "system", "namespaces", "TensorFlow", "memory", "GPUs"]
+    assert {check.state for check in checks.values()} == {State.OK}
+    assert checks["memory"].detail == "8.0 GiB free, enough for 164 idle tasks"
 
 
-def test_namespaces_that_are_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_network_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = "Traceback (most recent call last):\n  …\nOSError: [Errno 1] unshare: Operation not permitted\n"
     check = this_machine(monkeypatch, 1, stderr)["namespaces"]
     assert (check.state, check.detail) == (
-        State.MISSING, "tasks can't have a network of their own: unshare: Operation not permitted",
+        State.MISSING, "tasks can't have their own network: unshare: Operation not permitted",
     )  # fmt: skip
     assert "--allow-exposed-ports" in check.help
 
 
-def test_memory_for_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert this_machine(monkeypatch, free=1 << 28)["memory"].state is State.MISSING
 
 
-def test_tensorflow_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_health.interpreter, "tensorflow_folder", lambda python: None)
+def test_missing_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_checks.interpreter, "tensorflow_folder", lambda python: None)
     check = this_machine(monkeypatch)["TensorFlow"]
     assert (check.state, check.help) == (State.MISSING, "pip install 'tfk8s[local]', or pip install tensorflow-cpu")
 
 
-def test_another_system_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_health.sys, "platform", "darwin")
+def test_checks_end_on_another_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_checks.sys, "platform", "darwin")
     assert list(this_machine(monkeypatch)) == ["versions", "system"]
 
 
@@ -227,35 +229,37 @@ def test_another_system_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 CHECKS = [
     Check("API server", State.OK, "answers"),
-    Check("NetworkPolicy", State.UNKNOWN, "who knows", "try it"),
-    Check("rights to submit", State.MISSING, "none", "ask"),
+    Check("NetworkPolicy", State.UNKNOWN, "not tested", "test it"),
+    Check("permissions: submit", State.MISSING, "none", "ask"),
 ]
 
 
 @pytest.mark.parametrize(("count", "code"), [(1, 0), (2, 0), (3, 1)])
-def test_only_what_is_missing_counts(run: Run, monkeypatch: pytest.MonkeyPatch, count: int, code: int) -> None:
+def test_exit_code_is_1_if_a_requirement_is_missing(
+    run: Run, monkeypatch: pytest.MonkeyPatch, count: int, code: int
+) -> None:
     monkeypatch.setattr(doctor, "examine", lambda where, image: iter(CHECKS[:count]))
     assert run("doctor")[0] == code
 
 
-def test_one_line_a_check(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "examine", lambda where, image: iter(CHECKS))
     assert run("doctor")[1].splitlines() == [
-        "ok       API server        answers",
-        "unknown  NetworkPolicy     who knows; try it",
-        "missing  rights to submit  none; ask",
+        "ok       API server           answers",
+        "unknown  NetworkPolicy        not tested; test it",
+        "missing  permissions: submit  none; ask",
     ]
 
 
-def test_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "examine", lambda where, image: iter(CHECKS[1:2]))
     code, out, _ = run("doctor", "-o", "json")
     assert (code, json.loads(out)) == (
-        0, [{"name": "NetworkPolicy", "state": "unknown", "detail": "who knows", "help": "try it"}],
+        0, [{"name": "NetworkPolicy", "state": "unknown", "detail": "not tested", "help": "test it"}],
     )  # fmt: skip
 
 
-def test_where_contradicts_itself(run: Run) -> None:
+def test_contradicting_options(run: Run) -> None:
     code, out, err = run("doctor", "--local", "--context", "x")
     assert (code, out) == (2, "")
     assert "--local and --context exclude each other" in err

@@ -1,4 +1,4 @@
-"""What is missing here, for clusters on this machine or on Kubernetes: `tfk8s doctor`."""
+"""The checks of `tfk8s doctor`, for clusters on this machine or on Kubernetes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tfk8s.task.server import find_tensorflow
 from tfk8s.tools.doctor.check import Check, State
 from tfk8s.version import __version__
 
-# tensorflow-2.21.0.dist-info and tensorflow_cpu-2.21.0.dist-info, not tensorflow_datasets'
+# Matches tensorflow-2.21.0.dist-info and tensorflow_cpu-2.21.0.dist-info, but not tensorflow_datasets-….
 _DIST_INFO = re.compile(r"tensorflow(?:_cpu|_gpu|_intel|_macos|_rocm)?-([0-9][^-]*)\.dist-info", re.ASCII)
 
 
 def examine(where: BackendOptions, image: str | None = None) -> Iterator[Check]:
-    """Yield one check after the other, of what commands with the same `where` need.
+    """Yield the checks of a backend, each when it is done.
 
     Args:
-        where: on this machine or on Kubernetes.
-        image: Kubernetes only: an image with Python, in which two pods try whether NetworkPolicy is enforced.
+        where: the options that select the backend.
+        image: on Kubernetes, an image with Python for two pods that test NetworkPolicy.
 
     Raises:
-        InvalidInput: `where` contradicts itself.
+        InvalidInput: the options contradict each other.
     """
-    on_this_machine = where.is_local(os.environ)
+    is_local = where.is_local(os.environ)
     yield Check("versions", State.OK, _versions())
-    if on_this_machine:
+    if is_local:
         from tfk8s.tools.doctor import local
 
         yield from local.checks(os.environ)
@@ -46,6 +46,6 @@ def _versions() -> str:
 
 
 def tensorflow_version(folder: Path) -> str:
-    """Return the version of the package `tensorflow` in this folder, from what pip has written beside it."""
+    """Return the version of TensorFlow's package in a folder, from the metadata that pip wrote beside the folder."""
     names = (_DIST_INFO.fullmatch(path.name) for path in sorted(folder.parent.glob("tensorflow*.dist-info")))
     return next((match[1] for match in names if match), "of an unknown version")

@@ -1,4 +1,4 @@
-"""What `doctor` finds: one check a line, each with what to do."""
+"""The result of a check of `doctor`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """How a check ended."""
+    """The result of a check."""
 
     OK = "ok"
-    MISSING = "missing"  # something that is needed
-    UNKNOWN = "unknown"  # it could not be found out
+    MISSING = "missing"  # a requirement is not met
+    UNKNOWN = "unknown"  # the check was not possible
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """A check and its result.
 
     Attributes:
-        name: what.
-        state: how it is.
-        detail: what was found.
-        help: what to do, as a command where there is one; "" where nothing has to be done.
+        name: the name of the requirement.
+        state: the result.
+        detail: the reason, or more about the result.
+        help: advice, as a command if there is one; "" if nothing needs to be done.
     """
 
     name: str
@@ -33,5 +33,5 @@ class Check:
 
 
 def complete(checks: Iterable[Check]) -> bool:
-    """Return whether nothing that is needed is missing."""
+    """Return whether no requirement is missing."""
     return all(check.state is not State.MISSING for check in checks)

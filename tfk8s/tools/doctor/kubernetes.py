@@ -1,4 +1,4 @@
-"""What clusters on Kubernetes need: an API server that answers, rights, GPUs, an enforced NetworkPolicy."""
+"""Checks of a Kubernetes cluster: the API server, the permissions, the GPUs and NetworkPolicy."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tfk8s.tools.doctor.check import Check, State
 
 _COMMANDS = ("up", "submit", "down")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_AT_ONCE = 8
-_NAMED = 3
+_MAX_REQUESTS = 8  # at the same time
+_MAX_NAMED = 3
 
 
 def checks(context: str | None, namespace: str | None, image: str | None) -> Iterator[Check]:
-    """Yield one check after the other, up to one without which the rest can't be looked at.
+    """Yield the checks, up to one that fails and that the others depend on.
 
     Args:
-        context: of the kubeconfig; None is its current one.
-        namespace: None is the context's.
-        image: has Python, for the pods that try NetworkPolicy; None leaves that unknown.
+        context: the kubeconfig's context; None is the current context.
+        namespace: the namespace; None is the context's namespace.
+        image: an image with Python for the pods that test NetworkPolicy; None skips the test.
     """
     try:
         client = Client(context)
@@ -43,30 +43,32 @@ def checks(context: str | None, namespace: str | None, image: str | None) -> Ite
     except Tfk8sError as error:
         yield _failed("API server", error)
         return
-    yield (there := _namespace(client, namespace))
-    if there.state is not State.MISSING:
-        yield from _rights(client, namespace)
+    yield (namespace_check := _namespace(client, namespace))
+    if namespace_check.state is not State.MISSING:
+        yield from _permissions(client, namespace)
     yield _gpus(client)
-    if there.state is not State.MISSING:
+    if namespace_check.state is not State.MISSING:
         yield network_policy(client, namespace, image)
 
 
 def network_policy(client: Client, namespace: str, image: str | None) -> Check:
-    """Return whether NetworkPolicy is enforced; with an image, two pods of it try."""
+    """Return whether NetworkPolicy is enforced, which two pods test if there is an image."""
     name = "NetworkPolicy"
     if image is None:
-        advice = f"tfk8s doctor --context {client.context} --image IMAGE tries it with two pods (IMAGE has Python)"
-        return Check(name, State.UNKNOWN, "no object says whether the cluster's network enforces it", advice)
+        advice = (
+            f"to test it with two pods: tfk8s doctor --context {client.context} --image IMAGE (an image with Python)"
+        )
+        return Check(name, State.UNKNOWN, "not tested: no object shows whether the network enforces it", advice)
     try:
         if network_policy_module.enforced(client, namespace, image):
-            return Check(name, State.OK, "enforced: a pod reached an allowed port, and not one that is not allowed")
+            return Check(name, State.OK, "enforced: a pod could connect to an allowed port only")
     except Tfk8sError as error:
-        return Check(name, State.UNKNOWN, f"it could not be tried: {error}", error.help or "")
+        return Check(name, State.UNKNOWN, f"could not be tested: {error}", error.help or "")
     return Check(
         name,
         State.MISSING,
-        "not enforced: every pod reaches every task, and can run any program in it",
-        "a network that enforces it: Calico, Cilium, GKE's Dataplane V2, kind from 0.24",
+        "not enforced: every pod can connect to every task, and run any program in it",
+        "use a network that enforces it: Calico, Cilium, GKE's Dataplane V2, kind from 0.24",
     )
 
 
@@ -76,53 +78,57 @@ def _failed(name: str, error: Tfk8sError) -> Check:
 
 def _namespace(client: Client, namespace: str) -> Check:
     try:
-        found = client.find(f"/api/v1/namespaces/{namespace}")
+        exists = client.find(f"/api/v1/namespaces/{namespace}") is not None
     except ApiError as error:
         return Check("namespace", State.UNKNOWN, str(error))
-    if found is None:
+    if not exists:
         return Check(
-            "namespace", State.MISSING, f'there is no namespace "{namespace}"', f"kubectl create namespace {namespace}"
+            "namespace", State.MISSING, f'"{namespace}" does not exist', f"kubectl create namespace {namespace}"
         )
-    return Check("namespace", State.OK, f'"{namespace}" is there')
+    return Check("namespace", State.OK, f'"{namespace}" exists')
 
 
-# ---- rights --------------------------------------------------------------------------------------------------------
+# ---- permissions ---------------------------------------------------------------------------------------------------
 
 
-def _rights(client: Client, namespace: str) -> list[Check]:
-    """Return a check for each of the commands that make, use and remove clusters."""
-    wanted = [right for right in rbac.PERMISSIONS if not set(right.commands).isdisjoint(_COMMANDS)]
+def _permissions(client: Client, namespace: str) -> list[Check]:
+    """Return a check of the permissions for each of `_COMMANDS`."""
+    needed = [permission for permission in rbac.PERMISSIONS if not set(permission.commands).isdisjoint(_COMMANDS)]
     try:
-        answers = concurrency.map_parallel(lambda right: _may(client, namespace, right), wanted, _AT_ONCE)
+        allowed = concurrency.map_parallel(
+            lambda permission: _may(client, namespace, permission), needed, _MAX_REQUESTS
+        )
     except Tfk8sError as error:
-        return [Check("rights", State.UNKNOWN, str(error), error.help or "")]
-    lacking = [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
+        return [Check("permissions", State.UNKNOWN, str(error), error.help or "")]
+    missing = [permission for permission, is_allowed in zip(needed, allowed, strict=True) if not is_allowed]
     return [
-        rights_check(command, namespace, [right for right in lacking if command in right.commands])
+        permissions_check(command, namespace, [permission for permission in missing if command in permission.commands])
         for command in _COMMANDS
     ]
 
 
-def rights_check(command: str, namespace: str, lacking: Sequence[Permission]) -> Check:
-    """Return whether a command has all rights that it needs, and which Role has those that it lacks."""
-    name = f"rights to {command}"
-    if not lacking:
+def permissions_check(command: str, namespace: str, missing: Sequence[Permission]) -> Check:
+    """Return the check of a command's permissions, with the Role that grants the missing permissions."""
+    name = f"permissions: {command}"
+    if not missing:
         return Check(name, State.OK, f'all, in namespace "{namespace}"')
-    role = rbac.SUBMIT_ROLE if all(rbac.SUBMIT_ROLE in right.roles for right in lacking) else rbac.USER_ROLE
-    named = ", ".join(map(str, lacking[:_NAMED])) + f" and {len(lacking) - _NAMED} more" * (len(lacking) > _NAMED)
+    role = rbac.SUBMIT_ROLE if all(rbac.SUBMIT_ROLE in permission.roles for permission in missing) else rbac.USER_ROLE
+    names = ", ".join(map(str, missing[:_MAX_NAMED])) + f" and {len(missing) - _MAX_NAMED} more" * (
+        len(missing) > _MAX_NAMED
+    )
     return Check(
         name,
         State.MISSING,
-        f'you may not {named} in namespace "{namespace}"',
-        f"ask for the Role {role}: tfk8s roles | kubectl apply -n {namespace} -f - makes it, "
-        f"kubectl create rolebinding YOU -n {namespace} --role={role} --user=YOU gives it",
+        f'you may not {names} in namespace "{namespace}"',
+        f"ask an administrator for the Role {role}: `tfk8s roles | kubectl apply -n {namespace} -f -` creates it, "
+        f"`kubectl create rolebinding YOU -n {namespace} --role={role} --user=YOU` grants it",
     )
 
 
-def _may(client: Client, namespace: str, right: Permission) -> bool:
-    resource, _, subresource = right.resource.partition("/")
+def _may(client: Client, namespace: str, permission: Permission) -> bool:
+    resource, _, subresource = permission.resource.partition("/")
     attributes = {
-        "namespace": namespace, "verb": right.verb, "group": right.group,
+        "namespace": namespace, "verb": permission.verb, "group": permission.group,
         "resource": resource, "subresource": subresource,
     }  # fmt: skip
     review = {
@@ -145,17 +151,17 @@ def _gpus(client: Client) -> Check:
 
 
 def gpus(nodes: Sequence[Object]) -> str:
-    """Return in words which GPUs the nodes offer."""
-    found: Counter[tuple[str, str]] = Counter()
+    """Return a description of the nodes' GPUs."""
+    counts: Counter[tuple[str, str]] = Counter()
     for node in nodes:
         model = node["metadata"].get("labels", {}).get(GKE_ACCELERATOR, "")
         for resource, amount in node["status"].get("allocatable", {}).items():
             if resource.endswith("/gpu") and amount.isdecimal():
-                found[resource, model] += int(amount)
+                counts[resource, model] += int(amount)
     words = [
         f"{count} {resource}" + (f" ({model})" if model else "")
-        for (resource, model), count in sorted(found.items())
+        for (resource, model), count in sorted(counts.items())
         if count
     ]
     of = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
-    return f"{', '.join(words)} on {of}" if words else f"none on {of}: jobs with `gpus` would wait for such a node"
+    return f"{', '.join(words)} on {of}" if words else f"none on {of}: tasks with `gpus` would stay pending"

@@ -1,4 +1,4 @@
-"""What clusters on this machine need of it."""
+"""Checks of this machine for local clusters."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tfk8s.backends.local import capacity, interpreter
 from tfk8s.tools.doctor.check import Check, State
 
 _ENTER = "from tfk8s.backends.local import namespace; namespace.enter()"
-_ENTER_SECONDS = 20.0
+_ENTER_TIMEOUT = 20.0
 
 
 def checks(environment: Mapping[str, str]) -> Iterator[Check]:
-    """Yield one check after the other; where the system is another, there is nothing more to look at."""
+    """Yield the checks of this machine; on a system other than Linux, the first check only."""
     yield (system := _system())
     if system.state is not State.OK:
         return
     yield _namespaces()
     yield _tensorflow(interpreter.script_python(environment))
     yield _memory(capacity.available_memory())
-    yield Check("GPUs", State.OK, f"{capacity.gpus() or 'none'}: tasks that ask for more run without")
+    yield Check("GPUs", State.OK, f"{capacity.gpus() or 'none'}; a task that requests more GPUs runs without them")
 
 
 def _system() -> Check:
@@ -32,19 +32,19 @@ def _system() -> Check:
 
 
 def _namespaces() -> Check:
-    """Enter a network namespace, in a process of its own: it may be allowed by the kernel and refused by a profile."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", _ENTER], capture_output=True, text=True, timeout=_ENTER_SECONDS, check=False
+    """Enter a network namespace in a child process, because a security profile may forbid what the kernel allows."""
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", _ENTER], capture_output=True, text=True, timeout=_ENTER_TIMEOUT, check=False
     )
-    if done.returncode == 0:
-        return Check("namespaces", State.OK, "tasks can have a network of their own")
-    reason = (done.stderr.strip().splitlines() or ["no reason was given"])[-1]
+    if process.returncode == 0:
+        return Check("namespaces", State.OK, "tasks can have their own network")
+    reason = (process.stderr.strip().splitlines() or ["unknown reason"])[-1]
     return Check(
         "namespaces",
         State.MISSING,
-        f"tasks can't have a network of their own: {reason.rpartition('] ')[2]}",
+        f"tasks can't have their own network: {reason.rpartition('] ')[2]}",
         "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0; in a container: --cap-add SYS_ADMIN; "
-        "`up --allow-exposed-ports` does without",
+        "or run `up --allow-exposed-ports`",
     )
 
 
@@ -60,5 +60,5 @@ def _memory(available: int) -> Check:
     tasks = (available - capacity.LIBRARY) // capacity.IDLE_TASK
     free = f"{available / 1024**3:,.1f} GiB free"
     if tasks < 1:
-        return Check("memory", State.MISSING, f"{free}, too little for one task", "end something else")
+        return Check("memory", State.MISSING, f"{free}, too little for one task", "stop other programs")
     return Check("memory", State.OK, f"{free}, enough for {tasks:,} idle tasks")

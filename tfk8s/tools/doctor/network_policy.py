@@ -1,8 +1,8 @@
-"""Tries whether the cluster's network enforces NetworkPolicy, with two pods that are gone afterwards.
+"""Test of NetworkPolicy: two pods find out whether the cluster's network enforces a policy.
 
-One pod listens on two ports, of which a policy allows one. The other pod connects to the allowed port until that
-answers, so that silence on the other one means something, and then tries that one: a policy may take seconds to bite.
-Both programs run in any image that has Python: without this package, and so without its `waiting`.
+One pod listens on two ports, and a policy allows only one of them. The other pod connects to the allowed port until
+that works. Then it tries the forbidden port several times, because the network may need seconds to enforce a policy.
+Both programs run in any image with Python, without this package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tfk8s.errors import ClusterError
 from tfk8s.render import pods
 from tfk8s.render.pods import Object
 
-_SECONDS = 120.0  # for each pod; an image may have to be pulled
+_POD_TIMEOUT = 120.0  # includes the time to pull the image
 _ALLOWED, _FORBIDDEN = 8001, 8002
 _NAME = "app.kubernetes.io/name"
 
@@ -30,60 +30,60 @@ while True:
         with server.accept()[0] as stream:
             stream.sendall(b"yes")
 """
-# Ends with 0 where the policy is enforced, 1 where not, 2 where not even the allowed port answers.
-_VISIT = f"""
+# The exit code is 0 if the policy is enforced, 1 if not, and 2 if the allowed port does not respond either.
+_CONNECT = f"""
 import socket, sys, time
-def answers(port):
+def responds(port):
     try:
         with socket.create_connection((sys.argv[1], port), 2) as stream:
             return stream.recv(3) == b"yes"
     except OSError:
         return False
-def comes_true(look, times):
-    for _ in range(times):
-        if look():
+def wait_until(condition, attempts):
+    for _ in range(attempts):
+        if condition():
             return True
         time.sleep(1)
     return False
-if not comes_true(lambda: answers({_ALLOWED}), 30):
+if not wait_until(lambda: responds({_ALLOWED}), 30):
     sys.exit(2)
-sys.exit(not comes_true(lambda: not answers({_FORBIDDEN}) and answers({_ALLOWED}), 15))
+sys.exit(not wait_until(lambda: not responds({_FORBIDDEN}) and responds({_ALLOWED}), 15))
 """
 
 
 def enforced(client: Client, namespace: str, image: str) -> bool:
-    """Return whether NetworkPolicy is enforced between pods of this namespace.
+    """Return whether the network enforces NetworkPolicy between pods of a namespace.
 
     Raises:
-        ClusterError: it can't be tried, as where the pods can't run.
-        WaitTimeout: the pods take too long.
+        ClusterError: the test was not possible, for example because the pods can't run.
+        WaitTimeout: a pod did not run in time.
     """
     name = f"tfk8s-doctor-{secrets.token_hex(3)}"
-    made: list[str] = []
+    created: list[str] = []
 
-    def make(thing: Object) -> str:
-        client.send("POST", paths.collection(thing["kind"], namespace), body=thing)
-        made.append(paths.path(thing, namespace))
-        return made[-1]
+    def create(item: Object) -> str:
+        client.send("POST", paths.collection(item["kind"], namespace), body=item)
+        created.append(paths.path(item, namespace))
+        return created[-1]
 
     try:
-        make(policy(name))
-        listener = make(pod(f"{name}-0", name, image, _LISTEN))
-        address = _until(client, listener, "Running")["status"]["podIP"]
-        visitor = make(pod(f"{name}-1", f"{name}-visitor", image, _VISIT, address))
-        ended = _until(client, visitor, "Succeeded", "Failed")
+        create(policy(name))
+        listener = create(pod(f"{name}-0", name, image, _LISTEN))
+        address = _wait_for(client, listener, "Running")["status"]["podIP"]
+        connector = create(pod(f"{name}-1", f"{name}-connector", image, _CONNECT, address))
+        ended = _wait_for(client, connector, "Succeeded", "Failed")
     finally:
-        for path in reversed(made):
+        for path in reversed(created):
             with contextlib.suppress(ClusterError):
                 client.send("DELETE", path, {"gracePeriodSeconds": 0})
     code: int = ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
     if code not in (0, 1):
-        raise ClusterError(f"the pods don't reach each other at all (the visitor's exit code is {code})")
+        raise ClusterError(f"the pods can't connect to each other at all (exit code {code})")
     return code == 0
 
 
 def policy(name: str) -> Object:
-    """Return the policy that allows one port of the pod with this label."""
+    """Return a policy that allows one port of the pods with a label."""
     allowed = [{"ports": [{"protocol": "TCP", "port": _ALLOWED}]}]
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -94,7 +94,7 @@ def policy(name: str) -> Object:
 
 
 def pod(name: str, label: str, image: str, program: str, *arguments: str) -> Object:
-    """Return a pod that runs a Python program, as small and as restricted as can be."""
+    """Return a small and restricted pod that runs a Python program."""
     resources = {"cpu": "50m", "memory": "64Mi"}
     container = {
         "name": "probe",
@@ -117,32 +117,32 @@ def pod(name: str, label: str, image: str, program: str, *arguments: str) -> Obj
     }
 
 
-def _until(client: Client, path: str, *phases: str) -> Object:
-    """Return the pod once it is in one of the phases.
+def _wait_for(client: Client, path: str, *phases: str) -> Object:
+    """Wait until a pod is in one of the phases, and return the pod.
 
     Raises:
-        ClusterError: its image can't be pulled.
-        WaitTimeout: it takes too long.
+        ClusterError: the image can't be pulled.
+        WaitTimeout: the pod is not in one of the phases in time.
     """
-    complaint = ""
+    reason = ""
 
-    def look() -> Object | None:
-        nonlocal complaint
-        found = client.get(path)
-        if found["status"].get("phase") in phases:
-            return found
-        complaint = why_not(found)
-        if "Image" in complaint:
-            raise ClusterError(f"a pod can't run: {complaint}")
+    def poll() -> Object | None:
+        nonlocal reason
+        pod = client.get(path)
+        if pod["status"].get("phase") in phases:
+            return pod
+        reason = waiting_reason(pod)
+        if "Image" in reason:
+            raise ClusterError(f"a pod can't run: {reason}")
         return None
 
-    return polling.wait_until(look, lambda: f"a pod to run{': ' * bool(complaint)}{complaint}", _SECONDS)
+    return polling.wait_until(poll, lambda: f"a pod to run{': ' * bool(reason)}{reason}", _POD_TIMEOUT)
 
 
-def why_not(pod: Object) -> str:
-    """Return what Kubernetes says of a pod that does not run."""
+def waiting_reason(pod: Object) -> str:
+    """Return Kubernetes' reason why a pod does not run, or ""."""
     for container in pod["status"].get("containerStatuses", ()):
         state = container["state"].get("waiting", {})
         return ": ".join(filter(None, (state.get("reason", ""), state.get("message", ""))))
-    placed = pod_status.condition(pod, "PodScheduled") or {}
-    return str(placed.get("message", ""))
+    scheduled = pod_status.condition(pod, "PodScheduled") or {}
+    return str(scheduled.get("message", ""))
