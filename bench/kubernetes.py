@@ -1,17 +1,17 @@
-"""How long a cluster takes to come up on Kubernetes, and what `render` takes, beside Python itself.
+"""Measures the start of a cluster on Kubernetes, and the time of `render`.
 
     python bench/kubernetes.py IMAGE [RUNS]
 
-IMAGE has TensorFlow and is on the nodes. Everything happens in a namespace of its own, in the kubeconfig's current
-context, and is removed again. For figures that can be compared, nothing else may run on the machine.
+IMAGE must contain TensorFlow and be on the nodes. The benchmark runs in a new namespace of the kubeconfig's current
+context, and removes the namespace. Run nothing else on the machine, so that the figures are comparable.
 
-`up` is 1 master, 1 ps and 2 workers. Its time is that of the whole process; the servers' is from the same start until
-the last of them has written its first log line, which says that it listens. By hand it is `kubectl apply` of the same
-objects, rendered before: what no client can do without. Each begins when the machine has put away the run before: for
-seconds after a pod is gone, kubelet and containerd still have work.
+`up` starts 1 master, 1 ps and 2 workers. The time of the servers ends when the last server writes its first log line,
+which means that the server listens. "By hand" is a `kubectl apply` of the same rendered objects, which is the least
+that any client must do. Each run waits until the machine is idle, because kubelet and containerd work for some seconds
+after a pod is gone.
 
-A virtual machine does not have its processors to itself. How much of them others took meanwhile ("steal", proc(5)) is
-told of each run, and the times are given a second time for the half of the runs of which others took least.
+Other virtual machines may use the processors of the host. Each run shows the share that they used ("steal", proc(5)).
+The times are also printed for the half of the runs with the smallest share.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ jobs:
   ps: {{cpu: 200m, memory: 1Gi}}
   worker: {{tasks: 2, cpu: 200m, memory: 1Gi}}
 """
-REST_SECONDS = 20
-RESTS = 0.2  # of all processors
+IDLE_TIMEOUT = 20
+MAX_IDLE_SHARE = 0.2  # of all processors
 LARGE = "apiVersion: tfk8s.dev/v1\nname: large\nimage: tf:1\njobs: {master: 1, ps: 999, worker: 9000}\n"
 
 
 def call(*command: str) -> str:
-    """Run a command; return what it prints."""
+    """Run a command, and return its output."""
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """Return how long something takes."""
+    """Return the seconds that an action takes."""
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
 
 
 def listening(namespace: str, task: str) -> float:
-    """Return when a task's server said that it listens, in seconds since the epoch."""
+    """Return the time at which a task's server began to listen, in seconds since the epoch."""
     log = call("kubectl", "--namespace", namespace, "logs", f"four-{task}", "--timestamps")
     first = next(line for line in log.splitlines() if " tfk8s:" in line)
     moment, _, fraction = first.split()[0].rstrip("Z").partition(".")
@@ -63,77 +63,83 @@ def listening(namespace: str, task: str) -> float:
 
 
 def last_listening(namespace: str) -> float:
-    """Return when the last of the four servers said that it listens."""
+    """Return the time at which the last of the four servers began to listen."""
     return max(listening(namespace, task) for task in ("master-0", "ps-0", "worker-0", "worker-1"))
 
 
 def ticks() -> list[int]:
-    """Return what the processors have done since boot: user, nice, system, idle, iowait, irq, softirq, steal."""
+    """Return the processors' times since boot: user, nice, system, idle, iowait, irq, softirq, steal."""
     return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
 
 
 def shares(before: list[int]) -> tuple[float, float]:
-    """Return which part of the processors' time since then was used, and which part others took."""
-    spent = [now - then for now, then in zip(ticks(), before, strict=True)]
+    """Return the shares of the processors' time since then that were used here, and stolen."""
+    spent = [now - start for now, start in zip(ticks(), before, strict=True)]
     idle, stolen = spent[3] + spent[4], spent[7]
     return 1 - (idle + stolen) / sum(spent), stolen / sum(spent)
 
 
-def rest() -> None:
-    """Wait until the machine has put away what ran last."""
-    for _ in range(REST_SECONDS):
+def wait_until_idle() -> None:
+    """Wait until the machine is idle, but not for ever."""
+    for _ in range(IDLE_TIMEOUT):
         before = ticks()
         time.sleep(1)
-        if shares(before)[0] < RESTS:
+        if shares(before)[0] < MAX_IDLE_SHARE:
             return
 
 
-class Run(NamedTuple):
-    """How long four servers took to listen, which part of the processors others took, and the rest of the command."""
+class Start(NamedTuple):
+    """A start of four servers.
+
+    Attributes:
+        seconds: the time until all servers listen.
+        stolen: the share of the processors' time that other virtual machines used.
+        rest: the time from then until the command returns.
+    """
 
     seconds: float
     stolen: float
     rest: float = 0.0
 
 
-def start_four(namespace: str, start: Callable[[], object]) -> Run:
-    """Return how long it takes until the servers listen."""
-    rest()
+def start_four(namespace: str, start: Callable[[], object]) -> Start:
+    """Start the servers, and return the measured times."""
+    wait_until_idle()
     before, began = ticks(), time.time()
     start()
     returned = time.time()
     stolen = shares(before)[1]
     listen = last_listening(namespace)
-    return Run(listen - began, stolen, returned - listen)
+    return Start(listen - began, stolen, returned - listen)
 
 
-def by_hand(namespace: str, job_file: str) -> Run:
-    """Return how long it takes by `kubectl apply`."""
-    where = ["--namespace", namespace]
-    rendered = call(*TFK8S, "render", *where, job_file)
+def by_hand(namespace: str, job_file: str) -> Start:
+    """Measure the start with `kubectl apply`."""
+    options = ["--namespace", namespace]
+    rendered = call(*TFK8S, "render", *options, job_file)
 
     def apply() -> None:
-        kubectl = ["kubectl", *where, "apply", "--server-side", "--field-manager", "tfk8s", "-f", "-"]
+        kubectl = ["kubectl", *options, "apply", "--server-side", "--field-manager", "tfk8s", "-f", "-"]
         subprocess.run(kubectl, input=rendered, check=True, stdout=subprocess.DEVNULL, text=True)
         for job, tasks in (("master", 1), ("ps", 1), ("worker", 2)):
             ready = f"--for=jsonpath={{.status.readyReplicas}}={tasks}"
-            call("kubectl", *where, "wait", ready, f"statefulset/four-{job}", "--timeout=120s")
+            call("kubectl", *options, "wait", ready, f"statefulset/four-{job}", "--timeout=120s")
 
     run = start_four(namespace, apply)
-    call(*TFK8S, "down", *where, "four")
+    call(*TFK8S, "down", *options, "four")
     return run
 
 
-def by_up(namespace: str, job_file: str) -> tuple[Run, float, float]:
-    """Return how long it takes by `up`, and how long a `restart` and `down` take then."""
-    where = ["--namespace", namespace]
-    up = start_four(namespace, functools.partial(call, *TFK8S, "up", *where, job_file))
-    restart = seconds(lambda: call(*TFK8S, "restart", *where, "four", "worker/1"))
-    return up, restart, seconds(lambda: call(*TFK8S, "down", *where, "four"))
+def by_up(namespace: str, job_file: str) -> tuple[Start, float, float]:
+    """Measure the start with `up`, then `restart` and `down`."""
+    options = ["--namespace", namespace]
+    up = start_four(namespace, functools.partial(call, *TFK8S, "up", *options, job_file))
+    restart = seconds(lambda: call(*TFK8S, "restart", *options, "four", "worker/1"))
+    return up, restart, seconds(lambda: call(*TFK8S, "down", *options, "four"))
 
 
-def measure(namespace: str, job_file: str, runs: int) -> tuple[list[Run], list[tuple[Run, float, float]]]:
-    """Return what each run takes by hand and by `up`, which come first in turn: some machines tire of work."""
+def measure(namespace: str, job_file: str, runs: int) -> tuple[list[Start], list[tuple[Start, float, float]]]:
+    """Measure all runs by hand and with `up`. They take turns to come first, because some machines slow down."""
     hands, ups = [], []
     for number in range(runs):
         if number % 2:
@@ -145,17 +151,17 @@ def measure(namespace: str, job_file: str, runs: int) -> tuple[list[Run], list[t
 
 
 def main() -> None:
-    """Measure and print everything."""
+    """Measure, and print the results."""
     image, runs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 5
     folder, namespace = Path(tempfile.mkdtemp(prefix="tfk8s-bench-")), f"tfk8s-bench-{int(time.time())}"
     (folder / "four.yaml").write_text(FOUR.format(image=image))
     (folder / "large.yaml").write_text(LARGE)
-    print(f"{'what':48} {'median':>8} {'least':>8}   bound")
-    for what, command, bound in (
+    print(f"{'command':48} {'median':>8} {'minimum':>8}   bound")
+    for name, command, bound in (
         ("python -c pass", [sys.executable, "-c", "pass"], ""),
         ("render of 10,000 tasks", [*TFK8S, "render", str(folder / "large.yaml")], "0.2 s"),
     ):
-        show(what, [seconds(lambda command=command: call(*command)) for _ in range(4 * runs)], bound)
+        show(name, [seconds(lambda command=command: call(*command)) for _ in range(4 * runs)], bound)
     call("kubectl", "create", "namespace", namespace)
     try:
         hands, lives = measure(namespace, str(folder / "four.yaml"), runs)
@@ -169,20 +175,20 @@ def main() -> None:
     show("down", downs, "")
     ratios = [up.seconds / hand.seconds for hand, up in zip(hands, ups, strict=True)]
     print(f"{'up / by hand':48} {statistics.median(ratios):7.2f}")
-    for what, told in (("by hand", hands), ("up", ups)):
-        print(f"{what}, and what others took: " + ", ".join(f"{run.seconds:.2f} s {run.stolen:.0%}" for run in told))
+    for name, starts in (("by hand", hands), ("up", ups)):
+        print(f"{name}, and steal: " + ", ".join(f"{start.seconds:.2f} s {start.stolen:.0%}" for start in starts))
 
 
-def show_starts(what: str, runs: Sequence[Run], bound: str) -> None:
-    """Print the times of all runs, and of those that others disturbed least."""
-    show(what, [run.seconds for run in runs], bound)
+def show_starts(name: str, runs: Sequence[Start], bound: str) -> None:
+    """Print the times of all runs, and of the half with the least steal."""
+    show(name, [run.seconds for run in runs], bound)
     quiet = sorted(runs, key=lambda run: run.stolen)[: (len(runs) + 1) // 2]
-    show(f"  where others took {max(run.stolen for run in quiet):.0%} at most", [run.seconds for run in quiet], bound)
+    show(f"  with at most {max(run.stolen for run in quiet):.0%} steal", [run.seconds for run in quiet], bound)
 
 
-def show(what: str, took: Sequence[float], bound: str) -> None:
-    """Print the times of one thing."""
-    print(f"{what:48} {statistics.median(took):7.2f}s {min(took):7.2f}s" + (f" < {bound}" if bound else ""))
+def show(name: str, times: Sequence[float], bound: str) -> None:
+    """Print the median and the minimum of times."""
+    print(f"{name:48} {statistics.median(times):7.2f}s {min(times):7.2f}s" + (f" < {bound}" if bound else ""))
 
 
 if __name__ == "__main__":

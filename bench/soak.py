@@ -1,14 +1,14 @@
-"""Whether a cluster's processes grow with the sessions that they have served.
+"""Measures the growth of a cluster's processes over many sessions.
 
     python bench/soak.py [SESSIONS] [AT_ONCE]
 
-One cluster of four tasks on this machine runs scripts, each with a session that takes two steps over all tasks: first
-some to warm up, then SESSIONS (200) one after another, then twice AT_ONCE (16) at the same time. Printed for each
-process, after the warm-up and at the end: memory of its own (RssAnon; libraries, which others may share, are not in
-it), descriptors and threads. Exits with 1 where one of them has grown by more than what servers differ by anyway.
+A cluster of four tasks on this machine runs scripts. Each script has a session with two steps over all tasks. After a
+warm-up, SESSIONS (200) scripts run one after another, then twice AT_ONCE (16) scripts run at the same time. The output
+has the memory, the descriptors and the threads of each process, after the warm-up and at the end. The memory is
+RssAnon, which excludes shared libraries. The exit code is 1 if a process has grown more than servers usually vary.
 
-Then as many sessions on four servers as TensorFlow's own `tf.distribute.Server` starts them, without tfk8s: what these
-grow by, TensorFlow grows by.
+Then the same number of sessions run on four servers of TensorFlow's `tf.distribute.Server`, without tfk8s. Their growth
+is the growth of TensorFlow itself.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ with tf.Session(os.environ["TFK8S_TARGET"]) as session:
     session.run(step)
 """
 WARM_UP = 20
-MANY = 5  # descriptors and threads; servers have more or fewer of them from one second to the next
-BARE = """
+MAX_GROWTH = 5  # of descriptors and threads, which vary from second to second
+PLAIN_SERVER = """
 import json, sys
 import tensorflow as tf
 server = tf.distribute.Server(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
@@ -64,7 +64,7 @@ TFK8S = (sys.executable, "-m", "tfk8s")
 
 @dataclass(frozen=True)
 class Size:
-    """How large a process is: memory in MB, descriptors, threads."""
+    """The size of a process: memory in MB, descriptors and threads."""
 
     memory: float
     descriptors: int
@@ -72,7 +72,7 @@ class Size:
 
 
 def size(pid: int) -> Size:
-    """Return how large a process is now."""
+    """Return the current size of a process."""
     proc = Path(f"/proc/{pid}")
     anonymous = next(line for line in (proc / "status").read_text().splitlines() if line.startswith("RssAnon:"))
     memory = int(anonymous.split()[1]) / 1000
@@ -80,14 +80,14 @@ def size(pid: int) -> Size:
 
 
 def processes() -> dict[str, int]:
-    """Return the cluster's processes: its tasks, its supervisor and the process that forks scripts."""
+    """Return the process ids of the tasks, the supervisor and the fork server."""
     status = json.loads(subprocess.run([*TFK8S, "status", "--local", NAME, "-o", "json"], capture_output=True).stdout)
-    found = {task["task"]: int(task["where"].removeprefix("pid ")) for task in status["tasks"]}
+    tasks = {task["task"]: int(task["where"].removeprefix("pid ")) for task in status["tasks"]}
     supervisor = state.folder(NAME).supervisor()
     assert supervisor is not None
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    (forks,) = {int(child) for child in children} - set(found.values())
-    return {**found, "supervisor": supervisor, "fork server": forks}
+    (fork_server,) = {int(child) for child in children} - set(tasks.values())
+    return {**tasks, "supervisor": supervisor, "fork server": fork_server}
 
 
 def submit(script: Path) -> subprocess.Popen[bytes]:
@@ -97,7 +97,7 @@ def submit(script: Path) -> subprocess.Popen[bytes]:
 
 
 def sessions(script: Path, count: int, at_once: int = 1) -> float:
-    """Run so many sessions; return how long they took."""
+    """Run sessions, and return the seconds that they took."""
     start = time.perf_counter()
     for _ in range(0, count, at_once):
         for process in [submit(script) for _ in range(at_once)]:
@@ -106,8 +106,8 @@ def sessions(script: Path, count: int, at_once: int = 1) -> float:
     return time.perf_counter() - start
 
 
-def settled(pids: dict[str, int]) -> dict[str, Size]:
-    """Return how large the processes are once their threads are as few as they get: servers keep some for seconds."""
+def settled_sizes(pids: dict[str, int]) -> dict[str, Size]:
+    """Return the sizes once the number of threads stops falling, because servers keep some threads for seconds."""
     sizes = {name: size(pid) for name, pid in pids.items()}
     for _ in range(10):
         time.sleep(1)
@@ -118,20 +118,20 @@ def settled(pids: dict[str, int]) -> dict[str, Size]:
     return sizes
 
 
-def grown(before: Size, after: Size) -> bool:
-    """Return whether a process leaks."""
+def has_grown(before: Size, after: Size) -> bool:
+    """Return whether a process has grown more than usual."""
     memory = after.memory - before.memory > max(20, before.memory / 10)
-    return memory or after.descriptors > before.descriptors + MANY or after.threads > before.threads + MANY
+    return memory or after.descriptors > before.descriptors + MAX_GROWTH or after.threads > before.threads + MAX_GROWTH
 
 
 def show(before: dict[str, Size], after: dict[str, Size]) -> None:
-    """Print how large processes were and are."""
+    """Print the sizes of processes before and after."""
     print(f"{'process':12} {'memory, MB':>20} {'descriptors':>14} {'threads':>12}")
     for name, old in before.items():
         new = after[name]
         print(
             f"{name:12} {old.memory:9.1f} → {new.memory:8.1f} {old.descriptors:6} → {new.descriptors:5} "
-            f"{old.threads:5} → {new.threads:4}" + ("  grows" if grown(old, new) else "")
+            f"{old.threads:5} → {new.threads:4}" + ("  grows" if has_grown(old, new) else "")
         )
 
 
@@ -139,49 +139,49 @@ def show(before: dict[str, Size], after: dict[str, Size]) -> None:
 
 
 def in_another_network(work: Callable[[], T]) -> T:
-    """Do something where ports are nobody else's, and nobody else reaches them."""
+    """Call a function in a process with its own network namespace, where all ports are free."""
     with concurrent.futures.ProcessPoolExecutor(
         1, multiprocessing.get_context("fork"), network_namespace.enter
     ) as pool:
         return pool.submit(work).result()
 
 
-def bare(warm_up: int, count: int) -> tuple[dict[str, Size], dict[str, Size]]:
-    """Return how large servers are after some sessions, and after more."""
+def plain_servers(warm_up: int, count: int) -> tuple[dict[str, Size], dict[str, Size]]:
+    """Return the sizes of plain servers after the warm-up, and after more sessions."""
     ports = iter(range(2222, 2300))
     cluster = {job: [f"localhost:{next(ports)}" for _ in range(tasks)] for job, tasks in TASKS.items()}
     servers: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for job, addresses in cluster.items():
             for index in range(len(addresses)):
-                command = [sys.executable, "-c", BARE, json.dumps(cluster), job, str(index)]
+                command = [sys.executable, "-c", PLAIN_SERVER, json.dumps(cluster), job, str(index)]
                 servers[f"{job}/{index}"] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         for server in servers.values():
             assert server.stdout is not None
             assert server.stdout.readline() == b"up\n"
         os.environ["TFK8S_TARGET"] = f"grpc://{cluster['chief'][0]}"
         pids = {name: server.pid for name, server in servers.items()}
-        take_sessions(warm_up)
-        before = settled(pids)
-        take_sessions(count)
-        return before, settled(pids)
+        run_sessions(warm_up)
+        before = settled_sizes(pids)
+        run_sessions(count)
+        return before, settled_sizes(pids)
     finally:
         for server in servers.values():
             server.kill()
             server.wait()
 
 
-def take_sessions(count: int) -> None:
-    """Run the script so often in this process."""
+def run_sessions(count: int) -> None:
+    """Run the script several times in this process."""
     import tensorflow as tf
 
     for _ in range(count):
         with tf.Graph().as_default():
-            exec(SCRIPT, {})  # noqa: S102 - it stands above
+            exec(SCRIPT, {})  # noqa: S102 - the script is above
 
 
 def main() -> int:
-    """Measure, print, and return the exit code."""
+    """Measure, print the results, and return the exit code."""
     count, at_once = (int(word) for word in [*sys.argv[1:], *("200", "16")[len(sys.argv) - 1 :]])
     folder = Path(os.environ.setdefault("XDG_STATE_HOME", tempfile.mkdtemp(prefix="tfk8s-soak-")))
     (folder / "job.yaml").write_text(JOB_FILE)
@@ -192,18 +192,20 @@ def main() -> int:
         sessions(script, WARM_UP)
         sessions(script, at_once, at_once)
         pids = processes()
-        before = settled(pids)
-        one_by_one = sessions(script, count)
-        together = sessions(script, 2 * at_once, at_once)
-        after = settled(pids)
-        assert processes() == pids, "a process was started again"
+        before = settled_sizes(pids)
+        serial_seconds = sessions(script, count)
+        parallel_seconds = sessions(script, 2 * at_once, at_once)
+        after = settled_sizes(pids)
+        assert processes() == pids, "a process restarted"
     finally:
         subprocess.run([*TFK8S, "down", "--local", NAME], check=True)
-    print(f"{count} sessions one after another: {one_by_one:.0f} s; 2 × {at_once} at once: {together:.0f} s")
+    print(
+        f"{count} sessions one after another: {serial_seconds:.0f} s; 2 × {at_once} at once: {parallel_seconds:.0f} s"
+    )
     show(before, after)
-    print(f"likewise, {count + 2 * at_once} sessions on servers without tfk8s", flush=True)
-    show(*in_another_network(functools.partial(bare, WARM_UP + at_once, count + 2 * at_once)))
-    return int(any(grown(before[name], after[name]) for name in pids))
+    print(f"the same {count + 2 * at_once} sessions on servers without tfk8s", flush=True)
+    show(*in_another_network(functools.partial(plain_servers, WARM_UP + at_once, count + 2 * at_once)))
+    return int(any(has_grown(before[name], after[name]) for name in pids))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How long it takes until something runs, against what `import tensorflow` takes on the same machine.
+"""Measures the start of clusters and scripts, relative to `import tensorflow` on the same machine.
 
     python bench/start.py [RUNS]
 
-Every command is timed as a whole process, in turn with the import, so that a machine whose speed drifts drifts for
-both; printed are medians and the ratio of each pair, with the bound that the project sets itself.
+Each command is timed as a whole process. Commands and imports take turns, so that a change of the machine's speed
+affects both. The output has medians, the median ratio of the pairs, and the project's bound.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ SIXTEEN = "apiVersion: tfk8s.dev/v1\nname: sixteen\njobs:\n  worker: 16\n"
 
 
 def call(*command: str) -> str:
-    """Run a command; return what it prints."""
+    """Run a command, and return its output."""
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
 
 
 def tfk8s(*arguments: str) -> str:
-    """Run tfk8s; return what it prints."""
+    """Run tfk8s, and return its output."""
     return call(*TFK8S, *arguments)
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """Return how long something takes."""
+    """Return the seconds that an action takes."""
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
 
 
 def import_tensorflow() -> None:
-    """What everything is compared with."""
+    """Import TensorFlow in a new process."""
     call(sys.executable, "-c", "import tensorflow")
 
 
 def up_and_down(job_file: str, name: str) -> float:
-    """Return how long `up` takes; what it started is removed."""
-    took = seconds(lambda: tfk8s("up", "--local", job_file))
+    """Return the seconds that `up` takes, and remove the cluster."""
+    up_seconds = seconds(lambda: tfk8s("up", "--local", job_file))
     tfk8s("down", "--local", name)
-    return took
+    return up_seconds
 
 
 def run_two_tasks() -> float:
-    """Return how long a whole run takes, from nothing to the result to nothing."""
+    """Return the seconds of a whole `run`, which starts and removes a cluster."""
     return seconds(lambda: tfk8s("run", "--local", "--tf1", CLUSTER, TWO_TASKS))
 
 
 def second_submit(runs: int) -> list[float]:
-    """Return how long scripts take on a cluster that has run one before."""
+    """Return the seconds of scripts on a cluster that has run a script before."""
     tfk8s("up", "--local", CLUSTER)
     try:
         tfk8s("submit", "--local", "--tf1", "tutorial", TWO_TASKS)
@@ -69,7 +69,7 @@ def second_submit(runs: int) -> list[float]:
 
 
 def memory(job_file: str, name: str) -> float:
-    """Return the memory of a cluster's supervisor and tasks in GB, shared pages counted once (PSS)."""
+    """Return the memory of a cluster's supervisor and tasks in GB, with shared pages counted once (PSS)."""
     tfk8s("up", "--local", job_file)
     try:
         pids = re.findall(r'"pid (\d+)"', tfk8s("status", "--local", name, "-o", "json"))
@@ -86,31 +86,31 @@ def pss(pid: str) -> int:
 
 
 def main() -> None:
-    """Measure and print everything."""
+    """Measure, and print the results."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tfk8s-bench-")
     sixteen = Path(os.environ["XDG_STATE_HOME"]) / "sixteen.yaml"
     sixteen.write_text(SIXTEEN)
-    import_tensorflow()  # the first one also reads the disk
-    print(f"{'what':34} {'median':>8} {'import':>8} {'ratio':>7}   bound")
-    for what, action, bound in (
+    import_tensorflow()  # the first import reads from disk
+    print(f"{'command':34} {'median':>8} {'import':>8} {'ratio':>7}   bound")
+    for name, action, bound in (
         ("run --local two_tasks.py", run_two_tasks, 1.4),
         ("up --local, 2 tasks", lambda: up_and_down(CLUSTER, "tutorial"), 0.5),
         ("up --local, 16 tasks", lambda: up_and_down(str(sixteen), "sixteen"), 0.8),
     ):
         pairs = [(seconds(import_tensorflow), action()) for _ in range(runs)]
         reference, median = (statistics.median(column) for column in zip(*pairs, strict=True))
-        ratio = statistics.median(own / other for other, own in pairs)
-        print(f"{what:34} {median:7.2f}s {reference:7.2f}s {ratio:7.2f} < {bound}")
+        ratio = statistics.median(command / reference for reference, command in pairs)
+        print(f"{name:34} {median:7.2f}s {reference:7.2f}s {ratio:7.2f} < {bound}")
     print(f"{'submit to a running cluster':34} {statistics.median(second_submit(runs)):7.2f}s {'':16} < 0.5 s")
     print(f"{'16 tasks and their supervisor':34} {memory(str(sixteen), 'sixteen'):6.2f}GB {'':16} < 1 GB")
-    for what, arguments, bound in (
+    for name, arguments, bound in (
         ("--help", ["--help"], 120),
         ("--version", ["--version"], 60),
         ("validate", ["validate", CLUSTER], None),
     ):
-        took = statistics.median(seconds(lambda arguments=arguments: tfk8s(*arguments)) for _ in range(3 * runs))
-        print(f"{what:34} {1000 * took:6.0f}ms" + (f" {'':17} < {bound} ms" if bound else ""))
+        elapsed = statistics.median(seconds(lambda arguments=arguments: tfk8s(*arguments)) for _ in range(3 * runs))
+        print(f"{name:34} {1000 * elapsed:6.0f}ms" + (f" {'':17} < {bound} ms" if bound else ""))
 
 
 if __name__ == "__main__":

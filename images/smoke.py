@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-_GRAPH_SAYS = 238
+_EXPECTED = 238
 _DRIVER = "libcuda.so.1:"
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     assert os.getuid() != 0, "this image runs as root"
     print(f"TensorFlow {tf.__version__}, Keras {tf.keras.__version__}, user {os.getuid()}")
     print(f"a session computed {session()}")
-    print(f"a network learned y = 2 x: {learned():.2f}")
+    print(f"a network learned y = 2 x: {learned_slope():.2f}")
     if tf.sysconfig.get_build_info()["is_cuda_build"]:
         print(cuda_libraries())
         print(f"computed on {computed_on_gpus()} GPU")
@@ -32,14 +32,14 @@ def session() -> int:
     server = tf.distribute.Server.create_local_server()
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.int32)
-        y = x + tf.constant(_GRAPH_SAYS - 2)
-        with tf.compat.v1.Session(server.target) as opened:
-            result = int(opened.run(y, {x: 2}))
-    assert result == _GRAPH_SAYS, result
+        y = x + tf.constant(_EXPECTED - 2)
+        with tf.compat.v1.Session(server.target) as tf_session:
+            result = int(tf_session.run(y, {x: 2}))
+    assert result == _EXPECTED, result
     return result
 
 
-def learned() -> float:
+def learned_slope() -> float:
     """Fit a line with an optimizer; return the slope."""
     model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
     model.compile(optimizer=tf.keras.optimizers.Adam(0.1), loss="mse")
@@ -64,17 +64,17 @@ def cuda_libraries() -> str:
 
     Some of them need the driver's library, which the node provides.
     """
-    found = list((Path(tf.__file__).parents[1] / "nvidia").glob("*/lib/lib*.so.*"))
-    assert found, "the CUDA libraries are missing"
-    failed: dict[Path, str] = dict.fromkeys(found, "")
-    left = 0
-    while len(failed) != left:
-        left = len(failed)
+    libraries = list((Path(tf.__file__).parents[1] / "nvidia").glob("*/lib/lib*.so.*"))
+    assert libraries, "the CUDA libraries are missing"
+    failed: dict[Path, str] = dict.fromkeys(libraries, "")
+    count = 0
+    while len(failed) != count:
+        count = len(failed)
         failed = {path: error for path in failed if (error := _load(path))}
     broken = [f"{path.name}: {error}" for path, error in failed.items() if not error.startswith(_DRIVER)]
     if broken:
         sys.exit("\n".join(broken))
-    return f"{len(found) - left} CUDA libraries load" + f", {left} without a driver can't" * bool(left)
+    return f"{len(libraries) - count} CUDA libraries load" + f", {count} can't load without a driver" * bool(count)
 
 
 def _load(path: Path) -> str:
