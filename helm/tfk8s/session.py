@@ -7,12 +7,15 @@ import time
 
 from tfk8s.task import config, probe, wire
 
-WAIT_SECONDS = 240  # less than the pod's deadline of 300
+WAIT_TIMEOUT = 240  # less than the pod's deadline of 300 s
 
 
-def wait_until_all_answer(master: str) -> int:
-    """Return the number of devices once every task answers the master, which it says by answering itself."""
-    deadline = time.monotonic() + WAIT_SECONDS
+def wait_for_tasks(master: str) -> int:
+    """Wait until every task responds to the master, and return the number of devices.
+
+    The master lists devices only after all tasks have responded.
+    """
+    deadline = time.monotonic() + WAIT_TIMEOUT
     while True:
         host, _, port = master.rpartition(":")
         try:
@@ -20,15 +23,15 @@ def wait_until_all_answer(master: str) -> int:
                 return len(probe.list_devices(stream, timeout=10))
         except (OSError, wire.ProbeError) as error:
             if time.monotonic() > deadline:
-                sys.exit(f"not every task answers the master at {master}: {error}")
+                sys.exit(f"a task does not respond to the master at {master}: {error}")
             time.sleep(0.5)
 
 
 def main() -> None:
-    """Say what was computed, or exit with an error."""
+    """Run the session and print the result, or exit with an error."""
     cluster = config.derive_cluster(os.environ)
     master = cluster[os.environ["TFK8S_JOB"]][0]
-    devices = wait_until_all_answer(master)
+    devices = wait_for_tasks(master)
     # The first and the last task of each job.
     tasks = [(job, index) for job, addresses in cluster.items() for index in sorted({0, len(addresses) - 1})]
     host, _, _ = master.rpartition(":")
@@ -44,7 +47,7 @@ def main() -> None:
         with tf.compat.v1.Session(f"grpc://{master}") as session:
             computed = [int(value) for value in session.run(sums, {x: 236})]
     if computed != list(range(236, 236 + len(tasks))):
-        sys.exit(f"236 and 0, 1, 2, ... make {computed}")
+        sys.exit(f"expected 236, 237, ..., but the session computed {computed}")
     names = ", ".join(f"{job}/{index}" for job, index in tasks)
     print(f"a session on grpc://{master} sees {devices} devices, and computed on {names}")
 

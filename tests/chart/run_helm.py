@@ -1,4 +1,4 @@
-"""Runs Helm. `HELM`: the program, where it is not `helm`."""
+"""Functions that run Helm; the variable `HELM` names the program (default: helm)."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import yaml
 
 HELM = os.environ.get("HELM", "helm")
 CHART = Path(__file__).parents[2] / "helm" / "tfk8s"
-# The Kubernetes that a chart is rendered for; a Helm that `go install` made believes in 1.20.
+# The version of Kubernetes. A Helm that was built by `go install` would use 1.20.
 KUBERNETES = ["--kube-version", "1.30.0"]
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def helm(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run it; what it says stands in the error where it fails."""
-    done = subprocess.run([HELM, *arguments], capture_output=True, text=True, timeout=120, check=False)
-    assert not check or done.returncode == 0, f"helm {' '.join(map(str, arguments))}: {done.stderr}"
-    return done
+    """Run Helm; a failure raises an error with Helm's message."""
+    process = subprocess.run([HELM, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    assert not check or process.returncode == 0, f"helm {' '.join(map(str, arguments))}: {process.stderr}"
+    return process
 
 
 def template(file: Path, *arguments: str | Path, chart: Path = CHART) -> list[dict[str, Any]]:
-    """Return the objects of a job file, with the one of `helm test`."""
-    made = helm("template", "release", chart, "--values", file, *KUBERNETES, *arguments)
-    return [found for found in yaml.load_all(made.stdout, _Loader) if found]
+    """Return the objects of a job file, including the pod of `helm test`."""
+    process = helm("template", "release", chart, "--values", file, *KUBERNETES, *arguments)
+    return [item for item in yaml.load_all(process.stdout, _Loader) if item]
 
 
-def refusal(file: Path, *arguments: str) -> str:
-    """Return what Helm says of a job file that it must not take."""
-    done = helm("template", "release", CHART, "--values", file, *KUBERNETES, *arguments, check=False)
-    assert done.returncode != 0, "helm took it"
-    assert not done.stdout
-    return done.stderr
+def rejection(file: Path, *arguments: str) -> str:
+    """Return Helm's error for an invalid job file."""
+    process = helm("template", "release", CHART, "--values", file, *KUBERNETES, *arguments, check=False)
+    assert process.returncode != 0, "Helm accepted the file"
+    assert not process.stdout
+    return process.stderr

@@ -1,4 +1,4 @@
-"""The Helm chart: from a job file it makes what `tfk8s render` prints, and what it refuses it names."""
+"""Tests that the Helm chart makes the same objects as `tfk8s render`, and rejects invalid job files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from job_files import EVERYTHING, as_json, job_files
-from run_helm import CHART, KUBERNETES, helm, refusal, template
+from run_helm import CHART, KUBERNETES, helm, rejection, template
 
 from tfk8s import __version__, render
 from tfk8s.core.spec import JobFile
@@ -23,19 +23,19 @@ HEAD = "apiVersion: tfk8s.dev/v1\nname: mnist\nimage: tf:1\n"
 
 
 def by_name(objects):
-    return {(made["kind"], made["metadata"]["name"]): made for made in objects}
+    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
 
 
 def of_render(text, namespace=None):
-    """Return what `render` prints, with the labels that Helm's charts have."""
+    """Return the objects of `render`, with the labels of Helm's charts."""
     objects = render.objects(loads(text, "job.yaml"), namespace)
-    for made in objects:
-        made["metadata"]["labels"] |= {manifests.MANAGED_BY: "Helm", "helm.sh/chart": f"tfk8s-{__version__}"}
+    for item in objects:
+        item["metadata"]["labels"] |= {manifests.MANAGED_BY: "Helm", "helm.sh/chart": f"tfk8s-{__version__}"}
     return by_name(objects)
 
 
 def of_helm(folder, text):
-    """Return what Helm makes of the same file."""
+    """Return the objects of Helm."""
     file = folder / "job.yaml"
     file.write_text(text)
     return by_name(template(file, "--skip-tests", "--namespace", loads(text, "job.yaml").namespace or "default"))
@@ -50,11 +50,11 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_the_objects_of_the_examples_are_those_of_render(example, folder):
+def test_objects_of_the_examples(example, folder):
     assert of_helm(folder, example.read_text()) == of_render(example.read_text())
 
 
-def test_the_objects_of_a_job_file_that_says_everything_are_those_of_render(folder):
+def test_objects_of_a_job_file_with_every_key(folder):
     assert of_helm(folder, EVERYTHING) == of_render(EVERYTHING)
 
 
@@ -64,7 +64,7 @@ class _Plain(yaml.SafeDumper):
 
 
 def accepted(*texts: str) -> str | None:
-    """Return the first that tfk8s accepts."""
+    """Return the first text that tfk8s accepts."""
     for text in texts:
         try:
             job_file: JobFile = loads(text, "job.yaml")
@@ -77,23 +77,23 @@ def accepted(*texts: str) -> str | None:
 
 @given(job_files(), st.booleans(), st.booleans())
 @settings(
-    max_examples=200, deadline=None, derandomize=True, database=None, phases=[Phase.generate],  # not shrink: minutes
+    max_examples=200, deadline=None, derandomize=True, database=None, phases=[Phase.generate],  # shrinking is slow
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
-def test_the_objects_of_generated_job_files_are_those_of_render(folder, data, flow, unicode):
-    written = yaml.dump(data, Dumper=_Plain, allow_unicode=unicode, default_flow_style=flow, sort_keys=flow)
-    text = accepted(written, as_json(data))
+def test_objects_of_generated_job_files(folder, data, flow, unicode):
+    block = yaml.dump(data, Dumper=_Plain, allow_unicode=unicode, default_flow_style=flow, sort_keys=flow)
+    text = accepted(block, as_json(data))
     assume(text is not None)
     assert of_helm(folder, text) == of_render(text)
 
 
-# ---- refusals ------------------------------------------------------------------------------------------------------
+# ---- invalid files--------------------------------------------------------------------------------------------------
 
 LONG = "recommendationrankingtwotowerproductionwithwork"
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("jobs: {worker: {taks: 2}}", "at '/jobs/worker': additional properties 'taks' not allowed"),
         ("jobs: {worker: 0}", "at '/jobs/worker': minimum: got 0, want 1"),
@@ -114,71 +114,71 @@ LONG = "recommendationrankingtwotowerproductionwithwork"
             "jobs: {worker: 1, evaluator: 1}\nmaster: evaluator",
             'master: there is no job "evaluator" that sessions can connect to',
         ),
-        ("jobs: {worker: ['a:1']}", "jobs.worker: these servers run already: the job file gives their addresses"),
+        ("jobs: {worker: ['a:1']}", "jobs.worker: these servers already run at the addresses in the job file"),
         (
             "jobs: {ABcdEFgHIjklmnopq: 1, aBCdEFGHIjklmnopq: 1}",
-            'jobs: "ABcdEFgHIjklmnopq" and "aBCdEFGHIjklmnopq" would both be "abcdefghijklmnopq-e4e4" in Kubernetes',
+            'aBCdEFGHIjklmnopq" would have the same name in Kubernetes: "abcdefghijklmnopq-e4e4"',
         ),
-        (f"jobs: {{{LONG}: 1}}", f'name: StatefulSet "mnist-{LONG}" would have 53 characters, of at most 52'),
+        (f"jobs: {{{LONG}: 1}}", f'name: StatefulSet "mnist-{LONG}" would have 53 characters; at most 52 are allowed'),
         (
             "jobs: {worker: {volumes: [{path: /a/., claim: a}]}}\nvolumes: [{path: /a, claim: b}]",
-            'volumes: two of job worker are mounted at "/a/."',
+            'volumes: two volumes of job "worker" are mounted at "/a/."',
         ),
         (f"jobs: {{worker: {{env: {{A: {'x' * 131070}}}}}}}", 'env: variable "A" is too long'),
         (
             "jobs: {worker: 1}\nnamespace: ml",
-            'namespace: the job file says "ml", and Helm "default": add --namespace ml',
+            'namespace: the job file has "ml", but Helm uses "default": add --namespace ml',
         ),
     ],
 )
-def test_what_is_refused_names_the_field(folder, text, words):
+def test_error_of_an_invalid_file(folder, text, message):
     file = folder / "bad.yaml"
     file.write_text(HEAD + text)
-    assert words in refusal(file)
+    assert message in rejection(file)
 
 
-def test_a_job_without_an_image_is_refused(folder):
+def test_job_without_an_image_is_rejected(folder):
     file = folder / "bad.yaml"
     file.write_text("apiVersion: tfk8s.dev/v1\nname: mnist\njobs: {worker: {image: a}, ps: 1}")
-    assert "image: job ps has no image to run in" in refusal(file)
+    assert 'image: job "ps" has no image' in rejection(file)
 
 
 # ---- the chart itself ----------------------------------------------------------------------------------------------
 
 
-def test_helm_finds_no_fault_with_it(folder):
+def test_helm_lint(folder):
     file = folder / "everything.yaml"
     file.write_text(EVERYTHING)
     for job_file in (*EXAMPLES, file):
         assert "0 chart(s) failed" in helm("lint", "--strict", CHART, "--values", job_file, *KUBERNETES).stdout
 
 
-def test_its_package_has_all_that_it_needs(folder):
+def test_package_is_complete(folder):
     helm("package", CHART, "--destination", folder)
     packed = folder / f"tfk8s-{__version__}.tgz"
     unpacked = template(EXAMPLES[0], "--skip-tests", chart=packed)
     assert by_name(unpacked) == of_render(EXAMPLES[0].read_text())
 
 
-def test_another_chart_may_depend_on_it_several_times(folder):
+def test_chart_can_be_a_dependency_several_times(folder):
     parent = folder / "parent"
     shutil.copytree(CHART, parent / "charts" / "tfk8s")
-    needed = [{"name": "tfk8s", "version": __version__, "alias": f"cluster{number}"} for number in range(2)]
-    described = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": needed}
-    (parent / "Chart.yaml").write_text(yaml.safe_dump(described))
+    dependencies = [{"name": "tfk8s", "version": __version__, "alias": f"cluster{number}"} for number in range(2)]
+    metadata = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": dependencies}
+    (parent / "Chart.yaml").write_text(yaml.safe_dump(metadata))
     job_files = [yaml.safe_load(path.read_text()) for path in EXAMPLES[:2]]
     (parent / "values.yaml").write_text(yaml.safe_dump({"cluster0": job_files[0], "cluster1": job_files[1]}))
-    made = template(parent / "values.yaml", chart=parent)
-    assert {one["metadata"]["name"] for one in made} > {one["name"] for one in job_files}
+    objects = template(parent / "values.yaml", chart=parent)
+    assert {item["metadata"]["name"] for item in objects} > {job_file["name"] for job_file in job_files}
 
 
-def test_its_test_runs_a_session_beside_the_tasks_under_the_same_rules(folder):
+def test_helm_test_runs_a_session_like_a_script(folder):
     file = folder / "everything.yaml"
     file.write_text(EVERYTHING)
-    made = by_name(template(file))
-    test, master = made["Pod", "everything-test"], made["StatefulSet", "everything-chief"]
+    objects = by_name(template(file))
+    test, master = objects["Pod", "everything-test"], objects["StatefulSet", "everything-chief"]
     labels = test["metadata"]["labels"]
-    assert made["NetworkPolicy", "everything"]["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert objects["NetworkPolicy", "everything"]["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
     assert labels[manifests.COMPONENT] == manifests.SCRIPT
     pod = master["spec"]["template"]["spec"]
     assert all(test["spec"][key] == pod[key] for key in ("securityContext", "automountServiceAccountToken", "volumes"))
@@ -187,9 +187,9 @@ def test_its_test_runs_a_session_beside_the_tasks_under_the_same_rules(folder):
     assert container["command"] == ["python3", "-c", (CHART / "session.py").read_text()]
 
 
-def test_its_notes_say_what_comes_next(folder):
-    said = helm(
+def test_notes_have_the_next_commands(folder):
+    notes = helm(
         "install", "digits", CHART, "--values", ROOT / "examples" / "tutorial" / "cluster.yaml", "--dry-run=client"
     ).stdout
-    assert "tfk8s submit tutorial --namespace default SCRIPT.py" in said
-    assert "helm test digits --namespace default" in said
+    assert "tfk8s submit tutorial --namespace default SCRIPT.py" in notes
+    assert "helm test digits --namespace default" in notes

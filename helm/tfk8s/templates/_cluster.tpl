@@ -2,27 +2,27 @@
        It rejects what values.schema.json can't, with the messages of `tfk8s validate`. */}}
 {{- define "tfk8s.cluster" }}
 {{- if ne (.Values.namespace | default .Release.Namespace) .Release.Namespace }}
-  {{- fail (printf "namespace: the job file says %[1]q, and Helm %[2]q: add --namespace %[1]s" .Values.namespace .Release.Namespace) }}{{ end }}
-{{- $names := keys .Values.jobs | sortAlpha }}{{ $candidates := without $names "evaluator" }}{{ $usual := list }}
+  {{- fail (printf "namespace: the job file has %[1]q, but Helm uses %[2]q: add --namespace %[1]s" .Values.namespace .Release.Namespace) }}{{ end }}
+{{- $names := keys .Values.jobs | sortAlpha }}{{ $candidates := without $names "evaluator" }}{{ $preferred := list }}
 {{- if not $candidates }}{{ fail "jobs: an evaluator alone can't be a cluster: sessions never connect to it" }}{{ end }}
-{{- range list "master" "chief" "worker" }}{{ if has . $names }}{{ $usual = append $usual . }}{{ end }}{{ end }}
-{{- $master := .Values.master | default (concat $usual $candidates | first) }}{{ if not (has $master $candidates) }}
+{{- range list "master" "chief" "worker" }}{{ if has . $names }}{{ $preferred = append $preferred . }}{{ end }}{{ end }}
+{{- $master := .Values.master | default (concat $preferred $candidates | first) }}{{ if not (has $master $candidates) }}
   {{- fail (printf "master: there is no job %q that sessions can connect to; expected one of %s" $master (join ", " $candidates)) }}{{ end }}
 {{- $labels := dict "app.kubernetes.io/name" "tfk8s" "app.kubernetes.io/instance" .Values.name }}{{ $seen := dict }}
 {{- $default := int (.Values.port | default 2222) }}{{ $jobs := list }}{{ $spec := list }}{{ $ports := list }}
 {{- range $name := prepend (without $names $master) $master }}
-  {{- $given := get $.Values.jobs $name }}{{ $label := include "tfk8s.label" $name }}{{ $set := printf "%s-%s" $.Values.name $label }}
-  {{- if kindIs "slice" $given }}{{ fail (printf "jobs.%s: these servers run already: the job file gives their addresses" $name) }}{{ end }}
-  {{- if not (kindIs "map" $given) }}{{ $given = dict "tasks" $given }}{{ end }}
-  {{- with get $seen $label }}{{ fail (printf "jobs: %q and %q would both be %q in Kubernetes" . $name $label) }}{{ end }}{{ $_ := set $seen $label $name }}
-  {{- if gt (len $set) 52 }}{{ fail (printf "name: StatefulSet %q would have %d characters, of at most 52" $set (len $set)) }}{{ end }}
-  {{- $image := required (printf "image: job %s has no image to run in" $name) ($given.image | default $.Values.image) }}
-  {{- $tasks := int ($given.tasks | default 1) }}{{ $port := int ($given.port | default $default) }}{{ $ports = append $ports $port | uniq }}
+  {{- $settings := get $.Values.jobs $name }}{{ $label := include "tfk8s.label" $name }}{{ $set := printf "%s-%s" $.Values.name $label }}
+  {{- if kindIs "slice" $settings }}{{ fail (printf "jobs.%s: these servers already run at the addresses in the job file" $name) }}{{ end }}
+  {{- if not (kindIs "map" $settings) }}{{ $settings = dict "tasks" $settings }}{{ end }}
+  {{- with get $seen $label }}{{ fail (printf "jobs: %q and %q would have the same name in Kubernetes: %q" . $name $label) }}{{ end }}{{ $_ := set $seen $label $name }}
+  {{- if gt (len $set) 52 }}{{ fail (printf "name: StatefulSet %q would have %d characters; at most 52 are allowed" $set (len $set)) }}{{ end }}
+  {{- $image := required (printf "image: job %q has no image" $name) ($settings.image | default $.Values.image) }}
+  {{- $tasks := int ($settings.tasks | default 1) }}{{ $port := int ($settings.port | default $default) }}{{ $ports = append $ports $port | uniq }}
   {{- $spec = append $spec (printf "%s=%d%s" $name $tasks (eq $port $default | ternary "" (printf ":%d" $port))) }}
-  {{- $jobs = append $jobs (dict "name" $name "set" $set "tasks" $tasks "port" $port "image" $image "given" $given
-      "labels" (merge (dict "app.kubernetes.io/component" $label) $labels) "kept" (has $name (list $master "chief" "master" "ps"))
-      "gpus" (int $given.gpus) "gpu" ($given.gpu_resource | default "nvidia.com/gpu")
-      "cpu" (include "tfk8s.text" ($given.cpu | default 1)) "memory" (include "tfk8s.text" ($given.memory | default "2Gi"))) }}
+  {{- $jobs = append $jobs (dict "name" $name "set" $set "tasks" $tasks "port" $port "image" $image "settings" $settings
+      "labels" (merge (dict "app.kubernetes.io/component" $label) $labels) "notEvicted" (has $name (list $master "chief" "master" "ps"))
+      "gpus" (int $settings.gpus) "gpu" ($settings.gpu_resource | default "nvidia.com/gpu")
+      "cpu" (include "tfk8s.text" ($settings.cpu | default 1)) "memory" (include "tfk8s.text" ($settings.memory | default "2Gi"))) }}
 {{- end }}
 {{- $ttl := include "tfk8s.text" (.Values.ttl | default 3600) }}{{ $unit := get (dict "m" 60 "h" 3600 "d" 86400) (regexFind ".$" $ttl) }}
 {{- $seconds := mul (trimAll "smhd" $ttl) ($unit | default 1) | toString }}
@@ -37,12 +37,12 @@
 
 {{- /* The head of an object: list $ VERSION KIND NAME LABELS ANNOTATIONS. */}}
 {{- define "tfk8s.object" }}{{ $ := first . }}
-{{- $own := dict "app.kubernetes.io/managed-by" "Helm" "helm.sh/chart" (printf "%s-%s" $.Chart.Name $.Chart.Version) }}
+{{- $chart := dict "app.kubernetes.io/managed-by" "Helm" "helm.sh/chart" (printf "%s-%s" $.Chart.Name $.Chart.Version) }}
 ---
 apiVersion: {{ index . 1 }}
 kind: {{ index . 2 }}
 metadata:
   name: {{ index . 3 | quote }}
   {{- with $.Values.namespace }}{{ printf "\n  namespace: %q" . }}{{ end }}
-  labels: {{- merge $own (index . 4) | toYaml | nindent 4 }}
+  labels: {{- merge $chart (index . 4) | toYaml | nindent 4 }}
   {{- with last . }}{{ printf "\n  annotations: %s" (toJson .) }}{{ end }}{{ end }}

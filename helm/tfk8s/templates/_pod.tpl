@@ -1,12 +1,12 @@
 {{- /* The spec of a job's pods: list $ CLUSTER JOB. */}}
-{{- define "tfk8s.pod" }}{{ $ := first . }}{{ $job := last . }}{{ $given := $job.given }}{{ $spot := "cloud.google.com/gke-spot" }}
+{{- define "tfk8s.pod" }}{{ $ := first . }}{{ $job := last . }}{{ $settings := $job.settings }}{{ $spot := "cloud.google.com/gke-spot" }}
 {{- $amounts := dict "cpu" $job.cpu "memory" $job.memory }}{{ $cpu := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" $job.cpu }}
 {{- $core := get (dict "" 1 "m" 1000 "u" 1000000 "n" 1000000000) (trimPrefix $cpu $job.cpu) | default 0 | float64 }}
-{{- $nodes := $given.node_selector | default dict }}{{ $tolerations := $given.tolerations | default list }}
-{{- with $given.accelerator }}{{ $_ := set $nodes "cloud.google.com/gke-accelerator" . }}{{ end }}
+{{- $nodes := $settings.node_selector | default dict }}{{ $tolerations := $settings.tolerations | default list }}
+{{- with $settings.accelerator }}{{ $_ := set $nodes "cloud.google.com/gke-accelerator" . }}{{ end }}
 {{- if $job.gpus }}{{ $_ := set $amounts $job.gpu (toString $job.gpus) }}
   {{- $tolerations = append $tolerations (dict "key" $job.gpu "operator" "Exists" "effect" "NoSchedule") }}{{ end }}
-{{- if $given.spot }}{{ $_ := set $nodes $spot "true" }}
+{{- if $settings.spot }}{{ $_ := set $nodes $spot "true" }}
   {{- $tolerations = append $tolerations (dict "key" $spot "operator" "Equal" "value" "true" "effect" "NoSchedule") }}{{ end }}
 {{- $security := $.Values.security | default dict }}{{ $group := int ($security.group | default 65532) }}
 automountServiceAccountToken: false
@@ -14,7 +14,7 @@ enableServiceLinks: false
 terminationGracePeriodSeconds: 5
 securityContext: {runAsNonRoot: true, runAsUser: {{ int ($security.user | default 65532) }}, runAsGroup: {{ $group }}, fsGroup: {{ $group }},
   fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
-{{- with $security.service_account }}{{ printf "\nserviceAccountName: %q" . }}{{ end }}{{ with $given.priority }}{{ printf "\npriorityClassName: %q" . }}{{ end }}
+{{- with $security.service_account }}{{ printf "\nserviceAccountName: %q" . }}{{ end }}{{ with $settings.priority }}{{ printf "\npriorityClassName: %q" . }}{{ end }}
 {{- with $nodes }}{{ printf "\nnodeSelector: %s" (toJson .) }}{{ end }}
 {{- with $tolerations }}{{ printf "\ntolerations: %s" (toJson .) }}{{ end }}
 {{- if gt (int $job.tasks) 1 }}
@@ -32,13 +32,13 @@ containers:
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
     startupProbe: {tcpSocket: {port: grpc}, periodSeconds: 1, failureThreshold: 300}
     readinessProbe: {tcpSocket: {port: grpc}, periodSeconds: 5, timeoutSeconds: 5}
-    {{- $volumes := concat ($.Values.volumes | default list) ($given.volumes | default list) }}{{ $paths := dict }}
+    {{- $volumes := concat ($.Values.volumes | default list) ($settings.volumes | default list) }}{{ $paths := dict }}
     volumeMounts:
       - {name: tfk8s, mountPath: /opt/tfk8s/tfk8s, readOnly: true}
       - {name: scratch, mountPath: /tmp}
       {{- range $number, $_ := $volumes }}
       - {name: volume-{{ $number }}, mountPath: {{ quote .path }}{{ if .read_only }}, readOnly: true{{ end }}}
-      {{- if hasKey $paths (clean .path) }}{{ fail (printf "volumes: two of job %s are mounted at %q" $job.name .path) }}{{ end }}
+      {{- if hasKey $paths (clean .path) }}{{ fail (printf "volumes: two volumes of job %q are mounted at %q" $job.name .path) }}{{ end }}
       {{- $_ := set $paths (clean .path) true }}{{ end }}
 volumes:
   - {name: tfk8s, configMap: {name: {{ quote $.Values.name }}, items: [
@@ -56,7 +56,7 @@ volumes:
 {{- define "tfk8s.env" }}{{ $ := first . }}{{ $job := last . }}{{ $env := dict "HOME" "/tmp" "TF_FORCE_GPU_ALLOW_GROWTH" "true" }}
 {{- if not $job.gpus }}{{ $env = dict "HOME" "/tmp" "CUDA_VISIBLE_DEVICES" "-1" "NVIDIA_VISIBLE_DEVICES" "void" }}{{ end }}
 {{- range $name, $value := $.Values.env }}{{ $_ := set $env $name $value }}{{ end }}
-{{- range $name, $value := $job.given.env }}{{ $_ := set $env $name $value }}{{ end }}
+{{- range $name, $value := $job.settings.env }}{{ $_ := set $env $name $value }}{{ end }}
 {{- $_ := set $env "PYTHONPATH" (hasKey $env "PYTHONPATH" | ternary (printf "/opt/tfk8s:%s" $env.PYTHONPATH) "/opt/tfk8s") }}
 {{- range $name, $value := $env }}
 {{- if gt (add (len $name) (len $value)) 131070 }}{{ fail (printf "env: variable %q is too long: with its value, at most 131071 bytes" $name) }}{{ end }}
@@ -68,4 +68,4 @@ volumes:
 - {name: TFK8S_PORT, value: "{{ (index . 1).port }}"}
 - {name: TFK8S_JOB, value: {{ quote $job.name }}}
 - {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}
-{{- with $job.given.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}{{ end }}
+{{- with $job.settings.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}{{ end }}
