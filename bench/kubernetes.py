@@ -89,13 +89,7 @@ def wait_until_idle() -> None:
 
 
 class Start(NamedTuple):
-    """A start of four servers.
-
-    Attributes:
-        seconds: the time until all servers listen.
-        stolen: the share of the processors' time that other virtual machines used.
-        rest: the time from then until the command returns.
-    """
+    """The seconds until four servers listen, the stolen share, and the seconds until the command returns."""
 
     seconds: float
     stolen: float

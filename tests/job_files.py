@@ -90,7 +90,7 @@ class _Parts:
             return good
         return st.integers(0, 15).flatmap(lambda number: good if number else st.sampled_from(bad))
 
-    def one_of(self, good: list[Any], bad: list[Any]) -> st.SearchStrategy[Any]:
+    def pick(self, good: list[Any], bad: list[Any]) -> st.SearchStrategy[Any]:
         return self.mostly(st.sampled_from(good), [*bad, *_JUNK])
 
     def some(self, **keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -101,20 +101,18 @@ class _Parts:
         return st.lists(values, max_size=2)
 
     def dns(self) -> st.SearchStrategy[Any]:
-        return self.one_of(["a", "team-a", "b2", "on", "1e1"], ["-", "A", "a_b", "a" * 254])
+        return self.pick(["a", "team-a", "b2", "on", "1e1"], ["-", "A", "a_b", "a" * 254])
 
     def port(self) -> st.SearchStrategy[Any]:
-        return self.one_of([1, 443, 2222, 10000, 65535], [0, 65536, "80"])
+        return self.pick([1, 443, 2222, 10000, 65535], [0, 65536, "80"])
 
     def size(self) -> st.SearchStrategy[Any]:
-        return self.one_of(
+        return self.pick(
             ["4Gi", "1e9", 4 << 30, "512M", 1 << 20, 10**15 - 1, "0.5Gi"], ["4GB", "-1", 0, "4", "9999999999m"]
         )
 
     def env(self) -> st.SearchStrategy[Any]:
-        text = self.one_of(_HARD_TEXTS, [1]) | st.text(
-            st.characters(exclude_categories=["Cs"], exclude_characters="\0")
-        )
+        text = self.pick(_HARD_TEXTS, [1]) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
         some = self.some(OMP=text, b_c=text, y=text, PYTHONPATH=text, HOME=text, CUDA_VISIBLE_DEVICES=text)
         return self.mostly(some, [{"TFK8S_X": "a"}, {"1a": "b"}])
 
@@ -123,43 +121,41 @@ class _Parts:
         return self.mostly(some, [{"tfk8s.dev/x": "a"}, {"a b": "b"}])
 
     def source(self) -> st.SearchStrategy[Any]:
-        pods = self.one_of(
+        pods = self.pick(
             [{"namespace": "a"}, {"pods": {"no": "yes"}}, {"namespace": "on", "pods": {"b": ""}}],
             [{"pods": {}}, {"pods": {"a": "b c"}}],
         )
-        return pods | self.one_of(
+        return pods | self.pick(
             [{"cidr": "10.0.0.0/8"}, {"cidr": "::/0"}], [{"cidr": "x"}, {"cidr": "::/0", "pods": {}}]
         )
 
     def destination(self) -> st.SearchStrategy[Any]:
         good = [{"cidr": "10.0.0.0/8", "ports": [65535, 443]}, {"namespace": "a", "ports": [1]}]
-        return self.source() | self.one_of(good, [{"namespace": "a", "ports": []}, {"ports": [1]}])
+        return self.source() | self.pick(good, [{"namespace": "a", "ports": []}, {"ports": [1]}])
 
     def volume(self) -> st.SearchStrategy[Any]:
-        paths = self.one_of(
-            ["/a", "/b/", "/c//./d", "/tmp/x y", "/é"], ["c", "/d:e", "/tmp/.", "/opt//tfk8s/x", "/a/.."]
-        )
+        paths = self.pick(["/a", "/b/", "/c//./d", "/tmp/x y", "/é"], ["c", "/d:e", "/tmp/.", "/opt//tfk8s/x", "/a/.."])
         sources = self.mostly(st.sampled_from(_SOURCES), _BAD_SOURCES)
-        more = st.just({}) | st.builds(dict, read_only=self.one_of([True, False], ["yes"]))
+        more = st.just({}) | st.builds(dict, read_only=self.pick([True, False], ["yes"]))
         return st.builds(lambda path, source, more: {"path": path} | source | more, paths, sources, more)
 
     def job(self) -> st.SearchStrategy[Any]:
         some = self.some(
-            tasks=self.one_of([1, 2, 10_000], [0, 10_001, "2"]),
-            image=self.one_of(["a/b:c", "r.example:5000/a__b@sha256:" + "0" * 64], ["A", "x@y"]),
-            cpu=self.one_of([1, 0.5, 2.25, 0.001, 1000000, "500m", "0.1", "1e1"], ["x", -1]),
+            tasks=self.pick([1, 2, 10_000], [0, 10_001, "2"]),
+            image=self.pick(["a/b:c", "r.example:5000/a__b@sha256:" + "0" * 64], ["A", "x@y"]),
+            cpu=self.pick([1, 0.5, 2.25, 0.001, 1000000, "500m", "0.1", "1e1"], ["x", -1]),
             memory=self.size(),
-            gpus=self.one_of([0, 1, 8, 1000], [0.5]),
-            gpu_resource=self.one_of(["amd.com/gpu"], ["gpu"]),
+            gpus=self.pick([0, 1, 8, 1000], [0.5]),
+            gpu_resource=self.pick(["amd.com/gpu"], ["gpu"]),
             node_selector=self.labels(),
-            tolerations=self.several(self.one_of(_TOLERATIONS, _BAD_TOLERATIONS)),
+            tolerations=self.several(self.pick(_TOLERATIONS, _BAD_TOLERATIONS)),
             env=self.env(),
             labels=self.labels(),
             annotations=self.labels() | st.builds(dict, note=st.sampled_from(_HARD_TEXTS)),
             volumes=self.several(self.volume()),
-            preload=self.several(self.one_of(["a", "a.b", "on"], ["a-b"])),
+            preload=self.several(self.pick(["a", "a.b", "on"], ["a-b"])),
             port=self.port(),
-            spot=self.one_of([True, False], ["true"]),
+            spot=self.pick([True, False], ["true"]),
             priority=self.dns(),
         )
         with_accelerator = {"accelerator": "nvidia-l4", "gpus": 2}
@@ -168,8 +164,8 @@ class _Parts:
     def jobs(self) -> st.SearchStrategy[Any]:
         names = st.sampled_from(["worker", "chief", "master", "ps", "evaluator", "My_Job", "worker_", "Worker", "y"])
         any_name = st.from_regex("[A-Za-z][A-Za-z0-9_]{0,20}", fullmatch=True)
-        jobs = st.dictionaries(names | any_name, self.job() | self.one_of([1, 10_000], [0]), min_size=1, max_size=5)
-        addresses = self.one_of([["a:1"], ["10.0.0.5:65535", "[::1]:80"]], [["b:0"], ["c:65536"], ["d"], ["e:1 "], []])
+        jobs = st.dictionaries(names | any_name, self.job() | self.pick([1, 10_000], [0]), min_size=1, max_size=5)
+        addresses = self.pick([["a:1"], ["10.0.0.5:65535", "[::1]:80"]], [["b:0"], ["c:65536"], ["d"], ["e:1 "], []])
         if self._wrong:
             jobs |= st.dictionaries(st.sampled_from(["a", "b_"]), addresses, min_size=1, max_size=1)
         return self.mostly(jobs, [{}, {"a-b": 1}, {"évaluator": 1}, {"a" * 64: 1}, *_JUNK])
@@ -183,15 +179,15 @@ class _Parts:
             queue=self.dns(),
             network=self.some(allow_from=self.several(self.source()), allow_to=self.several(self.destination())),
             security=self.some(
-                user=self.one_of([1, 2**31 - 1], [0]), group=self.one_of([1], [0]), service_account=self.dns()
+                user=self.pick([1, 2**31 - 1], [0]), group=self.pick([1], [0]), service_account=self.dns()
             ),
-            ttl=self.one_of(["2h", 5, 1000000, "9999d", "90s"], ["h", 0, "05s", "10000d"]),
+            ttl=self.pick(["2h", 5, 1000000, "9999d", "90s"], ["h", 0, "05s", "10000d"]),
         )
         heads = self.mostly(
             st.builds(
                 lambda name, image: {"apiVersion": "tfk8s.dev/v1", "name": name, "image": image},
                 st.sampled_from(["a", "y", "null", "e1", "mnist-2"]),
-                self.one_of(["a", "r.example:5000/a/b:1.0"], ["A"]),
+                self.pick(["a", "r.example:5000/a/b:1.0"], ["A"]),
             ),
             [{"apiVersion": "v1"}],
         )

@@ -11,10 +11,7 @@ WAIT_TIMEOUT = 240  # less than the pod's deadline of 300 s
 
 
 def wait_for_tasks(master: str) -> int:
-    """Wait until every task responds to the master, and return the number of devices.
-
-    The master lists devices only after all tasks have responded.
-    """
+    """Wait until the master can list the devices of all tasks, and return their number."""
     deadline = time.monotonic() + WAIT_TIMEOUT
     while True:
         host, _, port = master.rpartition(":")

@@ -55,18 +55,11 @@ class ValidValues:
         return value if isinstance(value, int) else None
 
     def problem(
-        self,
-        code: str,
-        message: str,
-        path: Path,
-        *,
-        key: bool = False,
-        label: str = "",
-        help: str | None = None,  # noqa: A002
+        self, code: str, message: str, path: Path, *, key: bool = False, label: str = "", advice: str | None = None
     ) -> Problem:
         """Return a problem at a value, or at its key."""
         locations = self.document.keys if key else self.document.values
-        return self.document.problem(code, message, locations[path], path, label=label, help=help)
+        return self.document.problem(code, message, locations[path], path, label=label, advice=advice)
 
 
 def check(document: Document, bad: set[Path]) -> list[Problem]:
@@ -93,7 +86,9 @@ def wrong_master(values: ValidValues) -> Iterator[Problem]:
         return
     if not candidates:
         message = "an evaluator alone can't be a cluster: sessions never connect to it"
-        yield values.problem("bad-master", message, ("jobs", EVALUATOR), key=True, help="add a job, such as worker: 1")
+        yield values.problem(
+            "bad-master", message, ("jobs", EVALUATOR), key=True, advice="add a job, such as worker: 1"
+        )
     elif name == EVALUATOR:
         message = "sessions can't connect to the evaluator, which takes no part in the training"
         yield values.problem("bad-master", message, ("master",), label=f"expected one of {', '.join(candidates)}")
@@ -101,7 +96,9 @@ def wrong_master(values: ValidValues) -> Iterator[Problem]:
         near = syntax.nearest(name, candidates)
         label = f"the jobs are {', '.join(candidates[:10])}"
         advice = near and f"write {near}"
-        yield values.problem("unknown-master", f"there is no job {quoted(name)}", ("master",), label=label, help=advice)
+        yield values.problem(
+            "unknown-master", f"there is no job {quoted(name)}", ("master",), label=label, advice=advice
+        )
 
 
 def _jobs_with_names(values: ValidValues) -> list[str]:
@@ -117,7 +114,9 @@ def duplicate_names(values: ValidValues) -> Iterator[Problem]:
         if first != job:
             message = f'jobs "{first}" and "{job}" would have the same name in Kubernetes'
             label = f'the name is "{naming.dns_label(job)}"'
-            yield values.problem("names-meet", message, ("jobs", job), key=True, label=label, help="rename one of them")
+            yield values.problem(
+                "names-meet", message, ("jobs", job), key=True, label=label, advice="rename one of them"
+            )
 
 
 def long_names(values: ValidValues) -> Iterator[Problem]:
@@ -147,7 +146,7 @@ def long_names(values: ValidValues) -> Iterator[Problem]:
                 if excess < len(name)
                 else "shorten the names of the cluster and the job"
             )
-            yield values.problem("name-too-long", message, path, key=is_key, label=label, help=advice)
+            yield values.problem("name-too-long", message, path, key=is_key, label=label, advice=advice)
 
 
 def mixed_addresses(values: ValidValues) -> Iterator[Problem]:
@@ -198,7 +197,7 @@ def accelerators_without_gpus(values: ValidValues) -> Iterator[Problem]:
         path = ("jobs", job, "accelerator")
         if isinstance(value, dict) and values.get(*path) is not None and value.get("gpus", 0) == 0:
             message = f'job "{job}" requests an accelerator but no GPUs'
-            yield values.problem("needs-gpus", message, path, help="add gpus: 1, or remove accelerator")
+            yield values.problem("needs-gpus", message, path, advice="add gpus: 1, or remove accelerator")
 
 
 def long_variables(values: ValidValues) -> Iterator[Problem]:

@@ -50,26 +50,19 @@ class Document:
         return self.lines[location.line - 1][location.column - 1 :][: location.length]
 
     def problem(
-        self,
-        code: str,
-        message: str,
-        location: Location,
-        path: Path = (),
-        *,
-        label: str = "",
-        help: str | None = None,  # noqa: A002
+        self, code: str, message: str, at: Location, path: Path = (), *, label: str = "", advice: str | None = None
     ) -> Problem:
         """Return a problem at a location, with the line."""
         return Problem(
             code=code,
             message=message,
             path=dotted(path),
-            line=location.line,
-            column=location.column,
-            length=location.length,
-            source=self.lines[location.line - 1] if location.line <= len(self.lines) else "",
+            line=at.line,
+            column=at.column,
+            length=at.length,
+            source=self.lines[at.line - 1] if at.line <= len(self.lines) else "",
             label=label,
-            help=help,
+            help=advice,
         )
 
 

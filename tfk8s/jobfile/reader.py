@@ -63,8 +63,8 @@ def read(data: bytes) -> Document:
     return document
 
 
-def _unreadable(code: str, message: str, help: str | None = None) -> Document:  # noqa: A002
-    return Document([], problems=[Problem(code, message, help=help)])
+def _unreadable(code: str, message: str, advice: str | None = None) -> Document:
+    return Document([], problems=[Problem(code, message, help=advice)])
 
 
 def _not_utf8(data: bytes, error: UnicodeDecodeError) -> Document:
@@ -72,7 +72,7 @@ def _not_utf8(data: bytes, error: UnicodeDecodeError) -> Document:
     document = Document(_LINE_BREAK.split(data.decode(errors="replace")))
     location = Location(len(before), len(before[-1]) + 1, 1)
     message = f"byte 0x{data[error.start]:02x} is not UTF-8"
-    document.problems.append(document.problem("not-utf8", message, location, help="save the file as UTF-8"))
+    document.problems.append(document.problem("not-utf8", message, location, advice="save the file as UTF-8"))
     return document
 
 
@@ -111,7 +111,7 @@ class _DocumentReader:
             self._empty()
         if start.version or start.tags:
             message = "YAML directives are not allowed in a job file"
-            self._problem("directive", message, start, help="remove the line that starts with %")
+            self._problem("directive", message, start, advice="remove the line that starts with %")
         root = next(self._events)
         if isinstance(root, yaml.ScalarEvent) and not root.value and _is_plain(root):
             self._empty()
@@ -145,7 +145,7 @@ class _DocumentReader:
         if isinstance(event, yaml.AliasEvent):
             document.broken.add(path)
             message = "YAML aliases are not allowed in a job file"
-            self._problem("alias", message, event, path, help="repeat the value instead of the alias")
+            self._problem("alias", message, event, path, advice="repeat the value instead of the alias")
             return None
         self._check_properties(event, path)
         if isinstance(event, yaml.ScalarEvent):
@@ -164,11 +164,11 @@ class _DocumentReader:
     def _check_properties(self, event: Any, path: Path) -> None:
         if event.anchor:
             message = "YAML anchors are not allowed in a job file"
-            self._problem("anchor", message, event, path, help=f"remove &{event.anchor}")
+            self._problem("anchor", message, event, path, advice=f"remove &{event.anchor}")
         if event.tag:
             self._document.broken.add(path)
             message = "YAML tags are not allowed in a job file"
-            self._problem("tag", message, event, path, help="remove the word that starts with !")
+            self._problem("tag", message, event, path, advice="remove the word that starts with !")
 
     def _check_escapes(self, event: Any, path: Path) -> None:
         if bad := _BAD_ESCAPE.search(event.value):
@@ -203,7 +203,7 @@ class _DocumentReader:
         if in_braces and colon and _is_plain(key) and path not in document.broken:
             document.broken.add(path)
             message = f"{quoted(key.value)} has no space after the colon"
-            self._problem("missing-space", message, key, path, help=f"write {name}: {rest}")
+            self._problem("missing-space", message, key, path, advice=f"write {name}: {rest}")
 
     def _until(self, end: type[yaml.Event], start: Any, path: Path) -> Iterator[Any]:
         """Yield the events up to the end of a list or dict, and then complete the length of its location."""
@@ -221,7 +221,7 @@ class _DocumentReader:
         if not isinstance(event, yaml.ScalarEvent):
             document.broken.add(path)
             self._problem(
-                "bad-key", "a key must be text", event, path, help="if the key is meant as text, put it in quotes"
+                "bad-key", "a key must be text", event, path, advice="if the key is meant as text, put it in quotes"
             )
             self._skip(event, path, level)
             return None
@@ -230,7 +230,7 @@ class _DocumentReader:
         if key == "<<" and _is_plain(event):
             document.broken.add(key_path)
             message = "YAML merge keys are not allowed in a job file"
-            self._problem("merge-key", message, event, path, help="write out the merged keys")
+            self._problem("merge-key", message, event, path, advice="write out the merged keys")
             return None
         if key_path in document.keys:
             label = f"it is also on line {document.keys[key_path].line}"
@@ -242,7 +242,7 @@ class _DocumentReader:
         if _is_plain(event) and isinstance(resolve(key), (AmbiguousScalar, bool, float)):
             document.broken.add(key_path)
             message = f"YAML parsers disagree on what {quoted(key)} means"
-            self._problem("unclear", message, event, key_path, help=f'write "{key}", in quotes')
+            self._problem("unclear", message, event, key_path, advice=f'write "{key}", in quotes')
         return key
 
     def _skip(self, event: Any, path: Path, level: int) -> None:
@@ -271,7 +271,7 @@ def _syntax_problem(document: Document, error: yaml.YAMLError) -> Problem:
     line = document.lines[mark.line] if mark.line < len(document.lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
         location = Location(mark.line + 1, line.index("\t") + 1, 1)
-        return document.problem("tab", "a tab can't indent a line in YAML", location, help="indent with spaces")
+        return document.problem("tab", "a tab can't indent a line in YAML", location, advice="indent with spaces")
     label = ""
     if error.context_mark and not "".join([line[mark.column :], *document.lines[mark.line + 1 :]]).strip():
         location, label = (
@@ -281,4 +281,4 @@ def _syntax_problem(document: Document, error: yaml.YAMLError) -> Problem:
     elif error.context and error.context_mark and error.context_mark.line != mark.line:
         label = f"{error.context} that starts on line {error.context_mark.line + 1}"
     advice = 'put text that contains ": " in quotes' if "mapping values" in str(error.problem) else None
-    return document.problem("syntax", f"this is not YAML: {error.problem}", location, label=label, help=advice)
+    return document.problem("syntax", f"this is not YAML: {error.problem}", location, label=label, advice=advice)

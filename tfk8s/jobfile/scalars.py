@@ -43,7 +43,7 @@ class AmbiguousScalar:
 
     @property
     def is_null(self) -> bool:
-        """Whether the scalar is empty or a null."""
+        """True if the scalar is empty or a null."""
         return self.text in _NULL
 
     @property

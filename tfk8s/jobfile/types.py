@@ -30,11 +30,7 @@ class Type:
     absent: object = None
 
     def read(self, value: Any, path: Path, /) -> Any:
-        """Return the meaning of a value.
-
-        Args:
-            value: a value of one of the types in `accepts`.
-            path: the value's path in the document.
+        """Return the meaning of a value at a path, which has one of the types in `accepts`.
 
         Raises:
             Invalid: the value is not valid.
@@ -42,12 +38,7 @@ class Type:
         raise NotImplementedError
 
     def suggest(self, _value: object, _text: str, /) -> str | None:
-        """Return advice on a value of a type that is not accepted, or None.
-
-        Args:
-            _value: the value.
-            _text: the value as the file has it.
-        """
+        """Return advice on a value of a type that is not accepted and that the file has as this text, or None."""
         return None
 
 
@@ -58,15 +49,7 @@ class Number(Type):
     expected = "a whole number"
 
     def __init__(self, minimum: int, maximum: int, *, of: str = "", zero: str = "", whole: str = "") -> None:
-        """Define a range of numbers.
-
-        Args:
-            minimum: the smallest number.
-            maximum: the largest number.
-            of: words that messages put before the key.
-            zero: advice where the number is 0.
-            whole: advice where the number has a fraction.
-        """
+        """Define a range; `of` precedes the key in messages; `zero` and `whole` are advice on 0 and fractions."""
         self.json_schema = {"type": "integer", "minimum": minimum, "maximum": maximum}
         self._minimum, self._maximum = minimum, maximum
         self._of, self._zero, self._whole = of, zero, whole
@@ -97,14 +80,7 @@ class Text(Type):
     def __init__(
         self, pattern: str = "", limit: int = 0, *checks: Callable[[str], str], reserved: str | None = None
     ) -> None:
-        """Define texts.
-
-        Args:
-            pattern: one of `syntax.RULES`; "" accepts any text.
-            limit: the largest number of characters, where there is a pattern.
-            checks: functions that raise `Invalid` for a text.
-            reserved: the pattern of the texts that `checks` reject, for the JSON Schema.
-        """
+        """Define texts by one of `syntax.RULES`; `reserved` is the pattern of texts that the checks reject."""
         self.json_schema = {"type": "string"}
         if pattern:
             self.json_schema |= {"pattern": pattern, "maxLength": limit}

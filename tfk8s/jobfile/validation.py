@@ -31,21 +31,11 @@ class Validator:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are more problems than are printed."""
+        """True if there are more problems than are printed."""
         return len(self.problems) > MAX_PROBLEMS
 
     def read(self, type_: Type, value: object, path: Path, *, is_key: bool = False) -> Any:
-        """Return the meaning of a value.
-
-        Args:
-            type_: the type that is expected.
-            value: the value, or the last key of the path.
-            path: the value's path.
-            is_key: whether the value is a key.
-
-        Returns:
-            the meaning, or None where the value has a problem, which is then in `problems`.
-        """
+        """Return the meaning of the value, or of the key, at a path; None if it has a problem, which is then added."""
         if path in self.document.broken:
             self.bad.add(path)
             return None
@@ -63,10 +53,8 @@ class Validator:
         """Add the problem of the value, or of the missing value, at a path."""
         self.bad.add(path)
         if not self.is_full:
-            code, message = invalid.code, str(invalid)
-            self.problems.append(
-                self.document.problem(code, message, location, path, label=invalid.label, help=invalid.help)
-            )
+            code, label, advice = invalid.code, invalid.label, invalid.advice
+            self.problems.append(self.document.problem(code, str(invalid), location, path, label=label, advice=advice))
 
     def _wrong_type(self, type_: Type, value: object, path: Path) -> Invalid:
         raw, label = self.document.raw(path), f"expected {type_.expected}"
@@ -146,15 +134,7 @@ class Key:
     def __init__(
         self, type_: Type, description: str, *examples: object, default: object = None, required: bool = False
     ) -> None:
-        """Define a key.
-
-        Args:
-            type_: the type of its value.
-            description: the JSON Schema's description.
-            examples: the JSON Schema's examples.
-            default: the JSON Schema's default; `core.spec` has the default that applies.
-            required: whether the key can't be absent.
-        """
+        """Define a key; the default is for the JSON Schema, and `core.spec` has the default that applies."""
         self.type, self.required = type_, required
         default = type_.absent if default is None and not required else default
         self._annotations = _without_none(

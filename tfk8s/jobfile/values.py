@@ -31,9 +31,9 @@ _NEAR_QUANTITY = re.compile(r"([0-9.]+) *([kmgtpe])i?(b|bytes?)?", re.IGNORECASE
 class Invalid(Exception):
     """A value is not valid."""
 
-    def __init__(self, code: str, message: str, label: str = "", help: str | None = None) -> None:  # noqa: A002
+    def __init__(self, code: str, message: str, label: str = "", advice: str | None = None) -> None:
         super().__init__(message)
-        self.code, self.label, self.help = code, label, help
+        self.code, self.label, self.advice = code, label, advice
 
 
 def check_syntax(text: str, pattern: str, limit: int) -> None:

@@ -9,15 +9,7 @@ from tfk8s.render.pods import Object
 
 
 def text(job_file: JobFile, namespace: str | None = None) -> str:
-    """Return the objects as YAML, ready for `kubectl apply -f`.
-
-    Args:
-        job_file: the cluster.
-        namespace: overrides the namespace of the job file.
-
-    Raises:
-        InvalidInput: the job file has addresses, or a job without an image.
-    """
+    """Return the result of `objects` as YAML, ready for `kubectl apply -f`."""
     return yaml.dump(objects(job_file, namespace))
 
 

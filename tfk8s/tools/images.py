@@ -159,14 +159,7 @@ class Engine:
                 file.write(block)
 
     def push(self, image: str, repository: str) -> str:
-        """Push an image to a repository, and log each layer.
-
-        Args:
-            image: the image's name.
-            repository: the name to push to; without a tag, it gets the image's tag.
-
-        Returns:
-            the pushed name and tag.
+        """Push an image to a repository, by default with the image's tag, and return the pushed name.
 
         Raises:
             NoSuchImage: the engine does not have the image.
