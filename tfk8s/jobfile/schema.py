@@ -225,7 +225,7 @@ JOB_FILE = Struct(
     "A cluster of TensorFlow servers, for tfk8s.",
     {
         "apiVersion": Key(Choice(spec.API_VERSION), "The version of this format.", spec.API_VERSION, required=True),
-        "name": Key(types.CLUSTER_NAME, "The cluster's name, also in Kubernetes.", "mnist", required=True),
+        "name": Key(types.CLUSTER_NAME, "The cluster's name, and the prefix of its objects.", "mnist", required=True),
         "jobs": Key(
             Map(types.JOB_NAME, _JobForm(), minimum=1, maximum=MAX_JOBS),
             "The ClusterSpec: for each job a number of tasks, a mapping with more settings, or the addresses of "
