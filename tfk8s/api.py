@@ -1,24 +1,19 @@
-"""What `tfk8s.up` and `tfk8s.connect` do, and `tfk8s run`."""
+"""The functions that return clusters: `tfk8s.up`, `tfk8s.connect`, and what the commands call besides."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
-from tfk8s import polling
 from tfk8s.backends.options import BackendOptions
-from tfk8s.backends.protocol import Backend
 from tfk8s.backends.select import choose
-from tfk8s.cluster.handle import TIMEOUT, Cluster, discard
+from tfk8s.cluster.handle import TIMEOUT, Cluster
 from tfk8s.cluster.readiness import OnChange
 from tfk8s.core.plan import Plan
-from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile
-from tfk8s.core.status import ClusterStatus, ScriptPhase
-from tfk8s.errors import InvalidInput, NoSuchCluster, WaitTimeout
+from tfk8s.core.status import ClusterStatus
 
-_ENDING_SECONDS = 5.0  # kubelet tells of a container's end two seconds later; who lost a task ends before that
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -55,16 +50,14 @@ def up(
         ClusterError: the cluster can't come up.
         WaitTimeout: it did not come up in time.
     """
-    spec = job_file if isinstance(job_file, JobFile) else _load(job_file)
-    backend = choose(BackendOptions(local, context, namespace, allow_exposed_ports), spec)
-    making = _Making(backend, spec, keep=keep)
-    try:
-        cluster = making.apply()
+    spec = _load(job_file)
+    cluster = find(spec, BackendOptions(local, context, namespace, allow_exposed_ports), keep=keep)
+    with contextlib.ExitStack() as removal:
+        removal.enter_context(cluster)
+        cluster.apply(spec)
         if timeout is not None:
             cluster.wait(timeout, on_change)
-    except BaseException:
-        making.undo()
-        raise
+        removal.pop_all()
     return cluster
 
 
@@ -74,98 +67,8 @@ def plan(job_file: str | Path | JobFile, where: BackendOptions) -> Plan:
     Raises:
         InvalidInput: the job file has problems, or `up` could not use it.
     """
-    spec = job_file if isinstance(job_file, JobFile) else _load(job_file)
+    spec = _load(job_file)
     return choose(where, spec).plan(spec)
-
-
-def run(
-    job_file: str | Path | JobFile,
-    script: Script,
-    where: BackendOptions,
-    *,
-    timeout: float = TIMEOUT,
-    keep: bool = False,
-    on_change: OnChange | None = None,
-    on_ready: Callable[[Cluster], None] | None = None,
-    before_removal: Callable[[], None] | None = None,
-    on_kept: Callable[[Cluster], None] | None = None,
-) -> int:
-    """Make a job file's cluster so, run a script in it, and remove it; return the script's exit code.
-
-    A cluster that was there before is used, and stays; likewise one in which scripts of others run at the end.
-
-    Args:
-        job_file: its path, or what `tfk8s.load` returned.
-        script: what to run.
-        where: where.
-        timeout: for the cluster to come up, in seconds.
-        keep: don't remove it.
-        on_change: called with what is there at first, and whenever it has changed.
-        on_ready: called before the script runs.
-        before_removal: called when the removal, which must not be interrupted, is about to begin.
-        on_kept: called where the cluster that was made stays, since others use it.
-    """
-    spec = job_file if isinstance(job_file, JobFile) else _load(job_file)
-    backend = choose(where, spec)
-    making = _Making(backend, spec, keep=keep)
-    # Two `finally`, so that even a signal which comes as the inner one begins finds the outer one.
-    try:
-        try:
-            cluster = making.apply()
-            cluster.wait(timeout, on_change)
-            if on_ready is not None:
-                on_ready(cluster)
-            code = cluster.run(script)
-            making.keep = keep or not cluster.made or _in_use(cluster, on_kept, _ENDING_SECONDS if code else 0.0)
-            return code
-        finally:
-            if before_removal is not None:
-                before_removal()
-    finally:
-        making.undo()
-
-
-class _Making:
-    """The making of a job file's cluster, to be undone where what follows fails.
-
-    Attributes:
-        keep: it stays as it is.
-    """
-
-    def __init__(self, backend: Backend, spec: JobFile, *, keep: bool) -> None:
-        self.keep = keep
-        self._backend, self._spec = backend, spec
-        self._made = not _exists(backend, spec.name)
-
-    def apply(self) -> Cluster:
-        """Make the cluster so."""
-        try:
-            changed = self._backend.apply(self._spec)
-        except InvalidInput:
-            self._made = False  # nothing was changed
-            raise
-        self._made = self._made and changed  # somebody else may have been quicker
-        return Cluster(self._backend, self._spec.name, made=self._made, changed=changed, keep=self.keep)
-
-    def undo(self) -> None:
-        """Remove the cluster, if it was made here."""
-        if self._made and not self.keep:
-            discard(self._backend, self._spec.name)
-
-
-def _in_use(cluster: Cluster, on_kept: Callable[[Cluster], None] | None, patience: float) -> bool:
-    """Return whether scripts of others run in a cluster; the own one is waited for, which may seem to run still."""
-
-    def none_runs() -> bool:
-        return all(script.phase is not ScriptPhase.RUNNING for script in cluster.status().scripts)
-
-    try:
-        polling.wait_until(none_runs, "scripts to end", patience)
-    except WaitTimeout:
-        if on_kept is not None:
-            on_kept(cluster)
-        return True
-    return False
 
 
 def connect(
@@ -192,12 +95,18 @@ def list_clusters(where: BackendOptions) -> list[ClusterStatus]:
     return choose(where).clusters()
 
 
-def find(name: str | Path, where: BackendOptions) -> Cluster:
-    """Return a handle on the cluster of that name, or of that job file, whether it is there or not."""
-    if names_file(name):
-        spec = _load(name)
-        return Cluster(choose(where, spec), spec.name)
-    return Cluster(choose(where), str(name))
+def find(cluster: str | Path | JobFile, options: BackendOptions, *, keep: bool = True) -> Cluster:
+    """Return a handle on a cluster, whether the cluster exists or not.
+
+    Args:
+        cluster: its name, its job file's path, or its job file.
+        options: choose the backend.
+        keep: leaving the handle's `with` does not remove a cluster that its `apply` created.
+    """
+    if isinstance(cluster, JobFile) or names_file(cluster):
+        spec = _load(cluster)
+        return Cluster(choose(options, spec), spec.name, keep=keep)
+    return Cluster(choose(options), str(cluster), keep=keep)
 
 
 def names_file(name: str | Path) -> bool:
@@ -213,15 +122,9 @@ def _is_file(path: str) -> bool:
         return False
 
 
-def _load(path: str | Path) -> JobFile:
+def _load(job_file: str | Path | JobFile) -> JobFile:
+    if isinstance(job_file, JobFile):
+        return job_file
     from tfk8s.jobfile.loader import load
 
-    return load(path)
-
-
-def _exists(backend: Backend, name: str) -> bool:
-    try:
-        backend.observe(name)
-    except NoSuchCluster:
-        return False
-    return True
+    return load(job_file)

@@ -133,36 +133,35 @@ def run(
         tfk8s run --local cluster.yaml train.py --steps 1000
         tfk8s run --local --tf1 cluster.yaml old_script.py
     """
-    from tfk8s import api
+    from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
     from tfk8s.cluster.scripts import make_script
+    from tfk8s.jobfile.loader import load
 
     wanted = make_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus
     )
-    where = BackendOptions(local or None, context, namespace, allow_exposed_ports)
-    with Once() as signals, Progress() as progress:
+    spec = load(file)
+    cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports), keep=keep)
+
+    with Once() as signals, Progress() as progress, cluster:
 
         def changed(status: ClusterStatus) -> None:
             signals.check()
             progress.update(status)
 
-        def ready(cluster: Cluster) -> None:
+        try:
+            cluster.apply(spec)
+            cluster.wait(timeout, changed)
             signals.check()
             progress.close()
             if not cluster.made:
-                is_so = "was there, and is now as the job file says" if cluster.changed else "runs already"
-                note(f'cluster "{cluster.name}" {is_so}: it is used, and kept')
-
-        def kept(cluster: Cluster) -> None:
-            remove = f"tfk8s down{cluster.backend.flags} {cluster.name}"
-            note(f'cluster "{cluster.name}" is kept, since other scripts run in it: {remove}')
-
-        return api.run(
-            file, wanted, where, timeout=timeout, keep=keep,
-            on_change=changed, on_ready=ready, before_removal=signals.hold, on_kept=kept,
-        )  # fmt: skip
+                state = "was there, and is now as the job file says" if cluster.changed else "runs already"
+                note(f'cluster "{cluster.name}" {state}: it is used, and kept')
+            return cluster.run(wanted)
+        finally:
+            signals.hold()
 
 
 def connect(

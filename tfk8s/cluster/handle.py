@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from tfk8s import polling
 from tfk8s.backends import devices, foreground_scripts, local_scripts
 from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
@@ -16,13 +17,14 @@ from tfk8s.cluster.connection import ClusterConnection, require_access
 from tfk8s.cluster.scripts import make_script
 from tfk8s.core.events import Event
 from tfk8s.core.script import LogLine, Script
-from tfk8s.core.spec import Task
-from tfk8s.core.status import ClusterStatus, TaskStatus
+from tfk8s.core.spec import JobFile, Task
+from tfk8s.core.status import ClusterStatus, ScriptPhase, TaskStatus
 from tfk8s.core.task_names import parse_excluded, parse_task, require_counts, select
-from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.errors import InvalidInput, NoSuchCluster, Tfk8sError, WaitTimeout
 from tfk8s.log import log
 
 TIMEOUT = 120.0
+_SCRIPT_END_TIMEOUT = 5.0  # kubelet reports a container's end up to two seconds late
 
 
 class Cluster(ClusterConnection):
@@ -38,12 +40,11 @@ class Cluster(ClusterConnection):
         changed: whether `up` changed anything.
     """
 
-    def __init__(
-        self, backend: Backend, name: str, *, made: bool = False, changed: bool = False, keep: bool = True
-    ) -> None:
+    def __init__(self, backend: Backend, name: str, *, keep: bool = True) -> None:
         super().__init__(backend, name)
-        self.made, self.changed = made, changed
+        self.made = self.changed = False
         self._keep = keep
+        self._exit_code = 0
 
     def status(self) -> ClusterStatus:
         """Return what is there now."""
@@ -56,6 +57,23 @@ class Cluster(ClusterConnection):
     def devices(self) -> list[TaskDevices]:
         """Return what each task's server has; a task that does not answer has no devices, and an error."""
         return devices.list_devices(self.backend, self.status())
+
+    def apply(self, job_file: JobFile) -> None:
+        """Create the cluster, or change it to what its job file says; wait for no task.
+
+        Raises:
+            InvalidInput: the job file is refused, and nothing was changed.
+        """
+        try:
+            self.status()
+        except NoSuchCluster:
+            self.made = True  # from now on, so that leaving the `with` early removes what is half made
+        try:
+            self.changed = self.backend.apply(job_file)
+        except InvalidInput:
+            self.made = False
+            raise
+        self.made = self.made and self.changed  # another process may have been quicker
 
     def wait(
         self,
@@ -123,7 +141,8 @@ class Cluster(ClusterConnection):
             script: which, and how.
             retries: how often to run it again, at most, when it has failed because of a task.
         """
-        return again.run(self.backend, self.name, script, retries)
+        self._exit_code = again.run(self.backend, self.name, script, retries)
+        return self._exit_code
 
     def run_here(self, script: Script) -> int:
         """Run a session script on this machine, whose loopback addresses lead to the tasks; return its exit code.
@@ -240,8 +259,26 @@ class Cluster(ClusterConnection):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-        if self.made and not self._keep:
-            discard(self.backend, self.name)
+        if not self.made or self._keep or (error is None and self._is_in_use()):
+            return
+        with contextlib.suppress(NoSuchCluster):
+            self.backend.delete(self.name)
+
+    def _is_in_use(self) -> bool:
+        """Return whether other scripts run. This handle's own may seem to, for a moment after it failed."""
+
+        def none_runs() -> bool:
+            return all(script.phase is not ScriptPhase.RUNNING for script in self.status().scripts)
+
+        try:
+            polling.wait_until(none_runs, "scripts to end", _SCRIPT_END_TIMEOUT if self._exit_code else 0.0)
+        except WaitTimeout:
+            down = f"tfk8s down{self.backend.flags} {self.name}"
+            log.warning('cluster "%s" is kept, since other scripts run in it: %s', self.name, down)
+            return True
+        except Tfk8sError:  # the cluster is gone, or its removal fails for the same reason
+            return False
+        return False
 
     def __repr__(self) -> str:
         return f"<tfk8s.Cluster {self.name!r} ({self.backend.name})>"
@@ -255,9 +292,3 @@ class Cluster(ClusterConnection):
         head = "<tr><th>task</th><th>phase</th><th>address</th><th>reason</th></tr>"
         body = "".join(f"<tr>{row}</tr>" for row in cells)
         return f"<table><caption>{html.escape(self.name)} ({self.backend.name})</caption>{head}{body}</table>"
-
-
-def discard(backend: Backend, name: str) -> None:
-    """Remove a cluster, whether it is there or not."""
-    with contextlib.suppress(NoSuchCluster):
-        backend.delete(name)

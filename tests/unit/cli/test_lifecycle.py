@@ -199,9 +199,8 @@ def test_run_keeps_it_if_told_to(run: Run, backend: FakeBackend) -> None:
 def test_run_leaves_its_cluster_to_the_scripts_of_others(run: Run, backend: FakeBackend) -> None:
     other = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
     backend.script = lambda script: backend.looks.append(lambda status: replace(status, scripts=(other,)))
-    code, _, err = run("run", "new.yaml", "train.py")
-    assert code == 0
-    assert 'cluster "new" is kept, since other scripts run in it: tfk8s down --local new' in err
+    kept = 'tfk8s: cluster "new" is kept, since other scripts run in it: tfk8s down --local new\n'
+    assert run("run", "new.yaml", "train.py") == (0, "", kept)
     assert "delete new" not in backend.calls
 
 

@@ -18,7 +18,6 @@ from fakes.backend import FakeBackend, change, job_file
 from tfk8s import api, polling
 from tfk8s.backends import devices
 from tfk8s.backends.devices import TaskDevices
-from tfk8s.backends.options import BackendOptions
 from tfk8s.cluster import connection, forward_guard, sidecar
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.script import Script
@@ -477,25 +476,39 @@ def test_one_that_was_there_stays(new: FakeBackend) -> None:
 
 def test_one_that_somebody_was_quicker_to_make_stays(new: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     new.apply(job_file())
-    monkeypatch.setattr(api, "_exists", lambda *_: False)
-    with api.up(job_file(), local=True) as cluster:
+
+    def refuse(name: str) -> None:
+        raise NoSuchCluster(name)
+
+    monkeypatch.setattr(new, "observe", refuse)
+    with api.up(job_file(), local=True, timeout=None) as cluster:
         assert not cluster.made
     with pytest.raises(InvalidInput, match="runs already"):
         api.up(job_file("mnist", ps=1), local=True)
     assert "delete mnist" not in new.calls
 
 
-def test_a_script_that_seems_to_run_a_moment_longer_keeps_no_cluster(new: FakeBackend) -> None:
-    def runs(phase: ScriptPhase) -> Callable[[ClusterStatus], ClusterStatus]:
-        one = ScriptStatus(name="script-1", phase=phase, command="s.py")
-        return lambda status: dataclasses.replace(status, scripts=(one,))
+def script(phase: ScriptPhase) -> Callable[[ClusterStatus], ClusterStatus]:
+    """Return what gives a cluster one script."""
+    status = ScriptStatus(name="script-1", phase=phase, command="s.py")
+    return lambda cluster: dataclasses.replace(cluster, scripts=(status,))
 
+
+def test_a_script_that_seems_to_run_a_moment_longer_keeps_no_cluster(new: FakeBackend) -> None:
     def end(_: Script) -> None:
-        new.looks = [runs(ScriptPhase.RUNNING), runs(ScriptPhase.FAILED)]
+        new.looks = [script(ScriptPhase.RUNNING), script(ScriptPhase.FAILED)]
 
     new.code, new.script = 3, end
-    assert api.run(job_file(), Script(path=Path("s.py")), BackendOptions(local=True)) == 3
+    with api.up(job_file(), local=True) as cluster:
+        assert cluster.run(Script(path=Path("s.py"))) == 3
     assert new.calls[-1] == "delete mnist"
+
+
+def test_a_cluster_in_which_other_scripts_run_stays(new: FakeBackend, caplog: pytest.LogCaptureFixture) -> None:
+    with api.up(job_file(), local=True):
+        new.looks = [script(ScriptPhase.RUNNING)]
+    assert list(new.clusters_by_name) == ["mnist"]
+    assert caplog.messages == ['cluster "mnist" is kept, since other scripts run in it: tfk8s down --local mnist']
 
 
 def test_one_that_went_by_itself_is_no_error(new: FakeBackend) -> None:
