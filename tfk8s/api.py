@@ -1,4 +1,4 @@
-"""The functions that return clusters: `tfk8s.up`, `tfk8s.connect`, and what the commands call besides."""
+"""The functions that find and create clusters: `tfk8s.up`, `tfk8s.connect`, and those of the commands."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ def up(
     allow_exposed_ports: bool = False,
     on_change: OnChange | None = None,
 ) -> Cluster:
-    """Make a job file's cluster so, and wait until every task answers.
+    """Apply a job file, and wait until every task answers.
 
-    A cluster that is there already with the same job file is used as it is.
+    A cluster that already runs with this job file stays unchanged.
 
     Args:
-        job_file: its path, or what `tfk8s.load` returned.
-        local: on this machine; None leaves it to the environment variable `TFK8S_LOCAL`.
-        context: of the kubeconfig; None is its current one.
-        namespace: in Kubernetes; None is the job file's, else the context's.
-        timeout: in seconds; None waits for nothing.
-        keep: the cluster stays, even after a `with` and after a failure; otherwise one that was made here goes.
-        allow_exposed_ports: on a machine without namespaces, let others reach the tasks' ports.
-        on_change: called with what is there at first, and whenever it has changed.
+        job_file: the job file's path, or the result of `tfk8s.load`.
+        local: run on this machine; None uses the environment variable `TFK8S_LOCAL`.
+        context: the kubeconfig's context; None is its current one.
+        namespace: the Kubernetes namespace; None is the job file's, or the context's.
+        timeout: in seconds; None does not wait.
+        keep: keep the cluster after a failure, and at the end of a `with`.
+        allow_exposed_ports: if this machine has no network namespaces, open the tasks' ports to others.
+        on_change: called with the first status, and with each status that differs from the one before.
 
     Returns:
-        The cluster, to be used in a `with`, or until its `down`.
+        The cluster, for a `with`, or to be removed by its `down`.
 
     Raises:
-        InvalidInput: the job file has problems, or another cluster has its name.
-        ClusterError: the cluster can't come up.
-        WaitTimeout: it did not come up in time.
+        InvalidInput: the job file is invalid, or another cluster has its name.
+        ClusterError: the cluster can't start.
+        WaitTimeout: the cluster did not start in time.
     """
     spec = _load(job_file)
     cluster = find(spec, BackendOptions(local, context, namespace, allow_exposed_ports), keep=keep)
@@ -61,47 +61,47 @@ def up(
     return cluster
 
 
-def plan(job_file: str | Path | JobFile, where: BackendOptions) -> Plan:
-    """Return what `up` would change; changes nothing.
+def plan(job_file: str | Path | JobFile, options: BackendOptions) -> Plan:
+    """Return the changes that `up` would make.
 
     Raises:
-        InvalidInput: the job file has problems, or `up` could not use it.
+        InvalidInput: the job file is invalid, or the backend can't run it.
     """
     spec = _load(job_file)
-    return choose(where, spec).plan(spec)
+    return choose(options, spec).plan(spec)
 
 
 def connect(
     name: str | Path, *, local: bool | None = None, context: str | None = None, namespace: str | None = None
 ) -> Cluster:
-    """Return a cluster that is there; leaving its `with` leaves it as it is.
+    """Return an existing cluster. Leaving its `with` keeps the cluster.
 
     Args:
-        name: the cluster's, or the path of its job file.
-        local: on this machine; None leaves it to the environment variable `TFK8S_LOCAL`.
-        context: of the kubeconfig; None is its current one.
-        namespace: in Kubernetes; None is the job file's, else the context's.
+        name: the cluster's name, or the path of its job file.
+        local: run on this machine; None uses the environment variable `TFK8S_LOCAL`.
+        context: the kubeconfig's context; None is its current one.
+        namespace: the Kubernetes namespace; None is the job file's, or the context's.
 
     Raises:
-        NoSuchCluster: there is none of that name.
+        NoSuchCluster: no cluster has this name.
     """
     cluster = find(name, BackendOptions(local, context, namespace))
     cluster.status()
     return cluster
 
 
-def list_clusters(where: BackendOptions) -> list[ClusterStatus]:
-    """Return all clusters of this user there, by name."""
-    return choose(where).clusters()
+def list_clusters(options: BackendOptions) -> list[ClusterStatus]:
+    """Return all clusters of this user, sorted by name."""
+    return choose(options).clusters()
 
 
 def find(cluster: str | Path | JobFile, options: BackendOptions, *, keep: bool = True) -> Cluster:
-    """Return a handle on a cluster, whether the cluster exists or not.
+    """Return a handle on a cluster. The cluster need not exist.
 
     Args:
-        cluster: its name, its job file's path, or its job file.
-        options: choose the backend.
-        keep: leaving the handle's `with` does not remove a cluster that its `apply` created.
+        cluster: the cluster's name, its job file's path, or its job file.
+        options: they choose the backend.
+        keep: keep the cluster at the end of the handle's `with`, even if the handle created it.
     """
     if isinstance(cluster, JobFile) or names_file(cluster):
         spec = _load(cluster)
@@ -110,7 +110,7 @@ def find(cluster: str | Path | JobFile, options: BackendOptions, *, keep: bool =
 
 
 def names_file(name: str | Path) -> bool:
-    """Return whether a word that may be a cluster's name or a job file's path is the latter."""
+    """Return whether a word is the path of a job file, rather than a cluster's name."""
     text = str(name)
     return isinstance(name, Path) or os.sep in text or text.endswith(_SUFFIXES) or _is_file(text)
 
@@ -118,7 +118,7 @@ def names_file(name: str | Path) -> bool:
 def _is_file(path: str) -> bool:
     try:
         return Path(path).is_file()
-    except OSError:  # no name of a file at all, such as one of 300 letters
+    except OSError:  # not a file's name, for example because of its 300 letters
         return False
 
 

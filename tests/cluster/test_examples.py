@@ -15,7 +15,7 @@ from on_cluster import IMAGE, start_tfk8s
 import tfk8s
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.readiness import wait_until_ready
-from tfk8s.cluster.scripts import make_script
+from tfk8s.cluster.scripts import make_script, run_here
 from tfk8s.core.quantity import Quantity
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -96,7 +96,7 @@ def test_data_parallel_learns_as_a_single_device_does(submit, data_parallel):
 
 def test_a_script_on_this_machine_finds_the_tasks_at_its_addresses(backend, tutorial, capfd, caplog):
     script = make_script(EXAMPLES / "tutorial/two_tasks.py", tf1=True)
-    assert Cluster(backend, tutorial).run_here(script) == 0
+    assert run_here(backend, tutorial, script) == 0
     assert (capfd.readouterr().out, caplog.messages) == ("238\n", [])
 
 

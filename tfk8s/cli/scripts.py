@@ -55,7 +55,7 @@ def submit(
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
-    from tfk8s.cluster.scripts import make_script
+    from tfk8s.cluster.scripts import make_script, run_here
     from tfk8s.errors import InvalidInput
 
     if here and detach:
@@ -71,7 +71,7 @@ def submit(
         with Progress() as progress:
             cluster.wait(timeout, progress.update, without=without or ())
     if here:
-        return cluster.run_here(wanted)
+        return run_here(cluster.backend, cluster.name, wanted)
     if not detach:
         return cluster.run(wanted, retries=retries)
     started = cluster.start(wanted)

@@ -1,73 +1,78 @@
-"""A handle on one cluster, whichever backend it lives in."""
+"""A handle on a cluster, the same for every backend."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
+from typing import TYPE_CHECKING, Any, overload
 
-from tfk8s import polling
-from tfk8s.backends import devices, foreground_scripts, local_scripts
+from tfk8s.backends import devices
 from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
-from tfk8s.cluster import readiness
-from tfk8s.cluster import retries as again
-from tfk8s.cluster.connection import ClusterConnection, require_access
-from tfk8s.cluster.scripts import make_script
+from tfk8s.cluster import scripts
+from tfk8s.cluster.connection import ClusterConnection
+from tfk8s.cluster.readiness import OnChange, wait_until_ready
+from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.events import Event
 from tfk8s.core.script import LogLine, Script
 from tfk8s.core.spec import JobFile, Task
-from tfk8s.core.status import ClusterStatus, ScriptPhase, TaskStatus
-from tfk8s.core.task_names import parse_excluded, parse_task, require_counts, select
-from tfk8s.errors import InvalidInput, NoSuchCluster, Tfk8sError, WaitTimeout
-from tfk8s.log import log
+from tfk8s.core.status import ClusterStatus, TaskStatus
+from tfk8s.core.task_names import parse_task, require_counts, select
+from tfk8s.errors import InvalidInput, NoSuchCluster
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from tfk8s.sessions.forward import Forward
+    from tfk8s.sessions.session import Prepare, RecoveringSessions
 
 TIMEOUT = 120.0
-_SCRIPT_END_TIMEOUT = 5.0  # kubelet reports a container's end up to two seconds late
+MAX_RECOVERIES = 10  # as `tfk8s.session` has it, whose module is not imported for that
 
 
-class Cluster(ClusterConnection):
-    """A cluster that is there, as `tfk8s.up` and `tfk8s.connect` return it.
+class Cluster:
+    """A handle on a cluster, as `tfk8s.up` and `tfk8s.connect` return it.
 
-    In a `with`, it is removed at the end if `up` has made it, unless that was asked to keep it; any other is left as
-    it is.
+    Leaving its `with` removes the cluster if `up` created it, unless `up` was asked to keep it or other scripts still
+    run in it. Any other cluster stays.
 
     Attributes:
-        name: the cluster's.
-        backend: where it lives.
-        made: whether `up` made it, rather than finding it.
-        changed: whether `up` changed anything.
+        name: the cluster's name.
+        backend: the backend that runs the cluster.
+        made: the handle created the cluster.
+        changed: the handle created the cluster, or changed it.
     """
 
     def __init__(self, backend: Backend, name: str, *, keep: bool = True) -> None:
-        super().__init__(backend, name)
+        self.backend, self.name = backend, name
         self.made = self.changed = False
         self._keep = keep
         self._exit_code = 0
+        self._connection = ClusterConnection(backend, name)
 
     def status(self) -> ClusterStatus:
-        """Return what is there now."""
+        """Return the cluster's state now."""
         return self.backend.observe(self.name)
 
     def tasks(self) -> tuple[TaskStatus, ...]:
-        """Return the tasks as they are now, in the job file's order."""
+        """Return the tasks' states now, in the order of the job file."""
         return self.status().tasks
 
     def devices(self) -> list[TaskDevices]:
-        """Return what each task's server has; a task that does not answer has no devices, and an error."""
+        """Return each task's devices. A task that does not answer has no devices, and an error."""
         return devices.list_devices(self.backend, self.status())
 
     def apply(self, job_file: JobFile) -> None:
-        """Create the cluster, or change it to what its job file says; wait for no task.
+        """Create the cluster, or change it to match its job file, without waiting for the tasks.
 
         Raises:
-            InvalidInput: the job file is refused, and nothing was changed.
+            InvalidInput: the backend rejects the job file, and has changed nothing.
         """
         try:
             self.status()
         except NoSuchCluster:
-            self.made = True  # from now on, so that leaving the `with` early removes what is half made
+            self.made = True  # from now on, so that leaving the `with` removes a cluster that is half created
         try:
             self.changed = self.backend.apply(job_file)
         except InvalidInput:
@@ -76,143 +81,107 @@ class Cluster(ClusterConnection):
         self.made = self.made and self.changed  # another process may have been quicker
 
     def wait(
-        self,
-        timeout: float = TIMEOUT,
-        on_change: readiness.OnChange | None = None,
-        *,
-        without: Iterable[str] = (),
+        self, timeout: float = TIMEOUT, on_change: OnChange | None = None, *, without: Iterable[str] = ()
     ) -> ClusterStatus:
-        """Wait until every task is ready and answers the master; return what is there then.
+        """Wait until every task is ready and answers the master.
 
         Args:
             timeout: in seconds.
-            on_change: called with what is there at first, and whenever it has changed.
-            without: tasks that are not waited for ("worker/3"); the others are asked themselves, not by the master.
+            on_change: called with the first status, and with each status that differs from the one before.
+            without: tasks not to wait for ("worker/3"). The others are then probed directly, not by the master.
+
+        Returns:
+            The status of the ready cluster.
 
         Raises:
-            InvalidInput: there is no such task, or it is the master.
-            WaitTimeout: says which tasks are missing, and why.
-            ClusterError: a task ends again and again, or the cluster is lost.
+            InvalidInput: an excluded task does not exist, or is the master.
+            WaitTimeout: the text names the missing tasks, and the reasons.
+            ClusterError: a task fails repeatedly, or the cluster is lost.
         """
-        absent: list[Task] = []
-        if words := list(without):
-            status = self.status()
-            absent = parse_excluded(words, [one.task for one in status.tasks], status.master)
-        return readiness.wait_until_ready(self.backend, self.name, timeout, on_change, without=absent)
+        return wait_until_ready(self.backend, self.name, timeout, on_change, without=list(without))
 
     def submit(
-        self,
-        script: str | Path,
-        *arguments: str,
-        tf1: bool = False,
-        fresh: bool = False,
-        isolate: bool = False,
-        environment: Mapping[str, str] | None = None,
-        requirements: str | Path | None = None,
-        gpus: int = 0,
-    ) -> int:
-        """Run a session script beside the master, with this process' standard streams; return its exit code.
+        self, script: str | Path, *arguments: str, tf1: bool = False, fresh: bool = False, isolate: bool = False,
+        environment: Mapping[str, str] | None = None, requirements: str | Path | None = None, gpus: int = 0,
+    ) -> int:  # fmt: skip
+        """Run a session script beside the master, with this process' standard streams.
 
         Args:
-            script: a Python file; what lies in its folder can be imported.
-            *arguments: the script's own.
-            tf1: `import tensorflow` gives TensorFlow 1's, without eager execution.
-            fresh: in an interpreter of its own, even where one with TensorFlow imported stands ready.
-            isolate: its sessions share no variables with others.
-            environment: variables besides this process' own.
-            requirements: a file for `pip install -r`, before it starts; on Kubernetes only, as what follows.
-            gpus: how many it asks for.
+            script: a Python file. It can import the other files of its folder.
+            *arguments: the script's arguments.
+            tf1: `import tensorflow` gives TensorFlow 1's API, without eager execution.
+            fresh: start a new interpreter, even if one with TensorFlow imported is ready.
+            isolate: the script's sessions share no variables with other sessions.
+            environment: variables besides those of this process.
+            requirements: a file for `pip install -r` before the script starts; for Kubernetes only.
+            gpus: the number of GPUs for the script; for Kubernetes only.
+
+        Returns:
+            The script's exit code.
 
         Raises:
-            InvalidInput: there is no such script.
-            TaskError: a task was lost, and the script could not go on.
+            InvalidInput: the script does not exist.
+            TaskError: a task was lost, and the script could not continue.
         """
-        return self.run(
-            make_script(
-                script, arguments, tf1=tf1, fresh=fresh, isolate=isolate, environment=environment,
-                requirements=requirements, gpus=gpus,
-            )
+        prepared = scripts.make_script(
+            script, arguments, tf1=tf1, fresh=fresh, isolate=isolate, environment=environment,
+            requirements=requirements, gpus=gpus,
         )  # fmt: skip
+        return self.run(prepared)
 
     def run(self, script: Script, *, retries: int = 0) -> int:
-        """Run a session script, as `submit` does.
+        """Run a session script, as `submit` does; return its exit code.
 
         Args:
-            script: which, and how.
-            retries: how often to run it again, at most, when it has failed because of a task.
+            script: the script.
+            retries: the maximum number of further runs, if the script fails because of a task.
         """
-        self._exit_code = again.run(self.backend, self.name, script, retries)
+        self._exit_code = run_with_retries(self.backend, self.name, script, retries)
         return self._exit_code
 
-    def run_here(self, script: Script) -> int:
-        """Run a session script on this machine, whose loopback addresses lead to the tasks; return its exit code.
-
-        Args:
-            script: what to run.
-
-        Raises:
-            InvalidInput: scripts run here anyway, TensorFlow is missing, or a task's loopback address is taken.
-            ClusterError: this user has no way to the tasks.
-        """
-        foreground_scripts.check(script)
-        if self.backend.name != "kubernetes":
-            raise InvalidInput("--here is for clusters on Kubernetes: for others, scripts run on this machine anyway")
-        status = self.status()
-        require_access(self.backend, self.name, status.master)
-        outcome = local_scripts.run_forwarded(self.backend, status, script)
-        if outcome.task_failed:
-            for task in self.tasks():
-                if task.reason:
-                    log.warning("%s: %s", task.task, task.reason)
-        return outcome.code
-
     def start(self, script: Script) -> str:
-        """Start a session script that goes on without this process; return its name."""
+        """Start a session script that outlives this process; return its name."""
         return self.backend.start(self.name, script)
 
     def show(self, script: str, *, follow: bool = False, tail: int | None = None) -> int:
-        """Pass what a script wrote on to this process' standard streams; return 0.
+        """Copy a script's output to this process' standard streams; return 0, or its exit code with `follow`.
 
         Args:
-            script: its name, as `start` and the status have it.
-            follow: go on to its end, and return its exit code.
-            tail: only so many lines, the last ones.
+            script: the script's name, as in `start` and in the status.
+            follow: continue until the script ends.
+            tail: the number of last lines; None is all.
         """
         return self.backend.show(self.name, script, follow=follow, tail=tail)
 
     def stop(self, script: str) -> None:
-        """End a script, and remove it and what it wrote."""
+        """Stop a script, and delete its output."""
         self.backend.stop(self.name, script)
 
     def logs(
         self, tasks: Iterable[str] = (), *, follow: bool = False, tail: int | None = None
     ) -> tuple[list[Task], Iterator[LogLine]]:
-        """Return the tasks that are meant, and what they wrote.
+        """Return the chosen tasks, and their output.
 
         Args:
-            tasks: which ("worker/1", or "worker" for all tasks of the job); none means all.
-            follow: go on with what is written from now on.
-            tail: only so many lines of each task, the last ones.
+            tasks: "worker/1", or "worker" for all tasks of the job; none means all.
+            follow: continue with new output.
+            tail: the number of last lines of each task; None is all.
         """
         chosen = select(tasks, [task.task for task in self.tasks()])
         return chosen, self.backend.logs(self.name, chosen, follow=follow, tail=tail)
 
     def events(self, *, follow: bool = False) -> Iterator[Event]:
-        """Return what happened to the cluster, in the order of time.
-
-        Args:
-            follow: go on with what happens from now on, until the cluster is gone.
-        """
+        """Return the cluster's events in the order of time; with `follow`, continue until the cluster is removed."""
         return self.backend.events(self.name, follow=follow)
 
     def restart(
-        self, task: str | None = None, *, timeout: float | None = TIMEOUT, on_change: readiness.OnChange | None = None
+        self, task: str | None = None, *, timeout: float | None = TIMEOUT, on_change: OnChange | None = None
     ) -> None:
-        """Start a task's server anew ("worker/1"), or all; wait until the cluster is ready again.
+        """Restart a task ("worker/1") or all tasks, and wait until the cluster is ready again.
 
         Args:
-            task: which; None is all.
-            timeout: in seconds; None waits for nothing.
+            task: the task; None is all.
+            timeout: in seconds; None does not wait.
             on_change: as for `wait`.
         """
         before = {status.task: status for status in self.tasks()}
@@ -220,32 +189,83 @@ class Cluster(ClusterConnection):
         self.backend.restart(self.name, chosen)
         if timeout is not None:
             restarted = before if chosen is None else {chosen: before[chosen]}
-            readiness.wait_until_ready(self.backend, self.name, timeout, on_change, restarted)
+            wait_until_ready(self.backend, self.name, timeout, on_change, restarted)
 
     def scale(
-        self, tasks: Mapping[str, int], *, timeout: float | None = TIMEOUT, on_change: readiness.OnChange | None = None
+        self, tasks: Mapping[str, int], *, timeout: float | None = TIMEOUT, on_change: OnChange | None = None
     ) -> bool:
-        """Give jobs so many tasks each (`{"worker": 8}`), and wait until the cluster is ready again.
+        """Change numbers of tasks (`{"worker": 8}`), and wait until all are ready; return whether anything changed.
 
-        All tasks are started anew, with a new ClusterSpec: what they held is lost. The job file stays as it is.
+        All tasks restart with a new ClusterSpec and lose their variables. The job file stays unchanged.
 
         Args:
-            tasks: how many by job, from 1; the other jobs keep theirs.
-            timeout: in seconds; None waits for nothing.
+            tasks: the number of tasks by job, at least 1; the other jobs keep theirs.
+            timeout: in seconds; None does not wait.
             on_change: as for `wait`.
 
-        Returns:
-            Whether anything changed.
-
         Raises:
-            InvalidInput: there is no such job, or it can't have so many tasks.
+            InvalidInput: a job does not exist, or can't have so many tasks.
         """
         before = {status.task: status for status in self.tasks()}
         require_counts(tasks, before)
         changed = self.backend.scale(self.name, tasks)
         if timeout is not None:
-            readiness.wait_until_ready(self.backend, self.name, timeout, on_change, before if changed else None)
+            wait_until_ready(self.backend, self.name, timeout, on_change, before if changed else None)
         return changed
+
+    @property
+    def target(self) -> str:
+        """The address for sessions of this process, until `close`: "grpc://127.0.0.1:PORT", or a given address."""
+        return self._connection.connect()[0]
+
+    def forward(self, port: int = 0, without: Iterable[str] = ()) -> contextlib.AbstractContextManager[Forward]:
+        """Forward a loopback port to the master in a `with`, for sessions of other processes.
+
+        Calls that wait for a lost task end with its name and the reason. Broken connections and lost tasks are logged.
+
+        Args:
+            port: the port; 0 is any free port.
+            without: tasks that the sessions leave out ("worker/3").
+
+        Raises:
+            InvalidInput: the port is in use, or an excluded task does not exist or is the master.
+            ClusterError: this user may not connect to the tasks.
+        """
+        return self._connection.forward(port, without)
+
+    @overload
+    def session(
+        self, graph: tf.Graph | None = None, config: Any = None, *, without: Iterable[str] = ()
+    ) -> tf.compat.v1.Session: ...
+    @overload
+    def session(
+        self, graph: tf.Graph | None = None, config: Any = None, *, without: Iterable[str] = (),
+        recover: Prepare, recoveries: int = MAX_RECOVERIES, timeout: float = TIMEOUT,
+    ) -> RecoveringSessions: ...  # fmt: skip
+    def session(
+        self, graph: tf.Graph | None = None, config: Any = None, *, without: Iterable[str] = (),
+        recover: Prepare | None = None, recoveries: int = MAX_RECOVERIES, timeout: float = TIMEOUT,
+    ) -> tf.compat.v1.Session | RecoveringSessions:  # fmt: skip
+        """Open a session on the master, in this process. With `recover`, open a new session after each loss.
+
+        Args:
+            graph: the graph to run; default: TensorFlow's default graph.
+            config: a `tf.compat.v1.ConfigProto`.
+            without: tasks to leave out ("worker/3"), to which no operation may be pinned.
+            recover: called with each new session, to initialize its variables or restore them from a checkpoint.
+            recoveries: the maximum number of new sessions.
+            timeout: the seconds to wait each time until all tasks answer.
+
+        Raises:
+            InvalidInput: an excluded task does not exist, or is the master.
+            TaskUnreachable: a task does not answer.
+            VersionSkew: the tasks' versions of TensorFlow differ.
+        """
+        return self._connection.open_session(graph, config, without, recover, recoveries, timeout)
+
+    def close(self) -> None:
+        """Close the address of `target`; the cluster keeps running."""
+        self._connection.close()
 
     def down(self) -> None:
         """Remove the cluster, and wait until it is gone."""
@@ -255,36 +275,20 @@ class Cluster(ClusterConnection):
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
-        if not self.made or self._keep or (error is None and self._is_in_use()):
-            return
-        with contextlib.suppress(NoSuchCluster):
-            self.backend.delete(self.name)
+        if self.made and not self._keep and (error is not None or not self._is_in_use()):
+            with contextlib.suppress(NoSuchCluster):
+                self.backend.delete(self.name)
 
     def _is_in_use(self) -> bool:
-        """Return whether other scripts run. This handle's own may seem to, for a moment after it failed."""
-
-        def none_runs() -> bool:
-            return all(script.phase is not ScriptPhase.RUNNING for script in self.status().scripts)
-
-        try:
-            polling.wait_until(none_runs, "scripts to end", _SCRIPT_END_TIMEOUT if self._exit_code else 0.0)
-        except WaitTimeout:
-            down = f"tfk8s down{self.backend.flags} {self.name}"
-            log.warning('cluster "%s" is kept, since other scripts run in it: %s', self.name, down)
-            return True
-        except Tfk8sError:  # the cluster is gone, or its removal fails for the same reason
-            return False
-        return False
+        return scripts.any_runs(self.backend, self.name, has_failed=self._exit_code != 0)
 
     def __repr__(self) -> str:
         return f"<tfk8s.Cluster {self.name!r} ({self.backend.name})>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return the table that a notebook shows."""
         import html
 
         rows = [(str(task.task), task.phase, task.address, task.reason) for task in self.tasks()]

@@ -1,9 +1,9 @@
-"""When a cluster is ready, and when waiting for that is no use."""
+"""Waits until a cluster is ready, or never will be."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
@@ -11,12 +11,12 @@ from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.spec import EVALUATOR, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
-from tfk8s.core.task_names import format_tasks
+from tfk8s.core.task_names import format_tasks, parse_excluded
 from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
 from tfk8s.sessions.preflight import ClusterView, not_reached
 
 OnChange = Callable[[ClusterStatus], None]
-_NAMED = 5
+_MAX_REASONS = 5
 
 
 def wait_until_ready(
@@ -25,29 +25,46 @@ def wait_until_ready(
     timeout: float,
     on_change: OnChange | None = None,
     before: Mapping[Task, TaskStatus] | None = None,
-    without: Collection[Task] = (),
+    without: Collection[str] = (),
 ) -> ClusterStatus:
-    """Wait until every task of a cluster is ready and answers the master; return what is there then.
+    """Wait until every task of a cluster is ready and answers the master.
 
     Args:
-        backend: where the cluster is.
-        name: the cluster's.
+        backend: the cluster's backend.
+        name: the cluster's name.
         timeout: in seconds.
-        on_change: called with what is there at first, and whenever it has changed.
-        before: tasks that are being started anew, as they were; they count as ready once they are other ones.
-        without: tasks that are not waited for; then the others are asked each by itself.
+        on_change: called with the first status, and with each status that differs from the one before.
+        before: restarting tasks with their former status. Each counts as ready once its status has changed.
+        without: tasks not to wait for ("worker/3"). The others are then probed directly, not by the master.
+
+    Returns:
+        The status of the ready cluster.
 
     Raises:
-        WaitTimeout: says which tasks are missing, and why.
-        ClusterError: a task ends again and again, or the cluster is lost.
+        InvalidInput: an excluded task does not exist, or is the master.
+        WaitTimeout: the text names the missing tasks, and the reasons.
+        ClusterError: a task fails repeatedly, or the cluster is lost.
     """
+    excluded = excluded_tasks(backend, name, without)
     with backend.observer(name) as observer:
-        readiness = Readiness(backend, name, observer.status, on_change, before or {}, without)
-        return polling.wait_until(readiness.look, readiness.missing, timeout)
+        readiness = Readiness(backend, name, observer.status, on_change, before or {}, excluded)
+        return polling.wait_until(readiness.poll, readiness.missing, timeout)
+
+
+def excluded_tasks(backend: Backend, name: str, words: Collection[str]) -> list[Task]:
+    """Return the tasks that sessions leave out, from words such as "worker/3".
+
+    Raises:
+        InvalidInput: a task does not exist, or is the master.
+    """
+    if not words:
+        return []
+    status = backend.observe(name)
+    return parse_excluded(words, [task.task for task in status.tasks], status.master)
 
 
 class Readiness:
-    """What is known of a cluster on its way to be ready."""
+    """The state of one wait; the arguments are those of `wait_until_ready`, and `observe` returns the status now."""
 
     def __init__(
         self,
@@ -58,56 +75,57 @@ class Readiness:
         before: Mapping[Task, TaskStatus],
         without: Collection[Task],
     ) -> None:
-        self._backend, self._name, self._look_at, self._on_change = backend, name, observe, on_change
+        self._backend, self._name, self._observe, self._on_change = backend, name, observe, on_change
         self._before, self._without = before, without
         self._status: ClusterStatus | None = None
         self._restarts: dict[Task, int] = {}
         self._silence: TaskError | None = None
-        self._told_of_silence = False
-        self._seen = 0.0  # when what is there was seen first
+        self._is_silence_reported = False
+        self._changed_at = 0.0
 
-    def look(self) -> ClusterStatus | None:
-        """Return what is there if it is ready.
+    def poll(self) -> ClusterStatus | None:
+        """Return the status of a ready cluster; None if the cluster is not ready yet.
 
         Raises:
-            ClusterError: it never will be.
+            ClusterError: the cluster will never be ready.
         """
-        status = self._observe()
+        status = self._get_status()
         if status != self._status:
-            self._status, self._seen, self._told_of_silence = status, time.monotonic(), False
+            self._status, self._changed_at, self._is_silence_reported = status, time.monotonic(), False
             if self._on_change is not None:
                 self._on_change(status)
-        self._check_hope(status)
+        self._require_hope(status)
         if status.phase is not Phase.READY or not all(map(self._is_new, status.tasks)):
             return None
         try:
-            self._ask(status)
+            self._probe(status)
         except TaskError as error:
             self._silence = error
-            self._tell_of_silence(status)
+            self._report_silence(status)
             return None
         return status
 
-    def _tell_of_silence(self, status: ClusterStatus) -> None:
-        """Give the master a reason, once, where all tasks are ready for a while and it does not answer for them."""
-        if self._on_change is None or self._told_of_silence or time.monotonic() - self._seen < polling.TELL_SECONDS:
+    def _report_silence(self, status: ClusterStatus) -> None:
+        """Give the master a reason, once, if all tasks have been ready for a while and it does not answer for them."""
+        is_recent = time.monotonic() - self._changed_at < polling.TELL_SECONDS
+        if self._on_change is None or self._is_silence_reported or is_recent:
             return
         reason = self._why_silent().removeprefix(f"{status.master} ")
-        tasks = (replace(one, reason=reason) if one.task == status.master else one for one in status.tasks)
+        tasks = (replace(task, reason=reason) if task.task == status.master else task for task in status.tasks)
         self._on_change(replace(status, tasks=tuple(tasks)))
-        self._told_of_silence = True
+        self._is_silence_reported = True
 
-    def _ask(self, status: ClusterStatus) -> None:
-        """Ask whether the tasks answer: the master for all, but where one may not answer it."""
+    def _probe(self, status: ClusterStatus) -> None:
+        """Raise a TaskError if a task does not answer. The master is asked for all, unless tasks are left out."""
         if self._without:
             tasks = [task.task for task in status.tasks]
             devices.require_all(devices.ask_each(self._backend, self._name, tasks))
         else:
             devices.ask_master(self._backend, status)
 
-    def _observe(self) -> ClusterStatus:
+    def _get_status(self) -> ClusterStatus:
         try:
-            status = self._look_at()
+            status = self._observe()
             return replace(status, tasks=tuple(task for task in status.tasks if task.task not in self._without))
         except NoSuchCluster as error:
             if self._status is None:
@@ -115,26 +133,27 @@ class Readiness:
             raise ClusterError(f'cluster "{self._name}" was removed by somebody while it came up') from error
 
     def missing(self) -> str:
-        """Return what is not as it should be, to be read after "waited for"."""
+        """Return what the cluster lacks, as words after "waited for"."""
         assert self._status is not None
         late = [task for task in self._status.tasks if task.phase is not Phase.READY or not self._is_new(task)]
         if late:
-            alike: dict[str, list[Task]] = {}
+            by_state: dict[str, list[Task]] = {}
             for task in late:
-                alike.setdefault(task.state, []).append(task.task)
+                by_state.setdefault(task.state, []).append(task.task)
             reasons = [
-                f"{format_tasks(tasks)} {'is' if len(tasks) == 1 else 'are'} {state}" for state, tasks in alike.items()
+                f"{format_tasks(tasks)} {'is' if len(tasks) == 1 else 'are'} {state}"
+                for state, tasks in by_state.items()
             ]
         else:
             answers = devices.ask_each(self._backend, self._name, [task.task for task in self._status.tasks])
             reasons = [answer.error for answer in answers if answer.error] or [self._why_silent()]
-        more = f"; and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
-        return f'cluster "{self._name}" to be ready: {"; ".join(reasons[:_NAMED])}{more}'
+        more = f"; and {len(reasons) - _MAX_REASONS} more" if len(reasons) > _MAX_REASONS else ""
+        return f'cluster "{self._name}" to be ready: {"; ".join(reasons[:_MAX_REASONS])}{more}'
 
     def _why_silent(self) -> str:
-        """Return which tasks that answer the master does not reach, in words; else what it said."""
+        """Return which running tasks the master can't reach, in words; otherwise its error."""
         assert self._status is not None
-        tasks = {str(one.task): one.task for one in self._status.tasks if one.task.job != EVALUATOR}
+        tasks = {str(task.task): task.task for task in self._status.tasks if task.task.job != EVALUATOR}
         master = str(self._status.master)
         addresses = dict.fromkeys((master, *tasks), "")
         missing = ClusterView(addresses, dial=lambda task: self._backend.dial(self._name, tasks[task])).unreached()
@@ -144,20 +163,15 @@ class Readiness:
         old = self._before.get(task.task)
         return old is None or (old.runs_on, old.restarts, old.since) != (task.runs_on, task.restarts, task.since)
 
-    def _check_hope(self, status: ClusterStatus) -> None:
+    def _require_hope(self, status: ClusterStatus) -> None:
+        """Raise a ClusterError if the cluster will never be ready."""
         if status.reason:
             raise ClusterError(status.reason)
-        ended = list(self._ended_again(status.tasks))
-        if ended:
-            task, reason = ended[0].task, ended[0].reason
-            raise ClusterError(
-                f'cluster "{self._name}" can\'t come up: {task} was started again and ended again: {reason}',
-                help=f"tfk8s logs{self._backend.flags} {self._name} {task} shows what it wrote",
-            )
-
-    def _ended_again(self, tasks: Iterable[TaskStatus]) -> Iterable[TaskStatus]:
-        """Yield tasks that ended after they had been started again while we looked."""
-        for task in tasks:
+        for task in status.tasks:
             first = self._restarts.setdefault(task.task, task.restarts)
             if task.phase is Phase.FAILED and task.restarts > first:
-                yield task
+                failure = f"{task.task} was started again and ended again: {task.reason}"
+                raise ClusterError(
+                    f'cluster "{self._name}" can\'t come up: {failure}',
+                    help=f"tfk8s logs{self._backend.flags} {self._name} {task.task} shows what it wrote",
+                )

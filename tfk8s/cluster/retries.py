@@ -1,4 +1,4 @@
-"""Runs a session script, and runs it again after the loss of a task, or its own."""
+"""Runs a session script, and retries it if a task or the script itself is lost."""
 
 from __future__ import annotations
 
@@ -7,57 +7,50 @@ from collections.abc import Collection
 from tfk8s import polling
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
+from tfk8s.cluster.readiness import excluded_tasks
 from tfk8s.core.script import Script
 from tfk8s.core.spec import Task
-from tfk8s.core.task_names import parse_excluded
 from tfk8s.errors import ScriptLost, TaskError
 from tfk8s.log import log
 
-READY_SECONDS = 120.0
+_READY_TIMEOUT = 120.0
 
 
-def run(backend: Backend, name: str, script: Script, retries: int) -> int:
-    """Run a script until no task is lost to it, and it is not lost itself; return its exit code.
+def run_with_retries(backend: Backend, name: str, script: Script, retries: int) -> int:
+    """Run a script until it ends without the loss of a task; return its exit code.
 
     Args:
-        backend: where the cluster is.
-        name: the cluster's.
-        script: which, and how.
-        retries: how often to run it again, at most.
+        backend: the cluster's backend.
+        name: the cluster's name.
+        script: the script.
+        retries: the maximum number of further runs.
 
     Raises:
-        InvalidInput: it is to do without a task that isn't there, or without the master.
-        TaskError, ScriptLost: the last attempt had no better luck.
-        WaitTimeout: the tasks did not come back.
+        InvalidInput: a task that the script excludes does not exist, or is the master.
+        TaskError, ScriptLost: a task or the script was lost in the last run.
+        WaitTimeout: the tasks did not recover in time.
     """
-    without = _left_out(backend, name, script)
+    without = script.environment.get("TFK8S_WITHOUT")
+    excluded = excluded_tasks(backend, name, without.split(",") if without else [])
     for number in range(1, retries + 1):
         try:
             outcome = backend.run(name, script)
             if not outcome.task_failed:
                 return outcome.code
-            why = "the script failed because of a task"
+            reason = "the script failed because of a task"
         except (TaskError, ScriptLost) as error:
-            why = str(error)
-        log.warning("%s; it runs again when all tasks answer: number %d of at most %d", why, number, retries)
-        _wait_for_answers(backend, name, without)
+            reason = str(error)
+        log.warning("%s; it runs again when all tasks answer: number %d of at most %d", reason, number, retries)
+        _wait_for_answers(backend, name, excluded)
     return backend.run(name, script).code
 
 
-def _wait_for_answers(backend: Backend, name: str, without: Collection[Task]) -> None:
+def _wait_for_answers(backend: Backend, name: str, excluded: Collection[Task]) -> None:
     errors: list[str] = []
 
     def all_answer() -> bool:
-        tasks = [one.task for one in backend.observe(name).tasks if one.task not in without]
+        tasks = [task.task for task in backend.observe(name).tasks if task.task not in excluded]
         errors[:] = [answer.error for answer in devices.ask_each(backend, name, tasks) if answer.error]
         return not errors
 
-    polling.wait_until(all_answer, lambda: f"the tasks to answer: {'; '.join(errors)}", READY_SECONDS)
-
-
-def _left_out(backend: Backend, name: str, script: Script) -> list[Task]:
-    """Return the tasks that a script does without."""
-    if not (words := script.environment.get("TFK8S_WITHOUT")):
-        return []
-    status = backend.observe(name)
-    return parse_excluded(words.split(","), [one.task for one in status.tasks], status.master)
+    polling.wait_until(all_answer, lambda: f"the tasks to answer: {'; '.join(errors)}", _READY_TIMEOUT)

@@ -1,4 +1,4 @@
-"""A session script and how to run it, as users give it."""
+"""Session scripts of a cluster: how users describe them, and where they run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tfk8s import polling
+from tfk8s.backends import foreground_scripts, local_scripts
+from tfk8s.backends.protocol import Backend
+from tfk8s.cluster.connection import require_access
 from tfk8s.core.script import Script
-from tfk8s.errors import InvalidInput
+from tfk8s.core.status import ScriptPhase
+from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
+from tfk8s.log import log
+
+_END_TIMEOUT = 5.0  # kubelet reports a container's end up to two seconds late
 
 
 def make_script(
@@ -22,17 +30,17 @@ def make_script(
     gpus: int = 0,
     without: Sequence[str] = (),
 ) -> Script:
-    """Return a script and how to run it, as `Cluster.submit` takes it.
+    """Return a script and its settings, as `Cluster.submit` takes them.
 
     Raises:
-        InvalidInput: there is no such script, or no such file of requirements.
+        InvalidInput: the script or the file of requirements does not exist.
     """
     if requirements is not None and not Path(requirements).is_file():
         raise InvalidInput(f'there is no file of requirements "{requirements}"')
-    left_out = {"TFK8S_WITHOUT": ",".join(without)} if without else {}
+    excluded = {"TFK8S_WITHOUT": ",".join(without)} if without else {}
     return Script(
         path=require_script(path), arguments=tuple(arguments), tf1=tf1, fresh=fresh, isolate=isolate,
-        environment={**(environment or {}), **left_out}, gpus=gpus,
+        environment={**(environment or {}), **excluded}, gpus=gpus,
         requirements=Path(requirements) if requirements else None,
     )  # fmt: skip
 
@@ -41,7 +49,7 @@ def require_script(path: str | Path) -> Path:
     """Return the path of a script.
 
     Raises:
-        InvalidInput: it isn't there, is no file, or can't be read.
+        InvalidInput: the path does not exist, is not a file, or is not readable.
     """
     path = Path(path)
     if path.is_dir():
@@ -53,3 +61,46 @@ def require_script(path: str | Path) -> Path:
     if not os.access(path, os.R_OK):
         raise InvalidInput(f'script "{path}" can\'t be read: permission denied')
     return path
+
+
+def run_here(backend: Backend, name: str, script: Script) -> int:
+    """Run a script on this machine, with loopback ports that lead to the tasks; return its exit code.
+
+    Raises:
+        InvalidInput: scripts run here anyway, TensorFlow is missing, or a port is in use.
+        ClusterError: this user may not connect to the tasks.
+    """
+    foreground_scripts.check(script)
+    if backend.name != "kubernetes":
+        raise InvalidInput("--here is for clusters on Kubernetes: for others, scripts run on this machine anyway")
+    status = backend.observe(name)
+    require_access(backend, name, status.master)
+    outcome = local_scripts.run_forwarded(backend, status, script)
+    if outcome.task_failed:
+        for task in backend.observe(name).tasks:
+            if task.reason:
+                log.warning("%s: %s", task.task, task.reason)
+    return outcome.code
+
+
+def any_runs(backend: Backend, name: str, *, has_failed: bool) -> bool:
+    """Return whether scripts still run in a cluster, and log that the cluster is kept for them.
+
+    Args:
+        backend: the cluster's backend.
+        name: the cluster's name.
+        has_failed: a script of this process has just failed. Its status may still say that it runs.
+    """
+
+    def none_runs() -> bool:
+        return all(script.phase is not ScriptPhase.RUNNING for script in backend.observe(name).scripts)
+
+    try:
+        polling.wait_until(none_runs, "scripts to end", _END_TIMEOUT if has_failed else 0.0)
+    except WaitTimeout:
+        down = f"tfk8s down{backend.flags} {name}"
+        log.warning('cluster "%s" is kept, since other scripts run in it: %s', name, down)
+        return True
+    except Tfk8sError:  # the cluster is gone, or its removal will report the error
+        return False
+    return False

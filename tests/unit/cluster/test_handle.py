@@ -18,7 +18,7 @@ from fakes.backend import FakeBackend, change, job_file
 from tfk8s import api, polling
 from tfk8s.backends import devices
 from tfk8s.backends.devices import TaskDevices
-from tfk8s.cluster import connection, forward_guard, sidecar
+from tfk8s.cluster import forward_guard, handle, sidecar
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.script import Script
 from tfk8s.core.spec import Task
@@ -325,7 +325,9 @@ def test_the_target_is_carried_by_another_process_until_close(
     monkeypatch.setattr(sidecar, "Sidecar", lambda *arguments: made.append(Relay(*arguments)) or made[-1])
     assert [cluster.target for _ in range(2)] == ["grpc://127.0.0.1:4711"] * 2
     assert threading.active_count() == before + 1  # who watches its calls
-    assert signal.set_wakeup_fd(cluster._watch._wakeup) == cluster._watch._wakeup, "it hears Ctrl-C"
+    wakeup = signal.set_wakeup_fd(-1)
+    assert wakeup != -1, "Ctrl-C wakes the thread"
+    signal.set_wakeup_fd(wakeup)
     cluster.close()
     assert threading.active_count() == before
     assert [one.closed for one in made] == [True]
@@ -395,7 +397,7 @@ def test_a_session_is_opened_only_where_every_task_answers(cluster: Cluster, bac
 def test_sessions_after_a_loss_are_those_of_scripts(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "open_session", lambda *arguments: arguments)
     reach, graph, config, view, news, *rest = cluster.session(
-        "graph", "config", without=["worker/1"], recover=print, recoveries=3, patience=9
+        "graph", "config", without=["worker/1"], recover=print, recoveries=3, timeout=9
     )
     assert (graph, config, rest) == ("graph", "config", [print, 3, 9])
     assert (view.master, view.without) == ("chief/0", {"worker/1"})
@@ -437,7 +439,7 @@ def test_a_lent_address_is_guarded(
 
 
 def test_the_limits_are_those_of_scripts_too() -> None:
-    assert (connection.RECOVERIES, connection.PATIENCE) == (session.RECOVERIES, session.PATIENCE)
+    assert (handle.MAX_RECOVERIES, handle.TIMEOUT) == (session.RECOVERIES, session.PATIENCE)
 
 
 def test_what_a_notebook_shows(cluster: Cluster, backend: FakeBackend) -> None:

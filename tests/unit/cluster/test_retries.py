@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from fakes.backend import FakeBackend, job_file
 
-from tfk8s.cluster import retries
+from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import InvalidInput, ScriptLost, TaskUnreachable
 
@@ -27,7 +27,7 @@ def run(outcomes: list[object], allowed: int, script: Script = SCRIPT) -> int:
 
     backend.run = attempt
     with contextlib.closing(backend):
-        return retries.run(backend, "mnist", script, allowed)
+        return run_with_retries(backend, "mnist", script, allowed)
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 130])
