@@ -1,4 +1,4 @@
-"""When a script runs again."""
+"""Retries of session scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOST = Outcome(3, task_failed=True)
 
 
 def run(outcomes: list[object], allowed: int, script: Script = SCRIPT) -> int:
-    """Run a script that comes to one outcome after another: exit codes, LOST, or errors."""
+    """Run a script with these outcomes in turn: exit codes, LOST, or errors."""
     backend = FakeBackend(job_file())
 
     def attempt(name: str, script: Script) -> Outcome:
@@ -36,11 +36,11 @@ def test_without_retries_it_runs_once(code: int, caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 130])
-def test_only_the_loss_of_a_task_is_a_reason(code: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_a_lost_task_is_retried(code: int, caplog: pytest.LogCaptureFixture) -> None:
     assert (run([code], 3), caplog.messages) == (code, [])
 
 
-def test_it_runs_again_until_no_task_is_lost_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_retry_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     lost = ScriptLost("the script was lost with its pod: preempted")
     assert run([LOST, TaskUnreachable("ps/0 does not answer"), lost, 0], 3) == 0
     assert caplog.messages == [
@@ -50,7 +50,7 @@ def test_it_runs_again_until_no_task_is_lost_and_says_so(caplog: pytest.LogCaptu
     ]
 
 
-def test_the_last_attempt_decides() -> None:
+def test_the_last_run_decides() -> None:
     assert run([LOST, LOST, LOST], 2) == 3
     with pytest.raises(TaskUnreachable):
         run([LOST, TaskUnreachable("gone")], 1)
@@ -63,7 +63,7 @@ def test_the_last_attempt_decides() -> None:
         ("chief/0", "sessions can't do without chief/0: it is the master, which they connect to"),
     ],
 )
-def test_a_script_can_not_do_without_what_is_not_there_or_the_master(word: str, message: str) -> None:
+def test_excluded_tasks_exist_and_are_not_the_master(word: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         run([0], 0, Script(path="train.py", environment={"TFK8S_WITHOUT": word}))
     assert str(caught.value) == message

@@ -1,0 +1,86 @@
+"""The devices of tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+
+import pytest
+from fakes.backend import FakeBackend, change, job_file
+
+from tfk8s.backends import devices
+from tfk8s.core.spec import Task
+from tfk8s.core.status import Phase
+from tfk8s.errors import TaskUnreachable
+
+CHIEF, FIRST = Task("chief", 0), Task("worker", 0)
+
+
+@pytest.fixture
+def backend() -> FakeBackend:
+    return FakeBackend(job_file())
+
+
+def devices_of(backend: FakeBackend) -> dict[str, list[str] | str]:
+    """Return each task's devices, or its error."""
+    answers = devices.list_devices(backend, backend.observe("mnist"))
+    return {str(answer.task): answer.error or [device.name for device in answer.devices] for answer in answers}
+
+
+def cpu(job: str, index: int) -> list[str]:
+    return [f"/job:{job}/replica:0/task:{index}/device:CPU:0"]
+
+
+def test_the_master_lists_all_devices(backend: FakeBackend) -> None:
+    expected = {"chief/0": cpu("chief", 0), "worker/0": cpu("worker", 0), "worker/1": cpu("worker", 1)}
+    assert devices_of(backend) == expected
+    assert len(backend.streams) == 1
+
+
+def test_each_task_is_asked_if_the_master_is_silent(backend: FakeBackend) -> None:
+    backend.silent = {FIRST}
+    assert devices_of(backend) == {
+        "chief/0": "chief/0 does not answer: Connection refused",
+        "worker/0": "worker/0 does not answer: Connection refused",
+        "worker/1": cpu("worker", 1),
+    }
+
+
+def test_the_error_of_a_pending_task_has_its_reason(backend: FakeBackend) -> None:
+    backend.silent = {FIRST}
+    backend.looks = [change("worker/0", phase=Phase.PENDING, reason="no node has 4 GPUs free")]
+    assert devices_of(backend)["worker/0"] == ("worker/0 does not answer: it is pending (no node has 4 GPUs free)")
+
+
+def test_an_evaluator_lists_its_own_devices() -> None:
+    backend = FakeBackend(job_file("mnist", chief=1, evaluator=1))
+    assert devices_of(backend)["evaluator/0"] == cpu("evaluator", 0)
+    assert len(backend.streams) == 2
+
+
+def test_a_silent_evaluator_is_an_error() -> None:
+    backend = FakeBackend(job_file("mnist", chief=1, evaluator=1))
+    backend.looks = [lambda status: dataclasses.replace(status, master=CHIEF)]
+    status = backend.observe("mnist")
+    original = backend.dial
+
+    def dial(name: str, task: Task) -> object:
+        if task.job == "evaluator":
+            raise ConnectionResetError(104, "Connection reset by peer")
+        return original(name, task)
+
+    backend.dial = dial  # type: ignore[method-assign, assignment]
+    with pytest.raises(TaskUnreachable, match=r"^chief/0 knows no devices of evaluator/0$"):
+        devices.ask_master(backend, status)
+    assert devices_of(backend)["evaluator/0"] == ("evaluator/0 does not answer: Connection reset by peer")
+
+
+def test_a_silent_server_is_a_timeout(backend: FakeBackend) -> None:
+    def silent(name: str, task: Task) -> object:
+        here, there = socket.socketpair()
+        backend.streams.append(there)
+        return here
+
+    backend.dial = silent  # type: ignore[method-assign, assignment]
+    (answer,) = devices.ask_each(backend, "mnist", [FIRST], timeout=0.01)
+    assert answer.error == "worker/0 does not answer within 0.01 s"
