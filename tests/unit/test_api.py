@@ -25,7 +25,7 @@ def new(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
 
 def test_leaving_the_with_removes_the_cluster(new: FakeBackend) -> None:
     with api.up(job_file(), local=True) as cluster:
-        assert (cluster.name, cluster.made, cluster.changed) == ("mnist", True, True)
+        assert (cluster.name, cluster.created, cluster.changed) == ("mnist", True, True)
     assert new.calls == ["apply mnist", "delete mnist"]
 
 
@@ -38,7 +38,7 @@ def test_keep_keeps_the_cluster(new: FakeBackend) -> None:
 def test_an_existing_cluster_stays(new: FakeBackend) -> None:
     api.up(job_file(), local=True)
     with api.up(job_file(), local=True) as cluster:
-        assert (cluster.made, cluster.changed) == (False, False)
+        assert (cluster.created, cluster.changed) == (False, False)
     assert new.calls == ["apply mnist", "apply mnist"]
 
 
@@ -50,7 +50,7 @@ def test_a_cluster_that_another_process_created_stays(new: FakeBackend, monkeypa
 
     monkeypatch.setattr(new, "observe", refuse)
     with api.up(job_file(), local=True, timeout=None) as cluster:
-        assert not cluster.made
+        assert not cluster.created
     with pytest.raises(InvalidInput, match="runs already"):
         api.up(job_file("mnist", ps=1), local=True)
     assert "delete mnist" not in new.calls

@@ -156,7 +156,7 @@ def run(
             cluster.wait(timeout, changed)
             signals.check()
             progress.close()
-            if not cluster.made:
+            if not cluster.created:
                 state = "was there, and is now as the job file says" if cluster.changed else "runs already"
                 note(f'cluster "{cluster.name}" {state}: it is used, and kept')
             return cluster.run(wanted)

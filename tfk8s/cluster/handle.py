@@ -40,13 +40,13 @@ class Cluster:
     Attributes:
         name: the cluster's name.
         backend: the backend that runs the cluster.
-        made: the handle created the cluster.
+        created: the handle created the cluster.
         changed: the handle created the cluster, or changed it.
     """
 
     def __init__(self, backend: Backend, name: str, *, keep: bool = True) -> None:
         self.backend, self.name = backend, name
-        self.made = self.changed = False
+        self.created = self.changed = False
         self._keep = keep
         self._exit_code = 0
         self._connection = ClusterConnection(backend, name)
@@ -72,13 +72,13 @@ class Cluster:
         try:
             self.status()
         except NoSuchCluster:
-            self.made = True  # from now on, so that leaving the `with` removes a cluster that is half created
+            self.created = True  # from now on, so that leaving the `with` removes a cluster that is half created
         try:
             self.changed = self.backend.apply(job_file)
         except InvalidInput:
-            self.made = False
+            self.created = False
             raise
-        self.made = self.made and self.changed  # another process may have been quicker
+        self.created = self.created and self.changed  # another process may have been quicker
 
     def wait(
         self, timeout: float = TIMEOUT, on_change: OnChange | None = None, *, without: Iterable[str] = ()
@@ -277,7 +277,7 @@ class Cluster:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
-        if self.made and not self._keep and (error is not None or not self._is_in_use()):
+        if self.created and not self._keep and (error is not None or not self._is_in_use()):
             with contextlib.suppress(NoSuchCluster):
                 self.backend.delete(self.name)
 
