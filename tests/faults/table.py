@@ -227,9 +227,9 @@ PHASES: dict[str, tuple[Begin, str, str]] = {
     "`connect`": (looking("connect", until="grpc://"), USABLE, ""),
     "`status --watch`": (looking("status", "--watch", until="worker/1"), USABLE, ""),
     "`logs --follow`": (looking("logs", "--follow", until="worker/1"), USABLE, ""),
-    "`down`, while the supervisor does not answer": (down_waits, USABLE, "interrupted: some of it may be there still"),
-    "`restart`, while the task starts": (restarts, USABLE, "interrupted: what is started anew goes on"),
-    "`up`, while tasks start": (waits_for_up, STARTED, "interrupted: what was started goes on"),
+    "`down`, while the supervisor does not answer": (down_waits, USABLE, "interrupted: parts of the cluster"),
+    "`restart`, while the task starts": (restarts, USABLE, "interrupted: the restart continues"),
+    "`up`, while tasks start": (waits_for_up, STARTED, "interrupted: the cluster still starts"),
     "`run`, while tasks start": (run_waits_for_up, NOTHING, ""),
     "`run`, while its script runs": (run_has_a_script, NOTHING, ""),
 }

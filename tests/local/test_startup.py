@@ -119,7 +119,7 @@ def test_sigterm_ends_a_command_as_an_exception_does(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     assert process.stdout.readline().startswith("grpc://127.0.0.1:")
-    assert process.stderr.readline() == 'sessions on it reach cluster "there", until Ctrl-C\n'
+    assert process.stderr.readline() == 'forwarding sessions to cluster "there", until Ctrl-C\n'
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (143, "")

@@ -1,4 +1,4 @@
-"""The commands as one program."""
+"""The command line: all commands as one Typer program."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tfk8s.cli.output import say
 from tfk8s.version import __version__
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         say(f"tfk8s {__version__}")
         raise typer.Exit
 
@@ -57,13 +57,13 @@ def completion(
     from tfk8s.errors import InvalidInput
 
     if shell not in _SHELLS:
-        raise InvalidInput(f'no completion for "{shell}"', help=f"there are {', '.join(_SHELLS)}")
+        raise InvalidInput(f'no completion for shell "{shell}"', help=f"use {', '.join(_SHELLS)}")
     show_callback(context, context.command.params[0], shell)
 
 
 def server(context: typer.Context) -> None:
     """Run one task's server by hand, in the foreground."""
-    raise AssertionError(f"tfk8s.__main__ hands {context.args} over before")
+    raise AssertionError(f"tfk8s.__main__ runs the server: {context.args}")
 
 
 # In the order of the help.
@@ -84,19 +84,19 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
     "kind": {"up": kind.up, "down": kind.down},
 }
 
-_EXIT_CODES = "Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed; 124 a timeout; 130 Ctrl-C."
+_EXIT_CODES = "Exit codes: 0 success; 1 the cluster failed; 2 bad input; 3 a task failed; 124 timeout; 130 Ctrl-C."
 
 
 class Program(Group):
-    """The group of all commands. Makes a command on demand, because Typer takes a millisecond for each."""
+    """The group of all commands. Builds a command on demand, because Typer takes a millisecond for each."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names, in the order of the help."""
+        """Return the names of all commands, in the order of the help."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of that name. A wrong name makes them all, for the names that Typer suggests."""
+        """Return a command. For an unknown name, build all commands: Typer suggests similar names."""
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             self.add_command(_command(name), name)
         return super().get_command(ctx, cmd_name)
@@ -104,10 +104,10 @@ class Program(Group):
 
 def program() -> Program:
     """Return the command line."""
-    made = typer.main.get_command(_app(tfk8s, Program, add_completion=True, epilog=_EXIT_CODES))
-    assert isinstance(made, Program)
-    made.params = [param for param in made.params if param.name == "version"]  # `completion` is for the rest
-    return made
+    group = typer.main.get_command(_app(tfk8s, Program, add_completion=True, epilog=_EXIT_CODES))
+    assert isinstance(group, Program)
+    group.params = [param for param in group.params if param.name == "version"]  # `completion` replaces the others
+    return group
 
 
 @functools.cache
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name; return its exit code.
 
     Raises:
-        Tfk8sError: what went wrong, for the caller to print.
+        Tfk8sError: the command failed; the caller prints the error.
     """
     if not arguments or list(arguments) in [[group] for group in GROUPS]:
         arguments = [*arguments, "--help"]
@@ -148,11 +148,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         result = program().main(arguments, prog_name="tfk8s", standalone_mode=False)
     except Exception as error:
-        say_usage = getattr(error, "format_message", None)
-        if say_usage is None:
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
             raise
         from tfk8s.errors import InvalidInput
 
         path = getattr(getattr(error, "ctx", None), "command_path", "tfk8s")
-        raise InvalidInput(say_usage(), help=f"{path} --help") from None
+        raise InvalidInput(format_message(), help=f"{path} --help") from None
     return int(result or 0)

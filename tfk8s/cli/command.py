@@ -34,15 +34,15 @@ def _process_value(param: Any, context: Any, value: Any) -> Any:
 
 
 class Command(_Unchecked, TyperCommand):
-    """A command whose help is its docstring as it is, and speaks of its arguments by their metavars."""
+    """A command that prints its docstring as its help, and names its arguments by their metavars."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return what follows the command's name in the usage line."""
+        """Return the parts of the usage line after the command's name."""
         del ctx
         return ["[OPTIONS]", *(_form(param) for param in self.params if _is_argument(param))]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write the docstring: its paragraphs, and its examples line by line."""
+        """Write the docstring: wrapped paragraphs, and examples line by line."""
         del ctx
         with formatter.indentation():
             for paragraph in inspect.cleandoc(self.help or "").split("\n\n"):
@@ -53,7 +53,7 @@ class Command(_Unchecked, TyperCommand):
                     formatter.write_text(paragraph)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, then the options, each with its line of help."""
+        """Write the arguments, then the options, each with its help."""
         params: list[Any] = self.get_params(ctx)
         arguments = [(str(param.metavar), param.help or "") for param in params if _is_argument(param)]
         options = [param.get_help_record(ctx) for param in params if not _is_argument(param)]
@@ -64,18 +64,18 @@ class Command(_Unchecked, TyperCommand):
 
 
 class Group(_Unchecked, TyperGroup):
-    """The program that the commands are of."""
+    """A group of commands."""
 
 
 class ScriptCommand(Command):
-    """A command whose second argument is a script: what follows that is the script's own, even options."""
+    """A command whose second argument is a script. Everything after it goes to the script, even options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Have the parser stop at the script."""
+        """Parse the arguments up to the script."""
         return super().parse_args(ctx, self.split(args))
 
     def split(self, words: list[str]) -> list[str]:
-        """Return the words with `--` after the second argument; a `--` that stands there already is that one."""
+        """Return the words with one `--` after the second argument."""
         params: list[Any] = self.params
         take_value = {name for param in params if not _is_argument(param) and not param.is_flag for name in param.opts}
         position = seen = 0
@@ -91,7 +91,7 @@ class ScriptCommand(Command):
         return words
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """Return the options that begin so, unless the script stands before: what follows is the script's own."""
+        """Return the options that complete a word. After the script there are none."""
         return [] if ctx.params.get("script") else super().shell_complete(ctx, incomplete)
 
 

@@ -1,4 +1,4 @@
-"""The command that says what is missing here: doctor."""
+"""The command that checks this installation: doctor."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _WIDTHS = max(map(len, _COLOURS)), len("permissions: submit")
 def doctor(
     image: Annotated[
         str | None,
-        typer.Option("--image", metavar="IMAGE", help="Try NetworkPolicy, with two short-lived pods of this image."),
+        typer.Option("--image", metavar="IMAGE", help="Test NetworkPolicy with two short-lived pods of this image."),
     ] = None,
     output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> int:
-    """Say what is missing here, and what to do about it.
+    """Check what is missing here, and say how to fix it.
 
-    It looks at Kubernetes or, with --local, at this machine, and prints a line a check: ok, missing or unknown. The
-    exit code is 1 where something that is needed is missing.
+    Checks Kubernetes or, with --local, this machine. Prints one line per check: ok, missing or unknown. The exit code
+    is 1 if something required is missing.
 
     Examples:
         tfk8s doctor --local
@@ -44,14 +44,14 @@ def doctor(
     from tfk8s.tools.doctor import examine
     from tfk8s.tools.doctor.check import complete
 
-    found = []
+    checks = []
     for check in examine(BackendOptions(local or None, context, namespace), image):
-        found.append(check)
+        checks.append(check)
         if output is None:
             say(_line(check))
     if output is not None:
-        document([dataclasses.asdict(check) for check in found])
-    return 0 if complete(found) else 1
+        document([dataclasses.asdict(check) for check in checks])
+    return 0 if complete(checks) else 1
 
 
 def _line(check: Check) -> str:

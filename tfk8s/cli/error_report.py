@@ -1,4 +1,4 @@
-"""How a command that failed ends: with a message, and with an exit code."""
+"""The message and the exit code of a failed command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUG = 70  # EX_SOFTWARE of sysexits.h
 
 
 def report(error: Exception) -> int:
-    """Print what went wrong, and what to do next; return the exit code."""
+    """Print an error and its help; return the exit code."""
     if isinstance(error, JobFileError):
         note(str(error))
         return error.exit_code
@@ -24,7 +24,7 @@ def report(error: Exception) -> int:
         _print(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", None)
         return 1
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("tfk8s"):
-        _print(f"tfk8s is not completely installed for {sys.executable}: {error}", "pip install tfk8s")
+        _print(f"tfk8s is not fully installed for {sys.executable}: {error}", "pip install tfk8s")
         return 1
     if os.environ.get("TFK8S_DEBUG"):
         traceback.print_exception(error)
@@ -36,10 +36,10 @@ def report(error: Exception) -> int:
 
 
 def place(error: Exception) -> str:
-    """Return where in tfk8s an exception was raised, or what tfk8s called raised it."""
+    """Return the last place in tfk8s that an exception passed through."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if f"{os.sep}tfk8s{os.sep}" in frame.filename] or list(frames)
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else "an unknown place"
+    of_tfk8s = [frame for frame in frames if f"{os.sep}tfk8s{os.sep}" in frame.filename] or list(frames)
+    return f"{of_tfk8s[-1].filename}:{of_tfk8s[-1].lineno}" if of_tfk8s else "an unknown place"
 
 
 def _print(message: str, advice: str | None) -> None:

@@ -47,13 +47,14 @@ def build(
         str | None, typer.Option("--base", metavar="IMAGE", help="Build on this image with Python 3.")
     ] = None,
     network: Annotated[
-        str | None, typer.Option("--network", metavar="NETWORK", help="Of the build steps: host is this machine's own.")
+        str | None,
+        typer.Option("--network", metavar="NETWORK", help="The network of the build steps; host means this machine's."),
     ] = None,
 ) -> None:
-    """Build an image with TensorFlow, and try it.
+    """Build an image with TensorFlow, and test it.
 
-    cpu and gpu run tasks and session scripts; server runs tasks on CPUs, and is the smallest. What is built is run
-    once, as restricted as a pod is.
+    cpu and gpu run tasks and session scripts. server runs tasks on CPUs only, and is the smallest. The test runs the
+    image with the restrictions of a pod.
 
     Examples:
         tfk8s image build
@@ -78,11 +79,11 @@ def load(image: Image = "cpu", name: KindName = CLUSTER) -> None:
     """
     from tfk8s.tools import images, kind
 
-    chosen = images.named(image)
+    reference = images.named(image)
     kind.require(name)
-    kind.load(name, chosen, images.Engine())
-    say(images.in_pods(chosen))
-    note("that is its name in job files: image: …")
+    kind.load(name, reference, images.Engine())
+    say(images.in_pods(reference))
+    note("use this name in job files: image: …")
 
 
 def push(
@@ -90,13 +91,13 @@ def push(
     repository: Annotated[
         str,
         typer.Argument(
-            metavar="REPOSITORY", help="Where to; without a tag it gets the image's own.", show_default=False
+            metavar="REPOSITORY", help="The target; without a tag, the image's tag is used.", show_default=False
         ),
     ],
 ) -> None:
     """Push an image to a registry.
 
-    Docker's own login is used. Clusters pull it from there: `image: REPOSITORY:TAG` in job files.
+    Uses Docker's login. Clusters pull the image from there: `image: REPOSITORY:TAG` in job files.
 
     Examples:
         tfk8s image push cpu registry.example/team/tensorflow

@@ -1,4 +1,4 @@
-"""Commands that only look: status, ls, devices, logs."""
+"""Commands that only read: status, ls, devices, logs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SCRIPT = ("SCRIPT", "PHASE", "EXIT", "AGE", "COMMAND", "REASON")
 
 def status(
     name: options.Name,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing what changes, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes until Ctrl-C.")] = False,
     output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
@@ -54,29 +54,29 @@ def status(
     if not watch:
         _show(cluster.status(), output)
     elif output is not None:
-        for found in _watched(cluster):
-            line(json_output.cluster(found))
+        for status in _watched(cluster):
+            line(json_output.cluster(status))
     else:
         with Progress(sys.stdout) as progress:
-            for found in _watched(cluster):
-                progress.update(found)
+            for status in _watched(cluster):
+                progress.update(status)
 
 
 def _watched(cluster: Cluster) -> Iterator[ClusterStatus]:
-    """Yield what is there of a cluster, and whenever that has changed, until it is removed."""
+    """Yield the status of a cluster now and after each change, until the cluster is removed."""
     from tfk8s.errors import NoSuchCluster
     from tfk8s.polling import changes
 
-    seen = False
+    exists = False
     try:
         with cluster.backend.observer(cluster.name) as observer:
-            for found in changes(observer.status):
-                seen = True
-                yield found
+            for status in changes(observer.status):
+                exists = True
+                yield status
     except NoSuchCluster:
-        if not seen:
+        if not exists:
             raise
-        note(f'cluster "{cluster.name}" is gone')
+        note(f'cluster "{cluster.name}" was removed')
 
 
 def ls(
@@ -97,11 +97,11 @@ def ls(
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli import json_output
 
-    found = list_clusters(BackendOptions(local or None, context, namespace))
+    clusters = list_clusters(BackendOptions(local or None, context, namespace))
     if output is not None:
-        document([json_output.cluster(status) for status in found])
-    elif found:
-        say(table(_CLUSTER, map(_cluster, found), sys.stdout))
+        document([json_output.cluster(status) for status in clusters])
+    elif clusters:
+        say(table(_CLUSTER, map(_cluster, clusters), sys.stdout))
     else:
         note("no clusters")
 
@@ -115,7 +115,7 @@ def devices(
 ) -> None:
     """Show the devices of each task: CPUs, GPUs, their memory.
 
-    It is the servers that are asked. The exit code is 3 where a task does not answer.
+    Asks the tasks' servers. The exit code is 3 if a task does not respond.
 
     Examples:
         tfk8s devices --local mnist
@@ -148,17 +148,18 @@ def logs(
             autocompletion=completion.tasks_and_scripts,
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new output until Ctrl-C.")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", metavar="N", callback=options.count, help="Only the last N lines of each.")
+        int | None,
+        typer.Option("--tail", metavar="N", callback=options.count, help="Print only the last N lines of each."),
     ] = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> int:
-    """Print what tasks wrote, or what a script wrote.
+    """Print the output of tasks, or of a script.
 
-    With --follow, a script's exit code is the command's.
+    With --follow, returns the script's exit code.
 
     Examples:
         tfk8s logs --local mnist
@@ -178,39 +179,39 @@ def logs(
         task: paint(f"{str(task).ljust(width)} | ", prefix_colour(number), sys.stdout) if len(chosen) > 1 else ""
         for number, task in enumerate(chosen)
     }
-    written = None
-    for written in lines:
-        say(f"{prefixes[written.task]}{written.text}")
-    if written is None:
-        note(f"nothing was written; tfk8s status{cluster.backend.flags} {cluster.name} shows what runs")
+    last = None
+    for last in lines:
+        say(f"{prefixes[last.task]}{last.text}")
+    if last is None:
+        note(f"no output; tfk8s status{cluster.backend.flags} {cluster.name} shows what runs")
     return 0
 
 
-def _show(found: ClusterStatus, output: str | None) -> None:
+def _show(cluster: ClusterStatus, output: str | None) -> None:
     from tfk8s.cli import json_output
     from tfk8s.cli.progress import HEAD, row
 
     if output is not None:
-        document(json_output.cluster(found))
+        document(json_output.cluster(cluster))
         return
-    say(table(_CLUSTER, [_cluster(found)], sys.stdout))
-    if found.reason:
-        say(f"\n{found.reason}")
-    say("\n" + table(HEAD, map(row, found.tasks), sys.stdout))
-    if found.scripts:
-        say("\n" + table(_SCRIPT, map(_script, found.scripts), sys.stdout))
+    say(table(_CLUSTER, [_cluster(cluster)], sys.stdout))
+    if cluster.reason:
+        say(f"\n{cluster.reason}")
+    say("\n" + table(HEAD, map(row, cluster.tasks), sys.stdout))
+    if cluster.scripts:
+        say("\n" + table(_SCRIPT, map(_script, cluster.scripts), sys.stdout))
 
 
-def _cluster(found: ClusterStatus) -> tuple[str, ...]:
+def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:
     return (
-        found.name, found.phase, f"{found.ready}/{len(found.tasks)}", str(found.master), found.target,
-        str(found.running), age(found.created), found.location,
+        cluster.name, cluster.phase, f"{cluster.ready}/{len(cluster.tasks)}", str(cluster.master), cluster.target,
+        str(cluster.running), age(cluster.created), cluster.location,
     )  # fmt: skip
 
 
-def _script(found: ScriptStatus) -> tuple[str, ...]:
-    code = "" if found.exit_code is None else str(found.exit_code)
-    return found.name, found.phase, code, age(found.since), found.command, found.reason
+def _script(script: ScriptStatus) -> tuple[str, ...]:
+    code = "" if script.exit_code is None else str(script.exit_code)
+    return script.name, script.phase, code, age(script.since), script.command, script.reason
 
 
 def _devices(answer: TaskDevices) -> list[tuple[str, ...]]:
@@ -225,16 +226,16 @@ _HEAD = ("AGE", "TYPE", "ABOUT", "REASON", "COUNT", "MESSAGE")
 
 def events(
     name: options.Name,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on with what happens, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Print new events until Ctrl-C.")] = False,
     output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Tell what happened to a cluster, in the order of time.
+    """List the events of a cluster, oldest first.
 
-    On Kubernetes these are the events of its objects and pods, which the API server keeps for an hour; on this machine
-    the starts and ends of its tasks.
+    On Kubernetes, prints the events of its objects and pods. The API server keeps them for an hour. On this machine,
+    prints the starts and ends of its tasks.
 
     Examples:
         tfk8s events mnist
@@ -246,13 +247,13 @@ def events(
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli import json_output
 
-    found = find(name, BackendOptions(local or None, context, namespace)).events(follow=watch)
+    happened = find(name, BackendOptions(local or None, context, namespace)).events(follow=watch)
     if watch:
-        for event in found:
+        for event in happened:
             line(json_output.event(event)) if output is not None else say("  ".join(_row(event)))
     elif output is not None:
-        document([json_output.event(event) for event in found])
-    elif rows := [_row(event) for event in found]:
+        document([json_output.event(event) for event in happened])
+    elif rows := [_row(event) for event in happened]:
         say(table(_HEAD, rows, sys.stdout))
     else:
         note("no events")

@@ -1,4 +1,4 @@
-"""Commands that read and write files, and start nothing: init, validate, schema, render, roles."""
+"""Commands about job files and objects, which start nothing: init, validate, schema, render, roles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMATS = ("cluster-spec", "tf-config", "flags", "env")
 
 def _format(text: str) -> str:
     if text not in _FORMATS:
-        raise typer.BadParameter(f'"{text}" is not a format; there are {", ".join(_FORMATS)}')
+        raise typer.BadParameter(f'"{text}" is not a format; use {", ".join(_FORMATS)}')
     return text
 
 
@@ -49,7 +49,7 @@ def init(
         with path.open("x") as file:
             file.write(template.job_file_text(template.cluster_name(name), guess))
     except FileExistsError as error:
-        raise InvalidInput(f'"{path}" is there already', help="rename it first: it is not overwritten") from error
+        raise InvalidInput(f'"{path}" already exists', help="rename it first; tfk8s does not overwrite it") from error
     except OSError as error:
         raise InvalidInput(f'can\'t write "{path}": {error.strerror}') from error
     say(f"wrote {path}")
@@ -57,7 +57,7 @@ def init(
 
 
 def validate(file: options.File, output: options.Output = None) -> int | None:
-    """Read a job file, and print all that is wrong with it.
+    """Check a job file, and print every problem.
 
     Examples:
         tfk8s validate cluster.yaml
@@ -88,7 +88,7 @@ def validate(file: options.File, output: options.Output = None) -> int | None:
 def schema() -> None:
     """Print the JSON Schema of job files.
 
-    Editors complete and check job files by it.
+    Editors use the schema to complete and check job files.
 
     Examples:
         tfk8s schema > tfk8s.schema.json
@@ -100,24 +100,26 @@ def schema() -> None:
 
 def render(
     file: options.File,
-    task: Annotated[str | None, typer.Option("--task", metavar="JOB/INDEX", help="What this task is told.")] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="JOB/INDEX", help="Print this task's configuration.")
+    ] = None,
     form: Annotated[
         str,
         typer.Option(
             "--format",
             metavar="FORMAT",
             callback=_format,
-            help=f"One of {', '.join(_FORMATS)}.",
+            help=f"The configuration's format: {', '.join(_FORMATS)}.",
             autocompletion=one_of(*_FORMATS),
         ),
     ] = "tf-config",
     local: options.Local = False,
     namespace: options.Namespace = None,
 ) -> None:
-    """Print a cluster's Kubernetes objects, or what a task is told.
+    """Print Kubernetes objects, or a task's configuration.
 
-    The objects are YAML, as `up` applies them. With --task, addresses are those of pods; with --local those on this
-    machine; or those that the job file gives.
+    Prints the objects as YAML, as `up` applies them. With --task, prints addresses of pods. With --local, prints
+    addresses on this machine. Addresses in the job file replace both.
 
     Examples:
         tfk8s render cluster.yaml | kubectl apply --server-side -f -
@@ -138,20 +140,23 @@ def render(
     from tfk8s.errors import InvalidInput
 
     if task is None:
-        raise InvalidInput("which task?", help=f"--task JOB/INDEX; there are {task_names.format_tasks(job_file)}")
+        raise InvalidInput(
+            "on this machine, render needs --task",
+            help=f"--task JOB/INDEX; the tasks are {task_names.format_tasks(job_file)}",
+        )
     if job_file.has_addresses:
         address = addresses.given_address(job_file)
     elif on_this_machine:
         address = addresses.local_address(job_file)
     else:
         address = addresses.pod_address(job_file, namespace or job_file.namespace or "default")
-    say(_told(job_file, task_names.parse_task(task, job_file), form, address))
+    say(_configuration(job_file, task_names.parse_task(task, job_file), form, address))
 
 
 def roles() -> None:
     """Print the Roles that users of a shared namespace need.
 
-    tfk8s-user allows everything but to read Secrets, tfk8s-submit to submit scripts to clusters of others.
+    tfk8s-user allows everything except reading Secrets. tfk8s-submit allows submitting scripts to clusters of others.
 
     Examples:
         tfk8s roles | kubectl apply -n team -f -
@@ -162,8 +167,8 @@ def roles() -> None:
     say(yaml.dump(rbac.roles()).rstrip("\n"))
 
 
-def _told(job_file: JobFile, task: Task, form: str, address: Callable[[Task], str]) -> str:
-    """Return what a task is told of its cluster, in one of `_FORMATS`."""
+def _configuration(job_file: JobFile, task: Task, form: str, address: Callable[[Task], str]) -> str:
+    """Return the configuration of a task, in one of `_FORMATS`."""
     from tfk8s.core import cluster_spec, environment
 
     cluster = job_file.cluster_spec(address, task.job)

@@ -1,4 +1,4 @@
-"""The JSON documents of `-o json`: their keys stay what they are.
+"""The JSON documents of `-o json`. Their keys are stable.
 
 A task is `task` ("worker/1"), `job`, `index`. Times are RFC 3339 in UTC, or null; memory is in bytes.
 """
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 def cluster(status: ClusterStatus) -> Document:
-    """Return what `status -o json` prints, and `ls -o json` a list of."""
+    """Return the document of a cluster, which `status -o json` prints; `ls -o json` prints a list of them."""
     return {
         "name": status.name,
         "backend": status.backend,
@@ -37,39 +37,39 @@ def cluster(status: ClusterStatus) -> Document:
 
 
 def devices(answers: Iterable[TaskDevices]) -> list[Document]:
-    """Return what `devices -o json` prints: each task with its devices, or with the error that it has none."""
+    """Return the document that `devices -o json` prints: each task with its devices or its error."""
     return [
         {
             **_name(answer.task),
             "error": answer.error,
             "devices": [
-                {"name": one.name, "kind": one.kind, "memory": one.memory, "description": one.description}
-                for one in answer.devices
+                {"name": device.name, "kind": device.kind, "memory": device.memory, "description": device.description}
+                for device in answer.devices
             ],
         }
         for answer in answers
     ]
 
 
-def event(found: Event) -> Document:
-    """Return what `events -o json` prints a list of."""
-    return {**dataclasses.asdict(found), "time": moment(found.time)}
+def event(event: Event) -> Document:
+    """Return the document of an event; `events -o json` prints a list of them."""
+    return {**dataclasses.asdict(event), "time": moment(event.time)}
 
 
-def plan(found: Plan) -> Document:
-    """Return what `diff -o json` prints."""
-    changes = [dataclasses.asdict(change) for change in found.changes]
+def plan(plan: Plan) -> Document:
+    """Return the document that `diff -o json` prints."""
+    changes = [dataclasses.asdict(change) for change in plan.changes]
     return {
-        "name": found.name,
+        "name": plan.name,
         "changes": changes,
-        "restarts": list(map(str, found.restarts)),
-        "refusal": found.refusal,
+        "restarts": list(map(str, plan.restarts)),
+        "refusal": plan.refusal,
     }
 
 
-def problems(file: str, found: Iterable[Problem]) -> Document:
-    """Return what `validate -o json` prints: a job file without problems has an empty list of them."""
-    listed = [dataclasses.asdict(problem) for problem in found]
+def problems(file: str, problems: Iterable[Problem]) -> Document:
+    """Return the document that `validate -o json` prints. A valid job file has an empty list of problems."""
+    listed = [dataclasses.asdict(problem) for problem in problems]
     return {"file": file, "valid": not listed, "problems": listed}
 
 

@@ -13,7 +13,7 @@ from tfk8s.cli.signals import Once
 
 
 def kind() -> None:
-    """Make kind clusters for trying tfk8s, and remove them."""
+    """Create and delete kind clusters for trying tfk8s."""
 
 
 def up(
@@ -22,17 +22,17 @@ def up(
         int,
         typer.Option(
             "--gpus", metavar="N", callback=options.count, show_default=False,
-            help="Have each node pretend to have so many GPUs.",
+            help="Let each node pretend to have N GPUs.",
         ),
     ] = 0,
     image: Annotated[
         str | None,
-        typer.Option("--image", metavar="IMAGE", help="Load this image; default: tfk8s/cpu, where it was built."),
+        typer.Option("--image", metavar="IMAGE", help="Load this image; default: tfk8s/cpu, if it was built."),
     ] = None,
 ) -> None:  # fmt: skip
-    """Make a kind cluster for trying tfk8s, on Docker or podman.
+    """Create a kind cluster for trying tfk8s, on Docker or podman.
 
-    Its network enforces NetworkPolicy. KIND_NODE_IMAGE names another node image than kind's own, and
+    The cluster's network enforces NetworkPolicy. KIND_NODE_IMAGE replaces kind's node image.
     KIND_EXPERIMENTAL_PROVIDER chooses between Docker and podman.
 
     Examples:
@@ -51,7 +51,7 @@ def up(
 
 
 def down(name: KindName = CLUSTER) -> None:
-    """Remove a kind cluster, and all that runs in it.
+    """Delete a kind cluster, and everything that runs in it.
 
     Examples:
         tfk8s kind down

@@ -1,4 +1,4 @@
-"""Commands that make, change and remove clusters: up, restart, down."""
+"""Commands that start, restart and remove clusters: up, restart, down."""
 
 from __future__ import annotations
 
@@ -29,15 +29,18 @@ def up(
     file: options.File,
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, without changing anything.")
+    ] = False,
     allow_exposed_ports: options.ExposedPorts = False,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Start a job file's cluster, and wait until every task answers.
+    """Start a cluster, and wait until every task is ready.
 
-    What runs already with the same job file is left as it is. After a failure all stays, to be looked at.
+    Leaves a cluster that already runs with this job file unchanged. On failure, leaves everything in place for
+    inspection.
 
     Examples:
         tfk8s up --local cluster.yaml
@@ -51,7 +54,7 @@ def up(
     if dry_run:
         _show_plan(api.plan(file, BackendOptions(local or None, context, namespace, allow_exposed_ports)))
         return
-    with leaving("what was started goes on; `tfk8s up` waits for it, `tfk8s down` removes it"), Progress() as progress:
+    with leaving("the cluster still starts; `tfk8s up` waits for it, `tfk8s down` removes it"), Progress() as progress:
         cluster = api.up(
             file, local=local or None, context=context, namespace=namespace, timeout=None if no_wait else timeout,
             keep=True, allow_exposed_ports=allow_exposed_ports, on_change=progress.update,
@@ -69,7 +72,8 @@ def _show_plan(plan: Plan) -> None:
     show(plan)
     if plan.refusal:
         raise InvalidInput(plan.refusal)
-    say(f'cluster "{plan.name}" would be so' if plan else f'cluster "{plan.name}": nothing would change')
+    result = "would change as shown" if plan else "would not change"
+    say(f'dry run: cluster "{plan.name}" {result}')
 
 
 def restart(
@@ -89,9 +93,9 @@ def restart(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Start a task's server anew, or all of them.
+    """Restart a task's server, or all servers.
 
-    Waits until every task answers. Variables that lived on the task are lost with it.
+    Waits until every task is ready. Variables on the restarted tasks are lost.
 
     Examples:
         tfk8s restart --local mnist worker/1
@@ -102,7 +106,7 @@ def restart(
     from tfk8s.cli.progress import Progress
 
     cluster = find(name, BackendOptions(local or None, context, namespace))
-    with leaving("what is started anew goes on; `tfk8s status` shows it"), Progress() as progress:
+    with leaving("the restart continues; `tfk8s status` shows its progress"), Progress() as progress:
         cluster.restart(task, timeout=None if no_wait else timeout, on_change=progress.update)
     say(f'restarted {task or "all tasks"} of cluster "{cluster.name}"')
 
@@ -113,7 +117,7 @@ def down(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Remove a cluster: all that `tfk8s up` made, nothing else.
+    """Remove a cluster: all that `tfk8s up` created.
 
     Examples:
         tfk8s down --local mnist
@@ -122,12 +126,12 @@ def down(
     from tfk8s.backends.options import BackendOptions
 
     cluster = find(name, BackendOptions(local or None, context, namespace))
-    with leaving("some of it may be there still; `tfk8s down` again removes it"):
+    with leaving("parts of the cluster may remain; `tfk8s down` again removes them"):
         cluster.down()
     say(f'cluster "{cluster.name}" is down')
 
 
-_TROUBLE = 2
+_ERROR_EXIT_CODE = 2
 _SIGNS = {"create": ("+", "32"), "change": ("~", "33"), "remove": ("-", "31")}
 
 
@@ -138,10 +142,10 @@ def diff(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> int:
-    """Show what `up` would change, and change nothing.
+    """Show what `up` would change, without changing anything.
 
-    On Kubernetes it is the API server that says so. The exit code is 0 where nothing differs, 1 where something does,
-    and more where that can't be told.
+    On Kubernetes, the API server computes the changes. The exit code is 0 without changes, 1 with changes, and higher
+    if the comparison fails.
 
     Examples:
         tfk8s diff cluster.yaml
@@ -158,7 +162,7 @@ def diff(
     try:
         plan = api.plan(file, BackendOptions(local or None, context, namespace))
     except (ClusterError, OSError) as error:
-        return max(report(error), _TROUBLE)
+        return max(report(error), _ERROR_EXIT_CODE)
     if output is not None:
         document(json_output.plan(plan))
     elif plan:
@@ -166,14 +170,14 @@ def diff(
         if plan.refusal:
             note(plan.refusal)
     else:
-        note(f'cluster "{plan.name}" is as {file} says')
+        note(f'cluster "{plan.name}" matches {file}')
     return int(bool(plan))
 
 
 def scale(
     name: options.Name,
     tasks: Annotated[
-        list[str], typer.Argument(metavar="JOB=TASKS", help="How many tasks a job is to have.", show_default=False)
+        list[str], typer.Argument(metavar="JOB=TASKS", help="The new number of tasks of a job.", show_default=False)
     ],
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
@@ -181,10 +185,10 @@ def scale(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Change how many tasks jobs have; all are started anew.
+    """Change the number of tasks of jobs; restarts all tasks.
 
-    Servers that know different clusters don't work together, so variables and sessions are lost. Waits until every
-    task answers. The job file stays as it is.
+    All servers must know the same cluster. The restart ends sessions and loses variables. Waits until every task is
+    ready. Does not change the job file.
 
     Examples:
         tfk8s scale mnist worker=8
@@ -195,20 +199,20 @@ def scale(
     from tfk8s.cli.progress import Progress
     from tfk8s.core.task_names import parse_counts
 
-    wanted = parse_counts(tasks)
+    task_counts = parse_counts(tasks)
     cluster = find(name, BackendOptions(local or None, context, namespace))
-    with leaving("what is started anew goes on; `tfk8s status` shows it"), Progress() as progress:
-        changed = cluster.scale(wanted, timeout=None if no_wait else timeout, on_change=progress.update)
-    numbers = ", ".join(f"{job}={count}" for job, count in wanted.items())
+    with leaving("the restart continues; `tfk8s status` shows its progress"), Progress() as progress:
+        changed = cluster.scale(task_counts, timeout=None if no_wait else timeout, on_change=progress.update)
+    numbers = ", ".join(f"{job}={count}" for job, count in task_counts.items())
     if changed:
-        say(f'scaled cluster "{cluster.name}" to {numbers}, and started all its tasks anew')
-        note("write it into the job file too: `tfk8s up` goes by that")
+        say(f'scaled cluster "{cluster.name}" to {numbers} and restarted all its tasks')
+        note("change the job file too: `tfk8s up` applies the job file")
     else:
-        say(f'cluster "{cluster.name}" has {numbers}: nothing changed')
+        say(f'cluster "{cluster.name}" already has {numbers}: nothing changed')
 
 
 def show(plan: Plan) -> None:
-    """Print what would change: a line for each thing, and under it one for each field."""
+    """Print the changes of a plan: a line for each object, and under it a line for each field."""
     for line in _lines(plan):
         say(line)
 
@@ -222,4 +226,4 @@ def _lines(plan: Plan) -> Iterator[str]:
         for field in change.fields:
             yield f"    {field}"
     if plan.restarts:
-        yield f"starts anew: {format_tasks(plan.restarts)}"
+        yield f"restarts: {format_tasks(plan.restarts)}"

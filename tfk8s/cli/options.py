@@ -1,4 +1,4 @@
-"""The arguments and options that several commands share, and the forms that they take."""
+"""The arguments and options that several commands share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", re.ASCII
 
 
 def seconds(text: str | float) -> float:
-    """Read a duration.
+    """Parse a duration.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: the text is invalid.
     """
     if isinstance(text, float):  # the default
         return text
@@ -30,35 +30,35 @@ def seconds(text: str | float) -> float:
 
 
 def count(text: str | int) -> int:
-    """Read a number of lines, or of GPUs.
+    """Parse a number of lines or GPUs.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: the text is invalid.
     """
     if not str(text).isdecimal():
-        raise typer.BadParameter(f'"{text}" is not a number from 0')
+        raise typer.BadParameter(f'"{text}" is not a whole number of 0 or more')
     return int(text)
 
 
 def port(text: str | int) -> int:
-    """Read a port.
+    """Parse a port number.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: the text is invalid.
     """
     if not str(text).isdecimal() or not 0 <= int(text) < 65536:
-        raise typer.BadParameter(f'"{text}" is not a port: a number up to 65535')
+        raise typer.BadParameter(f'"{text}" is not a port number from 0 to 65535')
     return int(text)
 
 
 def form(text: str) -> str:
-    """Read the name of a form of output.
+    """Check the name of an output format.
 
     Raises:
-        BadParameter: there is no such.
+        BadParameter: the format is unknown.
     """
     if text != "json":
-        raise typer.BadParameter(f'"{text}" is not a form of output; there is json')
+        raise typer.BadParameter(f'"{text}" is not an output format; use json')
     return text
 
 
@@ -77,27 +77,30 @@ ScriptArguments = Annotated[
     list[str] | None, typer.Argument(metavar="ARGS", help="The script's own arguments.", show_default=False)
 ]
 
-Local = Annotated[bool, typer.Option("--local", help="On this machine (TFK8S_LOCAL=1 makes that the default).")]
+Local = Annotated[
+    bool, typer.Option("--local", help="Use this machine, not Kubernetes (the default with TFK8S_LOCAL=1).")
+]
 Context = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="The kubeconfig's context; default: its current one.")
+    str | None, typer.Option("--context", metavar="NAME", help="The kubeconfig context; default: the current context.")
 ]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Default: the job file's, else the context's.")
+    str | None,
+    typer.Option("--namespace", "-n", metavar="NAME", help="Default: the job file's namespace, else the context's."),
 ]
 ExposedPorts = Annotated[
     bool,
     typer.Option(
         "--allow-exposed-ports",
-        help="Without namespaces on this machine: start all the same. Who reaches a task's port runs programs as you.",
+        help="Start even without network namespaces. Anyone who can reach a task's port can run code as you.",
     ),
 ]
 Timeout = Annotated[
     float,
     typer.Option(
-        "--timeout", metavar="TIME", callback=seconds, show_default=False, help="How long to wait; default: 120s."
+        "--timeout", metavar="TIME", callback=seconds, show_default=False, help="Wait up to TIME; default: 120s."
     ),
 ]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't wait until the tasks answer.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't wait until the tasks are ready.")]
 Output = Annotated[
     str | None,
     typer.Option(
@@ -105,27 +108,35 @@ Output = Annotated[
         "-o",
         metavar="FORM",
         callback=form,
-        help="json: a stable document.",
+        help="Output format: json (stable keys).",
         autocompletion=completion.one_of("json"),
     ),
 ]
-Tf1 = Annotated[bool, typer.Option("--tf1", help="`import tensorflow` gives the script TensorFlow 1's.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="In an interpreter of its own, that imports all anew.")]
+Tf1 = Annotated[bool, typer.Option("--tf1", help="`import tensorflow` gives the script the TensorFlow 1 API.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Run in a fresh Python interpreter.")]
 Requirements = Annotated[
     str | None,
-    typer.Option("--requirements", "-r", metavar="FILE", help="On Kubernetes: pip installs these first."),
+    typer.Option(
+        "--requirements", "-r", metavar="FILE", help="On Kubernetes: install this requirements file with pip first."
+    ),
 ]
 Gpus = Annotated[
     int,
-    typer.Option("--gpus", metavar="N", callback=count, show_default=False, help="On Kubernetes: GPUs it asks for."),
+    typer.Option(
+        "--gpus",
+        metavar="N",
+        callback=count,
+        show_default=False,
+        help="On Kubernetes: the number of GPUs for the script.",
+    ),
 ]
-Isolate = Annotated[bool, typer.Option("--isolate", help="Its sessions share no variables with others.")]
+Isolate = Annotated[bool, typer.Option("--isolate", help="Don't share variables with other sessions.")]
 Without = Annotated[
     list[str] | None,
     typer.Option(
         "--without",
         metavar="TASK",
-        help="Leave this task out of its sessions.",
+        help="Exclude this task from sessions.",
         autocompletion=completion.tasks,
     ),
 ]
@@ -136,6 +147,6 @@ Retries = Annotated[
         metavar="N",
         callback=count,
         show_default=False,
-        help="Run it again, at most so often, after the loss of a task.",
+        help="Retry up to N times if a task is lost.",
     ),
 ]

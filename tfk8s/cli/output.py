@@ -1,4 +1,4 @@
-"""How commands speak: results on standard output, progress on standard error; colour on a terminal only."""
+"""Output of commands: results on standard output, progress on standard error, colours on terminals only."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
-PIPE_CLOSED = 128 + 13  # as of a program that SIGPIPE ended
+PIPE_CLOSED = 128 + 13  # the exit code of a program that SIGPIPE ended
 
-# Of the phases of tfk8s.status, and the types of events.
+# The colours of phases (tfk8s.status) and of event types.
 _COLOURS = {
     "Warning": "33", "Ready": "32", "Pending": "33", "Starting": "33", "Failed": "31", "Unknown": "31", "Running": "32",
 }  # fmt: skip
@@ -19,11 +19,11 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def say(text: str) -> None:
-    """Print a result; end quietly where nobody reads on, as in `tfk8s logs … | head`."""
+    """Print a result. If the reader is gone, as in `tfk8s logs … | head`, exit quietly."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # drops the buffer
         raise SystemExit(PIPE_CLOSED) from None
 
 
@@ -43,14 +43,14 @@ def document(value: object) -> None:
 
 
 def line(value: object) -> None:
-    """Print a JSON document on one line, as one of several."""
+    """Print a JSON document on one line, for a stream of documents."""
     import json
 
     say(json.dumps(value, ensure_ascii=False))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], stream: TextIO | None = None) -> str:
-    """Return rows under their heads, aligned; with colours where `stream` shows them."""
+    """Return an aligned table with a head; with colours if `stream` shows colours."""
     lines = [list(head), *([cell or "-" for cell in row[:-1]] + [row[-1]] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
@@ -60,22 +60,22 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], stream: TextIO | N
 
 
 def paint(text: str, code: str, stream: TextIO) -> str:
-    """Return text in a colour, where the stream is a terminal that shows colours."""
+    """Return text in a colour if the stream is a terminal that shows colours."""
     return f"\x1b[{code}m{text}\x1b[0m" if code and has_colours(stream) else text
 
 
 def prefix_colour(number: int) -> str:
-    """Return the colour of the number-th of several."""
+    """Return the colour of the task with this number."""
     return _PREFIXES[number % len(_PREFIXES)]
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal, and colours are wanted there (no-color.org)."""
+    """Return whether a stream is a terminal and the user allows colours (no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def age(since: float | None) -> str:
-    """Return how long ago something was: `5m12s`."""
+    """Return the time since a moment: `5m12s`."""
     if since is None:
         return ""
     left = max(0, int(time.time() - since))
@@ -88,7 +88,7 @@ def age(since: float | None) -> str:
 
 
 def moment(since: float | None) -> str | None:
-    """Return a time for JSON (RFC 3339, UTC)."""
+    """Return a time for JSON documents (RFC 3339, UTC)."""
     if since is None:
         return None
     import datetime

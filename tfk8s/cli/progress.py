@@ -1,4 +1,4 @@
-"""Shows how a cluster comes up, on standard error: a panel on a terminal, elsewhere one line a change."""
+"""Progress of a cluster that starts: a live panel on a terminal, elsewhere one line per change."""
 
 from __future__ import annotations
 
@@ -21,34 +21,32 @@ _NO_CURSOR = ("dumb", "unknown")  # terminals on which rich prints nothing
 
 
 class Progress:
-    """Tells of a cluster's tasks, in a `with`; `update` takes what is there now.
+    """Shows changes of a cluster's tasks. Use it in a `with`; `update` takes the current status.
 
     Args:
-        stream: where. By default, standard error; then tasks that were ready all along are nothing to tell of.
+        stream: the output; default: standard error, without the tasks that were ready from the start.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._tells_only_news = stream is None
+        self._omits_ready = stream is None
         in_place = self._stream.isatty() and os.environ.get("TERM") not in _NO_CURSOR
         self._panel = Panel(self._stream, transient=stream is None) if in_place else None
         self._last: dict[Task, TaskStatus] | None = None
 
     def update(self, status: ClusterStatus) -> None:
-        """Show what has changed."""
+        """Show the changes since the last status."""
         if self._panel is not None:
             self._panel.update(status)
             return
         if self._last is None:
-            self._last = {
-                task.task: task for task in status.tasks if self._tells_only_news and task.phase is Phase.READY
-            }
+            self._last = {task.task: task for task in status.tasks if self._omits_ready and task.phase is Phase.READY}
         for line in changes(self._last, status.tasks):
             say(line) if self._stream is sys.stdout else note(line)
         self._last = {task.task: task for task in status.tasks}
 
     def close(self) -> None:
-        """Take a panel away, so that something else can be printed."""
+        """Remove the panel, so that other output can follow."""
         if self._panel is not None:
             self._panel.close()
 
@@ -62,11 +60,11 @@ class Progress:
 
 
 class Panel:
-    """Tasks that change in place, below what was printed before.
+    """A live table of tasks below the earlier output.
 
     Args:
         stream: a terminal.
-        transient: nothing is left of it at the end.
+        transient: remove the table at the end.
     """
 
     def __init__(self, stream: TextIO, *, transient: bool) -> None:
@@ -74,7 +72,7 @@ class Panel:
         self._live: Live | None = None
 
     def update(self, status: ClusterStatus) -> None:
-        """Show what is there now."""
+        """Show the current status."""
         from rich.live import Live
         from rich.text import Text
 
@@ -88,14 +86,14 @@ class Panel:
         self._live.update(text, refresh=True)
 
     def close(self) -> None:
-        """Take it away."""
+        """Stop updating, and remove a transient table."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
 
 def panel_text(status: ClusterStatus, height: int, stream: TextIO) -> str:
-    """Return a cluster in at most `height` lines; where it has too many tasks, those that are ready are left out."""
+    """Return a cluster in at most `height` lines. If it has too many tasks, leave out those that are ready."""
     room = max(1, height - 4)
     tasks = status.tasks
     if len(tasks) > room:
@@ -109,14 +107,14 @@ def panel_text(status: ClusterStatus, height: int, stream: TextIO) -> str:
 
 
 def row(task: TaskStatus) -> Sequence[str]:
-    """Return a task as a row under `HEAD`."""
+    """Return a task as a row for `HEAD`."""
     return (
         str(task.task), task.phase, task.address, task.runs_on, str(task.restarts), age(task.since), task.reason,
     )  # fmt: skip
 
 
 def changes(before: dict[Task, TaskStatus], tasks: Sequence[TaskStatus]) -> list[str]:
-    """Return a line for each task that is not as it was."""
+    """Return a line for each task that changed."""
     width = max((len(str(task.task)) for task in tasks), default=0)
     lines = []
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Commands that run session scripts, or let others open sessions: submit, stop, run, connect."""
+"""Commands for session scripts and other sessions: submit, stop, run, connect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfk8s.cli.options import TIMEOUT
 from tfk8s.cli.output import note, say
 from tfk8s.cli.signals import Once
 
-_LOOK_SECONDS = 2.0
+POLL_INTERVAL = 2.0
 
 if TYPE_CHECKING:
     from tfk8s.cluster.handle import Cluster
@@ -30,21 +30,25 @@ def submit(
     without: options.Without = None,
     retries: options.Retries = 0,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Print the script's name, and leave it to itself.")
+        bool, typer.Option("--detach", "-d", help="Print the script's name and return; the script continues.")
     ] = False,
-    here: Annotated[bool, typer.Option("--here", help="On this machine, whose ports 2222… lead to the tasks.")] = False,
+    here: Annotated[
+        bool, typer.Option("--here", help="Run on this machine; forward localhost:2222 and up to the tasks.")
+    ] = False,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="TIME", callback=options.seconds, help="Wait so long for the cluster first."),
+        typer.Option(
+            "--timeout", metavar="TIME", callback=options.seconds, help="Wait up to TIME for the cluster to be ready."
+        ),
     ] = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> int:
-    """Run a session script beside the master.
+    """Run a session script next to the master.
 
-    Its output and its exit code are the command's. What follows SCRIPT is the script's own. It finds the master in
-    TFK8S_TARGET. On Kubernetes it outlives a command that is cut off; Ctrl-C ends it.
+    Prints the script's output and returns its exit code. Arguments after SCRIPT go to the script. TFK8S_TARGET holds
+    the master's address. On Kubernetes, the script continues if the connection breaks. Ctrl-C stops the script.
 
     Examples:
         tfk8s submit --local mnist train.py --steps 1000
@@ -59,10 +63,10 @@ def submit(
     from tfk8s.errors import InvalidInput
 
     if here and detach:
-        raise InvalidInput("--here and --detach exclude each other: a script on this machine ends with its command")
+        raise InvalidInput("--here can't be combined with --detach: a script on this machine ends with its command")
     if retries and (here or detach):
-        raise InvalidInput("--retries is for scripts that run beside the master, and that this command stays with")
-    wanted = make_script(
+        raise InvalidInput("--retries can't be combined with --here or --detach")
+    session_script = make_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
         without=without or (),
     )  # fmt: skip
@@ -71,13 +75,13 @@ def submit(
         with Progress() as progress:
             cluster.wait(timeout, progress.update, without=without or ())
     if here:
-        return run_here(cluster.backend, cluster.name, wanted)
+        return run_here(cluster.backend, cluster.name, session_script)
     if not detach:
-        return cluster.run(wanted, retries=retries)
-    started = cluster.start(wanted)
-    say(started)
-    which = f"{cluster.backend.flags} {cluster.name} {started}"
-    note(f"follow it: tfk8s logs -f{which}; end it: tfk8s stop{which}")
+        return cluster.run(session_script, retries=retries)
+    script_name = cluster.start(session_script)
+    say(script_name)
+    which = f"{cluster.backend.flags} {cluster.name} {script_name}"
+    note(f"follow it: tfk8s logs -f{which}; stop it: tfk8s stop{which}")
     return 0
 
 
@@ -87,7 +91,7 @@ def stop(
         str,
         typer.Argument(
             metavar="SCRIPT",
-            help="Its name, as in `tfk8s status`.",
+            help="The script's name, from `tfk8s status`.",
             show_default=False,
             autocompletion=completion.scripts,
         ),
@@ -96,7 +100,7 @@ def stop(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """End a script that `tfk8s submit` started, and remove its log.
+    """Stop a script that `tfk8s submit` started, and delete its log.
 
     Examples:
         tfk8s stop mnist script-4e9c21
@@ -127,7 +131,7 @@ def run(
 ) -> int:
     """Start a cluster, run a session script, and remove the cluster.
 
-    A cluster that runs already with the same job file is used, and kept. What follows SCRIPT is the script's own.
+    Uses and keeps a cluster that already runs with this job file. Arguments after SCRIPT go to the script.
 
     Examples:
         tfk8s run --local cluster.yaml train.py --steps 1000
@@ -139,7 +143,7 @@ def run(
     from tfk8s.cluster.scripts import make_script
     from tfk8s.jobfile.loader import load
 
-    wanted = make_script(
+    session_script = make_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus
     )
     spec = load(file)
@@ -157,9 +161,9 @@ def run(
             signals.check()
             progress.close()
             if not cluster.created:
-                state = "was there, and is now as the job file says" if cluster.changed else "runs already"
-                note(f'cluster "{cluster.name}" {state}: it is used, and kept')
-            return cluster.run(wanted)
+                state = "was updated to the job file" if cluster.changed else "already runs"
+                note(f'cluster "{cluster.name}" {state}: run uses it and keeps it')
+            return cluster.run(session_script)
         finally:
             signals.hold()
 
@@ -168,17 +172,22 @@ def connect(
     name: options.Name,
     port: Annotated[
         int,
-        typer.Option("--port", metavar="PORT", callback=options.port, show_default=False, help="Default: a free one."),
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            callback=options.port,
+            show_default=False,
+            help="The local port; default: a free port.",
+        ),
     ] = 0,
     without: options.Without = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Give a loopback address for sessions of this machine.
+    """Forward a local port to the master, until Ctrl-C.
 
-    It is there for notebooks and the like, until Ctrl-C, and stays when tasks are restarted. Only your own processes
-    can connect to it.
+    Serves notebooks and other programs. The port stays the same if tasks restart. Only your own processes can connect.
 
     Examples:
         tfk8s connect --local mnist
@@ -190,23 +199,23 @@ def connect(
     cluster = find(name, BackendOptions(local or None, context, namespace))
     with cluster.forward(port, without or ()) as forward:
         say(forward.target)
-        note(f'sessions on it reach cluster "{cluster.name}", until Ctrl-C')
+        note(f'forwarding sessions to cluster "{cluster.name}", until Ctrl-C')
         until_gone(cluster)
 
 
 def until_gone(cluster: Cluster) -> None:
-    """Wait for as long as a cluster is there.
+    """Wait until a cluster ends or is removed.
 
     Raises:
-        ClusterError: it has ended, or was removed.
+        ClusterError: the cluster has ended, or was removed.
     """
     from tfk8s import polling
     from tfk8s.errors import BackendUnreachable, ClusterError, NoSuchCluster
 
-    for _ in polling.every(_LOOK_SECONDS):
+    for _ in polling.every(POLL_INTERVAL):
         try:
             status = cluster.status()
-        except BackendUnreachable:  # it may come back
+        except BackendUnreachable:  # the backend may recover
             continue
         except NoSuchCluster as error:
             raise ClusterError(f'cluster "{cluster.name}" was removed') from error

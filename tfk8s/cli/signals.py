@@ -1,4 +1,4 @@
-"""What signals do to a command."""
+"""Signals that end a command."""
 
 from __future__ import annotations
 
@@ -13,61 +13,58 @@ from tfk8s.cli.output import note
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _IMPORTS = "<frozen importlib._bootstrap>"
-_AGAIN_SECONDS = 0.01
+_RETRY_INTERVAL = 0.01
 
-_first: int | None = None  # signal that came
+_first: int | None = None  # the first signal
 
 
 def prepare() -> None:
-    """Have signals end this process as exceptions do, so that what is open is closed; ignored ones stay ignored."""
+    """Make signals raise exceptions, so that `finally` blocks run. Ignored signals stay ignored."""
     global _first
     _first = None
     for number in ENDING:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, _came)
+            signal.signal(number, _handle)
 
 
 def exit_code() -> int | None:
-    """Return what to exit with because of a signal; None where none came.
+    """Return the exit code for the first signal, or None without a signal.
 
-    C code that calls Python back may have made another exception of the signal's, or none.
+    C code that calls Python may have replaced or dropped the signal's exception.
     """
     return None if _first is None else 128 + _first
 
 
 @contextlib.contextmanager
-def leaving(what: str) -> Iterator[None]:
-    """In a `with`, say what a signal that ends this process leaves behind, and what to do then."""
+def leaving(advice: str) -> Iterator[None]:
+    """In a `with`, print advice if a signal ends this process."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         if _first is not None:
             with contextlib.suppress(OSError):  # the terminal is gone
-                note(f"interrupted: {what}")
+                note(f"interrupted: {advice}")
         raise
 
 
 class Once:
-    """In a `with`, the first signal that ends programs raises an exception, and every later one does nothing.
-
-    So that clearing up, which the first one starts, is not cut short.
-    """
+    """In a `with`, only the first signal raises an exception. Later signals can't interrupt the cleanup."""
 
     def __init__(self) -> None:
         self._held = False
 
     def hold(self) -> None:
-        """From here on, not even a first signal does anything."""
+        """From now on, ignore the first signal too."""
         self._held = True
 
     def check(self) -> None:
-        """Raise the exception of a signal that came: the first one may have been lost in C code."""
+        """Raise the exception of the first signal again, in case C code dropped it."""
         if _first is not None and not self._held:
             _raise(_first)
 
     def __enter__(self) -> Once:
-        wanted = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-        self._before = {number: signal.signal(number, self._came) for number in wanted}
+        numbers = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._handle) for number in numbers}
         return self
 
     def __exit__(
@@ -76,23 +73,23 @@ class Once:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _came(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if _first is None and not self._held:
-            _came(number, frame)
+            _handle(number, frame)
 
 
-def _came(number: int, frame: FrameType | None) -> None:
+def _handle(number: int, frame: FrameType | None) -> None:
     global _first
-    if _is_deaf(frame):
+    if _drops_exceptions(frame):
         signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, _RETRY_INTERVAL)
         return
     _first = number
     _raise(number)
 
 
-def _is_deaf(frame: FrameType | None) -> bool:
-    """Return whether Python drops exceptions there: in destructors, and as an import lets go of its module's lock."""
+def _drops_exceptions(frame: FrameType | None) -> bool:
+    """Return whether Python drops exceptions in a frame: in destructors, and when an import releases its lock."""
     while frame is not None:
         code = frame.f_code
         if code.co_name == "__del__" or (code.co_name == "cb" and code.co_filename == _IMPORTS):

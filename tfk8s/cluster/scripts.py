@@ -99,7 +99,7 @@ def any_runs(backend: Backend, name: str, *, has_failed: bool) -> bool:
         polling.wait_until(none_runs, "scripts to end", _END_TIMEOUT if has_failed else 0.0)
     except WaitTimeout:
         down = f"tfk8s down{backend.flags} {name}"
-        log.warning('cluster "%s" is kept, since other scripts run in it: %s', name, down)
+        log.warning('cluster "%s" is kept because other scripts run in it; remove it: %s', name, down)
         return True
     except Tfk8sError:  # the cluster is gone, or its removal will report the error
         return False

@@ -80,7 +80,7 @@ def test_a_cluster_of_too_many_tasks_is_refused() -> None:
     ("arguments", "words"),
     [
         (["--here"], "--here is for clusters on Kubernetes"),
-        (["--here", "--detach"], "--here and --detach exclude each other"),
+        (["--here", "--detach"], "--here can't be combined with --detach"),
     ],
 )
 def test_where_scripts_run_here_anyway(

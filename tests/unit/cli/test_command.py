@@ -29,42 +29,42 @@ Options:
 
 Commands:
   init        Write a commented job file, cluster.yaml.
-  validate    Read a job file, and print all that is wrong with it.
+  validate    Check a job file, and print every problem.
   schema      Print the JSON Schema of job files.
-  render      Print a cluster's Kubernetes objects, or what a task is told.
-  diff        Show what `up` would change, and change nothing.
-  up          Start a job file's cluster, and wait until every task answers.
-  submit      Run a session script beside the master.
+  render      Print Kubernetes objects, or a task's configuration.
+  diff        Show what `up` would change, without changing anything.
+  up          Start a cluster, and wait until every task is ready.
+  submit      Run a session script next to the master.
   run         Start a cluster, run a session script, and remove the cluster.
-  stop        End a script that `tfk8s submit` started, and remove its log.
-  connect     Give a loopback address for sessions of this machine.
+  stop        Stop a script that `tfk8s submit` started, and delete its log.
+  connect     Forward a local port to the master, until Ctrl-C.
   status      Show a cluster and its tasks.
   ls          List your clusters.
   devices     Show the devices of each task: CPUs, GPUs, their memory.
-  logs        Print what tasks wrote, or what a script wrote.
-  events      Tell what happened to a cluster, in the order of time.
-  scale       Change how many tasks jobs have; all are started anew.
-  restart     Start a task's server anew, or all of them.
-  down        Remove a cluster: all that `tfk8s up` made, nothing else.
+  logs        Print the output of tasks, or of a script.
+  events      List the events of a cluster, oldest first.
+  scale       Change the number of tasks of jobs; restarts all tasks.
+  restart     Restart a task's server, or all servers.
+  down        Remove a cluster: all that `tfk8s up` created.
   roles       Print the Roles that users of a shared namespace need.
-  doctor      Say what is missing here, and what to do about it.
+  doctor      Check what is missing here, and say how to fix it.
   image       Build images with TensorFlow, load them into kind, push them.
-  kind        Make kind clusters for trying tfk8s, and remove them.
+  kind        Create and delete kind clusters for trying tfk8s.
   completion  Print a script that completes commands in your shell.
   server      Run one task's server by hand, in the foreground.
 
-  Exit codes: 0; 1 the cluster failed; 2 bad input; 3 a task failed; 124 a
-  timeout; 130 Ctrl-C.
+  Exit codes: 0 success; 1 the cluster failed; 2 bad input; 3 a task failed;
+  124 timeout; 130 Ctrl-C.
 """
 
 SUBMIT_HELP = """\
 Usage: tfk8s submit [OPTIONS] NAME|FILE SCRIPT [ARGS...]
 
-  Run a session script beside the master.
+  Run a session script next to the master.
 
-  Its output and its exit code are the command's. What follows SCRIPT is the
-  script's own. It finds the master in TFK8S_TARGET. On Kubernetes it outlives
-  a command that is cut off; Ctrl-C ends it.
+  Prints the script's output and returns its exit code. Arguments after SCRIPT
+  go to the script. TFK8S_TARGET holds the master's address. On Kubernetes,
+  the script continues if the connection breaks. Ctrl-C stops the script.
 
   Examples:
       tfk8s submit --local mnist train.py --steps 1000
@@ -78,24 +78,26 @@ Arguments:
   ARGS       The script's own arguments.
 
 Options:
-  --tf1                    `import tensorflow` gives the script TensorFlow
-                           1's.
-  --fresh                  In an interpreter of its own, that imports all
-                           anew.
-  --isolate                Its sessions share no variables with others.
-  -r, --requirements FILE  On Kubernetes: pip installs these first.
-  --gpus N                 On Kubernetes: GPUs it asks for.
-  --without TASK           Leave this task out of its sessions.
-  --retries N              Run it again, at most so often, after the loss of a
-                           task.
-  -d, --detach             Print the script's name, and leave it to itself.
-  --here                   On this machine, whose ports 2222… lead to the
-                           tasks.
-  --timeout TIME           Wait so long for the cluster first.
-  --local                  On this machine (TFK8S_LOCAL=1 makes that the
-                           default).
-  --context NAME           The kubeconfig's context; default: its current one.
-  -n, --namespace NAME     Default: the job file's, else the context's.
+  --tf1                    `import tensorflow` gives the script the TensorFlow
+                           1 API.
+  --fresh                  Run in a fresh Python interpreter.
+  --isolate                Don't share variables with other sessions.
+  -r, --requirements FILE  On Kubernetes: install this requirements file with
+                           pip first.
+  --gpus N                 On Kubernetes: the number of GPUs for the script.
+  --without TASK           Exclude this task from sessions.
+  --retries N              Retry up to N times if a task is lost.
+  -d, --detach             Print the script's name and return; the script
+                           continues.
+  --here                   Run on this machine; forward localhost:2222 and up
+                           to the tasks.
+  --timeout TIME           Wait up to TIME for the cluster to be ready.
+  --local                  Use this machine, not Kubernetes (the default with
+                           TFK8S_LOCAL=1).
+  --context NAME           The kubeconfig context; default: the current
+                           context.
+  -n, --namespace NAME     Default: the job file's namespace, else the
+                           context's.
   -h, --help               Show this message and exit.
 """
 
@@ -157,20 +159,20 @@ def test_server_hands_its_arguments_over(monkeypatch: pytest.MonkeyPatch) -> Non
         ),
         (
             ["status", "mnist", "-o", "xml"],
-            "Invalid value for '--output' / '-o': \"xml\" is not a form of output; there is json",
+            "Invalid value for '--output' / '-o': \"xml\" is not an output format; use json",
             "tfk8s status --help",
         ),
         (
             ["logs", "mnist", "--tail", "-1"],
-            "Invalid value for '--tail': \"-1\" is not a number from 0",
+            "Invalid value for '--tail': \"-1\" is not a whole number of 0 or more",
             "tfk8s logs --help",
         ),
         (
             ["connect", "mnist", "--port", "70000"],
-            "Invalid value for '--port': \"70000\" is not a port: a number up to 65535",
+            "Invalid value for '--port': \"70000\" is not a port number from 0 to 65535",
             "tfk8s connect --help",
         ),
-        (["completion", "tcsh"], 'no completion for "tcsh"', "there are bash, zsh, fish"),
+        (["completion", "tcsh"], 'no completion for shell "tcsh"', "use bash, zsh, fish"),
         (["--local", "up"], "No such option: --local", "tfk8s --help"),
     ],
 )
@@ -230,7 +232,7 @@ def test_what_the_system_refuses_is_no_bug(run: Run, backend: FakeBackend, monke
 def test_a_missing_package_is_no_bug(capsys: pytest.CaptureFixture[str]) -> None:
     assert error_report.report(ModuleNotFoundError("No module named 'typer'", name="typer")) == 1
     assert capsys.readouterr().err == (
-        f"error: tfk8s is not completely installed for {sys.executable}: No module named 'typer'\n"
+        f"error: tfk8s is not fully installed for {sys.executable}: No module named 'typer'\n"
         "  = help: pip install tfk8s\n"
     )
 

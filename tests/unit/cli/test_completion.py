@@ -128,7 +128,7 @@ def test_a_silent_api_server_adds_nothing(tab: Tab, remote: FakeBackend, monkeyp
 
 
 def test_fish_shows_the_help(tab: Tab) -> None:
-    assert tab("tfk8s res", "fish")[0] == ["restart\tStart a task's server anew, or all of them."]
+    assert tab("tfk8s res", "fish")[0] == ["restart\tRestart a task's server, or all servers."]
 
 
 @pytest.mark.parametrize(("shell", "line"), [("zsh", "compdef _tfk8s_completion tfk8s"), ("fish", "complete_fish")])

@@ -28,12 +28,12 @@ def changed(backend: FakeBackend, folder: Path) -> str:
 
 
 def test_diff_says_what_would_change_and_exits_with_1(run: Run, backend: FakeBackend, changed: str) -> None:
-    assert run("diff", changed) == (1, f"{CHANGED}starts anew: chief/0, worker/0 to worker/1\n", "")
+    assert run("diff", changed) == (1, f"{CHANGED}restarts: chief/0, worker/0 to worker/1\n", "")
     assert backend.calls == ["plan mnist"]
 
 
 def test_diff_of_nothing_exits_with_0(run: Run, backend: FakeBackend, changed: str) -> None:
-    assert run("diff", "mnist.yaml") == (0, "", 'cluster "mnist" is as mnist.yaml says\n')
+    assert run("diff", "mnist.yaml") == (0, "", 'cluster "mnist" matches mnist.yaml\n')
 
 
 def test_diff_of_what_is_not_there(run: Run, backend: FakeBackend) -> None:
@@ -68,8 +68,9 @@ def test_a_refusal_is_told_by_diff_and_is_an_error_of_a_dry_run(run: Run, backen
 
 
 def test_a_dry_run_of_up_changes_nothing(run: Run, backend: FakeBackend, changed: str) -> None:
-    assert run("up", "--dry-run", "new.yaml") == (0, '+ cluster new\ncluster "new" would be so\n', "")
-    assert run("up", "--dry-run", "mnist.yaml") == (0, 'cluster "mnist": nothing would change\n', "")
+    shown = '+ cluster new\ndry run: cluster "new" would change as shown\n'
+    assert run("up", "--dry-run", "new.yaml") == (0, shown, "")
+    assert run("up", "--dry-run", "mnist.yaml") == (0, 'dry run: cluster "mnist" would not change\n', "")
     assert run("up", "--dry-run", changed)[0] == 0
     assert {call.split()[0] for call in backend.calls} == {"plan"}
 
@@ -83,18 +84,18 @@ def test_scale_waits_until_all_tasks_answer_anew(run: Run, backend: FakeBackend)
     ]
     assert run("scale", "mnist", "worker=1") == (
         0,
-        'scaled cluster "mnist" to worker=1, and started all its tasks anew\n',
+        'scaled cluster "mnist" to worker=1 and restarted all its tasks\n',
         (
             "worker/0  Starting  pid 202\n"
             "worker/0  Ready     pid 202\n"
-            "write it into the job file too: `tfk8s up` goes by that\n"
+            "change the job file too: `tfk8s up` applies the job file\n"
         ),
     )
     assert backend.calls == ["scale mnist {'worker': 1}"]
 
 
 def test_scale_to_what_is_there(run: Run, backend: FakeBackend) -> None:
-    assert run("scale", "mnist", "worker=2") == (0, 'cluster "mnist" has worker=2: nothing changed\n', "")
+    assert run("scale", "mnist", "worker=2") == (0, 'cluster "mnist" already has worker=2: nothing changed\n', "")
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_status_watched_ends_with_the_cluster(run: Run, backend: FakeBackend) ->
 
     backend.looks = [lambda status: status, gone]
     code, out, err = run("status", "--watch", "mnist")
-    assert (code, out.count("Ready"), err) == (0, 3, 'cluster "mnist" is gone\n')
+    assert (code, out.count("Ready"), err) == (0, 3, 'cluster "mnist" was removed\n')
     assert run("status", "--watch", "absent")[0] == 2
 
 
@@ -230,7 +230,7 @@ def test_logs_of_one_task_are_as_it_wrote_them(run: Run, backend: FakeBackend) -
 
 def test_logs_of_tasks_that_wrote_nothing(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "logs", lambda *_, **__: iter(()))
-    assert run("logs", "mnist") == (0, "", "nothing was written; tfk8s status --local mnist shows what runs\n")
+    assert run("logs", "mnist") == (0, "", "no output; tfk8s status --local mnist shows what runs\n")
 
 
 def test_logs_of_a_job(run: Run, backend: FakeBackend) -> None:

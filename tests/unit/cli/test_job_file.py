@@ -125,7 +125,13 @@ def test_only_an_evaluator_is_told_of_the_evaluator(run: Run, folder: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--local",), "error: which task?\n  = help: --task JOB/INDEX; there are chief/0, worker/0 to worker/1\n"),
+        (
+            ("--local",),
+            (
+                "error: on this machine, render needs --task\n"
+                "  = help: --task JOB/INDEX; the tasks are chief/0, worker/0 to worker/1\n"
+            ),
+        ),
         (
             ("--task", "worker/9"),
             (
@@ -136,7 +142,7 @@ def test_only_an_evaluator_is_told_of_the_evaluator(run: Run, folder: Path) -> N
         (
             ("--task", "worker/1", "--format", "xml"),
             (
-                "error: Invalid value for '--format': \"xml\" is not a format; there are cluster-spec, tf-config, "
+                "error: Invalid value for '--format': \"xml\" is not a format; use cluster-spec, tf-config, "
                 "flags, env\n"
                 "  = help: tfk8s render --help\n"
             ),
@@ -203,7 +209,7 @@ def test_init_overwrites_nothing(run: Run, folder: Path) -> None:
     assert run("init") == (
         2,
         "",
-        'error: "cluster.yaml" is there already\n  = help: rename it first: it is not overwritten\n',
+        'error: "cluster.yaml" already exists\n  = help: rename it first; tfk8s does not overwrite it\n',
     )
     assert (folder / "cluster.yaml").read_text() == "mine"
 

@@ -154,7 +154,7 @@ def test_submit_detached_prints_the_scripts_name(run: Run, backend: FakeBackend)
     assert run("submit", "-d", "mnist", "train.py") == (
         0,
         "script-4e9c21\n",
-        "follow it: tfk8s logs -f --local mnist script-4e9c21; end it: tfk8s stop --local mnist script-4e9c21\n",
+        "follow it: tfk8s logs -f --local mnist script-4e9c21; stop it: tfk8s stop --local mnist script-4e9c21\n",
     )
 
 
@@ -199,7 +199,7 @@ def test_run_keeps_it_if_told_to(run: Run, backend: FakeBackend) -> None:
 def test_run_leaves_its_cluster_to_the_scripts_of_others(run: Run, backend: FakeBackend) -> None:
     other = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
     backend.script = lambda script: backend.looks.append(lambda status: replace(status, scripts=(other,)))
-    kept = 'tfk8s: cluster "new" is kept, since other scripts run in it: tfk8s down --local new\n'
+    kept = 'tfk8s: cluster "new" is kept because other scripts run in it; remove it: tfk8s down --local new\n'
     assert run("run", "new.yaml", "train.py") == (0, "", kept)
     assert "delete new" not in backend.calls
 
@@ -209,7 +209,7 @@ def test_run_says_nothing_of_others_in_a_cluster_that_it_would_not_remove(run: R
     backend.script = lambda script: backend.looks.append(lambda status: replace(status, scripts=(other,)))
     assert run("run", "--keep", "new.yaml", "train.py") == (0, "", "")
     backend.specs["mnist"] = api._load("mnist.yaml")
-    assert run("run", "mnist.yaml", "train.py")[2] == 'cluster "mnist" runs already: it is used, and kept\n'
+    assert run("run", "mnist.yaml", "train.py")[2] == 'cluster "mnist" already runs: run uses it and keeps it\n'
 
 
 def test_run_uses_a_cluster_that_is_there(run: Run, backend: FakeBackend) -> None:
@@ -217,7 +217,7 @@ def test_run_uses_a_cluster_that_is_there(run: Run, backend: FakeBackend) -> Non
     assert run("run", "mnist.yaml", "train.py") == (
         0,
         "",
-        'cluster "mnist" runs already: it is used, and kept\n',
+        'cluster "mnist" already runs: run uses it and keeps it\n',
     )
     assert backend.calls == ["apply mnist", "run mnist train.py"]
 
@@ -226,7 +226,7 @@ def test_run_says_that_it_changed_a_cluster_that_is_there(
     run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend, "apply", lambda job_file: True)
-    note = 'cluster "mnist" was there, and is now as the job file says: it is used, and kept\n'
+    note = 'cluster "mnist" was updated to the job file: run uses it and keeps it\n'
     assert run("run", "mnist.yaml", "train.py") == (0, "", note)
 
 
@@ -266,10 +266,10 @@ def test_whenever_a_signal_comes_run_leaves_nothing(
 @pytest.mark.parametrize(
     ("command", "method", "says"),
     [
-        (["up", "new.yaml"], "apply", "what was started goes on; `tfk8s up` waits for it, `tfk8s down` removes it"),
-        (["restart", "mnist"], "restart", "what is started anew goes on; `tfk8s status` shows it"),
-        (["scale", "mnist", "worker=3"], "scale", "what is started anew goes on; `tfk8s status` shows it"),
-        (["down", "mnist"], "delete", "some of it may be there still; `tfk8s down` again removes it"),
+        (["up", "new.yaml"], "apply", "the cluster still starts; `tfk8s up` waits for it, `tfk8s down` removes it"),
+        (["restart", "mnist"], "restart", "the restart continues; `tfk8s status` shows its progress"),
+        (["scale", "mnist", "worker=3"], "scale", "the restart continues; `tfk8s status` shows its progress"),
+        (["down", "mnist"], "delete", "parts of the cluster may remain; `tfk8s down` again removes them"),
     ],
 )
 def test_a_command_that_is_interrupted_says_what_it_leaves(
@@ -353,11 +353,11 @@ def test_connect_gives_an_address_until_ctrl_c(run: Run, backend: FakeBackend, m
     code, out, err = run("connect", "mnist")
     assert code == 130
     assert out.startswith("grpc://127.0.0.1:")
-    assert err == 'sessions on it reach cluster "mnist", until Ctrl-C\n'
+    assert err == 'forwarding sessions to cluster "mnist", until Ctrl-C\n'
 
 
 def test_connect_ends_with_its_cluster(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scripts, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(scripts, "POLL_INTERVAL", 0.001)
     backend.looks = [lambda status: status, lambda status: replace(status, reason="its supervisor is gone")]
     code, _, err = run("connect", "mnist")
     assert (code, err.splitlines()[-1]) == (1, "error: its supervisor is gone")

@@ -251,4 +251,4 @@ def test_rejection_has_the_message_of_the_engine(monkeypatch: pytest.MonkeyPatch
 def test_help_without_a_subcommand(run: Run) -> None:
     code, out, err = run("image")
     assert (code, err) == (0, "")
-    assert "  build  Build an image with TensorFlow, and try it.\n" in out
+    assert "  build  Build an image with TensorFlow, and test it.\n" in out
