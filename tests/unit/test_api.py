@@ -76,7 +76,9 @@ def test_a_cluster_with_other_scripts_stays(new: FakeBackend, caplog: pytest.Log
     with api.up(job_file(), local=True):
         new.looks = [script(ScriptPhase.RUNNING)]
     assert list(new.clusters_by_name) == ["mnist"]
-    assert caplog.messages == ['cluster "mnist" is kept because other scripts run in it; remove it: tfk8s down --local mnist']
+    assert caplog.messages == [
+        'cluster "mnist" is kept because other scripts run in it; remove it: tfk8s down --local mnist'
+    ]
 
 
 def test_down_in_the_with_is_allowed(new: FakeBackend) -> None:
