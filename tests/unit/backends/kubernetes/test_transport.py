@@ -115,6 +115,7 @@ class Service(http.server.ThreadingHTTPServer):
         self.lines: list[str] = []
         self.token = ""
         self.moves = False
+        self.certificates: list[str] = []
         self.context = context
         self.port = self.server_address[1]
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -125,6 +126,7 @@ class Service(http.server.ThreadingHTTPServer):
         else:
             request.settimeout(30)
             with self.context.wrap_socket(request, server_side=True) as wrapped:
+                self.certificates.append(ssl.DER_cert_to_PEM_cert(wrapped.getpeercert(binary_form=True)))
                 super().finish_request(wrapped, client_address)
 
     def handle_error(self, *_: object) -> None:
@@ -152,7 +154,8 @@ def secure(tmp_path: Path) -> Iterator[Service]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "pair.pem")
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(cadata=key_pair.CERTIFICATE.decode())
+    for authority in (key_pair.CERTIFICATE, key_pair.CERTIFICATE_OF_ANOTHER_AUTHORITY):
+        context.load_verify_locations(cadata=authority.decode())
     context.verify_mode = ssl.CERT_REQUIRED
     with Service(context) as service:
         yield service
@@ -502,14 +505,17 @@ def test_plugin_with_a_certificate_is_asked_again_before_it_expires(
 ) -> None:  # fmt: skip
     now = 4e9
     monkeypatch.setattr(transport.time, "time", lambda: now)
-    pair = {"clientCertificateData": key_pair.CERTIFICATE.decode(), "clientKeyData": key_pair.KEY.decode()}
-    print_next(tmp_path, **pair, expirationTimestamp="2096-10-02T07:09:00Z")
+    first, second = key_pair.CERTIFICATE.decode(), key_pair.CERTIFICATE_OF_ANOTHER_AUTHORITY.decode()
+    key = key_pair.KEY.decode()
+    print_next(tmp_path, clientCertificateData=first, clientKeyData=key, expirationTimestamp="2096-10-02T07:09:00Z")
     client = connect(secure, plugin, **TRUSTED)
     now += 134
     assert both(client) == BOTH
+    assert secure.certificates == [first, first]
     now += 2
-    print_next(tmp_path, **pair)
+    print_next(tmp_path, clientCertificateData=second, clientKeyData=key)
     assert both(client) == BOTH
+    assert secure.certificates == [first, first, second, second]
     assert len(starts(tmp_path)) == 2
 
 
