@@ -108,9 +108,7 @@ def of_kubeconfig(about: str) -> Iterator[None]:
         mark = getattr(error, "problem_mark", None)
         reason = f"this is not YAML in line {mark.line + 1}: {error.problem}" if mark else "this is not YAML"  # type: ignore[attr-defined]
     except ConfigException as error:
-        reason = (
-            str(error).removeprefix("Invalid kube-config file. ").partition("/{")[0]
-        )  # entries follow a file's path
+        reason = _without_entry(error)
     except ssl.SSLError as error:
         known = error.reason.lower().replace("_", " ") if error.reason else "no PEM, or a password"
         reason = f"a certificate or a key is wrong: {known}"
@@ -135,7 +133,7 @@ def of_plugin(about: str, plugin: Mapping[str, Any]) -> Iterator[None]:
             help=_visible(plugin.get("installHint") or "install it; `kubectl get pods` needs it too"),
         ) from None
     except ConfigException as error:
-        reason = str(error)
+        reason = _without_entry(error)
     except subprocess.CalledProcessError as error:
         reason = f"it ended with exit code {error.returncode}"
     except subprocess.TimeoutExpired as error:
@@ -257,6 +255,11 @@ def _about(status: dict[str, Any], path: str) -> str:
     _, kind, name = f"//{path}".rsplit("/", 2)
     details = status.get("details", {})
     return f'{details.get("kind") or kind} "{details.get("name") or name}"'
+
+
+def _without_entry(error: ConfigException) -> str:
+    """Return what the official client says, up to the entry that it shows after the file's path: it has secrets."""
+    return str(error).removeprefix("Invalid kube-config file. ").partition("/{")[0]
 
 
 def _visible(text: str) -> str:

@@ -549,6 +549,14 @@ FAILURES = [
 ]
 
 
+def test_plugin_mistake_shows_no_secret(write: Write) -> None:
+    settings = {"command": "login", "apiVersion": V1, "env": [{"name": "A"}], "args": ["SECRET"]}
+    (file,) = write(config({"exec": settings}))
+    with pytest.raises(Unanswered) as caught:
+        Transport(None)
+    assert str(caught.value).endswith(f"gave no credentials: Expected key value in {file}")
+
+
 @pytest.mark.programs
 @pytest.mark.parametrize(("why", "script"), FAILURES)
 def test_plugin_that_fails(
