@@ -6,7 +6,6 @@ import pytest
 
 import tfk8s
 from tfk8s import errors
-from tfk8s.core.environment import without_proxy
 
 
 def test_every_name_is_there() -> None:
@@ -24,15 +23,3 @@ def test_every_error_is_there() -> None:
 def test_other_names_are_not() -> None:
     with pytest.raises(AttributeError, match=r"^module 'tfk8s' has no attribute 'nope'$"):
         tfk8s.nope  # noqa: B018
-
-
-@pytest.mark.parametrize(
-    ("environment", "value"),
-    [
-        ({}, "localhost,127.0.0.1,::1"),
-        ({"no_proxy": "corp,localhost"}, "corp,localhost,127.0.0.1,::1"),
-        ({"NO_PROXY": "corp"}, "corp,localhost,127.0.0.1,::1"),
-    ],
-)
-def test_hosts_that_no_proxy_is_for(environment: dict[str, str], value: str) -> None:
-    assert without_proxy(environment) == {"no_proxy": value, "NO_PROXY": value, "no_grpc_proxy": value}

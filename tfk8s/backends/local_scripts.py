@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s.backends import foreground_scripts
 from tfk8s.backends.protocol import Backend
-from tfk8s.core import addresses, environment
+from tfk8s.core.addresses import host_and_port, loopback_ports
+from tfk8s.core.environment import script_environment
 from tfk8s.core.script import Outcome, Script
 from tfk8s.core.spec import EVALUATOR, ClusterSpec, Task
 from tfk8s.core.status import ClusterStatus
@@ -40,11 +41,10 @@ def run(script: Script, cluster: ClusterSpec, target: str, watched: TaskMonitor)
 
     python = interpreter.script_python(os.environ)
     interpreter.require_tensorflow(python)
-    flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(script, flag)]
     with watched, foreground_scripts.FailureFile() as verdict:
-        arguments = [*flags, f"--events={watched.news}", str(script.path), *script.arguments]
+        arguments = [f"--events={watched.news}", *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
-        environment = {**_environment(script, cluster, target), **verdict.environment}
+        environment = script_environment(script, cluster, target, os.environ, verdict.environment)
         return verdict.outcome(_run(command, environment, watched.news))
 
 
@@ -64,7 +64,7 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
             f'"{status.name}" has {len(status.tasks)} tasks; --here is for at most {MOST_TASKS}',
             help="leave out --here: then the script runs beside the tasks",
         )
-    ports = addresses.loopback_ports({task.task: task.address for task in status.tasks})
+    ports = loopback_ports({task.task: host_and_port(task.address)[1] for task in status.tasks})
     cluster: dict[str, list[str]] = {}
     for task, port in ports.items():
         if task.job != EVALUATOR:
@@ -95,17 +95,6 @@ def _forward(task: Task, port: int, dial: Dial) -> Iterator[Forward]:
         ) from error
     with forward:
         yield forward
-
-
-def _environment(script: Script, cluster: ClusterSpec, target: str) -> Mapping[str, str]:
-    hosts = [address.rpartition(":")[0].strip("[]") for addresses in cluster.values() for address in addresses]
-    return {
-        "TF_CPP_MIN_LOG_LEVEL": "1",
-        **os.environ,
-        **environment.without_proxy(os.environ, (*environment.LOOPBACK, *hosts)),
-        **environment.script_environment(cluster, target),
-        **script.environment,
-    }
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], news: int) -> int:

@@ -179,5 +179,5 @@ def _configuration(job_file: JobFile, task: Task, form: str, address: Callable[[
     config = cluster_spec.tf_config(cluster, task)
     if form == "tf-config":
         return config
-    variables = environment.script_environment(cluster, f"grpc://{address(job_file.master_task)}")
+    variables = environment.cluster_variables(cluster, f"grpc://{address(job_file.master_task)}")
     return environment.environment_lines({"TF_CONFIG": config, **variables})

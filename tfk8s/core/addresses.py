@@ -1,55 +1,55 @@
-"""What a task is told of its cluster, in each of the forms that programs read.
+"""The addresses of tasks' servers on this machine, in Kubernetes, and as the job file gives them.
 
-Three ways to say where tasks listen: `local_address` on this machine, `pod_address` in Kubernetes,
-`given_address` where the job file itself says.
+Standard library only: this file also runs in scripts' pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from tfk8s.core import naming
-from tfk8s.core.spec import JobFile, Task
 
-Address = Callable[[Task], str]
+if TYPE_CHECKING:
+    from tfk8s.core.spec import JobFile, Task
+
+    Address = Callable[[Task], str]
+
+K = TypeVar("K")
 
 
 def local_address(job_file: JobFile) -> Address:
-    """Return where tasks listen on this machine: `localhost:PORT+i`, counting tasks in the job file's order.
-
-    The tasks of a job with a port of its own count from that port instead.
-    """
-    ports: dict[Task, int] = {}
-    following = job_file.port
-    for job in job_file.jobs:
-        first = following if job.port is None else job.port
-        ports.update({task: first + task.index for task in job})
-        if job.port is None:
-            following += job.tasks
+    """Return a function from a task to its address on this machine, `localhost:PORT`."""
+    ports = loopback_ports({task: job.port or job_file.port for job in job_file.jobs for task in job})
     return lambda task: f"localhost:{ports[task]}"
 
 
-def loopback_ports(addresses: Mapping[Task, str]) -> dict[Task, int]:
-    """Return the ports that tasks would have on a single machine, from where they listen on machines of their own.
+def loopback_ports(ports: Mapping[K, int]) -> dict[K, int]:
+    """Return the ports of tasks that share one machine, from the ports that they have on machines of their own.
 
-    As in `local_address`, jobs that listen on the same port count on from each other.
+    The first task of each port keeps the port. The tasks after it take the next ports.
     """
-    following: dict[int, int] = {}
-    ports = {}
-    for task, address in addresses.items():
-        own = int(address.rpartition(":")[2])
-        ports[task] = following.get(own, own)
-        following[own] = ports[task] + 1
-    return ports
+    next_port: dict[int, int] = {}
+    shared: dict[K, int] = {}
+    for task, port in ports.items():
+        shared[task] = next_port.get(port, port)
+        next_port[port] = shared[task] + 1
+    return shared
 
 
 def pod_address(job_file: JobFile, namespace: str) -> Address:
-    """Return where tasks listen in Kubernetes."""
+    """Return a function from a task to its address in Kubernetes."""
     ports = {job.name: job.port or job_file.port for job in job_file.jobs}
     return lambda task: naming.pod_address(job_file.name, namespace, task.job, task.index, ports[task.job])
 
 
 def given_address(job_file: JobFile) -> Address:
-    """Return where tasks listen according to the job file's explicit addresses."""
+    """Return a function from a task to the address that the job file gives."""
     addresses = {job.name: job.addresses for job in job_file.jobs}
     return lambda task: addresses[task.job][task.index]
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return the parts of an address, as `socket` takes them: "[::1]:2222" is `("::1", 2222)`."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,25 +1,42 @@
-"""The ClusterSpec in short, `chief=1,ps=2:2300`: how many tasks a job has, and its port if that is its own."""
+"""The compact form of a ClusterSpec, `chief=1,ps=2:2300`: the number of tasks of each job, and a port of its own.
+
+Standard library only: this file also runs in pods.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from tfk8s.core.spec import JobFile
-
-
-def compact_cluster(job_file: JobFile) -> str:
-    """Return the ClusterSpec in the form that `task.config.derive_cluster` reads: `chief=1,ps=2:2300`."""
-    return ",".join(
-        f"{job.name}={job.tasks}" + ("" if job.port in (None, job_file.port) else f":{job.port}")
-        for job in job_file.jobs
-    )
+from typing import NamedTuple
 
 
-def scaled_cluster(compact: str, tasks: Mapping[str, int]) -> str:
-    """Return the compact form of a cluster whose jobs have so many tasks; those not named have as many as before."""
-    parts = []
-    for part in compact.split(","):
-        job, _, count = part.partition("=")
-        before, colon, port = count.partition(":")
-        parts.append(f"{job}={tasks.get(job, before)}{colon}{port}")
-    return ",".join(parts)
+class JobSize(NamedTuple):
+    """The part of a job in the compact form.
+
+    Attributes:
+        tasks: the number of tasks.
+        port: the port of the tasks' servers.
+    """
+
+    tasks: int
+    port: int
+
+
+def parse_jobs(text: str, port: int = 0) -> dict[str, JobSize]:
+    """Return the jobs of a compact form, in its order; `port` is the port of jobs without a port of their own."""
+    jobs = {}
+    for part in text.split(","):
+        job, _, size = part.partition("=")
+        tasks, _, own_port = size.partition(":")
+        jobs[job] = JobSize(int(tasks), int(own_port or port))
+    return jobs
+
+
+def format_jobs(jobs: Mapping[str, JobSize], port: int = 0) -> str:
+    """Return the compact form of jobs; it leaves out ports that are `port`."""
+    return ",".join(f"{job}={size.tasks}" + (f":{size.port}" * (size.port != port)) for job, size in jobs.items())
+
+
+def scale_jobs(text: str, tasks: Mapping[str, int]) -> str:
+    """Return a compact form with new numbers of tasks; jobs that `tasks` does not name keep theirs."""
+    jobs = parse_jobs(text).items()
+    return format_jobs({job: JobSize(tasks.get(job, size.tasks), size.port) for job, size in jobs})

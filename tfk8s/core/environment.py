@@ -1,21 +1,64 @@
-"""What a task is told of its cluster, in each of the forms that programs read.
+"""The environment of session scripts, and the table of all `TFK8S_*` variables.
 
-Three ways to say where tasks listen: `local_address` on this machine, `pod_address` in Kubernetes,
-`given_address` where the job file itself says.
+    variable            set by                      read by                      meaning
+    TFK8S_NAME          render.pods                 task.config                  the cluster's name
+    TFK8S_NAMESPACE     render.pods                 task.config                  the cluster's namespace
+    TFK8S_JOBS          render.pods                 task.config, kubernetes      the ClusterSpec, as in core.compact
+    TFK8S_PORT          render.pods                 task.config, kubernetes      the port of jobs without their own
+    TFK8S_JOB           render.pods                 task.server, kubernetes      the job of this task
+    TFK8S_INDEX         render.pods                 task.server                  the index of this task
+    TFK8S_PRELOAD       render.pods                 task.server                  modules to import before the server
+    TFK8S_TARGET        this module                 sessions.session             the master, "grpc://host:port"
+    TFK8S_CLUSTER       this module, pod_entrypoint sessions.preflight           the ClusterSpec as JSON
+    TFK8S_WITHOUT       cluster.scripts             preflight, local.supervisor  tasks that sessions leave out
+    TFK8S_VERDICT       foreground_scripts,         sessions.runner,             the file for the name of the failure
+                        kubernetes.script_jobs      pod_entrypoint               that ended the script
+    TFK8S_ARCHIVE       kubernetes.script_jobs      sessions.pod_entrypoint      the archive of the script's folder
+    TFK8S_REQUIREMENTS  kubernetes.script_jobs      sessions.pod_entrypoint      the file for `pip install -r`
+    TFK8S_CLUSTER_ID    backends.local              local.state                  the cluster of a local process
+    TFK8S_LOCAL         the user                    backends.options             1: `--local` is the default
+    TFK8S_DEBUG         the user                    cli, sessions.runner         1: errors show their traceback
+
+`render.pods` sets its variables in tasks' pods; scripts' pods inherit the first four from the master's.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
+from tfk8s.core.addresses import host_and_port
 from tfk8s.core.cluster_spec import cluster_spec
-from tfk8s.core.spec import ClusterSpec
+
+if TYPE_CHECKING:
+    from tfk8s.core.script import Script
+    from tfk8s.core.spec import ClusterSpec
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+SCRIPT_DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "1"}
 
 
-def script_environment(cluster: ClusterSpec, target: str) -> dict[str, str]:
-    """Return the variables that tell a session script where its cluster is."""
+def cluster_variables(cluster: ClusterSpec, target: str) -> dict[str, str]:
+    """Return the variables with which sessions find their cluster."""
     return {"TFK8S_CLUSTER": cluster_spec(cluster), "TFK8S_TARGET": target}
+
+
+def script_environment(
+    script: Script, cluster: ClusterSpec, target: str, base: Mapping[str, str], more: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the whole environment of a script on this machine.
+
+    Args:
+        script: the script, whose own variables override `base`.
+        cluster: the ClusterSpec that sessions see.
+        target: the master, "grpc://host:port".
+        base: the environment of the caller, which overrides the defaults.
+        more: variables that override all others.
+    """
+    hosts = [host_and_port(address)[0] for addresses in cluster.values() for address in addresses]
+    own = {**without_proxy(base, (*LOOPBACK, *hosts)), **cluster_variables(cluster, target)}
+    return {**SCRIPT_DEFAULTS, **base, **own, **script.environment, **more}
 
 
 def environment_lines(environment: Mapping[str, str]) -> str:
@@ -23,11 +66,13 @@ def environment_lines(environment: Mapping[str, str]) -> str:
     return "\n".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
 def without_proxy(environment: Mapping[str, str], hosts: Iterable[str] = LOOPBACK) -> dict[str, str]:
-    """Return the variables under which clients in `environment` connect to `hosts` directly."""
+    """Return the variables that make clients connect to `hosts` directly.
+
+    Args:
+        environment: the environment of the clients; the hosts that its `no_proxy` lists come first.
+        hosts: the hosts to add.
+    """
     before = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
     value = ",".join(dict.fromkeys(filter(None, (*before.split(","), *hosts))))
     return {"no_proxy": value, "NO_PROXY": value, "no_grpc_proxy": value}

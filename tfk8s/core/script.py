@@ -40,6 +40,11 @@ class Script:
     requirements: Path | None = None
     gpus: int = 0
 
+    def runner_arguments(self, path: str = "") -> list[str]:
+        """Return the arguments with which `tfk8s.sessions.runner` runs the script; `path` overrides its path."""
+        flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(self, flag)]
+        return [*flags, path or str(self.path), *self.arguments]
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -134,7 +134,7 @@ def scaled(stateful_set: Object, tasks: Mapping[str, int]) -> Object:
     spec = copy.deepcopy(stateful_set["spec"])
     template = spec["template"]
     variables = {variable["name"]: variable for variable in template["spec"]["containers"][0]["env"]}
-    variables["TFK8S_JOBS"]["value"] = compact.scaled_cluster(variables["TFK8S_JOBS"]["value"], tasks)
+    variables["TFK8S_JOBS"]["value"] = compact.scale_jobs(variables["TFK8S_JOBS"]["value"], tasks)
     job = variables["TFK8S_JOB"]["value"]
     if job in tasks:
         spec["replicas"] = tasks[job]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfk8s.core import naming
-from tfk8s.core.compact import compact_cluster
+from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile, Security, Volume
 from tfk8s.render import package_files
@@ -120,9 +120,10 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     for name in sorted(values):
         # Kubernetes expands $(NAME) in a value, and reads $$ as $.
         yield {"name": name, "value": values[name].replace("$", "$$")}
+    jobs = {job.name: JobSize(job.tasks, job.port or job_file.port) for job in job_file.jobs}
     yield {"name": "TFK8S_NAME", "value": job_file.name}
     yield {"name": "TFK8S_NAMESPACE", "valueFrom": _field("metadata.namespace")}
-    yield {"name": "TFK8S_JOBS", "value": compact_cluster(job_file)}
+    yield {"name": "TFK8S_JOBS", "value": format_jobs(jobs, job_file.port)}
     yield {"name": "TFK8S_PORT", "value": str(job_file.port)}
     yield {"name": "TFK8S_JOB", "value": job.name}
     yield {"name": "TFK8S_INDEX", "valueFrom": _field(f"metadata.labels['{POD_INDEX}']")}

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job
 from tfk8s.render import manifests, package_files, pods
@@ -205,7 +206,7 @@ def _environment(master: Sequence[Object], run: Run) -> list[Object]:
         **(pods.gpu_environment(Job(name="script", gpus=run.gpus.count)) if run.gpus else _HIDDEN_GPUS),
         "PYTHONUNBUFFERED": "1",
         "RES_OPTIONS": "timeout:1 attempts:3",  # resolv.conf(5): look-ups fail after 3 seconds, not after 10
-        "TF_CPP_MIN_LOG_LEVEL": "1",
+        **SCRIPT_DEFAULTS,
     }
     dropped = {*_TASK_VARIABLES, *run.environment, *(_HIDDEN_GPUS if run.gpus else ())}
     inherited = [variable for variable in master if variable["name"] not in dropped]

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tfk8s import polling
 from tfk8s.core import naming
+from tfk8s.core.addresses import host_and_port, loopback_ports
 from tfk8s.errors import WaitTimeout
 from tfk8s.sessions import error_names, runner
 from tfk8s.sessions.forward import Forward
@@ -51,7 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         _run(arguments)
     os.close(its_errors)
     # Not in the script's own process: TensorFlow's `Session.list_devices` keeps all its threads from running.
-    relays = relay(_addresses(derive_cluster(os.environ)), int(os.environ["TFK8S_PORT"]))
+    # The evaluator, which other tasks do not see, has its port on a single machine, too.
+    relays = relay(_addresses(derive_cluster({**os.environ, "TFK8S_JOB": "evaluator"})))
     os.close(set_ready)
     marker = threading.Thread(target=mark, args=(errors, 2), daemon=True)
     marker.start()
@@ -145,31 +147,21 @@ def _addresses(cluster: Cluster) -> dict[str, list[str]]:
     return {job: list(tasks.values()) for job, tasks in cluster.items()}
 
 
-def relay(cluster: Mapping[str, Sequence[str]], first_port: int) -> list[Forward]:
+def relay(cluster: Mapping[str, Sequence[str]]) -> list[Forward]:
     """Make each task reachable at the loopback address that it would have on a single machine.
 
     Args:
         cluster: the master's job first, then by name.
-        first_port: of the master; jobs whose tasks listen on another port count from that one.
 
     Returns:
         What listens, for as long as it lives. Past `MAX_RELAYS` tasks, nothing does: who wrote a script with fixed
         addresses did not write thousands of them.
     """
-    relays: list[Forward] = []
-    following = first_port
-    for addresses in cluster.values():
-        own_port = int(addresses[0].rpartition(":")[2])
-        first = following if own_port == first_port else own_port
-        for index, address in enumerate(addresses[: MAX_RELAYS - len(relays)]):
-            relays.append(Forward(functools.partial(_connect, address), first + index))
-        following = first + len(addresses) if own_port == first_port else following
-    return relays
-
-
-def _connect(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    return socket.create_connection((host.strip("[]"), int(port)), timeout=None)
+    servers = [host_and_port(address) for addresses in cluster.values() for address in addresses]
+    ports = loopback_ports({server: server[1] for server in servers})
+    return [
+        Forward(functools.partial(socket.create_connection, server), ports[server]) for server in servers[:MAX_RELAYS]
+    ]
 
 
 def extract(archive: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from tfk8s import concurrency
 from tfk8s.core import naming
+from tfk8s.core.addresses import host_and_port
 from tfk8s.errors import TaskUnreachable, VersionSkew
 from tfk8s.sessions.error_names import ProbeResult
 from tfk8s.task import probe, wire
@@ -43,7 +44,9 @@ class ClusterView:
         """Look at a cluster; `dial` returns a stream to a task where its address does not lead there from here."""
         self.addresses, self.without = dict(addresses), frozenset(without)
         self._first: dict[str, int] = {}  # incarnations
-        self._dial = dial or (lambda task: _connect(self.addresses[task]))
+        self._dial = dial or (
+            lambda task: socket.create_connection(host_and_port(self.addresses[task]), ANSWER_SECONDS)
+        )
 
     @classmethod
     def of(cls, environment: Mapping[str, str], without: Iterable[str] = ()) -> ClusterView:
@@ -251,8 +254,3 @@ def _named(tasks: Sequence[str]) -> str:
 def _device(task: str) -> str:
     job, _, index = task.partition("/")
     return naming.device(job, int(index))
-
-
-def _connect(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    return socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS)

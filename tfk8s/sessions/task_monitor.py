@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
+from tfk8s.core.addresses import host_and_port
 from tfk8s.errors import TaskUnreachable, Tfk8sError
 from tfk8s.task import probe, wire
 
@@ -36,9 +37,8 @@ def connect(task: str, address: str) -> socket.socket:
     Raises:
         TaskUnreachable: there is none; says why.
     """
-    host, _, port = address.rpartition(":")
     try:
-        return socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS)
+        return socket.create_connection(host_and_port(address), timeout=_ANSWER_SECONDS)
     except TimeoutError as error:
         raise TaskUnreachable(f"{task} does not answer at {address}: no connection in time") from error
     except OSError as error:

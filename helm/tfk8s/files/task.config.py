@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from tfk8s.core import naming
+from tfk8s.core import compact, naming
 
 # The addresses of each job's tasks, by index.
 Cluster = Mapping[str, Mapping[int, str]]
@@ -152,11 +152,8 @@ def derive_cluster(environment: Mapping[str, str]) -> Cluster:
     """
     cluster: dict[str, dict[int, str]] = {}
     name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
-    for part in environment["TFK8S_JOBS"].split(","):
-        job, _, count = part.partition("=")
-        tasks, _, port = count.partition(":")
-        number = int(port or environment["TFK8S_PORT"])
-        cluster[job] = {i: naming.pod_address(name, namespace, job, i, number) for i in range(int(tasks))}
+    for job, size in compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"])).items():
+        cluster[job] = {i: naming.pod_address(name, namespace, job, i, size.port) for i in range(size.tasks)}
     own = environment.get("TFK8S_JOB")
     return {job: tasks for job, tasks in cluster.items() if job != "evaluator" or own == "evaluator"}
 

@@ -20,7 +20,8 @@ class Listener:
     """Stands for a forward: notes where it would listen and where it would lead."""
 
     def __init__(self, dial, port: int) -> None:
-        self.leads_to, self.port = dial.args[0], port
+        (host, remote_port), self.port = dial.args[0], port
+        self.leads_to = f"{host}:{remote_port}"
 
 
 @pytest.mark.parametrize(
@@ -39,14 +40,14 @@ class Listener:
 )
 def test_relays_count_ports_as_a_single_machine_does(monkeypatch, cluster, expected) -> None:
     monkeypatch.setattr(pod_entrypoint, "Forward", Listener)
-    relays = pod_entrypoint.relay(cluster, 2222)
+    relays = pod_entrypoint.relay(cluster)
     assert {relay.port: relay.leads_to for relay in relays} == expected
 
 
 def test_relays_end_at_a_limit(monkeypatch) -> None:
     monkeypatch.setattr(pod_entrypoint, "Forward", Listener)
     cluster = {"a": [f"h{i}:2222" for i in range(300)], "b": ["x:2222"]}
-    assert len(pod_entrypoint.relay(cluster, 2222)) == pod_entrypoint.MAX_RELAYS
+    assert len(pod_entrypoint.relay(cluster)) == pod_entrypoint.MAX_RELAYS
 
 
 @pytest.mark.parametrize("noted", ["", error_names.A_TASK_FAILED_JUST_NOW])

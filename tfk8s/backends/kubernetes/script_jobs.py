@@ -92,7 +92,7 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
         scheduling.require_gpus(client, gpus.resource, gpus.count)
     files = package_files.of_scripts()
     run = script_job.Run(
-        arguments=_arguments(script),
+        arguments=script.runner_arguments(script.path.name),
         environment=_environment(cluster, script, small=small),
         files=list(files),
         archived=small,
@@ -132,11 +132,6 @@ def stop(client: Client, cluster: DeployedCluster, name: str) -> None:
     polling.wait_until(
         lambda: script_pod.find(client, cluster, name) is None, f"{name} to end", _STOP_TIMEOUT, announce=True
     )
-
-
-def _arguments(script: Script) -> list[str]:
-    flags = ["--tf1"] * script.tf1 + ["--isolate"] * script.isolate
-    return [*flags, script.path.name, *script.arguments]
 
 
 def _environment(cluster: DeployedCluster, script: Script, *, small: bool) -> dict[str, str]:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from tfk8s.backends.kubernetes import disruptions, pod_status
+from tfk8s.core import compact
 from tfk8s.core.status import MOST_SHOWN, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object
 from tfk8s.render.script_job import COMMAND, QUOTA_ADVICE, name
@@ -50,7 +51,7 @@ def _master_job(job: Object) -> str:
     """Return the master's job in the job file; the script has its settings."""
     variables = job["spec"]["template"]["spec"]["containers"][0]["env"]
     jobs: str = next(variable["value"] for variable in variables if variable["name"] == "TFK8S_JOBS")
-    return jobs.partition("=")[0]
+    return next(iter(compact.parse_jobs(jobs)))
 
 
 def _ended(pod: Object, end: Object) -> tuple[ScriptPhase, int | None, str]:

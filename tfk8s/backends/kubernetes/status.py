@@ -11,7 +11,7 @@ from tfk8s import concurrency
 from tfk8s.backends.kubernetes import paths, pod_status, script_status
 from tfk8s.backends.kubernetes.client import Query
 from tfk8s.backends.kubernetes.errors import ApiError
-from tfk8s.core import naming
+from tfk8s.core import compact, naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import NoSuchCluster, Tfk8sError, there_are
@@ -100,17 +100,11 @@ def describe(sets: Sequence[Object]) -> DeployedCluster:
     """Return the cluster that has these StatefulSets."""
     metadata = sets[0]["metadata"]
     environment = container_environment(sets[0])
-    default = int(environment["TFK8S_PORT"])
-    jobs = {}
-    for part in environment["TFK8S_JOBS"].split(","):
-        job, _, rest = part.partition("=")
-        count, _, port = rest.partition(":")
-        jobs[job] = (int(count), int(port or default))
     return DeployedCluster(
         name=metadata["labels"][manifests.INSTANCE],
         namespace=metadata["namespace"],
         sets={item["metadata"]["labels"][manifests.COMPONENT]: item for item in sets},
-        jobs=jobs,
+        jobs=compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"])),
     )
 
 

@@ -20,8 +20,7 @@ from tfk8s.backends.local import record as records
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Observer, PollingObserver
-from tfk8s.core import environment
-from tfk8s.core.environment import without_proxy
+from tfk8s.core.environment import script_environment
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Action, Change, Plan, compare, fields
 from tfk8s.core.script import LogLine, Outcome, Script
@@ -254,24 +253,13 @@ def _umask() -> int:
 
 
 def _request(record: Record, script: Script, more: Mapping[str, str]) -> ipc.Message:
-    variables = {
-        "TF_CPP_MIN_LOG_LEVEL": "1",
-        **os.environ,
-        **without_proxy(os.environ),
-        **environment.script_environment(record.cluster, record.target),
-        CLUSTER_ID_VARIABLE: record.id,
-        **script.environment,
-        **more,
-    }
+    more = {CLUSTER_ID_VARIABLE: record.id, **more}
     return {
         "do": "run",
         "fresh": script.fresh,
         "python": interpreter.script_python(os.environ),
         "folder": _current_folder(),
         "umask": _umask(),
-        "environment": variables,
-        "options": {
-            "script": str(script.path), "arguments": list(script.arguments), "tf1": script.tf1,
-            "isolate": script.isolate,
-        },
-    }  # fmt: skip
+        "environment": script_environment(script, record.cluster, record.target, os.environ, more),
+        "arguments": script.runner_arguments(),
+    }

@@ -81,7 +81,7 @@ def check_ports(job_file: JobFile, *, exposed: bool) -> None:
     address = addresses.local_address(job_file)
     owners: dict[int, Task] = {}
     for task in job_file:
-        port = int(address(task).rpartition(":")[2])
+        _, port = addresses.host_and_port(address(task))
         if port > 65535:
             raise InvalidInput(f"{task} would listen on port {port}, past 65535", help="lower `port` in the job file")
         if port in owners:

@@ -100,7 +100,7 @@ def main() -> None:
     gc.freeze()  # what is here now is the same in all forks, and garbage in none
     request = serve(supervisor)
     if request:
-        runner.exit_process(runner.execute(runner.Options(**request["options"])))
+        runner.exit_process(runner.main(request["arguments"]))
 
 
 if __name__ == "__main__":

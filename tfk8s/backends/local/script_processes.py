@@ -84,16 +84,17 @@ class ScriptRunner:
         """Start a script for a client; takes over the connection and the streams."""
         read, write = os.pipe()
         fresh = request["fresh"] or not self._fits(request)
-        shown = shlex.join(_command(request["options"]))[:MOST_SHOWN]
+        shown = shlex.join(request["arguments"])[:MOST_SHOWN]
         conversation = RunningScript(connection, write, fresh, shown)
         self._running.add(conversation)
         self._loop.on_readable(connection, lambda: self._client_says(conversation))
+        request = {**request, "arguments": ["--events=3", *request["arguments"]]}
         if fresh:
             conversation.pid = self._spawn(request, [*streams, read])
             self._loop.on_end(conversation.pid, lambda status: self._ended(conversation, status))
         else:
             self._unborn.append(conversation)
-            self._ask_server({**request, "options": {**request["options"], "events": 3}}, [*streams, read])
+            self._ask_server(request, [*streams, read])
         for descriptor in (*streams, read):
             os.close(descriptor)
 
@@ -132,8 +133,7 @@ class ScriptRunner:
         return same and request["python"] == self._python
 
     def _spawn(self, request: ipc.Message, descriptors: Sequence[int]) -> int:
-        options = request["options"]
-        command = interpreter.command(request["python"], "tfk8s.sessions.runner", "--events=3", *_command(options))
+        command = interpreter.command(request["python"], "tfk8s.sessions.runner", *request["arguments"])
         environment = {"PYTHONUNBUFFERED": "1", **request["environment"]}
         return processes.spawn(
             command, descriptors, environment, request["folder"], umask=request["umask"], new_session=True
@@ -213,9 +213,3 @@ def _kill(leader: int, number: int) -> None:
             os.killpg(leader, number)
         except ProcessLookupError:  # it does not lead a group yet
             os.kill(leader, number)
-
-
-def _command(options: ipc.Message) -> list[str]:
-    """Return the words that tell `tfk8s.runner` what to run."""
-    flags = [f"--{name}" for name in ("tf1", "isolate") if options[name]]
-    return [*flags, options["script"], *options["arguments"]]

@@ -273,9 +273,8 @@ def test_nobody_waits_for_tensorflows_import_to_end_a_script(monkeypatch: pytest
     monkeypatch.setattr(script_processes.processes, "spawn", lambda *_: 4711)
     loop = StubLoop()
     runner = script_processes.ScriptRunner(loop, "python", {}, tmp_path / "scripts.log")
-    options = {"tf1": False, "isolate": False, "script": "train.py", "arguments": []}
     with client, fork_server, fork_servers_side:
-        request = {"fresh": False, "python": "python", "environment": {}, "options": options}
+        request = {"fresh": False, "python": "python", "environment": {}, "arguments": ["train.py"]}
         runner.run(clients_side, request, [os.dup(0)])
         ipc.send(client, {"signal": signal.SIGINT})
         loop.callbacks[clients_side]()
