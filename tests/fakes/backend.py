@@ -87,7 +87,7 @@ class FakeBackend:
     def plan(self, job_file: JobFile) -> Plan:
         self.calls.append(f"plan {job_file.name}")
         known = self.specs.get(job_file.name)
-        change = compare("cluster", job_file.name, known and record.to_dict(known), record.to_dict(job_file))
+        change = compare("cluster", job_file.name, known and record.job_file_to_dict(known), record.job_file_to_dict(job_file))
         restarts = tuple(known) if known and change else ()
         return Plan(name=job_file.name, changes=(change,) if change else (), restarts=restarts, refusal=self.refusal)
 

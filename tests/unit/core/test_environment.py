@@ -32,8 +32,13 @@ def test_a_script_inherits_the_callers_variables() -> None:
     more = {"B": "more"}
     assert environment.script_environment(script, CLUSTER, "grpc://localhost:1", base, more) == {
         "TF_CPP_MIN_LOG_LEVEL": "1",
-        **{"A": "script", "B": "more", "C": "script", "D": "base"},
-        **{"no_proxy": direct, "NO_PROXY": direct, "no_grpc_proxy": direct},
+        "A": "script",
+        "B": "more",
+        "C": "script",
+        "D": "base",
+        "no_proxy": direct,
+        "NO_PROXY": direct,
+        "no_grpc_proxy": direct,
         **CLUSTER_VARIABLES,
     }
 

@@ -1,15 +1,11 @@
-"""What differs between two states of something, and a job file as plain data."""
+"""What differs between two states of something."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from tfk8s.backends.local.record import from_dict, to_dict
 from tfk8s.core.plan import Action, Change, Field, Plan, compare, fields
-from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Task, Volume
+from tfk8s.core.spec import Task
 
 
 @pytest.mark.parametrize(
@@ -48,19 +44,3 @@ def test_what_comes_goes_changes_or_stays() -> None:
 def test_a_plan_is_something_where_it_changes_or_restarts_something() -> None:
     assert not Plan(name="a")
     assert Plan(name="a", restarts=(Task("worker", 0),))
-
-
-def test_a_job_file_comes_back_from_json_as_it_was() -> None:
-    volume = Volume(path="/data", size=Quantity.parse("1Gi"))
-    job_file = JobFile(
-        name="a", master="chief", image="tf:1", env={"A": "1"}, volumes=(volume,), queue="q", ttl=5,
-        jobs=(
-            Job(name="chief", cpu=Quantity.parse("500m"), tolerations=({"key": "a", "tolerationSeconds": 5},)),
-            Job(name="ps", tasks=2, preload=("ops",), volumes=(Volume(path="/s", config_map="s"),), labels={"a": "b"}),
-        ),
-        network=Network(allow_from=(Peer(namespace="n"),), allow_to=(Peer(cidr="10.0.0.0/8", ports=(1, 2)),)),
-        security=Security(user=1000),
-    )  # fmt: skip
-    assert from_dict(json.loads(json.dumps(to_dict(job_file)))) == job_file
-    there = JobFile(name="a", master="w", jobs=(Job(name="w", tasks=2, addresses=("a:1", "b:2")),))
-    assert from_dict(to_dict(there)) == there

@@ -16,8 +16,7 @@ from tfk8s import polling
 from tfk8s.backends import foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.local import capacity, interpreter, ipc, logs, state, status, supervisor_client
-from tfk8s.backends.local import record as records
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.environment import script_environment
@@ -66,7 +65,7 @@ class LocalBackend(ForegroundScripts):
         if record is None or folder.supervisor() is None:
             _check_room(folder, job_file, exposed=self._exposed)
             return Plan(name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),))
-        change = compare("cluster", name, record.spec, records.to_dict(job_file))
+        change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
             return Plan(name=name, restarts=tuple(_failed(folder)))
         return Plan(
@@ -77,7 +76,7 @@ class LocalBackend(ForegroundScripts):
         """Give jobs so many tasks each, and start all tasks anew; return whether anything changed."""
         with state.locked():
             folder, record = _existing(name)
-            before = records.from_dict(record.spec)
+            before = record.job_file
             jobs = (dataclasses.replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
             after = dataclasses.replace(before, jobs=tuple(jobs))
             if after == before:
@@ -103,7 +102,7 @@ class LocalBackend(ForegroundScripts):
     def events(self, name: str, *, follow: bool) -> Iterator[Event]:
         """Yield the starts and ends of tasks, as the supervisor noted them."""
         folder, record = _existing(name)
-        lines = logs.read([(Task(record.master, 0), folder.events)], follow=follow, tail=None)
+        lines = logs.read([(record.job_file.master_task, folder.events)], follow=follow, tail=None)
         return (state.event(line.text) for line in lines)
 
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
@@ -203,7 +202,7 @@ def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
     if folder.read() is not None:
         supervisor_client.end(folder)
     folder.remove()
-    record = records.make_record(job_file, exposed=exposed)
+    record = make_record(job_file, exposed=exposed)
     try:
         folder.create(record)
         supervisor_client.start(folder, record)
@@ -214,7 +213,7 @@ def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
 
 
 def _check_same(record: Record, job_file: JobFile) -> None:
-    changes = [str(field) for field in fields(record.spec, records.to_dict(job_file))]
+    changes = [str(field) for field in fields(job_file_to_dict(record.job_file), job_file_to_dict(job_file))]
     if changes:
         raise InvalidInput(
             f'cluster "{job_file.name}" runs already, from another job file:\n  ' + "\n  ".join(changes),

@@ -1,9 +1,11 @@
-"""What a local cluster is started with, as its folder keeps it."""
+"""The record of a local cluster: everything that its tasks and scripts are started with.
+
+`tfk8s up` makes the record, and the cluster's folder keeps it as JSON.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import secrets
 import time
@@ -21,14 +23,14 @@ CLUSTER_ID_VARIABLE = "TFK8S_CLUSTER_ID"  # in the environment of every process 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRecord:
-    """What one task needs to start.
+    """The part of one task.
 
     Attributes:
-        job, index: which.
-        address: where it listens.
-        environment: its variables.
-        preload: modules to import first.
-        note: what it lacks on this machine; "" for nothing.
+        job, index: the task.
+        address: the address of the task's server.
+        environment: the variables that the task gets besides the supervisor's.
+        preload: the modules that the task imports before it starts its server.
+        note: what the task lacks on this machine, or "".
     """
 
     job: str
@@ -40,32 +42,28 @@ class TaskRecord:
 
     @property
     def task(self) -> Task:
-        """Which task."""
+        """The task."""
         return Task(self.job, self.index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a cluster was started with.
+    """The record of one cluster.
 
     Attributes:
-        name: the cluster's.
-        id: random; the value of `MARK`.
+        job_file: the job file.
+        id: a random text, the value of `CLUSTER_ID_VARIABLE` in the cluster's processes.
         created: seconds since the epoch.
-        spec: the job file, as `tfk8s.plain` makes it.
-        master: the job whose task 0 sessions connect to.
-        tasks: in the job file's order.
+        tasks: the parts of the tasks, in the job file's order.
         cluster: the ClusterSpec that sessions see.
         python: the interpreter that runs scripts.
         tensorflow: the folder of the package `tensorflow`.
-        exposed: the tasks listen in this machine's own network.
+        exposed: whether the tasks listen in this machine's own network.
     """
 
-    name: str
+    job_file: JobFile
     id: str
     created: float
-    spec: dict[str, Any]
-    master: str
     tasks: list[TaskRecord]
     cluster: ClusterSpec
     python: str
@@ -73,24 +71,33 @@ class Record:
     exposed: bool
 
     @property
-    def target(self) -> str:
-        """What sessions inside the cluster connect to."""
-        return f"grpc://{self.cluster[self.master][0]}"
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.job_file.name
 
-    def to_json(self) -> str:
-        """Return it as text."""
-        return json.dumps(dataclasses.asdict(self))
+    @property
+    def target(self) -> str:
+        """The master's address for sessions inside the cluster, "grpc://host:port"."""
+        return f"grpc://{self.cluster[self.job_file.master][0]}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain data."""
+        return {**_plain(self), "job_file": job_file_to_dict(self.job_file)}
 
     @classmethod
-    def from_json(cls, text: str) -> Record:
-        """Return the record that `to_json` wrote."""
-        data = json.loads(text)
-        tasks = [TaskRecord(**task) for task in data.pop("tasks")]
-        return cls(tasks=tasks, **data)
+    def from_dict(cls, plain: Mapping[str, Any]) -> Record:
+        """Return the record from the data of `to_dict`."""
+        tasks = [TaskRecord(**task) for task in plain["tasks"]]
+        return cls(**{**plain, "tasks": tasks, "job_file": job_file_from_dict(plain["job_file"])})
 
 
 def make_record(job_file: JobFile, *, exposed: bool) -> Record:
-    """Return what a job file's cluster is started with, on this machine as it is now."""
+    """Return the record of a job file's cluster on this machine.
+
+    Args:
+        job_file: the job file.
+        exposed: whether the tasks listen in this machine's own network.
+    """
     python = interpreter.script_python(os.environ)
     address = addresses.local_address(job_file)
     gpus = capacity.assign_gpus(job_file, capacity.gpus())
@@ -107,14 +114,14 @@ def make_record(job_file: JobFile, *, exposed: bool) -> Record:
         for task in job
     ]
     return Record(
-        name=job_file.name, id=secrets.token_hex(16), created=time.time(), spec=to_dict(job_file),
-        master=job_file.master, tasks=tasks, cluster=job_file.cluster_spec(address), python=python,
+        job_file=job_file, id=secrets.token_hex(16), created=time.time(), tasks=tasks,
+        cluster=job_file.cluster_spec(address), python=python,
         tensorflow=str(interpreter.tensorflow_folder(python)), exposed=exposed,
     )  # fmt: skip
 
 
-def _missing_gpus(job: Job, found: int) -> str:
-    return f"asks for {job.gpus} GPUs, has {found} on this machine" if found < job.gpus else ""
+def _missing_gpus(job: Job, assigned: int) -> str:
+    return f"asks for {job.gpus} GPUs, has {assigned} on this machine" if assigned < job.gpus else ""
 
 
 def _gpu_environment(gpus: Sequence[int]) -> dict[str, str]:
@@ -124,16 +131,15 @@ def _gpu_environment(gpus: Sequence[int]) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
-def to_dict(job_file: JobFile) -> dict[str, Any]:
-    """Return a job file as plain data; `jobs` is a map by name, in the same order."""
+def job_file_to_dict(job_file: JobFile) -> dict[str, Any]:
+    """Return a job file as plain data, with `jobs` as a map by name in the same order."""
     plain: dict[str, Any] = _plain(job_file)
-    plain["jobs"] = {job["name"]: job for job in plain["jobs"]}
-    return plain
+    return {**plain, "jobs": {job["name"]: job for job in plain["jobs"]}}
 
 
-def from_dict(plain: Mapping[str, Any]) -> JobFile:
-    """Return the job file that `from_job_file` was given."""
-    network = {way: tuple(_peer(peer) for peer in peers) for way, peers in plain["network"].items()}
+def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
+    """Return the job file from the data of `job_file_to_dict`."""
+    network = {direction: tuple(_peer(peer) for peer in peers) for direction, peers in plain["network"].items()}
     return JobFile(
         **{
             **plain,
@@ -147,8 +153,8 @@ def from_dict(plain: Mapping[str, Any]) -> JobFile:
 
 def _job(plain: Mapping[str, Any]) -> Job:
     tuples = {name: tuple(plain[name]) for name in ("addresses", "tolerations", "preload")}
-    amounts = {name: _quantity(plain[name]) for name in ("cpu", "memory")}
-    return Job(**{**plain, **tuples, **amounts, "volumes": tuple(map(_volume, plain["volumes"]))})
+    quantities = {name: _quantity(plain[name]) for name in ("cpu", "memory")}
+    return Job(**{**plain, **tuples, **quantities, "volumes": tuple(map(_volume, plain["volumes"]))})
 
 
 def _volume(plain: Mapping[str, Any]) -> Volume:

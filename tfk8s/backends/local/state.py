@@ -89,7 +89,7 @@ class Folder:
             self.path.mkdir(mode=0o700)
             (self.path / "logs").mkdir()
             unfinished = self.path / "cluster.json.new"
-            unfinished.write_text(record.to_json())
+            unfinished.write_text(json.dumps(record.to_dict()))
             unfinished.rename(self.path / "cluster.json")
 
     def exists(self) -> bool:
@@ -103,7 +103,7 @@ class Folder:
             ClusterError: it can't be understood.
         """
         try:
-            return Record.from_json((self.path / "cluster.json").read_text())
+            return Record.from_dict(json.loads((self.path / "cluster.json").read_text()))
         except OSError:
             return None
         except (KeyError, TypeError, ValueError) as error:

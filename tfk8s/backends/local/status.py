@@ -6,7 +6,6 @@ from typing import Any
 
 from tfk8s.backends.local import state, supervisor_client
 from tfk8s.backends.local.record import Record, TaskRecord
-from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import ClusterError
 
@@ -25,7 +24,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         reason, tasks = str(error), _unseen(record, Phase.UNKNOWN, "the cluster's supervisor does not answer")
     return ClusterStatus(
         name=record.name, backend="local", location=str(folder.path), target=record.target,
-        master=Task(record.master, 0), tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
+        master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
     )  # fmt: skip
 
 

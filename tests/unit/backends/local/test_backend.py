@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 import signal
@@ -17,8 +16,7 @@ from hypothesis import strategies as st
 from tfk8s import polling
 from tfk8s.backends.local import LocalBackend, capacity, interpreter, ipc, logs, script_processes, state, task_processes
 from tfk8s.backends.local.event_loop import Loop
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord, to_dict
-from tfk8s.core.plan import fields
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
@@ -89,47 +87,20 @@ def test_ports_that_can_not_be(given_file: JobFile, message: str) -> None:
     assert str(caught.value) == message
 
 
-# ---- what is kept, and compared ------------------------------------------------------------------------------------
+# ---- state ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_script_can_not_remove_the_cluster_that_it_runs_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_script_can_not_remove_its_own_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    task = TaskRecord(job="a", index=0, address="localhost:1", environment={"A": "b"}, preload=["m"])
-    record = Record(
-        name="c", id="1", created=1.5, spec={"name": "c"}, master="a", tasks=[task], cluster={"a": ["localhost:1"]},
-        python="python", tensorflow="tf", exposed=False,
-    )  # fmt: skip
-    state.folder(record.name).create(record)
+    record = make_record(job_file(), exposed=False)
+    state.folder("c").create(record)
     monkeypatch.setenv(CLUSTER_ID_VARIABLE, record.id)
     with pytest.raises(InvalidInput) as caught:
-        LocalBackend().delete(record.name)
-    assert str(caught.value) == (
-        f'a script of cluster "{record.name}" can\'t remove it: the script would end with it, half-way'
-    )
+        LocalBackend().delete("c")
+    assert str(caught.value) == 'a script of cluster "c" can\'t remove it: the script would end with it, half-way'
     monkeypatch.setenv(CLUSTER_ID_VARIABLE, "another's")
-    LocalBackend().delete(record.name)
-    assert state.folder(record.name).read() is None
-
-
-def test_a_record_is_read_as_it_was_written() -> None:
-    task = TaskRecord(job="a", index=0, address="localhost:1", environment={"A": "b"}, preload=["m"])
-    record = Record(
-        name="c", id="1", created=1.5, spec={"name": "c"}, master="a", tasks=[task], cluster={"a": ["localhost:1"]},
-        python="python", tensorflow="tf", exposed=False,
-    )  # fmt: skip
-    assert Record.from_json(record.to_json()) == record
-    assert record.target == "grpc://localhost:1"
-
-
-def test_a_job_file_differs_from_itself_in_nothing_and_from_others_by_field() -> None:
-    one = job_file(Job(name="ps", memory=Quantity.parse("1Gi")), Job(name="worker", tasks=2))
-    other = dataclasses.replace(
-        one, jobs=(Job(name="ps", memory=Quantity.parse("2Gi")), Job(name="chief")), env={"A": "1"}
-    )
-    assert list(fields(to_dict(one), to_dict(one))) == []
-    assert list(map(str, fields(to_dict(one), to_dict(other)))) == [
-        "env.A: none → 1", "jobs.chief: none → 1 task", "jobs.ps.memory: 1Gi → 2Gi", "jobs.worker: 2 tasks → none",
-    ]  # fmt: skip
+    LocalBackend().delete("c")
+    assert state.folder("c").read() is None
 
 
 def test_a_name_that_is_no_name_leads_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

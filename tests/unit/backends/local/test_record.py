@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from tfk8s.backends.local.record import Record, job_file_to_dict, make_record
+from tfk8s.core.plan import fields
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Volume
+
+JOB_FILE = JobFile(
+    name="a", master="chief", image="tf:1", env={"A": "1"}, volumes=(Volume(path="/d", size=Quantity.parse("1Gi")),),
+    jobs=(
+        Job(name="chief", cpu=Quantity.parse("500m"), tolerations=({"key": "a", "tolerationSeconds": 5},)),
+        Job(name="ps", tasks=2, preload=("ops",), volumes=(Volume(path="/s", config_map="s"),), labels={"a": "b"}),
+        Job(name="w", tasks=2, addresses=("a:1", "b:2")),
+    ),
+    network=Network(allow_from=(Peer(namespace="n"),), allow_to=(Peer(cidr="10.0.0.0/8", ports=(1, 2)),)),
+    security=Security(user=1000), queue="q", ttl=5,
+)  # fmt: skip
+
+
+def test_a_record_survives_json() -> None:
+    record = make_record(JOB_FILE, exposed=False)
+    assert Record.from_dict(json.loads(json.dumps(record.to_dict()))) == record
+    assert (record.name, record.target) == ("a", "grpc://localhost:2222")
+    assert [str(task.task) for task in record.tasks] == ["chief/0", "ps/0", "ps/1", "w/0", "w/1"]
+
+
+def test_a_task_that_lacks_gpus_says_so() -> None:
+    (task,) = make_record(JobFile(name="a", master="w", jobs=(Job(name="w", gpus=99),)), exposed=False).tasks
+    assert task.note.startswith("asks for 99 GPUs, has ")
+
+
+def test_job_files_are_compared_by_field() -> None:
+    before = dataclasses.replace(JOB_FILE, env={}, jobs=(Job(name="ps", memory=Quantity.parse("1Gi")), Job(name="w")))
+    jobs = (Job(name="ps", memory=Quantity.parse("2Gi")), Job(name="chief", tasks=2))
+    after = dataclasses.replace(before, jobs=jobs, env={"A": "1"})
+    assert list(fields(job_file_to_dict(before), job_file_to_dict(before))) == []
+    assert list(map(str, fields(job_file_to_dict(before), job_file_to_dict(after)))) == [
+        "env.A: none → 1", "jobs.chief: none → 2 tasks", "jobs.ps.memory: 1Gi → 2Gi", "jobs.w: 1 task → none",
+    ]  # fmt: skip
