@@ -1,4 +1,7 @@
-"""The same for several things at a time, on threads. Standard library only: this file also runs in scripts' pods."""
+"""A parallel map over threads.
+
+Standard library only: this file also runs in scripts' pods.
+"""
 
 from __future__ import annotations
 
@@ -11,37 +14,37 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-def map_parallel(do: Callable[[A], B], things: Sequence[A], at_once: int) -> list[B]:
-    """Return what `do` returns for each thing, in their order.
+def map_parallel(function: Callable[[A], B], items: Sequence[A], at_once: int) -> list[B]:
+    """Return the result of `function` for each item, in order.
 
-    Ctrl-C ends the wait for them, and no other is begun; those that were go on by themselves. So this is for what
-    only looks, and has a limit of its own. (The standard library's executors wait for theirs, at the latest when the
-    process ends.)
+    Ctrl-C ends the call at once: no other item begins, but the running calls continue on their threads. So use this
+    function only for calls that change nothing and have a timeout. (The executors of the standard library wait for
+    their threads, at the latest when the process ends.)
 
     Args:
-        do: is called with each thing, on this thread or another.
-        things: any number of them.
-        at_once: for how many at the same time.
+        function: called with each item, on this thread or another.
+        items: the items.
+        at_once: the maximum number of calls at the same time.
 
     Raises:
-        Exception: what `do` raised, for the first of those for which it did; the others were not begun, or have ended.
+        Exception: the exception of `function` for the first item with one. All calls have ended by then.
     """
-    left = collections.deque(enumerate(things))
+    left = collections.deque(enumerate(items))
     done: dict[int, B] = {}
     failed: dict[int, Exception] = {}
 
     def work() -> None:
         while left and not failed:
             try:
-                number, thing = left.popleft()
-            except IndexError:  # another was quicker
+                number, item = left.popleft()
+            except IndexError:  # another thread was quicker
                 return
             try:
-                done[number] = do(thing)
+                done[number] = function(item)
             except Exception as error:
                 failed[number] = error
 
-    others = [threading.Thread(target=work, daemon=True) for _ in range(min(at_once, len(things)) - 1)]
+    others = [threading.Thread(target=work, daemon=True) for _ in range(min(at_once, len(items)) - 1)]
     try:
         for thread in others:
             thread.start()
@@ -52,4 +55,4 @@ def map_parallel(do: Callable[[A], B], things: Sequence[A], at_once: int) -> lis
         left.clear()
     if failed:
         raise failed[min(failed)]
-    return [done[number] for number in range(len(things))]
+    return [done[number] for number in range(len(items))]

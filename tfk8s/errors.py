@@ -1,24 +1,24 @@
-"""Every error that tfk8s raises on purpose.
+"""The errors that tfk8s raises on purpose, as one tree.
 
     Tfk8sError                 exit  what happened
-    ├── InvalidInput             2   the user's input can't be used, nothing was changed
-    │   ├── JobFileError         2     a job file has problems, each with its place
-    │   ├── NoSuchCluster        2     a name that no cluster has
-    │   ├── DeviceMissing        2     a graph names a device that its task does not have
-    │   └── GraphTooLarge        2     a graph, or what is fed or fetched, is over 2 GB
-    ├── ClusterError             1   the cluster failed, or could not be reached
-    │   ├── BackendUnreachable   1     what runs the cluster does not answer, or can't for now
-    │   ├── ScriptLost           1     a script was taken away, with its pod or its node
-    │   ├── OutOfMemory          1     a task has too little memory for what a graph makes
+    ├── InvalidInput             2   the user's input can't be used; nothing was changed
+    │   ├── JobFileError         2     a job file has problems, each with its position
+    │   ├── NoSuchCluster        2     no cluster has this name
+    │   ├── DeviceMissing        2     a graph names a device that the task does not have
+    │   └── GraphTooLarge        2     a graph, or the fed or fetched data, exceeds 2 GB
+    ├── ClusterError             1   the cluster failed, or can't be reached
+    │   ├── BackendUnreachable   1     the API server or the supervisor does not respond
+    │   ├── ScriptLost           1     a script was lost with its pod or its node
+    │   ├── OutOfMemory          1     a task has too little memory for a graph's tensors
     │   └── VersionSkew          1     the tasks have different versions of TensorFlow
     ├── TaskError                3   a task failed
-    │   ├── TaskUnreachable      3     a task does not answer
-    │   ├── TaskLost             3     a task that answered is gone
-    │   └── TaskRestarted        3     a task is another one now, without the sessions and variables of the first
+    │   ├── TaskUnreachable      3     a task does not respond
+    │   ├── TaskLost             3     a task of a session is gone
+    │   └── TaskRestarted        3     a task has restarted, without its sessions and variables
     └── WaitTimeout            124   a wait reached its limit
 
-A message says what failed, with the name in quotes, and why. `help` says what to do next, as a command
-where there is one. Errors of other libraries are translated once, where they enter, with `raise … from`.
+A message says what failed and why, with names in quotes. `help` says what to do next, as a command if possible.
+The code that calls another library translates the library's errors, once, with `raise … from`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-_SCREEN = 120  # characters of a line that are shown
+_SCREEN = 120  # characters of a line
 
 
 class Tfk8sError(Exception):
-    """The base of all of them.
+    """The base class of all errors of tfk8s.
 
     Attributes:
-        exit_code: what the command line exits with.
-        help: what to do next, or None.
+        exit_code: the exit code of the command line.
+        help: the next step for the user, or None.
     """
 
     exit_code: ClassVar[int] = 1
@@ -47,24 +47,24 @@ class Tfk8sError(Exception):
 
 
 class InvalidInput(Tfk8sError):
-    """The user's input can't be used; nothing was changed."""
+    """The user's input can't be used. Nothing was changed."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a job file.
+    """One problem of a job file.
 
     Attributes:
         code: a stable word, such as "bad-job-name".
         message: one sentence, without a full stop.
-        path: where in the data, such as "jobs.worker.tasks"; "" for the file itself.
-        line, column: where in the text, from 1; 0 when the file has no such place.
-        length: how many characters of the line are meant.
-        source: the line itself.
-        label: what was expected, said beside the caret.
-        help: what to write instead, or None.
+        path: the path in the data, such as "jobs.worker.tasks"; "" for the file itself.
+        line, column: the position in the text, from 1; 0 if the problem has no position.
+        length: the number of characters to underline.
+        source: the text of the line.
+        label: the text beside the caret, which says what was expected.
+        help: the correction, or None.
     """
 
     code: str
@@ -79,7 +79,7 @@ class Problem:
 
 
 class JobFileError(InvalidInput):
-    """A job file has problems: all of them, in the order of the file."""
+    """A job file has problems. The error has all of them, in the order of the file."""
 
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         self.file = file
@@ -88,7 +88,7 @@ class JobFileError(InvalidInput):
 
 
 class NoSuchCluster(InvalidInput):
-    """No cluster has that name here."""
+    """No cluster has this name in this place."""
 
 
 class DeviceMissing(InvalidInput):
@@ -96,23 +96,23 @@ class DeviceMissing(InvalidInput):
 
 
 class GraphTooLarge(InvalidInput):
-    """A graph, or what is fed to it or fetched from it, is over 2 GB: more than one message can hold."""
+    """A graph, or the data that it is fed or that is fetched, exceeds 2 GB, the limit of one message."""
 
 
 class ClusterError(Tfk8sError):
-    """The cluster failed, or could not be reached."""
+    """The cluster failed, or can't be reached."""
 
 
 class BackendUnreachable(ClusterError):
-    """What runs the cluster does not answer, or can't for now: it may come back, and the cluster may well go on."""
+    """The API server or the supervisor does not respond. The cluster itself may still be running."""
 
 
 class ScriptLost(ClusterError):
-    """A script was taken away, with its pod or its node, for reasons that have nothing to do with it."""
+    """A script was lost with its pod or its node, for a reason outside of the script."""
 
 
 class OutOfMemory(ClusterError):
-    """A task, or its GPU, has too little memory for what a graph makes; it goes on, and so do the others."""
+    """A task, or its GPU, has too little memory for a graph's tensors. All tasks keep running."""
 
 
 class VersionSkew(ClusterError):
@@ -126,15 +126,15 @@ class TaskError(Tfk8sError):
 
 
 class TaskUnreachable(TaskError):
-    """A task does not answer."""
+    """A task does not respond."""
 
 
 class TaskLost(TaskError):
-    """A task that took part in a session is gone."""
+    """A task of a session is gone."""
 
 
 class TaskRestarted(TaskError):
-    """A task was started again: sessions opened before are lost, and so are the variables that it kept."""
+    """A task has restarted. Its earlier sessions and its variables are lost."""
 
 
 class WaitTimeout(Tfk8sError):
@@ -144,7 +144,7 @@ class WaitTimeout(Tfk8sError):
 
 
 def render_problem(file: str, problem: Problem) -> str:
-    """Return the problem as text: headline, place, the line with a caret, help."""
+    """Return the problem as text: headline, position, the line with a caret, help."""
     lines = [f"error[{problem.code}]: {problem.message}"]
     margin = " " * len(str(problem.line or ""))
     if problem.line:
@@ -163,19 +163,19 @@ def render_problem(file: str, problem: Problem) -> str:
 
 
 def quoted(text: str, limit: int = 80) -> str:
-    """Return text in quotes, on one line, with what can't be seen as escapes, and the middle of long text left out."""
+    """Return text in quotes on one line, with escapes for invisible characters, and long text shortened."""
     if len(text) > limit:
         text = f"{text[: limit // 2]}…{text[-limit // 4 :]}"
     return '"' + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text) + '"'
 
 
 def there_are(names: Sequence[str]) -> str:
-    """Return what there is instead of a name that is not."""
+    """Return the part of a message that lists the names that exist."""
     return f"there {'is' if len(names) == 1 else 'are'} {', '.join(names) or 'none'}"
 
 
 def _excerpt(problem: Problem) -> tuple[str, str]:
-    """Return the part of the line that fits a screen, with what can't be seen made visible, and the carets under it."""
+    """Return the part of the line that fits a screen, and the carets under it."""
     start = max(0, problem.column - 1 - _SCREEN // 2) if len(problem.source) > _SCREEN else 0
     end = start + _SCREEN
     cut = "…" if start else ""
@@ -190,5 +190,5 @@ def _visible(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Return how many columns of a terminal text takes."""
+    """Return the number of a terminal's columns for a text."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,7 +1,7 @@
-"""Waiting, in one place: with a limit, and with a word for what is being waited for.
+"""Waits with a timeout, polling, and retries.
 
-Ctrl-C ends every wait here, as it raises KeyboardInterrupt. What waits elsewhere is an event loop, which waits for
-whatever comes next, or one blocking call of the system's with a limit of its own.
+Ctrl-C ends every wait here with a KeyboardInterrupt. Outside of this module, only event loops and blocking system calls
+with a timeout wait.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TypeVar
 from tfk8s.errors import BackendUnreachable, WaitTimeout
 from tfk8s.log import log
 
-SHORTEST = 0.005
-LONGEST = 0.1
-TELL_SECONDS = 2.0  # after so many the user hears of it
-FIRST_RETRY = 0.1
-LAST_RETRY = 2.0
+MIN_INTERVAL = 0.005
+MAX_INTERVAL = 0.1
+TELL_SECONDS = 2.0  # of a wait until it is logged
+FIRST_RETRY_INTERVAL = 0.1
+MAX_RETRY_INTERVAL = 2.0
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -28,9 +28,15 @@ Sleep = Callable[[float], None]
 
 
 def poll(timeout: float | None, *, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Iterator[float]:
-    """Yield when it is time to look: at once, from then on at growing distances, and last when the time is up.
+    """Yield at once, then at growing intervals, and a last time when the timeout is over.
 
-    Yields the seconds left (`math.inf` where `timeout` is None, and there is no end).
+    Args:
+        timeout: in seconds; None means no end.
+        clock: for tests.
+        sleep: for tests.
+
+    Yields:
+        The seconds left, `math.inf` without a timeout.
     """
     limit = math.inf if timeout is None else timeout
     start = clock()
@@ -47,15 +53,15 @@ def poll(timeout: float | None, *, clock: Clock = time.monotonic, sleep: Sleep =
 
 
 def pause(waited: float) -> float:
-    """Return how long to wait until the next look: a tenth of the wait so far, within limits.
+    """Return the interval until the next poll: a tenth of the wait so far, within limits.
 
-    So what comes soon is seen at once, and what takes long costs few looks and at most a tenth more.
+    So a short wait ends at once, and a long wait needs few polls and takes at most a tenth longer.
     """
-    return min(max(waited / 10, SHORTEST), LONGEST)
+    return min(max(waited / 10, MIN_INTERVAL), MAX_INTERVAL)
 
 
 def wait_until(
-    look: Callable[[], T | None],
+    poll_once: Callable[[], T | None],
     what: str | Callable[[], str],
     timeout: float,
     *,
@@ -63,36 +69,36 @@ def wait_until(
     clock: Clock = time.monotonic,
     sleep: Sleep = time.sleep,
 ) -> T:
-    """Return what `look` returns, as soon as that is something true.
+    """Return the result of `poll_once`, as soon as the result is true.
 
     Args:
-        look: looks once; it is called at least once, and a last time when the time is up.
-        what: what is being waited for, "… to …"; a function is asked when it is to be told, and knows what is missing.
+        poll_once: polls once; called at least once, and a last time when the timeout is over.
+        what: the awaited event, "… to …", for messages; or a function that returns it.
         timeout: in seconds.
-        announce: log what is being waited for after `TELL_SECONDS`, and again whenever that changes.
+        announce: whether to log the awaited event after `TELL_SECONDS`, and again after each change of it.
         clock: for tests.
         sleep: for tests.
 
     Raises:
-        WaitTimeout: it did not come about in time. What runs the cluster may be silent meanwhile.
-        BackendUnreachable: it was silent at the first look.
+        WaitTimeout: the result was false until the timeout. The backend may be unreachable meanwhile.
+        BackendUnreachable: the first poll did not reach the backend.
     """
-    silent: BackendUnreachable | None = None
-    told = ""
+    unreachable: BackendUnreachable | None = None
+    logged = ""
     for number, left in enumerate(poll(timeout, clock=clock, sleep=sleep)):
         try:
-            if found := look():
-                return found
-            silent = None
+            if result := poll_once():
+                return result
+            unreachable = None
         except BackendUnreachable as error:
             if number == 0:
                 raise
-            silent = error
-        if announce and timeout - left >= TELL_SECONDS and (now := _words(what)) != told:
-            log.warning("waiting for %s", now)
-            told = now
-    if silent is not None:
-        raise WaitTimeout(f"waited {timeout:g} s: {silent}", help=silent.help) from silent
+            unreachable = error
+        if announce and timeout - left >= TELL_SECONDS and (event := _words(what)) != logged:
+            log.warning("waiting for %s", event)
+            logged = event
+    if unreachable is not None:
+        raise WaitTimeout(f"waited {timeout:g} s: {unreachable}", help=unreachable.help) from unreachable
     raise WaitTimeout(f"waited {timeout:g} s for {_words(what)}")
 
 
@@ -101,74 +107,79 @@ def _words(what: str | Callable[[], str]) -> str:
 
 
 def readable(descriptor: int, timeout: float) -> bool:
-    """Wait until a descriptor can be read, or has ended, for so many seconds; return whether it came to that.
+    """Wait until a descriptor is readable or closed; return False after `timeout` seconds.
 
-    One of a process (`os.pidfd_open`) can be read when the process has ended.
+    The descriptor of a process (`os.pidfd_open`) is readable when the process has ended.
     """
     return bool(ready([descriptor], timeout))
 
 
 def ready(descriptors: Iterable[int], timeout: float | None) -> set[int]:
-    """Wait until some of several descriptors can be read, or have ended, for so many seconds or ever; return which."""
-    poll = select.poll()  # `select.select` knows no descriptor above 1023, which a user's program may well have
+    """Return the descriptors that are readable or closed, after waiting for the first of them.
+
+    Args:
+        descriptors: the descriptors.
+        timeout: in seconds; None means no end.
+    """
+    poll = select.poll()  # `select.select` refuses descriptors above 1023, which a user's program may have
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return {descriptor for descriptor, _ in poll.poll(None if timeout is None else 1000 * timeout)}
 
 
 def rest(seconds: float) -> None:
-    """Wait so long, whatever happens."""
+    """Wait for the whole time."""
     time.sleep(seconds)
 
 
 class Retries:
-    """When to try again what failed: soon, then at growing distances, never the same for two that failed at once.
+    """Waits between retries: short at first, then longer, with jitter so that clients spread.
 
     Args:
-        patience: for how many seconds from now.
+        timeout: the seconds from now in which retries begin.
         clock, sleep, jitter: for tests.
     """
 
     def __init__(
         self,
-        patience: float,
+        timeout: float,
         *,
         clock: Clock = time.monotonic,
         sleep: Sleep = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._clock, self._sleep, self._jitter = clock, sleep, jitter
-        self._end = clock() + patience
-        self._pause = FIRST_RETRY
+        self._end = clock() + timeout
+        self._pause = FIRST_RETRY_INTERVAL
 
     @property
     def left(self) -> float:
-        """How many seconds are left."""
+        """The seconds left."""
         return max(0.0, self._end - self._clock())
 
     def wait(self, at_least: float = 0.0) -> bool:
-        """Wait until the next try, `at_least` so many seconds; return False, at once, where there is no time for it."""
+        """Wait until the next retry, at least `at_least` seconds; return False at once if too little time is left."""
         seconds = max(at_least, self._pause * (0.5 + self._jitter() / 2))
         if seconds > self.left:
             return False
-        self._pause = min(2 * self._pause, LAST_RETRY)
+        self._pause = min(2 * self._pause, MAX_RETRY_INTERVAL)
         self._sleep(seconds)
         return True
 
 
 def every(seconds: float, *, sleep: Sleep = time.sleep) -> Iterator[None]:
-    """Yield when it is time to look: now, and again so many seconds after each look, for ever."""
+    """Yield now, and again `seconds` after each iteration, without an end."""
     while True:
         yield
         sleep(seconds)
 
 
-def changes(look: Callable[[], T], *, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Iterator[T]:
-    """Yield what `look` returns, now and again whenever it has changed, for ever."""
+def changes(poll_once: Callable[[], T], *, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Iterator[T]:
+    """Yield the result of `poll_once` now, and again after each change of it, without an end."""
     last: T | None = None
     while True:
         for _ in poll(None, clock=clock, sleep=sleep):
-            if (found := look()) != last:
+            if (result := poll_once()) != last:
                 break
-        last = found
-        yield found
+        last = result
+        yield result

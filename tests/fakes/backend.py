@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tfk8s.backends.local import record
+from tfk8s.backends.local.record import job_file_to_dict
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core import addresses
@@ -87,7 +87,7 @@ class FakeBackend:
     def plan(self, job_file: JobFile) -> Plan:
         self.calls.append(f"plan {job_file.name}")
         known = self.specs.get(job_file.name)
-        change = compare("cluster", job_file.name, known and record.job_file_to_dict(known), record.job_file_to_dict(job_file))
+        change = compare("cluster", job_file.name, known and job_file_to_dict(known), job_file_to_dict(job_file))
         restarts = tuple(known) if known and change else ()
         return Plan(name=job_file.name, changes=(change,) if change else (), restarts=restarts, refusal=self.refusal)
 

@@ -51,7 +51,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
     config = tmp_path / "kubeconfig"
     config.write_text(api_server.KUBECONFIG.format(port=port))
     monkeypatch.setenv("KUBECONFIG", str(config))
-    monkeypatch.setattr(polling, "FIRST_RETRY", 0.001)
+    monkeypatch.setattr(polling, "FIRST_RETRY_INTERVAL", 0.001)
     server.port = port  # type: ignore[attr-defined]
     yield server
     server.stop()

@@ -56,8 +56,8 @@ def test_pauses_grow_with_the_wait_and_stay_small() -> None:
     for _ in itertools.islice(polling.poll(None, clock=clock, sleep=clock.sleep), 200):
         pass
     assert clock.sleeps == sorted(clock.sleeps)
-    assert (clock.sleeps[0], clock.sleeps[-1]) == (polling.SHORTEST, polling.LONGEST)
-    assert polling.LONGEST <= 0.25
+    assert (clock.sleeps[0], clock.sleeps[-1]) == (polling.MIN_INTERVAL, polling.MAX_INTERVAL)
+    assert polling.MAX_INTERVAL <= 0.25
 
 
 def test_a_slow_look_is_not_followed_by_a_sleep_beyond_the_limit() -> None:

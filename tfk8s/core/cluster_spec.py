@@ -1,8 +1,4 @@
-"""What a task is told of its cluster, in each of the forms that programs read.
-
-Three ways to say where tasks listen: `local_address` on this machine, `pod_address` in Kubernetes,
-`given_address` where the job file itself says.
-"""
+"""The ClusterSpec in each form that programs read: `TF_CONFIG`, JSON and command-line flags."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from tfk8s.core.spec import ClusterSpec, Task
 
 
 def tf_config(cluster: ClusterSpec, task: Task) -> str:
-    """Return the value of `TF_CONFIG`, which TensorFlow's own strategies read."""
+    """Return the value of `TF_CONFIG`, which TensorFlow's strategies read."""
     return _json({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
 
 
@@ -24,8 +20,8 @@ def cluster_spec(cluster: ClusterSpec) -> str:
 def flags(cluster: ClusterSpec, task: Task) -> str:
     """Return command-line flags, in two lines.
 
-    The first is what `grpc_tensorflow_server` took; the second is the convention of TensorFlow 1's user scripts.
-    They are not quoted: a shell splits the output of `$(tfk8s render …)` at spaces and reads nothing else into it.
+    The first line is for `grpc_tensorflow_server`. The second follows the convention of TensorFlow 1's scripts.
+    The flags have no quotes, because a shell splits the output of `$(tfk8s render …)` at spaces only.
     """
     spec = ",".join(f"{job}|{';'.join(addresses)}" for job, addresses in cluster.items())
     server = [f"--cluster_spec={spec}", f"--job_name={task.job}", f"--task_id={task.index}"]

@@ -1,4 +1,4 @@
-"""What happened to a cluster, and what Kubernetes' events say of it."""
+"""Events of a cluster, the same for every backend."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened.
+    """One event, which may have happened several times.
 
     Attributes:
-        id: the same for one that happens again.
-        time: when it did last, in seconds since the epoch.
+        id: the same text each time that the event happens.
+        time: the last time, in seconds since the epoch.
         about: the task ("worker/1") or session script ("script-4e9c21"), else the object ("StatefulSet mnist-worker").
-        warning: whether something is not as it should be.
-        reason: one word for it, such as "FailedScheduling".
-        message: what it was.
-        count: how often it happened.
+        warning: whether the event is a warning, as Kubernetes has it.
+        reason: one word, such as "FailedScheduling".
+        message: the description.
+        count: the number of times.
     """
 
     id: str

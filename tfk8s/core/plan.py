@@ -1,4 +1,4 @@
-"""What making a cluster so would change, or did: values that can be printed, compared and tested whole."""
+"""The changes that applying a job file makes, as plain values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from tfk8s.core.spec import Task
 
 _WORD = re.compile(r"[\w-]+", re.ASCII)
-_LONGEST = 100
+_MAX_SHOWN = 100  # characters of a value
 
 
 class Action(enum.StrEnum):
-    """What happens to a thing."""
+    """The verb of a change."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -25,11 +25,11 @@ class Action(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value that differs.
+    """A field whose value changes.
 
     Attributes:
-        path: where it stands, such as `spec.template.spec.containers[server].image`.
-        before, after: None where it isn't there.
+        path: the path of the field, such as `spec.template.spec.containers[server].image`.
+        before, after: the values; None if the field is missing.
     """
 
     path: str
@@ -42,12 +42,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What happens to one thing.
+    """The change of one object.
 
     Attributes:
-        kind, name: which: a Kubernetes object, or on this machine the cluster.
-        action: what.
-        fields: what differs, where it is changed.
+        kind, name: a Kubernetes object, or on this machine the cluster.
+        action: the verb.
+        fields: the fields that differ, if the action is CHANGE.
     """
 
     kind: str
@@ -58,13 +58,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What making a cluster so takes; nothing where it is so already.
+    """All changes of one cluster; false if nothing changes.
 
     Attributes:
-        name: the cluster's.
-        changes: in the order in which they are made.
-        restarts: the tasks that run and are started anew.
-        refusal: why it is not done all the same, or "".
+        name: the cluster's name.
+        changes: the changes of objects, in the order of applying.
+        restarts: the running tasks that restart.
+        refusal: the reason why `up` refuses the changes, or "".
     """
 
     name: str
@@ -77,15 +77,22 @@ class Plan:
 
 
 def compare(kind: str, name: str, before: Any, after: Any) -> Change | None:
-    """Return what happens to a thing, given as plain data before and after (None: it isn't there); None for nothing."""
+    """Return the change of an object, or None if nothing changes.
+
+    Args:
+        kind: the kind of the object.
+        name: the name of the object.
+        before: the object as plain data, or None if the object does not exist.
+        after: the object after the change, likewise.
+    """
     if before is None or after is None:
         return Change(kind=kind, name=name, action=Action.CREATE if before is None else Action.REMOVE)
-    found = tuple(fields(before, after))
-    return Change(kind=kind, name=name, action=Action.CHANGE, fields=found) if found else None
+    differences = tuple(fields(before, after))
+    return Change(kind=kind, name=name, action=Action.CHANGE, fields=differences) if differences else None
 
 
 def fields(before: Any, after: Any, path: str = "") -> Iterator[Field]:
-    """Yield the values in which plain data differs; what is in a list and has a name is compared by it."""
+    """Yield the fields that differ between plain data; items of a list that have a name are compared by name."""
     old, new = _parts(before), _parts(after)
     if old is None or new is None or isinstance(before, dict) != isinstance(after, dict):
         if before != after:
@@ -97,7 +104,7 @@ def fields(before: Any, after: Any, path: str = "") -> Iterator[Field]:
 
 
 def _parts(value: Any) -> Mapping[str, Any] | None:
-    """Return the parts of a value by their key; None where it is to be compared as a whole."""
+    """Return the parts of a value by key, or None if the value is compared as a whole."""
     if isinstance(value, dict):
         return value
     if isinstance(value, list) and all(isinstance(part, dict) and "name" in part for part in value):
@@ -117,4 +124,4 @@ def _shown(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

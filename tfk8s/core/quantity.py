@@ -20,11 +20,11 @@ _DECIMAL = {
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An amount of something, as it was written and as a number.
+    """An amount, as text and as a number.
 
     Attributes:
-        text: as written, such as "4Gi".
-        value: in cores or bytes.
+        text: the text in the job file, such as "4Gi".
+        value: the number of cores or bytes.
     """
 
     text: str
@@ -32,10 +32,10 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
-        """Read a quantity.
+        """Parse a quantity.
 
         Raises:
-            ValueError: it is none, or it is negative.
+            ValueError: the text is not a quantity, or the quantity is negative.
         """
         match = SYNTAX.fullmatch(text)
         if match is None:

@@ -1,9 +1,4 @@
-"""Where clusters live: the protocol that every backend fulfils, and the choice of one.
-
-A backend plans, applies, scales, observes, lists, tells of events, reads logs, runs scripts, dials a task, restarts
-and deletes. All that users see beyond that (waiting, probing, devices, `connect`, retries, panels) is built on these,
-once for all backends.
-"""
+"""Session scripts, their outcomes, and lines of logs."""
 
 from __future__ import annotations
 
@@ -12,23 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # commands that need no backend import this module all the same
+if TYPE_CHECKING:
     from tfk8s.core.spec import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A session script and how to run it.
+    """A session script, with the options to run it.
 
     Attributes:
-        path: the file; the folder it stands in is importable, as `python FILE` has it.
-        arguments: its own.
-        tf1: `import tensorflow` gives `tensorflow.compat.v1`, without eager execution.
-        fresh: in a new interpreter, even where one with TensorFlow imported stands ready.
-        isolate: its sessions share no variables with others' (`isolate_session_state`).
-        environment: variables besides the caller's own.
-        requirements: a file for `pip install -r`, before it starts; on Kubernetes only, as what follows.
-        gpus: how many it asks for.
+        path: the file. Its folder is importable, as with `python FILE`.
+        arguments: the script's arguments.
+        tf1: make `import tensorflow` give `tensorflow.compat.v1`, without eager execution.
+        fresh: start a new interpreter, even if the fork server has imported TensorFlow.
+        isolate: share no variables with other sessions (`isolate_session_state`).
+        environment: variables besides the caller's.
+        requirements: a file for `pip install -r` before the script starts; on Kubernetes only.
+        gpus: the number of GPUs; on Kubernetes only.
     """
 
     path: Path
@@ -48,11 +43,11 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a session script ended.
+    """The end of a session script.
 
     Attributes:
-        code: its exit code.
-        task_failed: its runner ended it because a task failed; a script may exit with the same code by itself.
+        code: the exit code.
+        task_failed: whether the runner ended the script because a task failed. A script may exit with the same code.
     """
 
     code: int
@@ -61,7 +56,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line that a task wrote."""
+    """One line of a task's log."""
 
     task: Task
     text: str

@@ -1,7 +1,7 @@
 """The job file as plain frozen data, and the ClusterSpec in it.
 
-Nothing here reads, writes or checks: `load` makes a `JobFile` from YAML and refuses what is wrong, `views` and
-`manifests` turn it into what tasks and Kubernetes are told.
+`jobfile.loader` makes a `JobFile` from YAML and refuses invalid files. `core.cluster_spec` and `render` turn a
+`JobFile` into the ClusterSpec of the tasks and into Kubernetes objects.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ DEFAULT_TTL = 3600
 EVALUATOR = "evaluator"
 MAX_TASKS = 10_000  # of a job
 
-# The cluster as TensorFlow knows it: the addresses ("host:port") of each job's tasks, by index.
+# TensorFlow's ClusterSpec: the addresses ("host:port") of each job's tasks, by index.
 ClusterSpec = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Task:
-    """One member of a job: one TensorFlow server."""
+    """One task of a job: one TensorFlow server."""
 
     job: str
     index: int
@@ -35,21 +35,21 @@ class Task:
 
     @property
     def device(self) -> str:
-        """As TensorFlow writes it: `/job:worker/task:1`."""
+        """The name in TensorFlow, `/job:worker/task:1`."""
         return naming.device(self.job, self.index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """Something mounted into tasks: exactly one of `claim`, `secret`, `config_map` and `size` is given.
+    """A volume of tasks, with exactly one of `claim`, `secret`, `config_map` and `size`.
 
     Attributes:
-        path: where, an absolute path.
+        path: the absolute path at which the volume is mounted.
         claim: the name of a PersistentVolumeClaim.
         secret: the name of a Secret.
         config_map: the name of a ConfigMap.
-        size: an empty folder of at most this size, which goes with the pod.
-        read_only: tasks can't write to it.
+        size: the maximum size of an empty folder, which ends with the pod.
+        read_only: whether tasks can't write to the volume.
     """
 
     path: str
@@ -62,13 +62,13 @@ class Volume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Who may connect to the cluster, or whom it may connect to; at least one attribute is given.
+    """Pods or addresses that may connect to the cluster, or to which the cluster may connect.
 
     Attributes:
-        namespace: pods of that namespace; None means the cluster's own, where `pods` is given.
-        pods: only pods with these labels.
-        cidr: addresses of this range, such as "10.0.0.0/8".
-        ports: only these ports; all where empty. Connections to the cluster are to the tasks' port alone.
+        namespace: the pods of this namespace; None with `pods` means the cluster's namespace.
+        pods: only the pods with these labels.
+        cidr: the addresses of this range, such as "10.0.0.0/8".
+        ports: only these ports; empty means all. Connections to the cluster always go to the tasks' port.
     """
 
     namespace: str | None = None
@@ -79,11 +79,11 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Exceptions from the default, which is that only the cluster's own pods talk to each other.
+    """Exceptions from the default, by which only the cluster's pods connect to each other.
 
     Attributes:
-        allow_from: who else may connect to the tasks' port.
-        allow_to: what tasks and session scripts may connect to, besides the cluster and DNS.
+        allow_from: the other peers that may connect to the tasks' port.
+        allow_to: the peers to which tasks and session scripts may connect, besides the cluster and DNS.
     """
 
     allow_from: tuple[Peer, ...] = ()
@@ -92,10 +92,10 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """Who the processes in a pod are.
+    """The identity of the processes in a pod.
 
     Attributes:
-        user, group: the numbers they run as; never 0.
+        user, group: the ids of the processes; never 0.
         service_account: the pods' ServiceAccount (its token is not mounted); None is the namespace's default.
     """
 
@@ -110,20 +110,21 @@ class Job:
 
     Attributes:
         name: as in the ClusterSpec.
-        tasks: how many, from 1.
-        addresses: where the tasks' servers already run, by index; empty where tfk8s starts them.
+        tasks: the number of tasks, from 1.
+        addresses: the addresses of servers that already run, by index; empty if tfk8s starts the servers.
         image: overrides the cluster's.
         cpu: cores; request and limit.
         memory: bytes; request and limit.
-        gpus: how many a task gets, of `gpu_resource`.
+        gpus: the number of GPUs of a task.
+        gpu_resource: the resource that the GPUs are.
         accelerator: the kind of GPU, as the node label `cloud.google.com/gke-accelerator` names it.
         node_selector, tolerations: as in a pod's spec.
         env: environment variables, over the cluster's.
-        labels, annotations: for the pods, besides tfk8s' own.
+        labels, annotations: of the pods, besides those of tfk8s.
         volumes: besides the cluster's.
-        preload: Python modules that a task imports before it starts its server, for operations of their own.
+        preload: Python modules, such as custom operations, that a task imports before it starts its server.
         port: overrides the cluster's.
-        spot: run on spot capacity.
+        spot: whether the tasks run on spot capacity.
         priority: the name of a PriorityClass.
     """
 
@@ -153,19 +154,19 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """One cluster, as its job file says.
+    """The job file of one cluster.
 
     Attributes:
-        name: the cluster's.
+        name: the cluster's name.
         jobs: the master's job first, then by name.
         master: the job whose task 0 sessions connect to.
-        image: what the tasks run in; needed on Kubernetes only.
-        namespace: where in Kubernetes; None is the context's.
-        port: of every task in Kubernetes, and of the first task on this machine.
-        env, volumes: for every task.
+        image: the image of the tasks; only Kubernetes needs it.
+        namespace: the namespace in Kubernetes; None is the context's.
+        port: the port of every task in Kubernetes, and of the first task on this machine.
+        env, volumes: the variables and volumes of every task.
         queue: the name of a Kueue LocalQueue.
-        network, security: who may connect, and who the processes are.
-        ttl: seconds that a finished submit stays, with its log.
+        network, security: the peers, and the identity of the processes.
+        ttl: the seconds for which Kubernetes keeps a finished script and its log.
     """
 
     name: str
@@ -185,10 +186,10 @@ class JobFile:
         return (task for job in self.jobs for task in job)
 
     def job(self, name: str) -> Job:
-        """Return the job of that name.
+        """Return the job with this name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no job has this name.
         """
         for job in self.jobs:
             if job.name == name:
@@ -197,21 +198,21 @@ class JobFile:
 
     @property
     def master_task(self) -> Task:
-        """The task that sessions connect to."""
+        """The task to which sessions connect."""
         return Task(self.master, 0)
 
     @property
     def has_addresses(self) -> bool:
-        """Whether the servers already run, so that tfk8s only connects to them."""
+        """True if the servers already run, so that tfk8s only connects to them."""
         return any(job.addresses for job in self.jobs)
 
     def cluster_spec(self, address: Callable[[Task], str], seen_by: str | None = None) -> ClusterSpec:
         """Return the ClusterSpec.
 
         Args:
-            address: where a task listens, "host:port".
-            seen_by: the job whose tasks are told; only an evaluator sees the evaluator
-                (strategies count it as one of the training cluster otherwise, tensorflow#46169).
+            address: a function from a task to its address, "host:port".
+            seen_by: the job that gets the ClusterSpec. Only an evaluator sees the evaluator, because strategies
+                would count the evaluator as a part of the training cluster (tensorflow#46169).
         """
         return {
             job.name: [address(task) for task in job]
@@ -221,7 +222,7 @@ class JobFile:
 
 
 def default_master(jobs: list[str]) -> str | None:
-    """Return the master's job where the job file names none, or None where no job can be it."""
+    """Return the job of the master if the job file names none, or None if no job can be the master."""
     candidates = sorted(name for name in jobs if name != EVALUATOR)
     for name in ("master", "chief", "worker"):
         if name in candidates:

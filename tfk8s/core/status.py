@@ -1,4 +1,4 @@
-"""What was observed of a cluster, as plain frozen data: the same for every backend."""
+"""The status of a cluster, its tasks and its scripts, the same for every backend."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from dataclasses import dataclass
 
 from tfk8s.core.spec import Task
 
-MOST_SHOWN = 500  # characters of a script's command
+MAX_COMMAND_LENGTH = 500  # characters of a script's command
 
 
 class Phase(enum.StrEnum):
-    """Where a task is in its life."""
+    """The phase of a task."""
 
-    PENDING = "Pending"  # nothing runs yet
-    STARTING = "Starting"  # a process runs, its server does not answer yet
-    READY = "Ready"  # its server answers
-    FAILED = "Failed"  # it ended; it may be started again (see the reason)
-    UNKNOWN = "Unknown"  # it can't be seen
+    PENDING = "Pending"  # no process runs yet
+    STARTING = "Starting"  # the process runs, but the server does not respond yet
+    READY = "Ready"  # the server responds
+    FAILED = "Failed"  # the process ended; the reason says whether it restarts
+    UNKNOWN = "Unknown"  # the backend can't see the task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatus:
-    """One task.
+    """The status of one task.
 
     Attributes:
-        task: which.
-        phase: where it is in its life.
-        address: where its server listens, "host:port", as the other tasks know it.
-        runs_on: what runs the task: a process ("pid 4711") or a pod and node ("mnist-worker-0 on node-1").
-        restarts: how often it was started again.
-        since: when it entered the phase, seconds since the epoch; None where unknown.
-        reason: why it is not ready, what ended it last, or what it lacks; "" where there is nothing to say.
+        task: the task.
+        phase: its phase.
+        address: the address of its server for the other tasks, "host:port".
+        runs_on: the process ("pid 4711"), or the pod and node ("mnist-worker-0 on node-1").
+        restarts: the number of restarts.
+        since: the start of the phase in seconds since the epoch; None if unknown.
+        reason: the reason why the task is not ready, the cause of its last end, or what the task lacks; else "".
     """
 
     task: Task
@@ -44,36 +44,36 @@ class TaskStatus:
 
     @property
     def state(self) -> str:
-        """The phase and the reason, to be read after "it is"."""
+        """The phase and the reason, as the end of a sentence "the task is …"."""
         return f"{self.phase.lower()}{f' ({self.reason})' if self.reason else ''}"
 
     def reason_since(self, moment: float) -> str:
-        """Return the reason where it is of now, or of an end since a moment, in seconds since the epoch; else ""."""
+        """Return the reason, or "" if the task has been ready since before `moment` (seconds since the epoch)."""
         is_old = self.phase is Phase.READY and self.since is not None and self.since < moment
         return "" if is_old else self.reason
 
 
 class ScriptPhase(enum.StrEnum):
-    """Where a session script is in its life."""
+    """The phase of a session script."""
 
-    PENDING = "Pending"  # it has not started yet
+    PENDING = "Pending"  # the script has not started yet
     RUNNING = "Running"
-    SUCCEEDED = "Succeeded"  # it ended with exit code 0
-    FAILED = "Failed"  # it ended otherwise, or can't start
+    SUCCEEDED = "Succeeded"  # the exit code is 0
+    FAILED = "Failed"  # the exit code is another one, or the script can't start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStatus:
-    """One session script.
+    """The status of one session script.
 
     Attributes:
-        name: what commands take ("script-4e9c21"); where none does, its process ("pid 4711").
-        phase: where it is in its life.
-        command: its file and arguments, with the flags before them, as a shell takes them; cut where it is long.
-        runs_on: its pod and node.
-        since: when it entered the phase, seconds since the epoch; None where unknown.
-        exit_code: None until it has ended.
-        reason: why it does not start, or what ended it; "" where there is nothing to say.
+        name: the name for commands ("script-4e9c21"), or on this machine the process ("pid 4711").
+        phase: its phase.
+        command: its flags, file and arguments, quoted for a shell, at most `MAX_COMMAND_LENGTH` characters.
+        runs_on: the pod and node.
+        since: the start of the phase in seconds since the epoch; None if unknown.
+        exit_code: the exit code; None until the script has ended.
+        reason: the reason why the script does not start, or the cause of its end; else "".
     """
 
     name: str
@@ -87,18 +87,18 @@ class ScriptStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """A cluster.
+    """The status of one cluster.
 
     Attributes:
-        name: its name.
+        name: the cluster's name.
         backend: "local", "kubernetes" or "addresses".
-        location: the folder, or the context and namespace, where it is.
-        target: what sessions connect to from inside the cluster, "grpc://host:port".
-        master: the task behind it.
+        location: the folder, or the context and namespace.
+        target: the master's address for sessions inside the cluster, "grpc://host:port".
+        master: the task at that address.
         tasks: all tasks, in the job file's order.
-        created: seconds since the epoch; None where unknown.
-        reason: why the cluster as a whole is not usable, such as a supervisor that is gone.
-        scripts: the session scripts that run, and those that ended not long ago, the latest first.
+        created: seconds since the epoch; None if unknown.
+        reason: the reason why the whole cluster is unusable, such as a dead supervisor; else "".
+        scripts: the running session scripts and those that ended recently, the latest first.
     """
 
     name: str
@@ -113,17 +113,17 @@ class ClusterStatus:
 
     @property
     def running(self) -> int:
-        """How many session scripts have not ended."""
+        """The number of session scripts that have not ended."""
         return sum(script.phase in (ScriptPhase.PENDING, ScriptPhase.RUNNING) for script in self.scripts)
 
     @property
     def ready(self) -> int:
-        """How many tasks answer."""
+        """The number of ready tasks."""
         return sum(task.phase is Phase.READY for task in self.tasks)
 
     @property
     def phase(self) -> Phase:
-        """The cluster's: Ready when every task is, Failed when one is or the cluster is lost."""
+        """Ready if every task is ready, Failed if a task failed or the whole cluster is unusable."""
         phases = {task.phase for task in self.tasks}
         if self.reason or Phase.FAILED in phases:
             return Phase.FAILED

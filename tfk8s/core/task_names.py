@@ -1,4 +1,4 @@
-"""Tasks as users type them: `worker/1`, or `/job:worker/task:1` as TensorFlow does."""
+"""Names of tasks as users type them: `worker/1`, or `/job:worker/task:1` as in TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ _DEVICE = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)", re.ASCII)
 
 
 def parse_task(word: str, tasks: Iterable[Task]) -> Task:
-    """Return the one of `tasks` that is meant.
+    """Return the task with this name.
+
+    Args:
+        word: the name.
+        tasks: the tasks of the cluster.
 
     Raises:
-        InvalidInput: none is; says which there are, and the closest.
+        InvalidInput: no task has this name. The message lists the tasks, the help names the closest.
     """
     known = list(tasks)
     match = _SHORT.fullmatch(word) or _DEVICE.fullmatch(word)
@@ -35,10 +39,14 @@ def parse_task(word: str, tasks: Iterable[Task]) -> Task:
 
 
 def select(words: Iterable[str], tasks: Iterable[Task]) -> list[Task]:
-    """Return the tasks that are meant, in their own order: a job's name means all its tasks, no word means all.
+    """Return the selected tasks, in the order of `tasks`.
+
+    Args:
+        words: names of tasks and of jobs; a job selects all its tasks. No word selects all tasks.
+        tasks: the tasks of the cluster.
 
     Raises:
-        InvalidInput: a word means none of them.
+        InvalidInput: no task and no job has such a name.
     """
     known = list(tasks)
     jobs = {task.job for task in known}
@@ -51,37 +59,47 @@ def select(words: Iterable[str], tasks: Iterable[Task]) -> list[Task]:
 
 
 def parse_excluded(words: Iterable[str], tasks: Iterable[Task], master: Task) -> list[Task]:
-    """Return the tasks that sessions are to do without.
+    """Return the tasks that sessions leave out.
+
+    Args:
+        words: the names of the tasks.
+        tasks: the tasks of the cluster.
+        master: the master, which sessions need.
 
     Raises:
-        InvalidInput: a word means none of them, or the master.
+        InvalidInput: no task has such a name, or it is the master's.
     """
     known = list(tasks)
     chosen = [parse_task(word, known) for word in words]
     if master in chosen:
-        raise InvalidInput(f"sessions can't do without {master}: it is the master, which they connect to")
+        raise InvalidInput(f"sessions can't run without {master}: it is the master, to which they connect")
     return chosen
 
 
 def parse_counts(words: Iterable[str]) -> dict[str, int]:
-    """Read numbers of tasks, as `worker=8`.
+    """Return the number of tasks of each job, from words such as `worker=8`.
 
     Raises:
-        InvalidInput: a word is none, or a job stands twice.
+        InvalidInput: a word has another form, or a job occurs twice.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for word in words:
         match = _COUNT.fullmatch(word)
         if match is None:
             raise InvalidInput(f'"{word}" is not a number of tasks', help="write JOB=TASKS, such as worker=8")
-        if match[1] in found:
-            raise InvalidInput(f'job "{match[1]}" stands twice: {match[1]}={found[match[1]]} and {word}')
-        found[match[1]] = int(match[2])
-    return found
+        if match[1] in counts:
+            raise InvalidInput(f'job "{match[1]}" occurs twice: {match[1]}={counts[match[1]]} and {word}')
+        counts[match[1]] = int(match[2])
+    return counts
 
 
 def require_counts(numbers: Mapping[str, int], tasks: Iterable[Task]) -> None:
-    """Raise an InvalidInput where jobs can't have so many tasks, or are none of a cluster's."""
+    """Raise an InvalidInput if a number of tasks is out of range, or if the cluster has no such job.
+
+    Args:
+        numbers: the number of tasks by job.
+        tasks: the tasks of the cluster.
+    """
     jobs = list(dict.fromkeys(task.job for task in tasks))
     for job, number in numbers.items():
         if job not in jobs:
@@ -95,14 +113,15 @@ def require_counts(numbers: Mapping[str, int], tasks: Iterable[Task]) -> None:
 
 
 def format_tasks(tasks: Iterable[Task]) -> str:
-    """Return tasks in few words: `chief/0, worker/0 to worker/3`."""
+    """Return a short list of tasks: `chief/0, worker/0 to worker/3`."""
     by_job: dict[str, list[Task]] = {}
     for task in tasks:
         by_job.setdefault(task.job, []).append(task)
-    return ", ".join(_range(own) for own in by_job.values())
+    return ", ".join(map(_format_job, by_job.values()))
 
 
-def _range(own: Sequence[Task]) -> str:
-    if len(own) == 1 or own[-1].index - own[0].index >= len(own):
-        return ", ".join(map(str, own))
-    return f"{own[0]} to {own[-1]}"
+def _format_job(tasks: Sequence[Task]) -> str:
+    first, last = tasks[0], tasks[-1]
+    if len(tasks) == 1 or last.index - first.index >= len(tasks):
+        return ", ".join(map(str, tasks))
+    return f"{first} to {last}"

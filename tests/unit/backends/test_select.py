@@ -39,7 +39,7 @@ def test_where(where: BackendOptions, variable: str | None, local: bool) -> None
 
 @pytest.mark.parametrize("namespace", ["Team", "a/b", "../a", "a_b", "-a", "a" * 64])
 def test_what_can_be_no_namespace(namespace: str) -> None:
-    with pytest.raises(InvalidInput, match="is not a namespace's name"):
+    with pytest.raises(InvalidInput, match="is not a valid name of a namespace"):
         BackendOptions(namespace=namespace)
     assert BackendOptions(namespace="1-team").namespace == "1-team"
 
@@ -50,14 +50,14 @@ def test_what_can_be_no_namespace(namespace: str) -> None:
         (
             BackendOptions(local=True, context="kind-test"),
             "0",
-            "--local and --context exclude each other: the latter is Kubernetes'",
+            "--local can't be combined with --context",
         ),
         (
             BackendOptions(local=True, namespace="x"),
             "0",
-            "--local and --namespace exclude each other: the latter is Kubernetes'",
+            "--local can't be combined with --namespace",
         ),
-        (BackendOptions(allow_exposed_ports=True), "0", "--allow-exposed-ports goes with --local only"),
+        (BackendOptions(allow_exposed_ports=True), "0", "--allow-exposed-ports needs --local"),
         (BackendOptions(), "maybe", 'TFK8S_LOCAL is "maybe"'),
     ],
 )
@@ -70,9 +70,9 @@ def test_contradictions(where: BackendOptions, variable: str, message: str) -> N
 def test_without_a_kubeconfig_both_ways_out_are_named() -> None:
     with pytest.raises(InvalidInput) as caught:
         choose(BackendOptions())
-    assert str(caught.value) == "no Kubernetes cluster is known here: there is no kubeconfig"
+    assert str(caught.value) == "no Kubernetes cluster is configured: there is no kubeconfig"
     assert caught.value.help == (
-        "--local runs clusters on this machine (TFK8S_LOCAL=1 makes that the default); "
+        "--local runs clusters on this machine (TFK8S_LOCAL=1 makes --local the default); "
         "for Kubernetes, name a kubeconfig in KUBECONFIG, or put it at ~/.kube/config"
     )
 

@@ -103,7 +103,7 @@ def test_scale_to_what_is_there(run: Run, backend: FakeBackend) -> None:
     [
         (["worker"], 'error: "worker" is not a number of tasks\n  = help: write JOB=TASKS, such as worker=8\n'),
         (["worker=-1"], 'error: "worker=-1" is not a number of tasks\n  = help: write JOB=TASKS, such as worker=8\n'),
-        (["worker=1", "worker=2"], 'error: job "worker" stands twice: worker=1 and worker=2\n'),
+        (["worker=1", "worker=2"], 'error: job "worker" occurs twice: worker=1 and worker=2\n'),
         (["wroker=1"], 'error: there is no job "wroker"; there are chief, worker\n  = help: did you mean worker?\n'),
         (["worker=0"], 'error: job "worker" can\'t have 0 tasks: 1 to 10000\n'),
         (["worker=99999"], 'error: job "worker" can\'t have 99999 tasks: 1 to 10000\n'),

@@ -149,7 +149,7 @@ def test_only_an_evaluator_is_told_of_the_evaluator(run: Run, folder: Path) -> N
         ),
         (
             ("--task", "worker/1", "--local", "-n", "x"),
-            "error: --local and --namespace exclude each other: the latter is Kubernetes'\n",
+            "error: --local can't be combined with --namespace\n",
         ),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_task_that_is_left_out_may_be_lost(backend: FakeBackend) -> None:
     guarded = begin(backend, Forward(), Heard(), without=["worker/1"])
     assert "worker/1" not in guarded._losses._known
     guarded.__exit__(None, None, None)
-    with pytest.raises(InvalidInput, match="the master, which they connect to"):
+    with pytest.raises(InvalidInput, match="the master, to which they connect"):
         ForwardGuard(backend, "mnist", Forward(), lambda *what: None, without=["chief/0"])
 
 

@@ -166,7 +166,7 @@ def test_sessions_after_a_loss_are_those_of_scripts(cluster: Cluster, monkeypatc
     target, watch = reach()
     assert target == "grpc://127.0.0.1:4711"
     assert watch._news is news
-    with pytest.raises(InvalidInput, match="the master, which they connect to"):
+    with pytest.raises(InvalidInput, match="the master, to which they connect"):
         cluster.session(without=["chief/0"])
     cluster.close()
 

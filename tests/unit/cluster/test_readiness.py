@@ -90,7 +90,7 @@ def test_an_excluded_task_is_not_waited_for(cluster: Cluster, backend: FakeBacke
     backend.silent = {FIRST}
     with pytest.raises(WaitTimeout, match=r"worker/0 does not answer: Connection refused$"):
         cluster.wait(0, without=["worker/1"])
-    with pytest.raises(InvalidInput, match=r"^sessions can't do without chief/0"):
+    with pytest.raises(InvalidInput, match=r"^sessions can't run without chief/0"):
         cluster.wait(0, without=["chief/0"])
 
 

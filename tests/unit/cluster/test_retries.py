@@ -60,7 +60,7 @@ def test_the_last_run_decides() -> None:
     ("word", "message"),
     [
         ("worker/7", 'there is no task "worker/7"; there are chief/0, worker/0 to worker/1'),
-        ("chief/0", "sessions can't do without chief/0: it is the master, which they connect to"),
+        ("chief/0", "sessions can't run without chief/0: it is the master, to which they connect"),
     ],
 )
 def test_excluded_tasks_exist_and_are_not_the_master(word: str, message: str) -> None:

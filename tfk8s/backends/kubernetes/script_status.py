@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tfk8s.backends.kubernetes import disruptions, pod_status
 from tfk8s.core import compact
-from tfk8s.core.status import MOST_SHOWN, Phase, ScriptPhase, ScriptStatus
+from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object
 from tfk8s.render.script_job import COMMAND, QUOTA_ADVICE, name
 
@@ -25,7 +25,7 @@ def status(job: Object, pod: Object | None, warnings: Sequence[str] = ()) -> Scr
     return ScriptStatus(
         name=name(job),
         phase=phase,
-        command=shlex.join(words)[:MOST_SHOWN],
+        command=shlex.join(words)[:MAX_COMMAND_LENGTH],
         runs_on=pod_status.runs_on(pod) if pod else "",
         since=pod_status.since(pod or job),
         exit_code=exit_code,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tfk8s.backends.local import interpreter, ipc, processes
 from tfk8s.backends.local.event_loop import Loop
-from tfk8s.core.status import MOST_SHOWN
+from tfk8s.core.status import MAX_COMMAND_LENGTH
 
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL for a script whose client is gone
 
@@ -84,7 +84,7 @@ class ScriptRunner:
         """Start a script for a client; takes over the connection and the streams."""
         read, write = os.pipe()
         fresh = request["fresh"] or not self._fits(request)
-        shown = shlex.join(request["arguments"])[:MOST_SHOWN]
+        shown = shlex.join(request["arguments"])[:MAX_COMMAND_LENGTH]
         conversation = RunningScript(connection, write, fresh, shown)
         self._running.add(conversation)
         self._loop.on_readable(connection, lambda: self._client_says(conversation))

@@ -45,7 +45,7 @@ class Answers:
 def _kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config").write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    monkeypatch.setattr(polling, "FIRST_RETRY", 0.001)
+    monkeypatch.setattr(polling, "FIRST_RETRY_INTERVAL", 0.001)
 
 
 def asking(*answers: int | str | Exception) -> tuple[Client, Answers]:
