@@ -41,7 +41,7 @@ def pids(status: ClusterStatus) -> dict[Task, int]:
 
 
 def gone(pid: int) -> bool:
-    return state.started(pid) is None
+    return state.start_time(pid) is None
 
 
 def wait_until_gone(pid: int) -> None:

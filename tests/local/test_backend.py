@@ -101,7 +101,7 @@ def test_a_task_that_keeps_dying_is_started_later_and_apply_starts_it_now(backen
         os.kill(pids(status)[victim], signal.SIGKILL)
     status = wait_for(backend, cluster, lambda status: status.tasks[2].phase is Phase.FAILED)
     assert status.phase is Phase.FAILED
-    assert status.tasks[2].reason == "killed by SIGKILL; starts again in 2 s"
+    assert status.tasks[2].reason == "killed by SIGKILL; restarts in 2 s"
     assert backend.apply(job_file(cluster, worker=2, ps=1)) is True
     wait_for(backend, cluster, is_ready)
 
@@ -143,7 +143,7 @@ def test_delete_ends_everything_even_what_a_script_left_behind(backend: LocalBac
     backend.delete(cluster)
     for pid in everything:
         wait_until_gone(pid)
-    assert [pid for pid in state.marked_processes(record.id) if not gone(pid)] == []
+    assert [pid for pid in state.cluster_processes(record.id) if not gone(pid)] == []
     assert not state.folder(cluster).path.exists()
 
 
@@ -168,7 +168,7 @@ def test_a_stopped_task_is_told_of(backend: LocalBackend, cluster: str) -> None:
 def test_a_stopped_supervisor_is_told_of_and_can_be_removed(
     backend: LocalBackend, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfk8s.backends.local.supervisor_client._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("tfk8s.backends.local.supervisor_client._STOPPED_INTERVAL", 0.2)
     supervisor = state.folder(cluster).supervisor()
     assert supervisor is not None
     os.kill(supervisor, signal.SIGSTOP)

@@ -113,7 +113,7 @@ def test_up_killed_at_any_moment_and_run_again(job_file: Path, delay: float) -> 
     assert record is not None
     processes = pids("mine")
     assert tfk8s("down", "--local", "mine").returncode == 0
-    assert [pid for pid in (*processes, *state.marked_processes(record.id)) if not gone(pid)] == []
+    assert [pid for pid in (*processes, *state.cluster_processes(record.id)) if not gone(pid)] == []
 
 
 def test_two_ups_at_once_make_one_cluster(job_file: Path) -> None:

@@ -14,16 +14,16 @@ PATIENCE = 20.0
 
 
 @given(st.lists(st.integers()), st.integers(1, 5))
-def test_answers_come_in_the_order_of_the_things(things: list[int], at_once: int) -> None:
+def test_results_are_in_order(things: list[int], at_once: int) -> None:
     assert concurrency.map_parallel(lambda thing: thing + 1, things, at_once) == [thing + 1 for thing in things]
 
 
-def test_so_many_at_the_same_time() -> None:
+def test_calls_are_concurrent() -> None:
     meeting = threading.Barrier(3)
     concurrency.map_parallel(lambda _: meeting.wait(PATIENCE), range(6), 3)
 
 
-def test_no_more_at_the_same_time() -> None:
+def test_concurrency_is_limited() -> None:
     busy, most, lock = 0, 0, threading.Lock()
 
     def do(_: int) -> None:
@@ -38,7 +38,7 @@ def test_no_more_at_the_same_time() -> None:
     assert most <= 3
 
 
-def test_the_first_failure_is_raised_and_what_has_not_begun_is_left() -> None:
+def test_a_failure_cancels_the_rest() -> None:
     begun: list[int] = []
 
     def do(thing: int) -> None:
@@ -50,7 +50,7 @@ def test_the_first_failure_is_raised_and_what_has_not_begun_is_left() -> None:
     assert begun == [0]
 
 
-def test_of_several_failures_the_first_in_order_is_raised() -> None:
+def test_the_first_failure_in_order_is_raised() -> None:
     meeting = threading.Barrier(2)
 
     def do(thing: int) -> None:
@@ -61,7 +61,7 @@ def test_of_several_failures_the_first_in_order_is_raised() -> None:
         concurrency.map_parallel(do, range(2), 2)
 
 
-def test_an_interrupt_waits_for_nobody_and_lets_no_other_begin() -> None:
+def test_an_interrupt_ends_the_call_at_once() -> None:
     begun: list[int] = []
     first, goes_on = threading.Event(), threading.Event()
 

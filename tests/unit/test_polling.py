@@ -32,26 +32,26 @@ class Clock:
         self.now += seconds
 
 
-def test_looks_at_once_and_last_when_the_time_is_up() -> None:
+def test_the_first_poll_is_at_once_and_the_last_at_the_timeout() -> None:
     clock = Clock()
     looks = [clock.now - 1000 for _ in polling.poll(3, clock=clock, sleep=clock.sleep)]
     assert (looks[0], looks[-1]) == (0, pytest.approx(3))
     assert looks == sorted(looks)
 
 
-def test_without_time_there_is_one_look() -> None:
+def test_a_timeout_of_zero_polls_once() -> None:
     clock = Clock()
     assert list(polling.poll(0, clock=clock, sleep=clock.sleep)) == [0]
     assert clock.sleeps == []
 
 
-def test_says_how_much_time_is_left() -> None:
+def test_seconds_left_are_yielded() -> None:
     clock = Clock()
     assert next(polling.poll(7, clock=clock, sleep=clock.sleep)) == 7
     assert next(polling.poll(None, clock=clock, sleep=clock.sleep)) == math.inf
 
 
-def test_pauses_grow_with_the_wait_and_stay_small() -> None:
+def test_intervals_grow_to_a_maximum() -> None:
     clock = Clock()
     for _ in itertools.islice(polling.poll(None, clock=clock, sleep=clock.sleep), 200):
         pass
@@ -60,20 +60,20 @@ def test_pauses_grow_with_the_wait_and_stay_small() -> None:
     assert polling.MAX_INTERVAL <= 0.25
 
 
-def test_a_slow_look_is_not_followed_by_a_sleep_beyond_the_limit() -> None:
+def test_no_sleep_exceeds_the_timeout() -> None:
     clock = Clock()
     for _ in polling.poll(1, clock=clock, sleep=clock.sleep):
         clock.now += 0.9
     assert clock.now == pytest.approx(1000 + 0.9 + 0.09 + 0.9 + 0.9, abs=0.2)
 
 
-def test_returns_what_it_waited_for() -> None:
+def test_a_wait_returns_the_result() -> None:
     clock, seen = Clock(), iter([None, "", 0, "there"])
     assert polling.wait_until(lambda: next(seen), "it", 5, clock=clock, sleep=clock.sleep) == "there"
     assert len(clock.sleeps) == 3
 
 
-def test_says_what_it_waited_for_in_vain() -> None:
+def test_a_timeout_names_the_awaited_event() -> None:
     clock = Clock()
     with pytest.raises(WaitTimeout) as caught:
         polling.wait_until(lambda: None, "worker/1 to answer", 0.25, clock=clock, sleep=clock.sleep)
@@ -81,7 +81,7 @@ def test_says_what_it_waited_for_in_vain() -> None:
     assert caught.value.exit_code == 124
 
 
-def test_a_long_wait_logs_each_thing_that_it_waits_for_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_wait_logs_each_awaited_event_once(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
 
     def what() -> str:
@@ -97,7 +97,7 @@ def test_a_short_wait_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == []
 
 
-def test_what_runs_the_cluster_may_be_silent_meanwhile() -> None:
+def test_an_unreachable_backend_may_come_back() -> None:
     clock, looks = (
         Clock(),
         iter([None, BackendUnreachable("no answer"), None, BackendUnreachable("no answer"), "there"]),
@@ -112,7 +112,7 @@ def test_what_runs_the_cluster_may_be_silent_meanwhile() -> None:
     assert polling.wait_until(look, "it", 5, clock=clock, sleep=clock.sleep) == "there"
 
 
-def test_who_is_silent_at_first_is_not_waited_for_and_who_is_at_last_is_named() -> None:
+def test_an_unreachable_backend_fails_the_first_poll_or_is_named() -> None:
     clock, seen = Clock(), iter([None])
 
     def look() -> None:
@@ -127,7 +127,7 @@ def test_who_is_silent_at_first_is_not_waited_for_and_who_is_at_last_is_named() 
         polling.wait_until(look, "it", 0.25, clock=clock, sleep=clock.sleep)
 
 
-def test_retries_come_later_and_later_and_end() -> None:
+def test_retry_intervals_grow_until_the_timeout() -> None:
     clock = Clock()
     retries = polling.Retries(8, clock=clock, sleep=clock.sleep, jitter=lambda: 0.5)
     while retries.wait():
@@ -136,7 +136,7 @@ def test_retries_come_later_and_later_and_end() -> None:
     assert retries.left < 1.5
 
 
-def test_a_retry_is_not_earlier_than_asked_and_not_later_than_there_is_time() -> None:
+def test_a_retry_respects_its_minimum_and_the_timeout() -> None:
     clock = Clock()
     retries = polling.Retries(8, clock=clock, sleep=clock.sleep)
     assert retries.wait(5)
@@ -144,7 +144,7 @@ def test_a_retry_is_not_earlier_than_asked_and_not_later_than_there_is_time() ->
     assert clock.sleeps == [5]
 
 
-def test_what_is_missing_is_asked_for_at_the_end() -> None:
+def test_a_timeout_evaluates_the_awaited_event_at_the_end() -> None:
     clock, looks = Clock(), []
     with pytest.raises(WaitTimeout) as caught:
         polling.wait_until(
@@ -153,7 +153,7 @@ def test_what_is_missing_is_asked_for_at_the_end() -> None:
     assert str(caught.value) == "waited 0.012 s for look 5"
 
 
-def test_yields_what_is_there_and_each_change() -> None:
+def test_changes_are_yielded() -> None:
     clock, seen = Clock(), iter(["a", "a", "b", "b", "a"])
     found = polling.changes(lambda: next(seen), clock=clock, sleep=clock.sleep)
     assert list(itertools.islice(found, 3)) == ["a", "b", "a"]
@@ -183,14 +183,14 @@ def imported_and_called(module: Path) -> set[str]:
     return found
 
 
-def test_who_waits_waits_here() -> None:
+def test_only_this_module_sleeps() -> None:
     package = Path(polling.__file__).parent
     modules = {str(path.relative_to(package)): imported_and_called(path) for path in package.rglob("*.py")}
     assert {name for name, found in modules.items() if "time.sleep" in found} == {"polling.py"}
     assert {name for name, found in modules.items() if {"select", "selectors"} & found} == {"polling.py", *EVENT_LOOPS}
 
 
-def test_a_descriptor_that_can_be_read_and_one_that_has_ended() -> None:
+def test_readable_and_closed_descriptors() -> None:
     end, other = os.pipe()
     assert not polling.readable(end, 0)
     os.write(other, b"!")
@@ -201,7 +201,7 @@ def test_a_descriptor_that_can_be_read_and_one_that_has_ended() -> None:
     os.close(end)
 
 
-def test_of_several_descriptors_those_that_can_be_read_however_many_a_process_has() -> None:
+def test_readable_descriptors_above_1023() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     (end, other), (idle, kept) = os.pipe(), os.pipe()
@@ -216,7 +216,7 @@ def test_of_several_descriptors_those_that_can_be_read_however_many_a_process_ha
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_looks_again_and_again() -> None:
+def test_every_yields_at_each_interval() -> None:
     clock = Clock()
     assert len(list(itertools.islice(polling.every(2, sleep=clock.sleep), 3))) == 3
     assert clock.sleeps == [2, 2]

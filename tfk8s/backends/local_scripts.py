@@ -1,4 +1,4 @@
-"""Session scripts that run on this machine, for clusters that are elsewhere."""
+"""Session scripts that run on this machine, for clusters that run elsewhere."""
 
 from __future__ import annotations
 
@@ -22,47 +22,53 @@ from tfk8s.log import log
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.task_monitor import SILENT_FAR, Dial, TaskMonitor
 
-MOST_TASKS = 256  # each is a port here, and a connection
+MAX_TASKS = 256  # each task needs a port here, and a connection
 
 
 def run(script: Script, cluster: ClusterSpec, target: str, watched: TaskMonitor) -> Outcome:
-    """Run a script with this process' standard streams and signals; return how it ended.
+    """Run a script with this process' standard streams and signals.
 
     Args:
-        script: which.
-        cluster: the ClusterSpec that it is told.
+        script: the script.
+        cluster: the ClusterSpec for its sessions.
         target: the master, "grpc://host:port".
-        watched: tells of lost tasks, so that the script is ended where it waits for one.
+        watched: the monitor of the tasks. The runner ends the script if it waits for a lost task.
+
+    Returns:
+        The end of the script.
 
     Raises:
-        InvalidInput: there is no TensorFlow here.
+        InvalidInput: this machine has no TensorFlow.
     """
     from tfk8s.backends.local import interpreter
 
     python = interpreter.script_python(os.environ)
     interpreter.require_tensorflow(python)
-    with watched, foreground_scripts.FailureFile() as verdict:
+    with watched, foreground_scripts.FailureFile() as failure_file:
         arguments = [f"--events={watched.news}", *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
-        environment = script_environment(script, cluster, target, os.environ, verdict.environment)
-        return verdict.outcome(_run(command, environment, watched.news))
+        environment = script_environment(script, cluster, target, os.environ, failure_file.environment)
+        return failure_file.outcome(_run(command, environment, watched.news))
 
 
 def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Outcome:
-    """Run a script with each task at the loopback address that it would have on a single machine.
+    """Run a script with each task at its loopback address on a single machine.
 
     Args:
-        backend: where the cluster lives.
-        status: the cluster.
-        script: which.
+        backend: the cluster's backend.
+        status: the cluster's status.
+        script: the script.
+
+    Returns:
+        The end of the script.
 
     Raises:
-        InvalidInput: such an address is taken here, or there is no TensorFlow.
+        InvalidInput: another program uses a port of a task, or this machine has no TensorFlow.
     """
-    if len(status.tasks) > MOST_TASKS:
+    if len(status.tasks) > MAX_TASKS:
         raise InvalidInput(
-            f'"{status.name}" has {len(status.tasks)} tasks; --here is for at most {MOST_TASKS}',
-            help="leave out --here: then the script runs beside the tasks",
+            f'"{status.name}" has {len(status.tasks)} tasks; --here is for at most {MAX_TASKS}',
+            help="leave out --here to run the script beside the tasks",
         )
     ports = loopback_ports({task.task: host_and_port(task.address)[1] for task in status.tasks})
     cluster: dict[str, list[str]] = {}
@@ -90,23 +96,23 @@ def _forward(task: Task, port: int, dial: Dial) -> Iterator[Forward]:
         forward = Forward(dial, port, lambda text: log.warning("%s: %s", task, text))
     except InvalidInput as error:
         raise InvalidInput(
-            f"{error}: with --here, {task} is at localhost:{port}, where a single machine would have it",
-            help=f"end what listens there (`ss -ltnp 'sport = :{port}'` shows it), or leave out --here",
+            f"{error}: with --here, {task} is at localhost:{port}, its address on a single machine",
+            help=f"end the program that listens there (`ss -ltnp 'sport = :{port}'` shows it), or leave out --here",
         ) from error
     with forward:
         yield forward
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], news: int) -> int:
-    """Run a program with this process' standard streams and signals; return how it ended, as subprocess has it."""
+    """Run a program with this process' standard streams and signals; return its code, as in `subprocess`."""
     process: subprocess.Popen[bytes] | None = None
 
-    def pass_on(number: int, _: object) -> None:
-        # Ctrl-C reaches all processes of the terminal by itself.
+    def forward(number: int, _: object) -> None:
+        # The terminal sends Ctrl-C to all its processes.
         if process is not None and not (number == signal.SIGINT and _in_foreground()):
             process.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         process = subprocess.Popen(command, env=environment, pass_fds=[news])
         return process.wait()

@@ -1,4 +1,4 @@
-"""TensorFlow's names and Kubernetes' names, and the addresses made of them.
+"""TensorFlow's names and Kubernetes' names, and the addresses that contain them.
 
 TensorFlow names a task `/job:NAME/task:INDEX`, where NAME is `[A-Za-z][A-Za-z0-9_]*`; any other name aborts
 the server process ("Invalid device name"). Kubernetes' names are DNS labels (RFC 1123): lower case, digits
@@ -14,30 +14,30 @@ DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?", re.ASCII)
 
 MAX_JOB_NAME = 63
 MAX_DNS_LABEL = 63
-# A StatefulSet's pods get a label "NAME-" + 10 characters of a hash, which may have 63 characters as any
-# label; a longer name is accepted and then never gets a pod (kubernetes/kubernetes#64023).
+# A StatefulSet's pods get a label "NAME-" + 10 characters of a hash, and a label has at most 63 characters.
+# Kubernetes accepts a longer name, but its StatefulSet never gets a pod (kubernetes/kubernetes#64023).
 MAX_STATEFUL_SET = 52
 
 
 def is_job_name(name: str) -> bool:
-    """Return whether TensorFlow takes `name` as the name of a job."""
+    """Return whether TensorFlow accepts `name` as the name of a job."""
     return len(name) <= MAX_JOB_NAME and JOB_NAME.fullmatch(name) is not None
 
 
 def is_dns_label(name: str) -> bool:
-    """Return whether Kubernetes takes `name` for a Service, and so for all that tfk8s makes (RFC 1035)."""
+    """Return whether Kubernetes accepts `name` for a Service, and so for every object of a cluster (RFC 1035)."""
     return len(name) <= MAX_DNS_LABEL and DNS_LABEL.fullmatch(name) is not None
 
 
 def dns_label(job: str) -> str:
     """Return the part of Kubernetes names that stands for a job.
 
-    A name that is a DNS label stays as it is. Any other gets lower case, `-` for `_`, and the first four hex
+    A DNS label stays unchanged. Any other name gets lower case, `-` for `_`, and the first four hex
     digits of its SHA-256, so that `worker`, `Worker` and `worker_` stay apart.
     """
     if is_dns_label(job):
         return job
-    import hashlib  # takes 6 ms, and few job names need it
+    import hashlib  # the import takes 6 ms, and few job names need it
 
     plain = job.lower().replace("_", "-").rstrip("-")
     return f"{plain}-{hashlib.sha256(job.encode()).hexdigest()[:4]}"
@@ -54,17 +54,17 @@ def pod(cluster: str, job: str, index: int) -> str:
 
 
 def master_service(cluster: str) -> str:
-    """Return the name of the Service that leads to the master alone."""
+    """Return the name of the Service of the master alone."""
     return f"{cluster}-master"
 
 
 def pod_address(cluster: str, namespace: str, job: str, index: int, port: int) -> str:
-    """Return where a task's server listens in Kubernetes: its pod's name in the cluster's headless Service."""
+    """Return the address of a task in Kubernetes: its pod's name in the cluster's headless Service."""
     return f"{pod(cluster, job, index)}.{cluster}.{namespace}.svc:{port}"
 
 
 def task(job: str, index: int) -> str:
-    """Return a task's short name, such as `worker/1`: what users read and type."""
+    """Return a task's short name, such as `worker/1`, which users read and type."""
     return f"{job}/{index}"
 
 

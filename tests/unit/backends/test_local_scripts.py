@@ -1,4 +1,4 @@
-"""Scripts on this machine for a cluster that is elsewhere."""
+"""Scripts on this machine for a cluster that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytest_plugins = ("fakes.command_line",)
 def ports() -> list[int]:
     """Two free ports in a row."""
     while True:
-        port = 20000 + 2 * secrets.randbelow(5000)  # below those that are given out by themselves
+        port = 20000 + 2 * secrets.randbelow(5000)  # below the ephemeral ports
         with contextlib.suppress(OSError), socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", port))
             second.bind(("127.0.0.1", port + 1))
@@ -32,7 +32,7 @@ def ports() -> list[int]:
 
 
 def status_at(backend: FakeBackend, port: int) -> ClusterStatus:
-    """The cluster, whose pods all listen on the same port."""
+    """Return the status of the cluster, whose pods all listen on the same port."""
     for task in ("chief/0", "worker/0"):
         backend.looks.append(change(task, address=f"pod-{task[0]}:{port}"))
         backend.observe("mnist")
@@ -40,7 +40,7 @@ def status_at(backend: FakeBackend, port: int) -> ClusterStatus:
 
 
 @pytest.mark.programs
-def test_each_task_is_where_a_single_machine_has_it(
+def test_tasks_have_their_ports_of_a_single_machine(
     ports: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     backend = FakeBackend(job_file("mnist", chief=1, worker=1))
@@ -52,13 +52,12 @@ def test_each_task_is_where_a_single_machine_has_it(
     assert json.loads(cluster) == {"chief": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]}
 
 
-def test_a_port_that_is_taken_is_named(ports: list[int]) -> None:
+def test_a_port_in_use_is_named(ports: list[int]) -> None:
     backend = FakeBackend(job_file("mnist", chief=1, worker=1))
     with socket.create_server(("127.0.0.1", ports[1])), pytest.raises(InvalidInput) as caught:
         local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=Path("a.py")))
     assert str(caught.value) == (
-        f"port {ports[1]} is in use: with --here, worker/0 is at localhost:{ports[1]}, where a single machine would"
-        " have it"
+        f"port {ports[1]} is in use: with --here, worker/0 is at localhost:{ports[1]}, its address on a single machine"
     )
     assert f"sport = :{ports[1]}" in str(caught.value.help)
 
@@ -70,7 +69,7 @@ def test_a_machine_without_tensorflow(ports: list[int], monkeypatch: pytest.Monk
         local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=Path("a.py")))
 
 
-def test_a_cluster_of_too_many_tasks_is_refused() -> None:
+def test_too_many_tasks_are_refused() -> None:
     backend = FakeBackend(job_file("mnist", worker=257))
     with pytest.raises(InvalidInput, match="--here is for at most 256"):
         local_scripts.run_forwarded(backend, backend.observe("mnist"), Script(path=Path("a.py")))
@@ -83,7 +82,7 @@ def test_a_cluster_of_too_many_tasks_is_refused() -> None:
         (["--here", "--detach"], "--here can't be combined with --detach"),
     ],
 )
-def test_where_scripts_run_here_anyway(
+def test_here_is_refused_on_this_machine(
     run: Run, backend: FakeBackend, folder: Path, arguments: list[str], words: str
 ) -> None:
     code, _, err = run("submit", *arguments, "mnist", "train.py")

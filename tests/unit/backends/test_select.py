@@ -1,4 +1,4 @@
-"""Which backend a command means, and what it says where there is none."""
+"""The choice of a backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "variable", "local"),
+    ("options", "variable", "local"),
     [
         (BackendOptions(), None, False),
         (BackendOptions(), "1", True),
@@ -33,19 +33,19 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (BackendOptions(namespace="team"), "1", False),
     ],
 )
-def test_where(where: BackendOptions, variable: str | None, local: bool) -> None:
-    assert where.is_local({} if variable is None else {"TFK8S_LOCAL": variable}) is local
+def test_local_or_kubernetes(options: BackendOptions, variable: str | None, local: bool) -> None:
+    assert options.is_local({} if variable is None else {"TFK8S_LOCAL": variable}) is local
 
 
 @pytest.mark.parametrize("namespace", ["Team", "a/b", "../a", "a_b", "-a", "a" * 64])
-def test_what_can_be_no_namespace(namespace: str) -> None:
+def test_invalid_namespaces(namespace: str) -> None:
     with pytest.raises(InvalidInput, match="is not a valid name of a namespace"):
         BackendOptions(namespace=namespace)
     assert BackendOptions(namespace="1-team").namespace == "1-team"
 
 
 @pytest.mark.parametrize(
-    ("where", "variable", "message"),
+    ("options", "variable", "message"),
     [
         (
             BackendOptions(local=True, context="kind-test"),
@@ -61,13 +61,13 @@ def test_what_can_be_no_namespace(namespace: str) -> None:
         (BackendOptions(), "maybe", 'TFK8S_LOCAL is "maybe"'),
     ],
 )
-def test_contradictions(where: BackendOptions, variable: str, message: str) -> None:
+def test_contradictions(options: BackendOptions, variable: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        where.is_local({"TFK8S_LOCAL": variable})
+        options.is_local({"TFK8S_LOCAL": variable})
     assert str(caught.value) == message
 
 
-def test_without_a_kubeconfig_both_ways_out_are_named() -> None:
+def test_a_missing_kubeconfig() -> None:
     with pytest.raises(InvalidInput) as caught:
         choose(BackendOptions())
     assert str(caught.value) == "no Kubernetes cluster is configured: there is no kubeconfig"
@@ -77,11 +77,11 @@ def test_without_a_kubeconfig_both_ways_out_are_named() -> None:
     )
 
 
-def test_what_counts_as_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there, gone = tmp_path / "config", tmp_path / "gone"
-    there.touch()
-    assert has_kubeconfig({"KUBECONFIG": f"{gone}:{there}"})
-    assert not has_kubeconfig({"KUBECONFIG": str(gone)})
+def test_a_kubeconfig_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    existing, missing = tmp_path / "config", tmp_path / "missing"
+    existing.touch()
+    assert has_kubeconfig({"KUBECONFIG": f"{missing}:{existing}"})
+    assert not has_kubeconfig({"KUBECONFIG": str(missing)})
     assert not has_kubeconfig({})
     assert not has_kubeconfig({"KUBECONFIG": "~no-such-user/config"})
     (tmp_path / ".kube").mkdir()
@@ -96,7 +96,7 @@ def test_this_machine_is_chosen_by_flag_or_variable(monkeypatch: pytest.MonkeyPa
     assert choose(BackendOptions()).flags == " --local"
 
 
-def test_explicit_addresses_win_over_every_flag() -> None:
+def test_addresses_override_options() -> None:
     job = Job(name="worker", addresses=("10.0.0.5:2222",))
     spec = JobFile(name="there", jobs=(job,), master="worker")
     assert choose(BackendOptions(local=True), spec).name == "addresses"

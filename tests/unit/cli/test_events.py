@@ -51,10 +51,10 @@ def test_events_as_json_and_one_a_line_where_they_are_watched(run: Run, backend:
     assert backend.calls == ["events mnist follow=False", "events mnist follow=True", "events mnist follow=True"]
 
 
-def test_a_supervisors_notes_are_events(tmp_path) -> None:
+def test_events_of_a_supervisor(tmp_path) -> None:
     folder = state.Folder(tmp_path)
-    folder.note("worker/1", Phase.FAILED, "killed by SIGKILL")
-    event = state.event(folder.events.read_text())
+    folder.add_event("worker/1", Phase.FAILED, "killed by SIGKILL")
+    event = state.parse_event(folder.events.read_text())
     assert (event.about, event.warning, event.reason, event.message) == (
         "worker/1",
         True,

@@ -25,7 +25,7 @@ mnist  Failed  2/3    chief/0  grpc://localhost:2222  0        5m12s  /state/mni
 TASK      PHASE   ADDRESS         WHERE    RESTARTS  AGE    REASON
 chief/0   Ready   localhost:2222  pid 101  0         5m12s
 worker/0  Ready   localhost:2223  pid 102  0         5m12s
-worker/1  Failed  localhost:2224  -        2         12s    killed by SIGKILL; starts again in 1 s
+worker/1  Failed  localhost:2224  -        2         12s    killed by SIGKILL; restarts in 1 s
 """
 
 TASKS: list[dict[str, Any]] = [
@@ -51,7 +51,7 @@ DOCUMENT = {
 
 
 def test_status(run: Run, backend: FakeBackend) -> None:
-    reason = "killed by SIGKILL; starts again in 1 s"
+    reason = "killed by SIGKILL; restarts in 1 s"
     backend.looks = [change("worker/1", phase=Phase.FAILED, reason=reason, runs_on="", restarts=2, since=CREATED + 300)]
     assert run("status", "mnist") == (0, STATUS, "")
 

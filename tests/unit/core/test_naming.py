@@ -29,14 +29,14 @@ def test_dns_labels(name: str, label: str) -> None:
 
 
 @given(JOB_NAMES)
-def test_a_dns_label_is_one_but_for_its_length(name: str) -> None:
+def test_derived_names_are_dns_labels(name: str) -> None:
     label = naming.dns_label(name)
     assert naming.DNS_LABEL.fullmatch(label)
     assert label == name or len(label) <= len(name) + 5
 
 
 @given(st.lists(JOB_NAMES | ALIKE, min_size=2, max_size=8, unique=True))
-def test_names_never_meet_in_a_job_file_that_is_accepted(names: list[str]) -> None:
+def test_derived_names_of_a_valid_job_file_are_unique(names: list[str]) -> None:
     try:
         loads(
             "apiVersion: tfk8s.dev/v1\nname: a\njobs: {x: 1, " + ", ".join(f'"{name}": 1' for name in names) + "}", "f"
@@ -51,7 +51,7 @@ def test_names_never_meet_in_a_job_file_that_is_accepted(names: list[str]) -> No
     JOB_NAMES,
     st.integers(1, 10_000),
 )
-def test_no_derived_name_is_too_long_in_a_job_file_that_is_accepted(cluster: str, job: str, tasks: int) -> None:
+def test_derived_names_of_a_valid_job_file_fit(cluster: str, job: str, tasks: int) -> None:
     try:
         loads(f'apiVersion: tfk8s.dev/v1\nname: "{cluster}"\nmaster: m\njobs: {{"{job}": {tasks}, m: 1}}', "f")
     except JobFileError:
@@ -67,12 +67,12 @@ def test_no_derived_name_is_too_long_in_a_job_file_that_is_accepted(cluster: str
 
 
 @pytest.mark.parametrize("name", ["", "1abc", "my-job", "a.b", "_a", "a" * 64, "é", "a\n", "worker "])
-def test_names_that_abort_a_server(name: str) -> None:
+def test_invalid_job_names(name: str) -> None:
     assert not naming.is_job_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "1a", "-a", "a-", "A", "a.b", "a_b", "a" * 64, "a\n"])
-def test_names_that_no_service_has(name: str) -> None:
+def test_invalid_service_names(name: str) -> None:
     assert not naming.is_dns_label(name)
 
 

@@ -1,4 +1,4 @@
-"""What differs between two states of something."""
+"""Comparison of objects."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tfk8s.core.spec import Task
         ({}, {"chief": {"tasks": 1}}, ["chief: none → 1 task"]),
     ],
 )
-def test_differences_are_named_by_where_they_stand(before, after, lines) -> None:
+def test_fields_that_differ(before, after, lines) -> None:
     assert [str(field) for field in fields(before, after)] == lines
 
 
-def test_what_comes_goes_changes_or_stays() -> None:
+def test_each_action() -> None:
     assert compare("Service", "a", None, {}) == Change(kind="Service", name="a", action=Action.CREATE)
     assert compare("Service", "a", {}, None) == Change(kind="Service", name="a", action=Action.REMOVE)
     assert compare("Service", "a", {"b": 1}, {"b": 2}) == Change(
@@ -41,6 +41,6 @@ def test_what_comes_goes_changes_or_stays() -> None:
     assert compare("Service", "a", {"b": 1}, {"b": 1}) is None
 
 
-def test_a_plan_is_something_where_it_changes_or_restarts_something() -> None:
+def test_an_empty_plan_is_false() -> None:
     assert not Plan(name="a")
     assert Plan(name="a", restarts=(Task("worker", 0),))

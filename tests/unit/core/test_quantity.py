@@ -38,7 +38,7 @@ def test_forms(text: str, value: str) -> None:
     "text",
     ["", ".", "-1", "+1", "4GB", "4gi", "4 Gi", "1e", "1e1000", "1_000", "0x10", "1.5.2", "Gi", "1\n", "\u0661", "4K"],
 )
-def test_what_is_none(text: str) -> None:
+def test_invalid_quantities(text: str) -> None:
     with pytest.raises(ValueError) as caught:
         Quantity.parse(text)
     assert str(caught.value) == f"{text!r} is not a quantity"

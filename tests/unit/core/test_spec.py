@@ -22,12 +22,12 @@ def test_tasks_in_order() -> None:
     assert CLUSTER.master_task.device == "/job:chief/task:0"
 
 
-def test_a_job_that_is_not_there() -> None:
+def test_an_unknown_job() -> None:
     with pytest.raises(KeyError, match="worker"):
         CLUSTER.job("worker")
 
 
-def test_it_stays_as_it_is() -> None:
+def test_job_files_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         CLUSTER.port = 1  # type: ignore[misc]
 
@@ -47,7 +47,7 @@ def test_the_cluster_spec() -> None:
 
 
 @given(st.lists(st.sampled_from(["evaluator", "chief", "worker", "a", "evaluator_"]), unique=True, min_size=1))
-def test_the_evaluator_is_in_nobody_elses_cluster(names: list[str]) -> None:
+def test_only_an_evaluator_sees_the_evaluator(names: list[str]) -> None:
     job_file = JobFile(name="a", jobs=tuple(Job(name=name) for name in names), master=names[0])
     for name in (None, *names):
         seen = job_file.cluster_spec(str, seen_by=name)

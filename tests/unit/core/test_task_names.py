@@ -12,7 +12,7 @@ TASKS = [Task("chief", 0), Task("ps", 0), Task("ps", 1), Task("worker", 0), Task
 
 
 @pytest.mark.parametrize("word", ["worker/1", "/job:worker/task:1", "/job:worker/replica:0/task:1"])
-def test_two_ways_to_write_a_task(word: str) -> None:
+def test_both_forms_of_a_task(word: str) -> None:
     assert task_names.parse_task(word, TASKS) == Task("worker", 1)
 
 
@@ -36,24 +36,24 @@ def test_two_ways_to_write_a_task(word: str) -> None:
         ),
     ],
 )
-def test_what_is_none(word: str, message: str, advice: str | None) -> None:
+def test_unknown_tasks(word: str, message: str, advice: str | None) -> None:
     with pytest.raises(InvalidInput) as caught:
         task_names.parse_task(word, TASKS)
     assert (str(caught.value), caught.value.help) == (message, advice)
 
 
-def test_of_one_job_there_is_one() -> None:
+def test_a_single_job_is_listed() -> None:
     with pytest.raises(InvalidInput, match=r'^there is no job "worker"; there is local$'):
         task_names.require_counts({"worker": 2}, [Task("local", 0)])
 
 
-def test_a_job_s_name_means_all_its_tasks() -> None:
+def test_a_job_selects_all_its_tasks() -> None:
     assert task_names.select(["worker/0", "ps"], TASKS) == [Task("ps", 0), Task("ps", 1), Task("worker", 0)]
     assert task_names.select([], TASKS) == TASKS
     with pytest.raises(InvalidInput):
         task_names.select(["ps", "nope"], TASKS)
 
 
-def test_a_number_for_a_job_that_is_none() -> None:
+def test_a_count_of_an_unknown_job() -> None:
     with pytest.raises(InvalidInput, match=r'^there is no job "worker"; there is local$'):
         task_names.require_counts({"worker": 8}, [Task("local", 0), Task("local", 1)])

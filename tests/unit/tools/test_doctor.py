@@ -262,4 +262,4 @@ def test_json_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_contradicting_options(run: Run) -> None:
     code, out, err = run("doctor", "--local", "--context", "x")
     assert (code, out) == (2, "")
-    assert "--local and --context exclude each other" in err
+    assert "--local can't be combined with --context" in err

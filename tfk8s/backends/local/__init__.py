@@ -1,4 +1,4 @@
-"""Clusters of processes on this machine."""
+"""The local backend: clusters of processes on this machine."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _MAX_END_AGE = 20.0
 
 
 class LocalBackend(ForegroundScripts):
-    """Runs each task as a process, in a network namespace of the cluster's own.
+    """Runs each task as a process, in the cluster's own network namespace.
 
     Args:
-        allow_exposed_ports: the tasks listen in this machine's own network, where everybody who can reach it can
-            run any program as this user; for machines on which namespaces are not allowed.
+        allow_exposed_ports: let the tasks listen in this machine's own network, if the machine allows no namespaces.
+            Anyone who can reach a task's port can run code as this user.
     """
 
     name = "local"
@@ -46,36 +46,36 @@ class LocalBackend(ForegroundScripts):
         self._exposed = allow_exposed_ports
 
     def apply(self, job_file: JobFile) -> bool:
-        """Start the cluster, or what is missing of it; return whether anything changed."""
-        _check(job_file)
+        """Start the cluster or its failed tasks; return whether anything changed."""
+        _check_job_file(job_file)
         with state.locked():
             folder = state.folder(job_file.name)
             record = folder.read()
             if record is not None and folder.supervisor() is not None:
                 _check_same(record, job_file)
-                return _revive(folder)
+                return _restart_failed(folder)
             _start(folder, job_file, exposed=self._exposed)
         return True
 
     def plan(self, job_file: JobFile) -> Plan:
-        """Return what `apply` would change; changes nothing."""
-        _check(job_file)
+        """Return the changes that `apply` would make."""
+        _check_job_file(job_file)
         name, folder = job_file.name, state.folder(job_file.name)
         record = folder.read()
         if record is None or folder.supervisor() is None:
-            _check_room(folder, job_file, exposed=self._exposed)
+            _check_capacity(folder, job_file, exposed=self._exposed)
             return Plan(name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),))
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
-            return Plan(name=name, restarts=tuple(_failed(folder)))
+            return Plan(name=name, restarts=tuple(_failed_tasks(folder)))
         return Plan(
             name=name, changes=(change,), refusal=f"`up` changes no cluster that runs: tfk8s down --local {name} first"
         )
 
     def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
-        """Give jobs so many tasks each, and start all tasks anew; return whether anything changed."""
+        """Change the number of tasks of jobs, and restart all tasks; return whether anything changed."""
         with state.locked():
-            folder, record = _existing(name)
+            folder, record = _find(name)
             before = record.job_file
             jobs = (dataclasses.replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
             after = dataclasses.replace(before, jobs=tuple(jobs))
@@ -85,8 +85,8 @@ class LocalBackend(ForegroundScripts):
         return True
 
     def observe(self, name: str) -> ClusterStatus:
-        """Return what is there now."""
-        return status.status(*_existing(name))
+        """Return the current status."""
+        return status.status(*_find(name))
 
     def observer(self, name: str) -> AbstractContextManager[Observer]:
         """Poll the supervisor, which knows a moment later why a task was lost."""
@@ -96,32 +96,32 @@ class LocalBackend(ForegroundScripts):
 
     def clusters(self) -> list[ClusterStatus]:
         """Return all clusters of this user on this machine, by name."""
-        found = ((folder, folder.read()) for folder in state.folders())
-        return [status.status(folder, record) for folder, record in found if record is not None]
+        records = ((folder, folder.read()) for folder in state.folders())
+        return [status.status(folder, record) for folder, record in records if record is not None]
 
     def events(self, name: str, *, follow: bool) -> Iterator[Event]:
-        """Yield the starts and ends of tasks, as the supervisor noted them."""
-        folder, record = _existing(name)
+        """Yield the starts and ends of tasks, which the supervisor has recorded."""
+        folder, record = _find(name)
         lines = logs.read([(record.job_file.master_task, folder.events)], follow=follow, tail=None)
-        return (state.event(line.text) for line in lines)
+        return (state.parse_event(line.text) for line in lines)
 
     def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
-        """Yield what tasks wrote."""
-        folder, _ = _existing(name)
+        """Yield the lines of tasks' logs."""
+        folder, _ = _find(name)
         return logs.read([(task, folder.log(task)) for task in tasks], follow=follow, tail=tail)
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script inside the cluster's network, with this process' standard streams."""
-        folder, record = _existing(name)
+        folder, record = _find(name)
         foreground_scripts.check(script)
-        with foreground_scripts.FailureFile() as verdict:
-            answer = supervisor_client.run(folder, _request(record, script, verdict.environment))
+        with foreground_scripts.FailureFile() as failure_file:
+            answer = supervisor_client.run(folder, _request(record, script, failure_file.environment))
             if "error" in answer:
                 raise TaskUnreachable(
                     f'cluster "{name}" can\'t run {script.path}: {answer["error"]}',
-                    help=f"tfk8s logs --local {name} shows what the tasks wrote",
+                    help=f"tfk8s logs --local {name} shows the tasks' output",
                 )
-            return verdict.outcome(int(answer["exit"]))
+            return failure_file.outcome(int(answer["exit"]))
 
     def locator(self, name: str) -> BackendOptions:
         """Return the options by which another process finds the cluster."""
@@ -130,7 +130,7 @@ class LocalBackend(ForegroundScripts):
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, opened inside the cluster's network."""
-        answer, descriptors = supervisor_client.ask(_existing(name)[0], {"do": "dial", "task": str(task)})
+        answer, descriptors = supervisor_client.send_request(_find(name)[0], {"do": "dial", "task": str(task)})
         if "error" in answer:
             raise TaskUnreachable(f"{task} does not answer: {answer['error']}")
         return socket.socket(fileno=descriptors[0])
@@ -138,22 +138,22 @@ class LocalBackend(ForegroundScripts):
     def _why_lost(self, name: str, task: Task) -> str:
         for _ in polling.poll(_SUPERVISOR_TIMEOUT):
             status = self.observe(name)
-            (one,) = (one for one in status.tasks if one.task == task)
-            if why := status.reason or one.reason_since(time.time() - _MAX_END_AGE):
-                return why
+            (task_status,) = (other for other in status.tasks if other.task == task)
+            if reason := status.reason or task_status.reason_since(time.time() - _MAX_END_AGE):
+                return reason
         return ""
 
     def restart(self, name: str, task: Task | None) -> None:
-        """Start a task's server, or all of them, anew."""
-        supervisor_client.ask(_existing(name)[0], {"do": "restart", "task": None if task is None else str(task)})
+        """Restart a task's server, or all servers."""
+        supervisor_client.send_request(_find(name)[0], {"do": "restart", "task": None if task is None else str(task)})
 
     def delete(self, name: str) -> None:
-        """End all processes of the cluster and remove its folder."""
+        """End all processes of the cluster, and remove its folder."""
         with state.locked():
             folder = state.folder(name)
             if not folder.exists():
                 raise _no_such_cluster(name)
-            if (mark := os.environ.get(CLUSTER_ID_VARIABLE)) and mark == folder.id():
+            if (own_id := os.environ.get(CLUSTER_ID_VARIABLE)) and own_id == folder.id():
                 raise InvalidInput(
                     f'a script of cluster "{name}" can\'t remove it: the script would end with it, half-way',
                     help=f"tfk8s down --local {name}, where the script was submitted",
@@ -162,7 +162,7 @@ class LocalBackend(ForegroundScripts):
             folder.remove()
 
 
-def _existing(name: str) -> tuple[state.Folder, Record]:
+def _find(name: str) -> tuple[state.Folder, Record]:
     folder = state.folder(name)
     record = folder.read()
     if record is None:
@@ -171,14 +171,14 @@ def _existing(name: str) -> tuple[state.Folder, Record]:
 
 
 def _no_such_cluster(name: str) -> NoSuchCluster:
-    there = there_are([one.path.name for one in state.folders()])
+    names = there_are([folder.path.name for folder in state.folders()])
     return NoSuchCluster(
-        f'there is no cluster "{name}" on this machine; {there}', help="tfk8s up --local FILE starts one"
+        f'there is no cluster "{name}" on this machine; {names}', help="tfk8s up --local FILE starts one"
     )
 
 
-def _check(job_file: JobFile) -> None:
-    """Raise an InvalidInput for what can be refused before anything is touched."""
+def _check_job_file(job_file: JobFile) -> None:
+    """Raise an InvalidInput for a job file that this machine can't run."""
     if sys.platform != "linux":
         raise InvalidInput(
             "clusters on this machine need Linux: tasks run in a network namespace",
@@ -189,16 +189,16 @@ def _check(job_file: JobFile) -> None:
         raise InvalidInput(f'the servers of "{job_file.name}" run already: its job file gives their addresses')
 
 
-def _check_room(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
-    """Raise an InvalidInput where this machine can't hold the cluster; ports may be in use by that of now."""
+def _check_capacity(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
+    """Raise an InvalidInput if this machine has too little memory or too few ports for the cluster."""
     capacity.check_memory(job_file)
     capacity.check_ports(job_file, exposed=exposed and folder.supervisor() is None)
 
 
 def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
-    """Start a cluster, in the place of what is there of it."""
-    folder.require_room()
-    _check_room(folder, job_file, exposed=exposed)
+    """Start a cluster, after removing the cluster of that name."""
+    folder.require_space()
+    _check_capacity(folder, job_file, exposed=exposed)
     if folder.read() is not None:
         supervisor_client.end(folder)
     folder.remove()
@@ -217,24 +217,24 @@ def _check_same(record: Record, job_file: JobFile) -> None:
     if changes:
         raise InvalidInput(
             f'cluster "{job_file.name}" runs already, from another job file:\n  ' + "\n  ".join(changes),
-            help=f"tfk8s down --local {job_file.name} removes it first; or give this one another `name`",
+            help=f"tfk8s down --local {job_file.name} removes it; or set another `name` in this job file",
         )
 
 
-def _failed(folder: state.Folder) -> list[Task]:
-    """Return the tasks that wait to be started again."""
+def _failed_tasks(folder: state.Folder) -> list[Task]:
+    """Return the tasks that have failed and wait for a restart."""
     return [
         Task(task["job"], task["index"])
-        for task in supervisor_client.observed(folder)["tasks"]
+        for task in supervisor_client.observe(folder)["tasks"]
         if task["phase"] == Phase.FAILED
     ]
 
 
-def _revive(folder: state.Folder) -> bool:
-    """Start the tasks that wait to be started again; return whether there were any."""
-    failed = _failed(folder)
+def _restart_failed(folder: state.Folder) -> bool:
+    """Restart the failed tasks; return whether there were any."""
+    failed = _failed_tasks(folder)
     for task in failed:
-        supervisor_client.ask(folder, {"do": "restart", "task": str(task)})
+        supervisor_client.send_request(folder, {"do": "restart", "task": str(task)})
     return bool(failed)
 
 

@@ -1,4 +1,4 @@
-"""What this machine can hold: memory, GPUs, ports."""
+"""The capacity of this machine: memory, GPUs and ports."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import InvalidInput
 
 _MIB = 1024 * 1024
-# Measured with TensorFlow 2.21: the library 300 MB once, shared by all tasks, and 25 to 45 MB for each that is idle.
-LIBRARY = 300 * _MIB
-IDLE_TASK = 48 * _MIB
+# Measured with TensorFlow 2.21: all tasks share 300 MB of the library, and an idle task needs 25 to 45 MB.
+LIBRARY_BYTES = 300 * _MIB
+IDLE_TASK_BYTES = 48 * _MIB
 
 
 def check_memory(job_file: JobFile) -> None:
-    """Raise an InvalidInput where the tasks' `memory` is more than this machine has free."""
+    """Raise an InvalidInput if the tasks' `memory` exceeds the free memory of this machine."""
     available = available_memory()
     parts = [
-        (job, job.tasks * (int(job.memory.value) if job.memory is not None else IDLE_TASK)) for job in job_file.jobs
+        (job, job.tasks * (int(job.memory.value) if job.memory is not None else IDLE_TASK_BYTES))
+        for job in job_file.jobs
     ]
-    needed = LIBRARY + sum(size for _, size in parts)
+    needed = LIBRARY_BYTES + sum(size for _, size in parts)
     if needed <= available:
         return
-    listed = ", ".join(f"{job.name} {job.tasks} × {job.memory or f'{IDLE_TASK // _MIB}Mi'}" for job, _ in parts)
+    jobs = ", ".join(f"{job.name} {job.tasks} × {job.memory or f'{IDLE_TASK_BYTES // _MIB}Mi'}" for job, _ in parts)
     raise InvalidInput(
-        f'cluster "{job_file.name}" needs {_gib(needed)} of memory ({listed}); this machine has {_gib(available)} free',
+        f'cluster "{job_file.name}" needs {_gib(needed)} of memory ({jobs}); this machine has {_gib(available)} free',
         help="lower `memory` or `tasks` in a copy of the job file for this machine",
     )
 
 
 def available_memory(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return how many bytes a new process could use: the kernel's estimate, or less where a cgroup limits it."""
+    """Return the bytes that a new process could use: the kernel's estimate, or less if a cgroup limits it."""
     lines = (line.split() for line in (proc / "meminfo").read_text().splitlines())
     free = next(int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:")
     return min([free, *_cgroup_free(cgroup)])
@@ -52,8 +53,8 @@ def _cgroup_free(cgroup: Path) -> Iterator[int]:
             yield max(0, int(limit) - int(usage))
 
 
-def killed_for_memory(proc: Path = Path("/proc")) -> int:
-    """Return how many processes the kernel has killed for want of memory, or at a cgroup's limit, since the boot."""
+def count_oom_kills(proc: Path = Path("/proc")) -> int:
+    """Return the number of processes that the kernel has killed since the boot because memory was short."""
     try:
         lines = (line.split() for line in (proc / "vmstat").read_text().splitlines())
         return next((int(line[1]) for line in lines if line[0] == "oom_kill"), 0)
@@ -66,18 +67,18 @@ def _gib(size: int | Decimal) -> str:
 
 
 def gpus(proc: Path = Path("/proc")) -> int:
-    """Return how many NVIDIA GPUs this machine has."""
+    """Return the number of NVIDIA GPUs of this machine."""
     return len(list(proc.glob("driver/nvidia/gpus/*")))
 
 
 def assign_gpus(job_file: JobFile, available: int) -> dict[Task, list[int]]:
-    """Return which GPUs each task gets, in the job file's order, until none is left."""
+    """Return the GPUs of each task: the job file's first tasks get theirs, until none is left."""
     free = iter(range(available))
     return {task: list(itertools.islice(free, job.gpus)) for job in job_file.jobs for task in job}
 
 
 def check_ports(job_file: JobFile, *, exposed: bool) -> None:
-    """Raise an InvalidInput where tasks can't have their loopback ports: past 65535, twice, or in use."""
+    """Raise an InvalidInput if a loopback port of a task is past 65535, another task's, or in use."""
     address = addresses.local_address(job_file)
     owners: dict[int, Task] = {}
     for task in job_file:
@@ -87,7 +88,7 @@ def check_ports(job_file: JobFile, *, exposed: bool) -> None:
         if port in owners:
             raise InvalidInput(
                 f"{owners[port]} and {task} would both listen on port {port} of this machine",
-                help="on this machine a job's tasks take consecutive ports: set the jobs' `port` further apart",
+                help="on this machine a job's tasks listen on consecutive ports: set the jobs' `port` further apart",
             )
         owners[port] = task
         if exposed:
@@ -103,5 +104,5 @@ def _check_free(task: Task, port: int) -> None:
             raise InvalidInput(
                 f"port {port}, where {task} would listen, is in use",
                 help="set another `port` in the job file, or leave out --allow-exposed-ports: "
-                "a network of the cluster's own has all ports free",
+                "in the cluster's own network, all ports are free",
             ) from error

@@ -1,7 +1,7 @@
 """The supervisor's event loop: descriptors, timers, and the ends of processes, on one thread.
 
-One thread, since the supervisor forks: a fork copies the forking thread alone, and whatever lock another one held
-stays locked in the child for ever.
+The supervisor has one thread because it forks. A fork copies only the forking thread, and a lock of another thread
+would stay locked in the child.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Callback = Callable[[], None]
 
 
 class Loop:
-    """Calls back when a descriptor can be read, when a time has come, or when a child process has ended."""
+    """Calls back when a descriptor is readable, a timer is due, or a child process has ended."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -29,11 +29,11 @@ class Loop:
         self._running = False
 
     def on_readable(self, source: int | socket.socket, callback: Callback) -> None:
-        """Call `callback` whenever `source` can be read, until `forget`."""
+        """Call `callback` whenever `source` is readable, until `forget`."""
         self._selector.register(source, selectors.EVENT_READ, callback)
 
     def forget(self, source: int | socket.socket) -> None:
-        """Stop watching `source`; before it is closed."""
+        """Stop watching `source`. Call this before closing `source`."""
         self._selector.unregister(source)
 
     def after(self, seconds: float, callback: Callback) -> None:
@@ -56,13 +56,13 @@ class Loop:
         self._running = True
         while self._running:
             for key, _ in self._selector.select(self._until_timer()):
-                if key.fd in self._selector.get_map():  # an earlier callback may have forgotten it
+                if key.fd in self._selector.get_map():  # an earlier callback may have called `forget`
                     _call(key.data)
             while self._timers and self._timers[0][0] <= time.monotonic():
                 _call(heapq.heappop(self._timers)[2])
 
     def stop(self) -> None:
-        """Have `run` return after the callbacks at hand."""
+        """Make `run` return after the current callbacks."""
         self._running = False
 
     def _until_timer(self) -> float | None:
@@ -70,9 +70,9 @@ class Loop:
 
 
 def _call(callback: Callback) -> None:
-    """Call back; a fault in one answer is noted and must not take the whole cluster along."""
+    """Call back. An error in one callback is logged, because it must not end the whole cluster."""
     try:
         callback()
     except Exception:
-        with contextlib.suppress(OSError):  # no room for it
+        with contextlib.suppress(OSError):  # the disk is full
             traceback.print_exc()

@@ -1,7 +1,7 @@
-"""A process that imports TensorFlow once and then forks a session script at a time.
+"""The fork server: a process that imports TensorFlow once, and then forks a process for each session script.
 
-The supervisor starts it inside the cluster's network and tells it, over a socket, what to run. It answers with
-`{"pid"}` for each, in order, and later with `{"ended", "status"}`.
+The supervisor starts the fork server inside the cluster's network, and sends requests over a socket. The fork server
+answers each request with `{"pid"}`, in order, and later with `{"ended", "status"}`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUPERVISOR = 3  # the descriptor of the socket to the supervisor
 
 
 def serve(supervisor: socket.socket) -> ipc.Message | None:
-    """Fork a process for each request; return the request in the child, and None in the parent at the end."""
+    """Fork a process for each request. Return the request in the child, and None in the parent at the end."""
     selector = selectors.DefaultSelector()
     selector.register(supervisor, selectors.EVENT_READ)
     children: dict[int, int] = {}
@@ -46,27 +46,27 @@ def serve(supervisor: socket.socket) -> ipc.Message | None:
             parent = os.getpid()
             pid = processes.fork()
             if pid == 0:
-                # Closed now: closed as garbage later, they would take whatever has their numbers by then.
+                # Garbage collection would close these numbers later, when they belong to other files.
                 selector.close()
                 supervisor.detach()
                 become(request, descriptors, parent)
                 return request
             for descriptor in descriptors:
                 os.close(descriptor)
-            watched = os.pidfd_open(pid)
-            children[watched] = pid
-            selector.register(watched, selectors.EVENT_READ)
+            descriptor = os.pidfd_open(pid)
+            children[descriptor] = pid
+            selector.register(descriptor, selectors.EVENT_READ)
             ipc.send(supervisor, {"pid": pid})
 
 
 def become(request: ipc.Message, descriptors: list[int], parent: int) -> None:
-    """Turn this fork into a process like one that was started with the request's streams, folder and variables."""
+    """Give this fork the request's streams, folder and variables, as a new process has them."""
     network_namespace.die_with_parent(parent)
     os.setsid()
     processes.take_descriptors(descriptors)
     processes.reset_signals()
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as the process lives
-    # Unbuffered, so that output arrives as it is printed.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open until the process ends
+    # Unbuffered, so that output arrives at once.
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(io.FileIO(number, "w", closefd=False), errors=errors, write_through=True)
         for number, errors in ((1, "strict"), (2, "backslashreplace"))
@@ -75,7 +75,7 @@ def become(request: ipc.Message, descriptors: list[int], parent: int) -> None:
     try:
         os.chdir(request["folder"])
     except OSError as error:
-        processes.leave(f"error: can't run in {request['folder']}: {error.strerror}", 1)
+        processes.exit_child(f"error: can't run in {request['folder']}: {error.strerror}", 1)
     os.environ.clear()
     os.environ.update(request["environment"])
     os.umask(request["umask"])
@@ -85,19 +85,19 @@ def become(request: ipc.Message, descriptors: list[int], parent: int) -> None:
 
 
 def reseed() -> None:
-    """Give this fork random numbers of its own; NumPy's were made before the fork and would be the same in each."""
+    """Give this fork its own random numbers. NumPy's generator was seeded before the fork."""
     random.seed()
     if numpy := sys.modules.get("numpy.random"):
         numpy.seed()
 
 
 def main() -> None:
-    """Import TensorFlow and serve; in a fork, run its script."""
+    """Import TensorFlow and serve. In a fork, run its script."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     supervisor = socket.socket(fileno=SUPERVISOR)
-    import tensorflow.compat.v1  # noqa: F401 - this is what takes long
+    import tensorflow.compat.v1  # noqa: F401 - the slow part
 
-    gc.freeze()  # what is here now is the same in all forks, and garbage in none
+    gc.freeze()  # all forks share the objects of now, and none of these is garbage
     request = serve(supervisor)
     if request:
         runner.exit_process(runner.main(request["arguments"]))

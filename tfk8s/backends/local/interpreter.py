@@ -1,7 +1,7 @@
-"""Which interpreter runs what of tfk8s, and how it finds it.
+"""The interpreter for scripts and tasks, and its TensorFlow.
 
-Scripts run with the interpreter of the active virtual environment (`VIRTUAL_ENV`), else with tfk8s' own. It need
-not have tfk8s installed: the package is given to it by its folder, and nothing beside that folder with it.
+Scripts run with the interpreter of the active virtual environment (`VIRTUAL_ENV`), else with the interpreter of tfk8s.
+The interpreter needs no tfk8s, because a bootstrap program loads the package from its folder.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from tfk8s.errors import InvalidInput
 from tfk8s.task.server import find_tensorflow
 
-# What TensorFlow and its libraries read once, while they are loaded or imported: a process that was forked from one
-# which loaded them earlier does not see a change of these.
+# TensorFlow and its libraries read these variables once, when they are loaded or imported. A fork of a process that has
+# loaded them does not see a change.
 _READ_AT_IMPORT = (
     "ABSL_", "CUDA_", "DNNL_", "GRPC_", "KERAS_", "KMP_", "LD_", "MKL_", "NUMEXPR_", "NVIDIA_", "OMP_", "ONEDNN_",
     "OPENBLAS_", "PYTHON", "TF_", "XLA_",
 )  # fmt: skip
 
-NO_NAMESPACE = "it can't have a network of its own"  # so begins what a supervisor says that may not have one
+NAMESPACE_REFUSED = "can't create a network namespace"  # the beginning of the supervisor's error
 
 _PACKAGE = Path(__file__).parents[2]
 _BOOTSTRAP = f"""
@@ -35,12 +35,12 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def command(python: str, module: str, *arguments: str) -> list[str]:
-    """Return the command that runs one of tfk8s' modules; the current folder is not on its path."""
+    """Return the command that runs a module of tfk8s, without the current folder on its path."""
     return [python, "-P", "-c", _BOOTSTRAP, module, *arguments]
 
 
 def script_python(environment: Mapping[str, str]) -> str:
-    """Return the interpreter that runs scripts for somebody with this environment."""
+    """Return the interpreter for the scripts of a user with this environment."""
     folder = environment.get("VIRTUAL_ENV")
     candidate = Path(folder) / "bin" / "python" if folder else None
     if candidate is not None and Path(folder or "").resolve() != Path(sys.prefix).resolve() and candidate.exists():
@@ -49,7 +49,7 @@ def script_python(environment: Mapping[str, str]) -> str:
 
 
 def tensorflow_folder(python: str) -> Path | None:
-    """Return the folder of the package `tensorflow` that `python` would import, or None."""
+    """Return the folder of the package `tensorflow` of an interpreter, or None."""
     if python == sys.executable:
         folder = find_tensorflow()
         return Path(folder) if folder else None
@@ -57,7 +57,7 @@ def tensorflow_folder(python: str) -> Path | None:
 
 
 def require_tensorflow(python: str) -> None:
-    """Raise an InvalidInput where `python` has no TensorFlow to import."""
+    """Raise an InvalidInput if an interpreter has no TensorFlow."""
     if tensorflow_folder(python) is None:
         raise InvalidInput(
             f"TensorFlow is not installed for {python}",
@@ -66,5 +66,5 @@ def require_tensorflow(python: str) -> None:
 
 
 def read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of an environment that TensorFlow reads once, while it is imported."""
+    """Return the variables that TensorFlow reads only when it is imported."""
     return {name: value for name, value in environment.items() if name.startswith(_READ_AT_IMPORT)}

@@ -20,10 +20,10 @@ Message = dict[str, Any]
 
 
 def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
-    """Send one message; the descriptors arrive as the receiver's own.
+    """Send one message, and duplicates of the descriptors.
 
     Raises:
-        OSError: the other side is gone.
+        OSError: the peer has ended.
     """
     data = json.dumps(message).encode()
     socket.send_fds(connection, [_LENGTH.pack(len(data))], descriptors)
@@ -31,10 +31,10 @@ def send(connection: socket.socket, message: Message, descriptors: Sequence[int]
 
 
 def receive(connection: socket.socket) -> tuple[Message, list[int]] | None:
-    """Return the next message and its descriptors, or None where the other side has ended.
+    """Return the next message and its descriptors, or None if the peer has ended.
 
     Raises:
-        OSError: the other side is gone, or a time limit of the socket ran out.
+        OSError: the connection is broken, or the socket's timeout is over.
     """
     head, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, _MAX_DESCRIPTORS)
     for descriptor in descriptors:
@@ -53,7 +53,7 @@ def receive(connection: socket.socket) -> tuple[Message, list[int]] | None:
 
 
 def listen(path: Path) -> socket.socket:
-    """Return a listening socket at `path`, which only this user can reach if the folder is only theirs."""
+    """Return a listening socket at `path`. The permissions of the folder restrict its clients."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _short(path) as name:
         listener.bind(name)
@@ -65,7 +65,7 @@ def connect(path: Path, timeout: float) -> socket.socket:
     """Return a socket connected to the listener at `path`.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no process listens at `path`.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(timeout)
@@ -79,7 +79,7 @@ def connect(path: Path, timeout: float) -> socket.socket:
 
 
 class _short:  # noqa: N801 - read as a function
-    """A name of `path` that fits into the 108 bytes of a Unix socket's address, however deep its folder is."""
+    """A short name of `path` for a Unix socket's address, which has at most 108 bytes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Reads what tasks wrote, and what they go on to write."""
+"""Reads the logs of tasks, and follows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ _BLOCK = 1 << 16
 
 
 def read(files: Sequence[tuple[Task, Path]], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
-    """Yield the last `tail` lines of each file (None: all), then, with `follow`, new ones until the files are gone."""
+    """Yield lines of logs.
+
+    Args:
+        files: the tasks and their files.
+        follow: yield new lines, until the files are removed.
+        tail: the number of last lines of each file to begin with; None means all.
+    """
     readers = [_Reader(task, path, tail) for task, path in files]
     try:
         for reader in readers:
@@ -47,7 +53,7 @@ def _size(path: Path) -> tuple[int, int]:
 
 
 class _Reader:
-    """Reads whole lines from a file that grows, and that may not be there yet."""
+    """Reads whole lines from a file that grows, and that may not exist yet."""
 
     def __init__(self, task: Task, path: Path, tail: int | None) -> None:
         self._task, self._path, self._tail = task, path, tail
@@ -68,7 +74,7 @@ class _Reader:
                 yield LogLine(task=self._task, text=line.decode(errors="replace"))
 
     def is_replaced(self) -> bool:
-        """Return whether another file has come in the place of the one that is open: that of another cluster."""
+        """Return whether another cluster's file has replaced the open file."""
         return self._file is not None and _size(self._path)[0] not in (0, os.fstat(self._file.fileno()).st_ino)
 
     def rest(self) -> Iterator[LogLine]:
@@ -81,7 +87,7 @@ class _Reader:
 
 
 def tail_offset(file: BinaryIO, count: int) -> int:
-    """Return where the last `count` lines of a file begin."""
+    """Return the offset of the last `count` lines of a file."""
     if count == 0:
         return file.seek(0, 2)
     position = end = file.seek(0, 2)

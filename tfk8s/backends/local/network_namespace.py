@@ -1,8 +1,8 @@
-"""A network of a cluster's own, on this machine.
+"""The network namespace of a local cluster.
 
-A TensorFlow server listens on every interface and runs any graph for anyone. So the tasks run in a network
-namespace in which there is nothing but a loopback interface: `localhost:2222` is theirs alone, and no other
-process can connect to it. Linux only (namespaces(7), user_namespaces(7)).
+A TensorFlow server listens on every interface and runs any graph for anyone. So the tasks run in a network namespace
+that has a loopback interface and no other. No process outside of the namespace can connect to `localhost:2222` in it.
+Linux only (namespaces(7), user_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter() -> None:
-    """Move this process, which must have one thread, and all that it starts into a network of its own.
+    """Move this process, which must have one thread, and its later children into a new network namespace.
 
-    Root needs no user namespace for it, and keeps access to everybody's files; others get one in which they are
-    themselves, and give up the capabilities that come with it.
+    Root needs no user namespace, and keeps access to all files. Other users also get a user namespace in which they
+    keep their id, and drop its capabilities.
 
     Raises:
-        OSError: this machine does not allow it.
+        OSError: this machine does not allow namespaces.
     """
     if os.geteuid() == 0:
         try:
@@ -67,9 +67,9 @@ def _drop_capabilities() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent, process `parent`, ends for whatever reason."""
+    """Make the kernel kill this process when its parent, process `parent`, ends."""
     _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the line above
+    if os.getppid() != parent:  # the parent ended before the line above
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Starting processes that die with the one that starts them."""
+"""Processes that end with the process that starts them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import NoReturn
 
 from tfk8s.backends.local import network_namespace
 
-_ENDING = (signal.SIGINT, signal.SIGTERM)
+_TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def take_descriptors(descriptors: Sequence[int]) -> None:
-    """Make the given descriptors this process' 0, 1, 2, …, and close all others."""
+    """Make the descriptors this process' 0, 1, 2, …, and close all other descriptors."""
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 64) for descriptor in descriptors]
     for number, descriptor in enumerate(high):
         os.dup2(descriptor, number)
@@ -23,8 +23,8 @@ def take_descriptors(descriptors: Sequence[int]) -> None:
 
 
 def fork() -> int:
-    """Fork; a SIGINT or SIGTERM for the new process waits until its `reset_signals`, and is not lost before that."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    """Fork. A SIGINT or SIGTERM for the new process stays pending until its `reset_signals`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TERMINATION_SIGNALS)
     pid = os.fork()
     if pid:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -32,11 +32,11 @@ def fork() -> int:
 
 
 def reset_signals() -> None:
-    """Undo what the supervisor and the fork server set for themselves; a signal that waited ends this process."""
+    """Restore the default handlers. A pending signal ends this process."""
     signal.set_wakeup_fd(-1)
-    for number in _ENDING:
+    for number in _TERMINATION_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _TERMINATION_SIGNALS)
 
 
 def spawn(
@@ -51,11 +51,11 @@ def spawn(
 
     Args:
         command: the program's path and its arguments.
-        descriptors: what it gets as 0, 1, 2, ….
-        environment: all of it.
-        folder: where it starts; default: here.
-        umask: default: this process'.
-        new_session: it leads a session, and so a process group, of its own.
+        descriptors: the program's descriptors 0, 1, 2, ….
+        environment: the program's whole environment.
+        folder: the program's working folder; default: this process'.
+        umask: the program's umask; default: this process'.
+        new_session: whether the program leads its own session and process group.
     """
     parent = os.getpid()
     pid = fork()
@@ -73,10 +73,10 @@ def spawn(
             os.umask(umask)
         os.execve(command[0], list(command), dict(environment))
     except BaseException as error:
-        leave(f"error: can't start {command[0]}: {error}", 127)
+        exit_child(f"error: can't start {command[0]}: {error}", 127)
 
 
-def leave(message: str, code: int) -> NoReturn:
-    """End this forked process with a message, without the clean-up that is its parent's to do."""
+def exit_child(message: str, code: int) -> NoReturn:
+    """End this forked process with a message, without the clean-up that its parent does."""
     print(message, file=sys.stderr, flush=True)
     os._exit(code)

@@ -1,7 +1,7 @@
-"""Session scripts in a local cluster: started by the fork server or afresh, and their conversation with a client.
+"""The processes of session scripts in a local cluster: forks of the fork server, or interpreters of their own.
 
-The client sends its standard streams along; the script writes to them directly. Over the connection the supervisor
-tells how the script ended, and the client passes on signals. A client that goes away takes its script with it.
+A client sends its standard streams, and the script uses them directly. The client forwards signals over its connection,
+and the supervisor answers with the script's exit code. A script ends with its client.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from tfk8s.backends.local import interpreter, ipc, processes
 from tfk8s.backends.local.event_loop import Loop
 from tfk8s.core.status import MAX_COMMAND_LENGTH
 
-_GRACE = 2.0  # seconds between SIGTERM and SIGKILL for a script whose client is gone
+_KILL_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a script whose client has ended
 
-# It is told of elsewhere: a process by its end, a client by the end of its connection.
-_OTHER_SIDE_MAY_BE_GONE = contextlib.suppress(OSError)
+# The event loop handles the end of a process and of a connection.
+_PEER_MAY_BE_GONE = contextlib.suppress(OSError)
 
-# The signals that a client sends for its first, second, … Ctrl-C.
+# The signals of a client's first, second, … Ctrl-C.
 ESCALATION = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
 @dataclass(eq=False)
 class RunningScript:
-    """One script and the client that asked for it.
+    """One script and its client.
 
     Attributes:
-        connection: to the client.
-        news: where the script's runner hears of lost tasks; None where it can't.
-        pid: the script's process, which leads a process group of its own; None until it is known.
-        fresh: the script has an interpreter of its own, and is no fork of the fork server.
-        command: what it is, for people.
-        since: when it was asked for, seconds since the epoch.
+        connection: the connection to the client.
+        events: a descriptor, from which the script's runner reads the lost tasks.
+        fresh: whether the script has its own interpreter, instead of a fork of the fork server.
+        command: the script's command line, for users.
+        since: the time of the request, seconds since the epoch.
+        pid: the script's process, which leads its own process group; None until the fork server has forked.
     """
 
     connection: socket.socket
-    news: int
+    events: int
     fresh: bool
     command: str
     since: float = field(default_factory=time.time)
@@ -53,56 +53,62 @@ class RunningScript:
 
 
 class ScriptRunner:
-    """Starts scripts and tells their clients how they end."""
+    """Starts scripts, and sends their exit codes to their clients."""
 
     def __init__(self, loop: Loop, python: str, environment: dict[str, str], log: Path) -> None:
         self._loop, self._python, self._environment, self._log = loop, python, environment, log
         self._server: socket.socket | None = None
         self._server_pid = 0
-        self._unborn: deque[RunningScript] = deque()  # asked of the fork server, not yet forked
+        self._queued: deque[RunningScript] = deque()  # requests to the fork server that it has not answered
         self._running: set[RunningScript] = set()
 
-    def observed(self) -> list[ipc.Message]:
-        """Return what runs now, the latest first."""
-        running = sorted(self._running, key=lambda one: one.since, reverse=True)
-        return [{"pid": one.pid, "since": one.since, "command": one.command} for one in running]
+    def describe(self) -> list[ipc.Message]:
+        """Return the running scripts as plain data, the latest first."""
+        running = sorted(self._running, key=lambda script: script.since, reverse=True)
+        return [{"pid": script.pid, "since": script.since, "command": script.command} for script in running]
 
     def prepare(self) -> None:
-        """Start the fork server, which then imports TensorFlow for the scripts to come."""
+        """Start the fork server, which imports TensorFlow for later scripts."""
         if self._server is not None:
             return
-        self._server, theirs = socket.socketpair()
-        with self._log.open("ab") as log, open(os.devnull) as nothing:
+        self._server, server_end = socket.socketpair()
+        with self._log.open("ab") as log, open(os.devnull) as null:
             command = interpreter.command(self._python, "tfk8s.backends.local.fork_server")
-            descriptors = [nothing.fileno(), log.fileno(), log.fileno(), theirs.fileno()]
+            descriptors = [null.fileno(), log.fileno(), log.fileno(), server_end.fileno()]
             self._server_pid = processes.spawn(command, descriptors, self._environment)
-        theirs.close()
-        self._loop.on_readable(self._server, self._server_says)
+        server_end.close()
+        self._loop.on_readable(self._server, self._on_server_message)
         self._loop.on_end(self._server_pid, lambda _: None)
 
     def run(self, connection: socket.socket, request: ipc.Message, streams: Sequence[int]) -> None:
-        """Start a script for a client; takes over the connection and the streams."""
+        """Start a script for a client.
+
+        Args:
+            connection: the connection to the client, which this object closes.
+            request: the request `run`.
+            streams: the client's standard streams, which this function closes.
+        """
         read, write = os.pipe()
-        fresh = request["fresh"] or not self._fits(request)
+        fresh = request["fresh"] or not self._can_fork(request)
         shown = shlex.join(request["arguments"])[:MAX_COMMAND_LENGTH]
-        conversation = RunningScript(connection, write, fresh, shown)
-        self._running.add(conversation)
-        self._loop.on_readable(connection, lambda: self._client_says(conversation))
+        script = RunningScript(connection, write, fresh, shown)
+        self._running.add(script)
+        self._loop.on_readable(connection, lambda: self._on_client_message(script))
         request = {**request, "arguments": ["--events=3", *request["arguments"]]}
         if fresh:
-            conversation.pid = self._spawn(request, [*streams, read])
-            self._loop.on_end(conversation.pid, lambda status: self._ended(conversation, status))
+            script.pid = self._spawn(request, [*streams, read])
+            self._loop.on_end(script.pid, lambda status: self._on_exit(script, status))
         else:
-            self._unborn.append(conversation)
-            self._ask_server(request, [*streams, read])
+            self._queued.append(script)
+            self._send_to_server(request, [*streams, read])
         for descriptor in (*streams, read):
             os.close(descriptor)
 
-    def _ask_server(self, request: ipc.Message, descriptors: Sequence[int]) -> None:
-        """Have the fork server run a script; it may be busy importing TensorFlow for seconds yet.
+    def _send_to_server(self, request: ipc.Message, descriptors: Sequence[int]) -> None:
+        """Send a request to the fork server, which may still import TensorFlow for seconds.
 
-        The request goes in a file of its own, so that the socket's buffer has room for hundreds of them: the supervisor
-        must not wait for anybody.
+        The request travels in a file, so that the socket's buffer has room for hundreds of requests. The supervisor
+        must never block.
         """
         self.prepare()
         assert self._server is not None
@@ -113,22 +119,22 @@ class ScriptRunner:
             try:
                 ipc.send(self._server, {}, [body.fileno(), *descriptors])
             except OSError:
-                self._server_ended()
+                self._on_server_exit()
 
-    def tell_lost(self, task: str, reason: str) -> None:
-        """Tell the running scripts that a task was lost."""
-        for conversation in self._running:
-            news = json.dumps({"task": task, "reason": reason}) + "\n"
-            with _OTHER_SIDE_MAY_BE_GONE:
-                os.write(conversation.news, news.encode())
+    def notify_lost(self, task: str, reason: str) -> None:
+        """Send an event for a lost task to the running scripts."""
+        for script in self._running:
+            event = json.dumps({"task": task, "reason": reason}) + "\n"
+            with _PEER_MAY_BE_GONE:
+                os.write(script.events, event.encode())
 
     def stop(self) -> None:
         """End all scripts."""
-        for conversation in list(self._running):
-            self._signal(conversation, signal.SIGTERM)
+        for script in list(self._running):
+            self._signal(script, signal.SIGTERM)
 
-    def _fits(self, request: ipc.Message) -> bool:
-        """Return whether a fork of the fork server is what the request's own interpreter would be."""
+    def _can_fork(self, request: ipc.Message) -> bool:
+        """Return whether a fork of the fork server equals a new interpreter for the request."""
         same = interpreter.read_at_import(request["environment"]) == interpreter.read_at_import(self._environment)
         return same and request["python"] == self._python
 
@@ -139,77 +145,76 @@ class ScriptRunner:
             command, descriptors, environment, request["folder"], umask=request["umask"], new_session=True
         )
 
-    def _server_says(self) -> None:
+    def _on_server_message(self) -> None:
         assert self._server is not None
         try:
             received = ipc.receive(self._server)
-        except OSError:  # it was killed with a request unread
+        except OSError:  # the fork server was killed before it read a request
             received = None
         if received is None:
-            self._server_ended()
+            self._on_server_exit()
         elif "pid" in received[0]:
-            conversation = self._unborn.popleft()
-            conversation.pid = received[0]["pid"]
-            if conversation not in self._running:  # it was ended before it began
-                _kill(conversation.pid, signal.SIGKILL)
+            script = self._queued.popleft()
+            script.pid = received[0]["pid"]
+            if script not in self._running:  # the script was ended before it began
+                _kill(script.pid, signal.SIGKILL)
         else:
-            ended = [one for one in self._running if one.pid == received[0]["ended"]]
-            for conversation in ended:
-                self._ended(conversation, received[0]["status"])
+            for script in [script for script in self._running if script.pid == received[0]["ended"]]:
+                self._on_exit(script, received[0]["status"])
 
-    def _server_ended(self) -> None:
-        """Tell all clients whose script went with the fork server; the next script gets a new one."""
+    def _on_server_exit(self) -> None:
+        """End the scripts of a fork server that has ended; the next script starts a new one."""
         assert self._server is not None
         self._loop.forget(self._server)
         self._server.close()
         self._server = None
-        self._unborn.clear()
-        reason = f"the process that runs scripts ended; its last words are in {self._log}"
-        for conversation in [one for one in self._running if not one.fresh]:
-            if conversation.pid is not None:
-                _kill(conversation.pid, signal.SIGKILL)
-            self._finish(conversation, {"error": reason})
+        self._queued.clear()
+        reason = f"the process that runs scripts ended; {self._log} has its last lines"
+        for script in [script for script in self._running if not script.fresh]:
+            if script.pid is not None:
+                _kill(script.pid, signal.SIGKILL)
+            self._finish(script, {"error": reason})
 
-    def _client_says(self, conversation: RunningScript) -> None:
+    def _on_client_message(self, script: RunningScript) -> None:
         try:
-            received = ipc.receive(conversation.connection)
+            received = ipc.receive(script.connection)
         except OSError:
             received = None
         if received is not None:
-            self._signal(conversation, received[0]["signal"])
+            self._signal(script, received[0]["signal"])
             return
-        self._loop.forget(conversation.connection)
-        self._signal(conversation, signal.SIGTERM)
-        self._loop.after(_GRACE, lambda: self._signal(conversation, signal.SIGKILL))
+        self._loop.forget(script.connection)
+        self._signal(script, signal.SIGTERM)
+        self._loop.after(_KILL_TIMEOUT, lambda: self._signal(script, signal.SIGKILL))
 
-    def _signal(self, conversation: RunningScript, number: int) -> None:
-        if conversation not in self._running:
+    def _signal(self, script: RunningScript, number: int) -> None:
+        if script not in self._running:
             return
-        if conversation.pid is None:  # nor need anybody wait until the fork server has imported TensorFlow
-            self._finish(conversation, {"exit": -number})
+        if script.pid is None:  # the fork server still imports TensorFlow
+            self._finish(script, {"exit": -number})
         else:
-            _kill(conversation.pid, number)
+            _kill(script.pid, number)
 
-    def _ended(self, conversation: RunningScript, status: int) -> None:
-        if conversation.pid is not None:  # what it started and left behind, in its process group
-            with _OTHER_SIDE_MAY_BE_GONE:
-                os.killpg(conversation.pid, signal.SIGKILL)
-        self._finish(conversation, {"exit": os.waitstatus_to_exitcode(status)})
+    def _on_exit(self, script: RunningScript, status: int) -> None:
+        if script.pid is not None:  # its group has the processes that the script left behind
+            with _PEER_MAY_BE_GONE:
+                os.killpg(script.pid, signal.SIGKILL)
+        self._finish(script, {"exit": os.waitstatus_to_exitcode(status)})
 
-    def _finish(self, conversation: RunningScript, message: ipc.Message) -> None:
-        self._running.discard(conversation)
-        with contextlib.suppress(KeyError):  # it hung up, and is forgotten
-            self._loop.forget(conversation.connection)
-        with _OTHER_SIDE_MAY_BE_GONE:
-            ipc.send(conversation.connection, message)
-        conversation.connection.close()
-        os.close(conversation.news)
+    def _finish(self, script: RunningScript, message: ipc.Message) -> None:
+        self._running.discard(script)
+        with contextlib.suppress(KeyError):  # the client has ended, and the loop does not watch it any more
+            self._loop.forget(script.connection)
+        with _PEER_MAY_BE_GONE:
+            ipc.send(script.connection, message)
+        script.connection.close()
+        os.close(script.events)
 
 
 def _kill(leader: int, number: int) -> None:
     """Send a signal to a script's process group."""
-    with _OTHER_SIDE_MAY_BE_GONE:
+    with _PEER_MAY_BE_GONE:
         try:
             os.killpg(leader, number)
-        except ProcessLookupError:  # it does not lead a group yet
+        except ProcessLookupError:  # the process does not lead a group yet
             os.kill(leader, number)

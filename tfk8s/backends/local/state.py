@@ -1,11 +1,12 @@
-"""What is kept of local clusters between commands: a folder each, `$XDG_STATE_HOME/tfk8s/NAME`.
+"""The state of local clusters between commands, a folder for each: `$XDG_STATE_HOME/tfk8s/NAME`.
 
-cluster.json     what `up` was told (a Record)
-supervisor.json  the process that runs it: its id, and when it started
-control.sock     where it listens
-logs/            what each task wrote, as JOB-INDEX.log
-supervisor.log, scripts.log
-events.log       what happened to the tasks
+cluster.json     the Record of the cluster
+supervisor.json  the supervisor's process id and start time
+control.sock     the supervisor's socket
+logs/            the output of each task, as JOB-INDEX.log
+supervisor.log   the supervisor's output
+scripts.log      the fork server's output
+events.log       the phases of the tasks
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
 from tfk8s.polling import wait_until
 
-_LOCK_SECONDS = 60.0
-_LEAST_ROOM = 1 << 20  # for a cluster's records and the beginning of its logs
+_LOCK_TIMEOUT = 60.0
+_MIN_FREE_BYTES = 1 << 20  # for a cluster's record and the beginning of its logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,49 +42,49 @@ class Folder:
 
     @property
     def control(self) -> Path:
-        """Where the supervisor listens."""
+        """The supervisor's socket."""
         return self.path / "control.sock"
 
     @property
     def supervisor_log(self) -> Path:
-        """What the supervisor wrote."""
+        """The supervisor's output."""
         return self.path / "supervisor.log"
 
     @property
     def events(self) -> Path:
-        """What happened to the tasks, as `note` wrote it."""
+        """The events of the tasks, from `add_event`."""
         return self.path / "events.log"
 
     @property
     def scripts_log(self) -> Path:
-        """What the fork server wrote."""
+        """The fork server's output."""
         return self.path / "scripts.log"
 
     def log(self, task: Task) -> Path:
-        """Return the file that a task writes to."""
+        """Return the file with a task's output."""
         return self.path / "logs" / f"{task.job}-{task.index}.log"
 
-    def note(self, task: str, phase: Phase, reason: str) -> None:
-        """Note that a task entered a phase; a full disk is no reason not to."""
+    def add_event(self, task: str, phase: Phase, reason: str) -> None:
+        """Record that a task entered a phase, unless the disk is full."""
         line = {"time": time.time(), "task": task, "phase": phase, "reason": reason}
         with contextlib.suppress(OSError), self.events.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
-    def require_room(self) -> None:
+    def require_space(self) -> None:
         """Check that the disk has room for a cluster.
 
         Raises:
-            ClusterError: it hasn't.
+            ClusterError: the disk is full.
         """
         with _writable(self.path):
-            if shutil.disk_usage(self.path.parent).free < _LEAST_ROOM:
+            if shutil.disk_usage(self.path.parent).free < _MIN_FREE_BYTES:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def create(self, record: Record) -> None:
-        """Make the folder, for this user's eyes only; there is a cluster as soon as its `cluster.json` is there.
+        """Create the folder, for this user alone. The cluster exists as soon as its `cluster.json` exists.
 
         Raises:
-            ClusterError: it can't be written.
+            ClusterError: the folder can't be written.
         """
         with _writable(self.path):
             self.path.mkdir(mode=0o700)
@@ -93,14 +94,14 @@ class Folder:
             unfinished.rename(self.path / "cluster.json")
 
     def exists(self) -> bool:
-        """Return whether there is a cluster, be its record such that it can be read or not."""
+        """Return whether the cluster exists, even with a damaged record."""
         return (self.path / "cluster.json").exists()
 
     def read(self) -> Record | None:
-        """Return what the cluster was started with; None where there is no cluster.
+        """Return the cluster's record, or None if the cluster does not exist.
 
         Raises:
-            ClusterError: it can't be understood.
+            ClusterError: the record is damaged.
         """
         try:
             return Record.from_dict(json.loads((self.path / "cluster.json").read_text()))
@@ -108,12 +109,12 @@ class Folder:
             return None
         except (KeyError, TypeError, ValueError) as error:
             raise ClusterError(
-                f"{self.path / 'cluster.json'} is damaged, or of another version of tfk8s",
+                f"{self.path / 'cluster.json'} is damaged, or from another version of tfk8s",
                 help=f"tfk8s down --local {self.path.name} removes it",
             ) from error
 
     def id(self) -> str | None:
-        """Return the cluster's id; None where its record can't be read."""
+        """Return the cluster's id, or None if the record is missing or damaged."""
         try:
             record = self.read()
         except ClusterError:
@@ -121,55 +122,55 @@ class Folder:
         return record.id if record else None
 
     def write_supervisor(self, pid: int) -> None:
-        """Note which process supervises the cluster."""
-        (self.path / "supervisor.json").write_text(json.dumps({"pid": pid, "started": started(pid)}))
+        """Record the process that supervises the cluster."""
+        (self.path / "supervisor.json").write_text(json.dumps({"pid": pid, "started": start_time(pid)}))
 
     def supervisor(self) -> int | None:
-        """Return the process id of the cluster's supervisor; None where it is gone."""
+        """Return the process id of the cluster's supervisor, or None if the supervisor has ended."""
         try:
-            noted = json.loads((self.path / "supervisor.json").read_text())
+            process = json.loads((self.path / "supervisor.json").read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return None
-        alive = noted["started"] is not None and started(noted["pid"]) == noted["started"]
-        return int(noted["pid"]) if alive else None
+        is_alive = process["started"] is not None and start_time(process["pid"]) == process["started"]
+        return int(process["pid"]) if is_alive else None
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it."""
+        """Remove the folder and its files."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def event(line: str) -> Event:
-    """Return the event in a line that `Folder.note` wrote."""
-    found = json.loads(line)
+def parse_event(line: str) -> Event:
+    """Return the event from a line of `Folder.add_event`."""
+    event = json.loads(line)
     return Event(
-        id=f"{found['task']}@{found['time']}", time=found["time"], about=found["task"],
-        warning=found["phase"] == Phase.FAILED, reason=found["phase"], message=found["reason"],
+        id=f"{event['task']}@{event['time']}", time=event["time"], about=event["task"],
+        warning=event["phase"] == Phase.FAILED, reason=event["phase"], message=event["reason"],
     )  # fmt: skip
 
 
 def root() -> Path:
-    """Return where all of this user's clusters are kept; makes it.
+    """Return the folder of all clusters of this user, after creating it.
 
     Raises:
-        ClusterError: it can't be made.
+        ClusterError: the folder can't be created.
     """
     path = _state_home() / "tfk8s"
     with _writable(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.stat().st_uid != os.geteuid():  # its owner could answer in a supervisor's place
-            raise PermissionError(errno.EPERM, "it belongs to another user")
+        if path.stat().st_uid != os.geteuid():  # its owner could replace a supervisor
+            raise PermissionError(errno.EPERM, "the folder belongs to another user")
     return path
 
 
 def _state_home() -> Path:
-    """Return the folder for state, as the XDG base directory specification has it: relative ones do not count."""
+    """Return the folder for state. The XDG base directory specification ignores a relative folder."""
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     if given.is_absolute():
         return given
     try:
         return Path.home() / ".local" / "state"
     except RuntimeError as error:
-        raise ClusterError("this user has no home folder", help="set XDG_STATE_HOME to a folder of yours") from error
+        raise ClusterError("this user has no home folder", help="set XDG_STATE_HOME to one of your folders") from error
 
 
 @contextlib.contextmanager
@@ -179,12 +180,12 @@ def _writable(path: Path) -> Iterator[None]:
     except OSError as error:
         raise ClusterError(
             f"can't keep clusters' state in {path}: {error.strerror}",
-            help="set XDG_STATE_HOME to a folder of yours with room in it",
+            help="set XDG_STATE_HOME to one of your folders, on a disk with free space",
         ) from error
 
 
 def folder(name: str) -> Folder:
-    """Return the folder of the cluster of that name, whether it exists or not."""
+    """Return the folder of the cluster with this name, which may not exist."""
     if not naming.is_dns_label(name):  # such as "../other"
         return Folder(root() / ".none")
     return Folder(root() / name)
@@ -197,17 +198,17 @@ def folders() -> list[Folder]:
 
 @contextlib.contextmanager
 def locked() -> Iterator[None]:
-    """Keep other commands of this user from making or removing clusters; tells of one that takes its time."""
+    """Lock out other commands of this user that create or remove clusters."""
     descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY)
     another = "another `tfk8s up`, `scale` or `down` of this user to end"
     try:
-        wait_until(lambda: _lock(descriptor), another, _LOCK_SECONDS, announce=True)
+        wait_until(lambda: _try_lock(descriptor), another, _LOCK_TIMEOUT, announce=True)
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -215,8 +216,8 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def started(pid: int) -> str | None:
-    """Return when a process started, in clock ticks since the boot; None where it is gone (proc_pid_stat(5))."""
+def start_time(pid: int) -> str | None:
+    """Return the start of a process in clock ticks since the boot, or None if it has ended (proc_pid_stat(5))."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -225,21 +226,21 @@ def started(pid: int) -> str | None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped by a signal, as by SIGSTOP; one that a debugger holds is not."""
+    """Return whether a signal such as SIGSTOP has stopped a process. A debugger does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except OSError:
         return False
 
 
-def marked_processes(id: str) -> list[int]:  # noqa: A002 - the record's word
-    """Return the processes that carry the mark of the cluster with that id."""
-    mark = f"{CLUSTER_ID_VARIABLE}={id}".encode()
-    found = []
+def cluster_processes(id: str) -> list[int]:  # noqa: A002 - the record's word
+    """Return the processes of the cluster with this id."""
+    variable = f"{CLUSTER_ID_VARIABLE}={id}".encode()
+    pids = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if mark in environ.read_bytes().split(b"\0"):
-                found.append(int(environ.parent.name))
-        except OSError:  # another user's, or gone
+            if variable in environ.read_bytes().split(b"\0"):
+                pids.append(int(environ.parent.name))
+        except OSError:  # another user's process, or it has ended
             continue
-    return found
+    return pids

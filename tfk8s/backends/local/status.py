@@ -1,4 +1,4 @@
-"""What a local cluster's supervisor knows of it, as a status."""
+"""The status of a local cluster, from its supervisor."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from tfk8s.errors import ClusterError
 
 
 def status(folder: state.Folder, record: Record) -> ClusterStatus:
-    """Return what is there now; a supervisor that is gone or silent is the cluster's reason."""
+    """Return the current status. If the supervisor has ended or does not respond, the cluster's reason says so."""
     reason = ""
     scripts: tuple[ScriptStatus, ...] = ()
     try:
-        observed = supervisor_client.observed(folder)
-        tasks = [_task_status(task, known) for task, known in zip(record.tasks, observed["tasks"], strict=True)]
+        observed = supervisor_client.observe(folder)
+        tasks = [_task_status(task, values) for task, values in zip(record.tasks, observed["tasks"], strict=True)]
         scripts = tuple(map(_script_status, observed["scripts"]))
     except supervisor_client.SupervisorGone as error:
-        reason, tasks = str(error), _unseen(record, Phase.FAILED, "ended with the cluster's supervisor")
+        reason, tasks = str(error), _all_tasks(record, Phase.FAILED, "ended with the cluster's supervisor")
     except ClusterError as error:
-        reason, tasks = str(error), _unseen(record, Phase.UNKNOWN, "the cluster's supervisor does not answer")
+        reason, tasks = str(error), _all_tasks(record, Phase.UNKNOWN, "the cluster's supervisor does not respond")
     return ClusterStatus(
         name=record.name, backend="local", location=str(folder.path), target=record.target,
         master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
     )  # fmt: skip
 
 
-def _unseen(record: Record, phase: Phase, reason: str) -> list[TaskStatus]:
+def _all_tasks(record: Record, phase: Phase, reason: str) -> list[TaskStatus]:
     return [TaskStatus(task=task.task, phase=phase, address=task.address, reason=reason) for task in record.tasks]
 
 
-def _task_status(task: TaskRecord, known: dict[str, Any]) -> TaskStatus:
+def _task_status(task: TaskRecord, values: dict[str, Any]) -> TaskStatus:
     return TaskStatus(
         task=task.task,
-        phase=Phase(known["phase"]),
+        phase=Phase(values["phase"]),
         address=task.address,
-        runs_on=f"pid {known['pid']}" if known["pid"] else "",
-        restarts=known["restarts"],
-        since=known["since"],
-        reason=known["reason"] or task.note,
+        runs_on=f"pid {values['pid']}" if values["pid"] else "",
+        restarts=values["restarts"],
+        since=values["since"],
+        reason=values["reason"] or task.note,
     )
 
 
-def _script_status(known: dict[str, Any]) -> ScriptStatus:
+def _script_status(values: dict[str, Any]) -> ScriptStatus:
     return ScriptStatus(
-        name=f"pid {known['pid']}" if known["pid"] else "",
-        phase=ScriptPhase.RUNNING if known["pid"] else ScriptPhase.PENDING,
-        command=known["command"],
-        since=known["since"],
+        name=f"pid {values['pid']}" if values["pid"] else "",
+        phase=ScriptPhase.RUNNING if values["pid"] else ScriptPhase.PENDING,
+        command=values["command"],
+        since=values["since"],
     )

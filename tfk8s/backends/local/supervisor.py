@@ -1,12 +1,13 @@
-"""The one process behind a local cluster: it starts the tasks, runs the scripts, and everything dies with it.
+"""The supervisor, the one process behind a local cluster: it starts the tasks and runs the scripts.
 
-It outlives the command that made it. What it is asked arrives on the socket `control.sock`, a request a connection:
+The supervisor outlives the command that started it. All tasks and scripts end with the supervisor. Each connection to
+the socket `control.sock` has one request:
 
-    observe                 → what runs
+    observe                 → the tasks and the scripts
     dial {task}             → a descriptor: a stream to the task's server, from inside the cluster's network
     restart {task | null}   → {}
-    run {…}, descriptors    → {exit} or {error}, at the end
-    stop                    → {} when all has ended
+    run {…}, descriptors    → {exit} or {error}, when the script ends
+    stop                    → {} when all processes have ended
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from tfk8s.core.status import Phase
 from tfk8s.task import server
 from tfk8s.task.config import TaskConfig
 
-_PATIENCE = 3.0  # seconds that a script waits for tasks that are being started again
-_LOOK_SECONDS = 1.0  # between two looks for stopped tasks, while scripts run
-_SLOW = 5.0  # seconds that a client may take for one message
+_READY_TIMEOUT = 3.0  # for tasks that restart while a script waits to start
+_STOPPED_INTERVAL = 1.0  # between two polls for stopped tasks, while scripts run
+_MESSAGE_TIMEOUT = 5.0  # for one message of a client
 
 
 class Supervisor:
-    """What runs in a cluster, and the answers to what is asked of it."""
+    """The tasks and scripts of a cluster, and the answers to requests."""
 
     def __init__(self, folder: Folder, record: Record) -> None:
         self._record = record
@@ -45,10 +46,12 @@ class Supervisor:
         self._scripts = ScriptRunner(self._loop, record.python, dict(os.environ), folder.scripts_log)
         self._tasks: list[TaskProcess] = []
         self._folder = folder
-        self._held: list[tuple[socket.socket, ipc.Message, list[int]]] = []  # scripts that wait for tasks
+        self._waiting: list[
+            tuple[socket.socket, ipc.Message, list[int]]
+        ] = []  # scripts that wait for tasks to be ready
         self._lost: set[str] = set()
-        self._were_stopped: set[str] = set()  # tasks, at the last look
-        self._looks = False
+        self._previously_stopped: set[str] = set()  # tasks that were stopped at the last poll
+        self._is_polling = False
         self._stopping: list[socket.socket] = []
         self._loop.on_readable(self._listener, self._accept)
         end, wakeup = os.pipe()
@@ -56,14 +59,14 @@ class Supervisor:
         signal.set_wakeup_fd(wakeup)
         signal.signal(signal.SIGTERM, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._loop.on_readable(end, lambda: self._signalled(end))
+        self._loop.on_readable(end, lambda: self._on_signal(end))
 
     def run(self) -> None:
-        """Start the tasks and serve until told to stop."""
+        """Start the tasks, and serve until a request or a signal to stop."""
         self._scripts.prepare()
         library = _library(Path(self._record.tensorflow))
         self._tasks = [
-            TaskProcess(self._loop, self._settings(task), library, self._changed) for task in self._record.tasks
+            TaskProcess(self._loop, self._settings(task), library, self._on_change) for task in self._record.tasks
         ]
         for task in self._tasks:
             task.start()
@@ -72,10 +75,10 @@ class Supervisor:
     def _settings(self, record: TaskRecord) -> TaskSettings:
         cluster = {job: dict(enumerate(addresses)) for job, addresses in self._record.cluster.items()}
         if record.job == EVALUATOR:
-            own = {task.index: task.address for task in self._record.tasks if task.job == EVALUATOR}
-            cluster = {**cluster, EVALUATOR: own}
+            evaluators = {task.index: task.address for task in self._record.tasks if task.job == EVALUATOR}
+            cluster = {**cluster, EVALUATOR: evaluators}
         return TaskSettings(
-            member=TaskConfig(cluster, record.job, record.index), environment=record.environment,
+            config=TaskConfig(cluster, record.job, record.index), environment=record.environment,
             preload=record.preload, log=self._folder.log(record.task), python=self._record.python,
         )  # fmt: skip
 
@@ -83,10 +86,10 @@ class Supervisor:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        connection.settimeout(_SLOW)
-        self._loop.on_readable(connection, lambda: self._asked(connection))
+        connection.settimeout(_MESSAGE_TIMEOUT)
+        self._loop.on_readable(connection, lambda: self._read_request(connection))
 
-    def _asked(self, connection: socket.socket) -> None:
+    def _read_request(self, connection: socket.socket) -> None:
         self._loop.forget(connection)
         try:
             received = ipc.receive(connection)
@@ -96,11 +99,11 @@ class Supervisor:
             connection.close()
 
     def _answer(self, connection: socket.socket, request: ipc.Message, descriptors: list[int]) -> bool:
-        """Do what is asked; return whether the connection goes on."""
+        """Answer a request; return whether the connection stays open."""
         match request["do"]:
             case "observe":
-                tasks = [task.observed() for task in self._tasks]
-                ipc.send(connection, {"tasks": tasks, "scripts": self._scripts.observed()})
+                tasks = [task.describe() for task in self._tasks]
+                ipc.send(connection, {"tasks": tasks, "scripts": self._scripts.describe()})
             case "dial":
                 self._dial(connection, request["task"])
             case "restart":
@@ -109,7 +112,7 @@ class Supervisor:
                         task.restart()
                 ipc.send(connection, {})
             case "run":
-                self._hold(connection, request, descriptors)
+                self._queue_script(connection, request, descriptors)
                 return True
             case "stop":
                 self._stopping.append(connection)
@@ -118,7 +121,7 @@ class Supervisor:
         return False
 
     def _dial(self, connection: socket.socket, name: str) -> None:
-        port = next(task.settings.member.port for task in self._tasks if task.name == name)
+        port = next(task.settings.config.port for task in self._tasks if task.name == name)
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1) as stream:
                 stream.setblocking(True)  # the receiver shares the descriptor's flags
@@ -126,91 +129,91 @@ class Supervisor:
         except OSError as error:
             ipc.send(connection, {"error": error.strerror or str(error)})
 
-    def _hold(self, connection: socket.socket, request: ipc.Message, descriptors: list[int]) -> None:
-        """Run a script as soon as every task is ready; not at all if one isn't for long."""
-        held = (connection, request, descriptors)
-        self._held.append(held)
-        self._release()
-        if held in self._held:
-            self._loop.after(_PATIENCE, lambda: self._refuse(held))
+    def _queue_script(self, connection: socket.socket, request: ipc.Message, descriptors: list[int]) -> None:
+        """Run a script as soon as every task is ready; refuse it after `_READY_TIMEOUT`."""
+        script = (connection, request, descriptors)
+        self._waiting.append(script)
+        self._start_scripts()
+        if script in self._waiting:
+            self._loop.after(_READY_TIMEOUT, lambda: self._refuse_script(script))
 
-    def _release(self) -> None:
-        for held in [held for held in self._held if not self._not_ready(held[1])]:
-            self._held.remove(held)
-            self._scripts.run(*held)
-            self._look_for_stopped()
+    def _start_scripts(self) -> None:
+        for script in [script for script in self._waiting if not self._not_ready(script[1])]:
+            self._waiting.remove(script)
+            self._scripts.run(*script)
+            self._start_polling()
 
-    def _refuse(self, held: tuple[socket.socket, ipc.Message, list[int]]) -> None:
-        if held not in self._held:
+    def _refuse_script(self, script: tuple[socket.socket, ipc.Message, list[int]]) -> None:
+        if script not in self._waiting:
             return
-        self._held.remove(held)
-        connection, request, descriptors = held
+        self._waiting.remove(script)
+        connection, request, descriptors = script
         for descriptor in descriptors:
             os.close(descriptor)
-        why = "; ".join(
+        reason = "; ".join(
             f"{task.name} is {task.phase.lower()}{': ' + task.reason if task.reason else ''}"
             for task in self._not_ready(request)
         )
         with contextlib.suppress(OSError):  # the client has given up
-            ipc.send(connection, {"error": why})
+            ipc.send(connection, {"error": reason})
         connection.close()
 
-    # ---- news ----
+    # ---- lost tasks ----
 
     def _not_ready(self, request: ipc.Message) -> list[TaskProcess]:
-        """Return the tasks that a script's sessions need and that do not answer; the evaluator is in nobody's."""
+        """Return the tasks that a script's sessions need and that are not ready. No session needs the evaluator."""
         without = request["environment"].get("TFK8S_WITHOUT", "").split(",")
         missing = [task for task in self._tasks if task.phase is not Phase.READY and task.name not in without]
-        return [task for task in missing if task.settings.member.job != EVALUATOR]
+        return [task for task in missing if task.settings.config.job != EVALUATOR]
 
-    def _changed(self, task: TaskProcess) -> None:
-        self._folder.note(task.name, task.phase, task.reason)
+    def _on_change(self, task: TaskProcess) -> None:
+        self._folder.add_event(task.name, task.phase, task.reason)
         if task.phase is Phase.READY:
             self._lost.discard(task.name)
-            self._release()
-        elif task.phase is Phase.FAILED and task.name not in self._lost and task.settings.member.job != EVALUATOR:
+            self._start_scripts()
+        elif task.phase is Phase.FAILED and task.name not in self._lost and task.settings.config.job != EVALUATOR:
             self._lost.add(task.name)
-            self._scripts.tell_lost(task.name, task.reason)
+            self._scripts.notify_lost(task.name, task.reason)
 
-    def _look_for_stopped(self) -> None:
-        """Begin to look, where nobody does: for a task that a signal has stopped, sessions wait for ever.
+    def _start_polling(self) -> None:
+        """Start to poll for tasks that a signal has stopped, because sessions wait for such tasks without an end.
 
-        What was known before is forgotten: whatever is stopped now is news to a script that has just begun.
+        Earlier results are forgotten, so that a script that has just started learns of all stopped tasks.
         """
-        self._lost -= self._were_stopped
-        self._were_stopped = set()
-        if not self._looks:
-            self._looks = True
-            self._loop.after(_LOOK_SECONDS, self._look)
+        self._lost -= self._previously_stopped
+        self._previously_stopped = set()
+        if not self._is_polling:
+            self._is_polling = True
+            self._loop.after(_STOPPED_INTERVAL, self._poll_stopped)
 
-    def _look(self) -> None:
-        stopped = {task.name: reason for task in self._tasks if (reason := task.stopped())}
+    def _poll_stopped(self) -> None:
+        stopped = {task.name: reason for task in self._tasks if (reason := task.stopped_reason())}
         for name, reason in stopped.items():
-            if name in self._were_stopped and name not in self._lost:  # twice: not for a moment only
+            if name in self._previously_stopped and name not in self._lost:  # at two polls in a row
                 self._lost.add(name)
-                self._scripts.tell_lost(name, reason)
-        self._lost -= self._were_stopped - stopped.keys()
-        self._were_stopped = set(stopped)
-        self._looks = bool(self._scripts.observed())
-        if self._looks:
-            self._loop.after(_LOOK_SECONDS, self._look)
+                self._scripts.notify_lost(name, reason)
+        self._lost -= self._previously_stopped - stopped.keys()
+        self._previously_stopped = set(stopped)
+        self._is_polling = bool(self._scripts.describe())
+        if self._is_polling:
+            self._loop.after(_STOPPED_INTERVAL, self._poll_stopped)
 
     # ---- the end ----
 
-    def _signalled(self, end: int) -> None:
+    def _on_signal(self, end: int) -> None:
         os.read(end, 64)
         self._stop()
 
     def _stop(self) -> None:
-        """End everything; processes that scripts left behind are found by their mark."""
+        """End all processes. `supervisor_client.end` finds the processes that scripts left behind."""
         self._scripts.stop()
         for task in self._tasks:
             task.stop()
-        self._loop.after(0, self._stopped)
+        self._loop.after(0, self._finish_stop)
 
-    def _stopped(self) -> None:
+    def _finish_stop(self) -> None:
         if any(task.pid for task in self._tasks):
-            self._loop.after(0.01, self._stopped)
+            self._loop.after(0.01, self._finish_stop)
             return
         for connection in self._stopping:
             with contextlib.suppress(OSError):
@@ -219,21 +222,26 @@ class Supervisor:
 
 
 def _library(folder: Path) -> server.Library | None:
-    """Return TensorFlow's library, or None where the servers must import TensorFlow."""
+    """Return TensorFlow's library, or None if the servers have to import TensorFlow."""
     try:
         return server.Library(str(folder))
     except (OSError, AttributeError) as error:
-        print(f"no C library of TensorFlow's ({error}): each task imports TensorFlow", file=sys.stderr, flush=True)
+        print(f"TensorFlow has no C library ({error}): each task imports TensorFlow", file=sys.stderr, flush=True)
         return None
 
 
 def main(path: str, ready: int) -> None:
-    """Become a process of its own, tell `ready` that it listens (or why not), and supervise the cluster in `path`."""
+    """Detach from the command, and supervise a cluster.
+
+    Args:
+        path: the cluster's folder.
+        ready: a descriptor, which gets "ok" when the supervisor listens, else the error.
+    """
     if os.fork():
         os._exit(0)
     os.setsid()
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # it holds two descriptors a task, three a script
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # two descriptors for a task, three for a script
     folder = Folder(Path(path))
     record = folder.read()
     assert record is not None
@@ -241,7 +249,7 @@ def main(path: str, ready: int) -> None:
         if not record.exposed:
             network_namespace.enter()
     except OSError as error:
-        os.write(ready, f"{interpreter.NO_NAMESPACE}: {error}".encode())
+        os.write(ready, f"{interpreter.NAMESPACE_REFUSED}: {error}".encode())
         os._exit(1)
     try:
         supervisor = Supervisor(folder, record)

@@ -1,4 +1,4 @@
-"""The commands' side of a local cluster: asks its supervisor, and clears up after one that is gone."""
+"""The client of a local cluster's supervisor: starts it, sends it requests, and ends it."""
 
 from __future__ import annotations
 
@@ -21,59 +21,63 @@ from tfk8s.backends.local.script_processes import ESCALATION
 from tfk8s.core.environment import without_proxy
 from tfk8s.errors import ClusterError
 
-_ANSWER_SECONDS = 10.0
-_START_SECONDS = 10.0
-_LOOK_SECONDS = 1.0  # between two looks whether the supervisor is stopped
+_ANSWER_TIMEOUT = 10.0
+_START_TIMEOUT = 10.0
+_STOPPED_INTERVAL = 1.0  # between two polls for a stopped supervisor
 
-_EXPOSE = (
-    "tasks run in a network namespace, so that nobody else reaches them; where that is not allowed, "
-    "--allow-exposed-ports starts them on this machine's own interfaces, where everybody who can reach it can run any "
-    "program as you"
+_NAMESPACE_HELP = (
+    "tasks run in a network namespace, so that no one else can connect to them; if this machine allows no namespace, "
+    "--allow-exposed-ports starts the tasks on the machine's own interfaces: anyone who can reach a task's port can "
+    "run code as you"
 )
 
 
 class SupervisorGone(ClusterError):
-    """A cluster's supervisor has ended, and all tasks with it."""
+    """The supervisor of a cluster has ended, and all tasks with it."""
 
 
-def ask(folder: state.Folder, request: ipc.Message) -> tuple[ipc.Message, list[int]]:
-    """Return the supervisor's answer, and the descriptors that came with it.
+def send_request(folder: state.Folder, request: ipc.Message) -> tuple[ipc.Message, list[int]]:
+    """Return the supervisor's answer and its descriptors.
+
+    Args:
+        folder: the cluster's folder.
+        request: the request, as `supervisor` describes it.
 
     Raises:
-        SupervisorGone: there is no supervisor.
-        ClusterError: it does not answer.
+        SupervisorGone: the supervisor has ended.
+        ClusterError: the supervisor does not respond.
     """
     try:
-        with ipc.connect(folder.control, _ANSWER_SECONDS) as connection:
+        with ipc.connect(folder.control, _ANSWER_TIMEOUT) as connection:
             ipc.send(connection, request)
-            _await(folder, connection, _ANSWER_SECONDS)
+            _wait_for_answer(folder, connection, _ANSWER_TIMEOUT)
             answer = ipc.receive(connection)
     except OSError as error:
-        raise _gone(folder) from error
+        raise _gone_error(folder) from error
     if answer is None:
-        raise _gone(folder)
+        raise _gone_error(folder)
     return answer
 
 
-def _await(folder: state.Folder, connection: socket.socket, seconds: float) -> None:
-    """Wait until the supervisor says something.
+def _wait_for_answer(folder: state.Folder, connection: socket.socket, seconds: float) -> None:
+    """Wait for a message of the supervisor.
 
     Raises:
-        ClusterError: it is stopped, or says nothing within so many seconds.
+        ClusterError: the supervisor is stopped, or does not respond in time.
     """
     name, pid = folder.path.name, folder.supervisor()
     deadline, was_stopped = time.monotonic() + seconds, False
-    while not polling.readable(connection.fileno(), _LOOK_SECONDS):
+    while not polling.readable(connection.fileno(), _STOPPED_INTERVAL):
         is_stopped = pid is not None and state.is_stopped(pid)
         if (is_stopped and was_stopped) or time.monotonic() > deadline:
             raise ClusterError(
-                f'the supervisor of cluster "{name}" {"is stopped by a signal" if is_stopped else "does not answer"}',
+                f'the supervisor of cluster "{name}" {"is stopped by a signal" if is_stopped else "does not respond"}',
                 help=f"kill -CONT {pid} continues it; tfk8s down --local {name} removes the cluster",
             )
         was_stopped = is_stopped
 
 
-def _gone(folder: state.Folder) -> SupervisorGone:
+def _gone_error(folder: state.Folder) -> SupervisorGone:
     name = folder.path.name
     return SupervisorGone(
         f'cluster "{name}" has ended: its supervisor is gone, and all tasks with it',
@@ -82,7 +86,7 @@ def _gone(folder: state.Folder) -> SupervisorGone:
     )
 
 
-def _last_words(folder: state.Folder) -> str:
+def _last_log_line(folder: state.Folder) -> str:
     """Return the last line of the supervisor's log."""
     try:
         return folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
@@ -91,12 +95,16 @@ def _last_words(folder: state.Folder) -> str:
 
 
 def start(folder: state.Folder, record: Record) -> None:
-    """Start the supervisor of a cluster whose folder is there; returns when it listens.
+    """Start the supervisor of a cluster, and return when it listens.
+
+    Args:
+        folder: the cluster's folder, which exists.
+        record: the cluster's record.
 
     Raises:
-        ClusterError: it can't start.
+        ClusterError: the supervisor can't start.
     """
-    heard, ready = os.pipe()
+    reader, ready = os.pipe()
     environment = {**os.environ, **without_proxy(os.environ), CLUSTER_ID_VARIABLE: record.id}
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     with folder.supervisor_log.open("ab") as log:
@@ -105,63 +113,67 @@ def start(folder: state.Folder, record: Record) -> None:
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[ready]
         )
     os.close(ready)
-    with open(heard, "rb") as said:
-        in_time = polling.readable(said.fileno(), _START_SECONDS)
-        answer = os.read(said.fileno(), 4096).decode() if in_time else f"no sign of life in {_START_SECONDS:g} s"
+    with open(reader, "rb") as pipe:
+        in_time = polling.readable(pipe.fileno(), _START_TIMEOUT)
+        answer = os.read(pipe.fileno(), 4096).decode() if in_time else f"no response in {_START_TIMEOUT:g} s"
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(1)  # the supervisor itself is a child of this process
+        process.wait(1)  # the supervisor is a child of this process
     if answer != "ok":
         raise ClusterError(
-            f'cluster "{record.name}" can\'t start: {answer or _last_words(folder)}',
-            help=_EXPOSE if answer.startswith(interpreter.NO_NAMESPACE) else None,
+            f'cluster "{record.name}" can\'t start: {answer or _last_log_line(folder)}',
+            help=_NAMESPACE_HELP if answer.startswith(interpreter.NAMESPACE_REFUSED) else None,
         )
 
 
 def run(folder: state.Folder, request: ipc.Message) -> ipc.Message:
-    """Have a script run with this process' standard streams; return how it ended.
+    """Run a script with this process' standard streams, and return the supervisor's answer at its end.
 
-    SIGINT and SIGTERM go to the script; the second one ends it by force, the third at once.
+    The first SIGINT or SIGTERM goes to the script as it is, the second as SIGTERM, the third as SIGKILL.
+
+    Args:
+        folder: the cluster's folder.
+        request: the request `run`.
 
     Raises:
-        SupervisorGone: there is no supervisor, or it was killed meanwhile.
-        ClusterError: it is stopped.
+        SupervisorGone: the supervisor has ended.
+        ClusterError: the supervisor is stopped.
     """
     try:
-        connection = ipc.connect(folder.control, _ANSWER_SECONDS)
+        connection = ipc.connect(folder.control, _ANSWER_TIMEOUT)
     except OSError as error:
-        raise _gone(folder) from error
-    with connection, _signals_passed_on(connection):
+        raise _gone_error(folder) from error
+    with connection, _forward_signals(connection):
         connection.settimeout(None)
         try:
             ipc.send(connection, request, [0, 1, 2])
-            _await(folder, connection, math.inf)
+            _wait_for_answer(folder, connection, math.inf)
             answer = ipc.receive(connection)
         except OSError:
             answer = None
     if answer is None:
-        raise _gone(folder)
+        raise _gone_error(folder)
     return answer[0]
 
 
 @contextlib.contextmanager
-def _signals_passed_on(connection: socket.socket) -> Iterator[None]:
-    """Send SIGINT and SIGTERM on to the script; from the third one, end without waiting for it.
+def _forward_signals(connection: socket.socket) -> Iterator[None]:
+    """Forward SIGINT and SIGTERM to the script; after the last of `ESCALATION`, stop waiting for the script.
 
-    Only the main thread gets signals: elsewhere, there is nothing to pass on.
+    Only the main thread gets signals, so other threads forward none.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     escalation = iter(ESCALATION)
 
-    def pass_on(number: int, _: object) -> None:
-        wanted = next(escalation, None)
-        if wanted is None:  # the supervisor does nothing: it ends the script when this process has ended
+    def forward(number: int, _: object) -> None:
+        number_to_send = next(escalation, None)
+        if number_to_send is None:  # the supervisor ends the script when this process has ended
             raise KeyboardInterrupt
-        with contextlib.suppress(OSError):  # it has ended
-            ipc.send(connection, {"signal": max(wanted, number, key=ESCALATION.index)})
+        with contextlib.suppress(OSError):  # the script has ended
+            ipc.send(connection, {"signal": max(number_to_send, number, key=ESCALATION.index)})
 
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
@@ -170,21 +182,21 @@ def _signals_passed_on(connection: socket.socket) -> Iterator[None]:
 
 
 def end(folder: state.Folder) -> None:
-    """End the supervisor and all processes of its cluster, and wait until they are gone.
+    """End the supervisor and all processes of its cluster, and wait for their end.
 
     Raises:
-        ClusterError: a process can't be ended.
+        ClusterError: a process does not end.
     """
-    mark = folder.id()  # where it can't be read, the supervisor takes all with it but what scripts left behind
+    cluster_id = folder.id()  # None for a damaged record: then processes that scripts left behind stay
     pid = folder.supervisor()
     if pid is not None:
         try:
-            ask(folder, {"do": "stop"})
+            send_request(folder, {"do": "stop"})
         except ClusterError:
             _kill(pid)
-            _wait_for_end(pid, time.monotonic() + _ANSWER_SECONDS)
-    deadline = time.monotonic() + _ANSWER_SECONDS
-    for pid in set(state.marked_processes(mark) if mark else []) - {os.getpid()}:
+            _wait_for_end(pid, time.monotonic() + _ANSWER_TIMEOUT)
+    deadline = time.monotonic() + _ANSWER_TIMEOUT
+    for pid in set(state.cluster_processes(cluster_id) if cluster_id else []) - {os.getpid()}:
         _kill(pid)
         _wait_for_end(pid, deadline)
 
@@ -206,6 +218,6 @@ def _wait_for_end(pid: int, deadline: float) -> None:
         os.close(descriptor)
 
 
-def observed(folder: state.Folder) -> dict[str, Any]:
-    """Return what the supervisor knows of its tasks."""
-    return ask(folder, {"do": "observe"})[0]
+def observe(folder: state.Folder) -> dict[str, Any]:
+    """Return the supervisor's data on its tasks and scripts."""
+    return send_request(folder, {"do": "observe"})[0]

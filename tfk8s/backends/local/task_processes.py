@@ -1,8 +1,8 @@
-"""The tasks of a local cluster: forked from a process that has TensorFlow's library loaded, and started again.
+"""The processes of a local cluster's tasks: the supervisor forks them and restarts them.
 
-A fork shares the library's pages with its parent, so that sixteen servers take less memory than two processes that
-import TensorFlow. A task that needs modules imported first, or other settings than the library was loaded with,
-gets a process of its own.
+The supervisor has loaded TensorFlow's library, and a fork shares the pages of its parent. So sixteen servers need less
+memory than two processes that import TensorFlow. A task with modules to preload, or with other settings than the loaded
+library, gets an interpreter of its own.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from tfk8s.core.status import Phase
 from tfk8s.task import server
 from tfk8s.task.config import TaskConfig
 
-_STEADY = 60.0  # seconds after which a task that ends is started again at once
+_BACKOFF_RESET = 60.0  # seconds after which a task that ends restarts without a delay
 _MAX_DELAY = 30.0
 
-# Read when a server makes its devices, not when the library is loaded.
+# TensorFlow reads these variables when a server creates its devices, not when the library is loaded.
 _READ_AT_START = {"CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """What one task needs to start.
+    """The settings of one task.
 
     Attributes:
-        member: what it is told of the cluster.
+        config: the ClusterSpec, and the task's place in it.
         environment: variables besides the supervisor's.
-        preload: modules to import first.
-        log: the file that it writes to.
-        python: the interpreter, where it gets one of its own.
+        preload: modules that the task imports before it starts its server.
+        log: the file for the task's output.
+        python: the interpreter, for a task that needs its own.
     """
 
-    member: TaskConfig
+    config: TaskConfig
     environment: Mapping[str, str]
     preload: Sequence[str]
     log: Path
@@ -49,126 +49,130 @@ class TaskSettings:
 
     @property
     def needs_interpreter(self) -> bool:
-        """Whether a fork of the supervisor can't do."""
+        """True if a fork of the supervisor is not enough."""
         return bool(self.preload or interpreter.read_at_import(self.environment).keys() - _READ_AT_START)
 
 
 class TaskProcess:
-    """One task: its process now, and how it has fared.
+    """One task: its current process, and its status.
 
     Attributes:
-        pid: of its process; None between two of them.
-        phase, reason, since, restarts: as in `status.TaskStatus`.
+        pid: the id of the process; None between two processes.
+        phase, reason, since, restarts: as in `core.status.TaskStatus`.
     """
 
     def __init__(
-        self, loop: Loop, settings: TaskSettings, library: server.Library | None, changed: Callable[[TaskProcess], None]
+        self,
+        loop: Loop,
+        settings: TaskSettings,
+        library: server.Library | None,
+        on_change: Callable[[TaskProcess], None],
     ) -> None:
         self.settings = settings
         self.pid: int | None = None
         self.phase, self.reason, self.since = Phase.PENDING, "", time.time()
         self.restarts = 0
-        self._loop, self._library, self._changed = loop, library, changed
+        self._loop, self._library, self._on_change = loop, library, on_change
         self._delay = 0.0
         self._started = 0.0
-        self._killed_before = 0  # for want of memory, by the kernel, before it started
-        self._cause = ""  # of its last end
+        self._oom_kills_before = 0  # on this machine, when the task started
+        self._last_reason = ""  # the cause of the last end
         self._stopping = False
         self._start_at_once = False
 
     @property
     def name(self) -> str:
-        """Its short name, `worker/1`."""
-        return self.settings.member.name
+        """The short name, `worker/1`."""
+        return self.settings.config.name
 
     def start(self) -> None:
-        """Start its process; `phase` says later whether the server answers."""
+        """Start the process. `phase` becomes READY when the server listens."""
         if self.pid is not None or self._stopping:
             return
-        ready, told = os.pipe()
+        ready, notify = os.pipe()
         self._started = time.monotonic()
-        self._killed_before = capacity.killed_for_memory()
+        self._oom_kills_before = capacity.count_oom_kills()
         if self._library is None or self.settings.needs_interpreter:
-            self.pid = self._spawn(told)
+            self.pid = self._spawn(notify)
         else:
-            self.pid = self._fork(self._library, told)
-        os.close(told)
-        self._enter(Phase.STARTING, self._cause)
-        self._loop.on_readable(ready, lambda: self._told(ready))
-        self._loop.on_end(self.pid, self._ended)
+            self.pid = self._fork(self._library, notify)
+        os.close(notify)
+        self._enter(Phase.STARTING, self._last_reason)
+        self._loop.on_readable(ready, lambda: self._read_ready(ready))
+        self._loop.on_end(self.pid, self._on_exit)
 
     def restart(self) -> None:
-        """Start it anew, at once."""
+        """Restart the process at once."""
         self._delay = 0.0
         if self.pid is None:
             self.restarts += 1
-            self._cause = "restarted on request"
+            self._last_reason = "restarted on request"
             self.start()
         else:
             self._start_at_once = True
             os.kill(self.pid, signal.SIGKILL)
 
     def stop(self) -> None:
-        """End its process for good."""
+        """End the process, without a restart."""
         self._stopping = True
         if self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)
 
-    def stopped(self) -> str:
-        """Return in words that its process is stopped by a signal; "" where it isn't."""
+    def stopped_reason(self) -> str:
+        """Return a text if a signal has stopped the process, else ""."""
         if self.pid is None or not state.is_stopped(self.pid):
             return ""
         return f"stopped by a signal; kill -CONT {self.pid} continues it"
 
-    def observed(self) -> dict[str, Any]:
-        """Return what is known of it, for a message."""
+    def describe(self) -> dict[str, Any]:
+        """Return the status as plain data, for a message."""
         phase, reason = self.phase, self.reason
-        if stopped := self.stopped():
-            phase, reason = Phase.UNKNOWN, stopped
+        if stopped_reason := self.stopped_reason():
+            phase, reason = Phase.UNKNOWN, stopped_reason
         return {
-            "job": self.settings.member.job, "index": self.settings.member.index, "pid": self.pid,
+            "job": self.settings.config.job, "index": self.settings.config.index, "pid": self.pid,
             "phase": phase, "reason": reason, "since": self.since, "restarts": self.restarts,
         }  # fmt: skip
 
     def _enter(self, phase: Phase, reason: str) -> None:
         self.phase, self.reason, self.since = phase, reason, time.time()
-        self._changed(self)
+        self._on_change(self)
 
-    def _told(self, ready: int) -> None:
-        answered = os.read(ready, 1)
+    def _read_ready(self, ready: int) -> None:
+        is_ready = os.read(ready, 1)
         self._loop.forget(ready)
         os.close(ready)
-        if answered:
-            self._enter(Phase.READY, self._cause)
+        if is_ready:
+            self._enter(Phase.READY, self._last_reason)
 
-    def _ended(self, status: int) -> None:
+    def _on_exit(self, status: int) -> None:
         self.pid = None
         if self._stopping:
             self._enter(Phase.FAILED, "stopped")
         elif self._start_at_once:
             self._start_at_once = False
-            self._cause = "restarted on request"
-            self._enter(Phase.FAILED, self._cause)
-            self._again()
+            self._last_reason = "restarted on request"
+            self._enter(Phase.FAILED, self._last_reason)
+            self._respawn()
         else:
-            for_memory = capacity.killed_for_memory() > self._killed_before
-            self._failed(how_it_ended(status, self.settings.log, for_memory=for_memory))
+            out_of_memory = capacity.count_oom_kills() > self._oom_kills_before
+            self._back_off(describe_exit(status, self.settings.log, out_of_memory=out_of_memory))
 
-    def _failed(self, reason: str) -> None:
-        if time.monotonic() - self._started > _STEADY:
+    def _back_off(self, reason: str) -> None:
+        if time.monotonic() - self._started > _BACKOFF_RESET:
             self._delay = 0.0
-        self._cause = reason
-        self._enter(Phase.FAILED, f"{reason}; starts again in {self._delay:.0f} s" if self._delay else reason)
-        self._loop.after(self._delay, self._again)
+        self._last_reason = reason
+        self._enter(Phase.FAILED, f"{reason}; restarts in {self._delay:.0f} s" if self._delay else reason)
+        self._loop.after(self._delay, self._respawn)
         self._delay = min(max(1.0, 2 * self._delay), _MAX_DELAY)
 
-    def _again(self) -> None:
+    def _respawn(self) -> None:
         if self.pid is None and not self._stopping:
             self.restarts += 1
             self.start()
 
-    def _fork(self, library: server.Library, told: int) -> int:
-        parent, member = os.getpid(), self.settings.member
+    def _fork(self, library: server.Library, notify: int) -> int:
+        parent, config = os.getpid(), self.settings.config
         log = self._open_log()
         pid = os.fork()
         if pid:
@@ -176,49 +180,49 @@ class TaskProcess:
             return pid
         try:
             network_namespace.die_with_parent(parent)
-            processes.take_descriptors([os.open(os.devnull, os.O_RDONLY), log, log, told])
+            processes.take_descriptors([os.open(os.devnull, os.O_RDONLY), log, log, notify])
             processes.reset_signals()
             os.environ.update(self.settings.environment)
-            server.check_port(member)
-            library.start(member)
-            with contextlib.suppress(OSError):  # no room for its log
-                print(server.first_line(member, library.version), flush=True)
+            server.check_port(config)
+            library.start(config)
+            with contextlib.suppress(OSError):  # the disk is full
+                print(server.first_line(config, library.version), flush=True)
             os.write(3, b"1")
             os.close(3)
             while True:
                 signal.pause()
         except BaseException as error:
-            processes.leave(f"error: {error}", 1)
+            processes.exit_child(f"error: {error}", 1)
 
-    def _spawn(self, told: int) -> int:
-        member = self.settings.member
-        options = [f"--cluster-spec={member.cluster_json}", f"--job-name={member.job}", f"--task-index={member.index}"]
+    def _spawn(self, notify: int) -> int:
+        config = self.settings.config
+        options = [f"--cluster-spec={config.cluster_json}", f"--job-name={config.job}", f"--task-index={config.index}"]
         options += [f"--preload={module}" for module in self.settings.preload]
         command = interpreter.command(self.settings.python, "tfk8s.task.server", *options, "--ready-fd=3")
-        log, nothing = self._open_log(), os.open(os.devnull, os.O_RDONLY)
-        pid = processes.spawn(command, [nothing, log, log, told], {**os.environ, **self.settings.environment})
+        log, null = self._open_log(), os.open(os.devnull, os.O_RDONLY)
+        pid = processes.spawn(command, [null, log, log, notify], {**os.environ, **self.settings.environment})
         os.close(log)
-        os.close(nothing)
+        os.close(null)
         return pid
 
     def _open_log(self) -> int:
         try:
             return os.open(self.settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError:  # no room for it
+        except OSError:  # the disk is full
             return os.open(os.devnull, os.O_WRONLY)
 
 
-def how_it_ended(status: int, log: Path, *, for_memory: bool = False) -> str:
-    """Return a wait status in words, with what the process wrote last where it ended by itself.
+def describe_exit(status: int, log: Path, *, out_of_memory: bool = False) -> str:
+    """Return a wait status as text, with the last line of the log if the process exited.
 
     Args:
-        status: as waitpid(2) gives it.
-        log: what the process wrote.
-        for_memory: the kernel has killed processes for want of memory meanwhile, of which it may be one.
+        status: the status from waitpid(2).
+        log: the file with the process' output.
+        out_of_memory: whether the kernel has killed processes meanwhile because memory was short.
     """
     code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGKILL and for_memory:
-        return "killed by SIGKILL, it seems by the kernel for want of memory"
+    if code == -signal.SIGKILL and out_of_memory:
+        return "killed by SIGKILL, probably by the kernel because memory was short"
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     last = ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from tfk8s.backends.local import capacity, interpreter
 from tfk8s.tools.doctor.check import Check, State
 
-_ENTER = "from tfk8s.backends.local import namespace; namespace.enter()"
+_ENTER = "from tfk8s.backends.local import network_namespace; network_namespace.enter()"
 _ENTER_TIMEOUT = 20.0
 
 
@@ -57,7 +57,7 @@ def _tensorflow(python: str) -> Check:
 
 
 def _memory(available: int) -> Check:
-    tasks = (available - capacity.LIBRARY) // capacity.IDLE_TASK
+    tasks = (available - capacity.LIBRARY_BYTES) // capacity.IDLE_TASK_BYTES
     free = f"{available / 1024**3:,.1f} GiB free"
     if tasks < 1:
         return Check("memory", State.MISSING, f"{free}, too little for one task", "stop other programs")

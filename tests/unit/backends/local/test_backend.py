@@ -1,4 +1,4 @@
-"""The parts of the local backend that need no process."""
+"""The parts of the local backend that start no process."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def machine(path: Path, free_gib: int, **cgroup: str) -> tuple[Path, Path]:
         ({"memory_max": str(GIB), "memory_current": str(2 * GIB)}, 0),
     ],
 )
-def test_free_memory_is_the_kernels_estimate_or_a_cgroups_rest(tmp_path: Path, cgroup, expected: int) -> None:
+def test_available_memory(tmp_path: Path, cgroup, expected: int) -> None:
     assert capacity.available_memory(*machine(tmp_path, 8, **cgroup)) == expected * GIB
 
 
-def test_memory_that_is_there_is_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "available_memory", lambda: 5 * GIB)
     capacity.check_memory(job_file(Job(name="worker", tasks=4, memory=Quantity.parse("1Gi"))))
     with pytest.raises(InvalidInput) as caught:
@@ -81,7 +81,7 @@ def test_gpus_go_to_tasks_in_order_until_none_is_left() -> None:
         ),
     ],
 )
-def test_ports_that_can_not_be(given_file: JobFile, message: str) -> None:
+def test_ports_are_checked(given_file: JobFile, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         capacity.check_ports(given_file, exposed=False)
     assert str(caught.value) == message
@@ -103,13 +103,13 @@ def test_a_script_can_not_remove_its_own_cluster(monkeypatch: pytest.MonkeyPatch
     assert state.folder("c").read() is None
 
 
-def test_a_name_that_is_no_name_leads_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_invalid_names_have_no_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name in ("../x", "", ".", "a/b", "UPPER"):
         assert state.folder(name).read() is None
 
 
-def test_a_state_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_state_folder_can_not_be_created(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(ClusterError) as caught:
@@ -121,13 +121,13 @@ def test_a_state_folder_that_can_not_be_made(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @given(st.lists(st.text("abc", max_size=5), max_size=12), st.integers(0, 15), st.booleans())
-def test_the_last_lines_of_a_file(lines: list[str], count: int, ended: bool) -> None:
+def test_tail_of_a_file(lines: list[str], count: int, ended: bool) -> None:
     whole = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
     expected = b"".join(whole.splitlines(keepends=True)[-count:]) if count else b""
     assert whole[logs.tail_offset(io.BytesIO(whole), count) :] == expected
 
 
-def test_logs_are_read_by_whole_lines(tmp_path: Path) -> None:
+def test_logs_are_read_in_lines(tmp_path: Path) -> None:
     path = tmp_path / "worker-0.log"
     path.write_bytes(b"one\ntwo\xff\nunfinished")
     read = [line.text for line in logs.read([(Task("worker", 0), path)], follow=False, tail=None)]
@@ -145,23 +145,23 @@ def test_logs_are_read_by_whole_lines(tmp_path: Path) -> None:
         (1 << 8, "first\nerror: no such thing\n", "exited with 1: error: no such thing"),
     ],
 )
-def test_how_a_process_ended_in_words(tmp_path: Path, status: int, log: str, expected: str) -> None:
+def test_the_exit_of_a_process_is_described(tmp_path: Path, status: int, log: str, expected: str) -> None:
     path = tmp_path / "log"
     path.write_text(log)
-    assert task_processes.how_it_ended(status, path) == expected
+    assert task_processes.describe_exit(status, path) == expected
 
 
-def test_a_process_that_the_kernel_killed_for_want_of_memory(tmp_path: Path) -> None:
-    assert task_processes.how_it_ended(signal.SIGKILL, tmp_path, for_memory=True) == (
-        "killed by SIGKILL, it seems by the kernel for want of memory"
+def test_the_oom_killer_is_named(tmp_path: Path) -> None:
+    assert task_processes.describe_exit(signal.SIGKILL, tmp_path, out_of_memory=True) == (
+        "killed by SIGKILL, probably by the kernel because memory was short"
     )
-    assert task_processes.how_it_ended(signal.SIGTERM, tmp_path, for_memory=True) == "killed by SIGTERM"
+    assert task_processes.describe_exit(signal.SIGTERM, tmp_path, out_of_memory=True) == "killed by SIGTERM"
     (tmp_path / "vmstat").write_text("nr_free_pages 4711\noom_kill 7\nnuma_hit 3\n")
-    assert capacity.killed_for_memory(tmp_path) == 7
-    assert capacity.killed_for_memory(tmp_path / "none") == 0
+    assert capacity.count_oom_kills(tmp_path) == 7
+    assert capacity.count_oom_kills(tmp_path / "none") == 0
 
 
-def test_what_tensorflow_reads_while_importing() -> None:
+def test_variables_that_tensorflow_reads_at_import() -> None:
     environment = {"TF_USE_LEGACY_KERAS": "1", "HOME": "/", "CUDA_VISIBLE_DEVICES": "0", "PYTHONPATH": "x", "TERM": "y"}
     assert interpreter.read_at_import(environment).keys() == {
         "TF_USE_LEGACY_KERAS",
@@ -170,18 +170,20 @@ def test_what_tensorflow_reads_while_importing() -> None:
     }
 
 
-def test_the_interpreter_is_the_virtual_environments(tmp_path: Path) -> None:
+def test_scripts_use_the_virtual_environment(tmp_path: Path) -> None:
     import sys
 
     assert interpreter.script_python({}) == sys.executable
-    assert interpreter.script_python({"VIRTUAL_ENV": str(tmp_path)}) == sys.executable  # there is none
+    assert (
+        interpreter.script_python({"VIRTUAL_ENV": str(tmp_path)}) == sys.executable
+    )  # the environment has no interpreter
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").touch()
     assert interpreter.script_python({"VIRTUAL_ENV": str(tmp_path)}) == str(tmp_path / "bin" / "python")
     assert interpreter.script_python({"VIRTUAL_ENV": sys.prefix}) == sys.executable
 
 
-def test_logs_that_are_followed_end_where_another_cluster_s_come_in_their_place(tmp_path: Path) -> None:
+def test_following_ends_when_another_cluster_has_the_name(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("one\n")
     lines = logs.read([(Task("ps", 0), tmp_path / "log")], follow=True, tail=None)
     assert next(lines).text == "one"
@@ -202,14 +204,14 @@ def test_a_cluster_whose_record_is_damaged_can_be_removed(monkeypatch: pytest.Mo
     assert not folder.path.exists()
 
 
-def test_what_another_command_keeps_locked_is_waited_for_in_words(
+def test_a_lock_of_another_command_is_awaited(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
     with state.locked():
         assert caplog.messages == []
-        monkeypatch.setattr(state, "_LOCK_SECONDS", 0.01)
+        monkeypatch.setattr(state, "_LOCK_TIMEOUT", 0.01)
         with pytest.raises(WaitTimeout), state.locked():
             pass
     assert caplog.messages == ["waiting for another `tfk8s up`, `scale` or `down` of this user to end"]
@@ -219,7 +221,7 @@ def test_what_another_command_keeps_locked_is_waited_for_in_words(
 
 
 class StubLoop(Loop):
-    """Calls back when a test says so."""
+    """Records callbacks, for a test to call."""
 
     def __init__(self) -> None:
         self.callbacks: dict[object, Callable[[], None]] = {}
@@ -234,7 +236,7 @@ class StubLoop(Loop):
         pass
 
 
-def test_nobody_waits_for_tensorflows_import_to_end_a_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_script_ends_before_tensorflow_is_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     killed: list[tuple[int, int]] = []
     monkeypatch.setattr(script_processes.os, "killpg", lambda pid, number: killed.append((pid, number)))
     client, clients_side = socket.socketpair()
@@ -250,9 +252,9 @@ def test_nobody_waits_for_tensorflows_import_to_end_a_script(monkeypatch: pytest
         ipc.send(client, {"signal": signal.SIGINT})
         loop.callbacks[clients_side]()
         assert ipc.receive(client) == ({"exit": -signal.SIGINT}, [])
-        assert runner.observed() == []
+        assert runner.describe() == []
 
-        ipc.send(fork_server, {"pid": 4712})  # it has imported TensorFlow, and forked
+        ipc.send(fork_server, {"pid": 4712})  # the fork server has imported TensorFlow, and forked
         loop.callbacks[fork_servers_side]()
         ipc.send(fork_server, {"ended": 4712, "status": int(signal.SIGKILL)})
         loop.callbacks[fork_servers_side]()
