@@ -1,6 +1,10 @@
-"""What all tests need."""
+"""Set-up of all tests."""
 
 import signal
 
-# Who runs tests in the background of a script passes on that SIGINT is ignored, which tests of Ctrl-C can't do with.
+import pytest
+
+pytest.register_assert_rewrite("fakes", "backend_contract")
+
+# A shell's background job ignores SIGINT, and so would all programs that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,12 +1,15 @@
-"""Generated job files, valid ones or ones with occasional problems, and a job file with every key."""
+"""A builder of job files, generated job files (with problems or without), and a job file with every key."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import Any
 
 from hypothesis import strategies as st
+
+from tfk8s.core.spec import Job, JobFile
 
 # Texts that some YAML readers take for numbers, booleans, dates or nothing.
 AMBIGUOUS_TEXTS = [
@@ -45,6 +48,25 @@ jobs:
     preload: [tensorflow_text]
     volumes: [{{path: /cache, size: 1Gi}}, {{path: /keys, secret: keys}}, {{path: /map, config_map: map}}]
 """
+
+_FIELDS = {field.name for field in dataclasses.fields(JobFile)}
+
+
+def job_file(name: str = "mnist", *jobs: Job, **more: Any) -> JobFile:
+    """Return a job file whose first job is the master.
+
+    Args:
+        name: of the cluster.
+        *jobs: its jobs; by default a chief and two workers.
+        **more: fields of JobFile, and numbers of tasks by the job's name: `worker=2`.
+    """
+    settings = {key: value for key, value in more.items() if key in _FIELDS}
+    counts = {key: value for key, value in more.items() if key not in _FIELDS}
+    if not jobs and not counts:
+        counts = {"chief": 1, "worker": 2}
+    jobs += tuple(Job(name=job, tasks=tasks) for job, tasks in counts.items())
+    return JobFile(**{"name": name, "jobs": jobs, "master": jobs[0].name, **settings})
+
 
 _JUNK = [True, 0.5, -1, "", [], {}, ["x"], {"x": 1}, 70000, "A b", "x" * 70]
 _HARD_TEXTS = [

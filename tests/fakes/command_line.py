@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from job_files import job_file
 
-from fakes.backend import FakeBackend, Run, job_file
-from tfk8s import __main__, api
+from tfk8s import __main__
 from tfk8s.cli import output, signals
 from tfk8s.log import log
+from tfk8s.testing import FakeBackend, use_backend
 
-NOW = 1_700_000_312.0  # 5m12s after fake_backend.CREATED
+# Runs the command line: arguments → exit code, standard output, standard error.
+Run = Callable[..., tuple[int, str, str]]
+
+NOW = 1_700_000_312.0  # 5m12s after testing.CREATED
 
 JOB_FILE = """\
 apiVersion: tfk8s.dev/v1
@@ -24,11 +28,10 @@ jobs: {chief: 1, worker: 2}
 
 
 @pytest.fixture
-def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
-    """The backend that every command uses; the cluster `mnist` is there."""
-    backend = FakeBackend(job_file())
-    monkeypatch.setattr(api, "choose", lambda where, spec=None: backend)
-    return backend
+def backend() -> Iterator[FakeBackend]:
+    """The backend that every command uses, with the cluster `mnist`."""
+    with use_backend(FakeBackend(job_file())) as backend:
+        yield backend
 
 
 @pytest.fixture

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fakes.backend import FakeBackend, job_file
+from job_files import job_file
 
 from tfk8s import api
 from tfk8s.core.script import Script
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskError, WaitTimeout
+from tfk8s.testing import FakeBackend, use_backend
 
 
 @pytest.fixture
-def new(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
+def new() -> Iterator[FakeBackend]:
     """The backend that `up` and `connect` choose, without clusters."""
-    backend = FakeBackend()
-    monkeypatch.setattr(api, "choose", lambda options, spec=None: backend)
-    return backend
+    with use_backend(FakeBackend()) as backend:
+        yield backend
 
 
 def test_leaving_the_with_removes_the_cluster(new: FakeBackend) -> None:
@@ -64,9 +64,9 @@ def script(phase: ScriptPhase) -> Callable[[ClusterStatus], ClusterStatus]:
 
 def test_a_failed_script_may_seem_to_run_for_a_moment(new: FakeBackend) -> None:
     def end(_: Script) -> None:
-        new.looks = [script(ScriptPhase.RUNNING), script(ScriptPhase.FAILED)]
+        new.updates = [script(ScriptPhase.RUNNING), script(ScriptPhase.FAILED)]
 
-    new.code, new.script = 3, end
+    new.exit_code, new.on_run = 3, end
     with api.up(job_file(), local=True) as cluster:
         assert cluster.run(Script(path=Path("s.py"))) == 3
     assert new.calls[-1] == "delete mnist"
@@ -74,8 +74,8 @@ def test_a_failed_script_may_seem_to_run_for_a_moment(new: FakeBackend) -> None:
 
 def test_a_cluster_with_other_scripts_stays(new: FakeBackend, caplog: pytest.LogCaptureFixture) -> None:
     with api.up(job_file(), local=True):
-        new.looks = [script(ScriptPhase.RUNNING)]
-    assert list(new.clusters_by_name) == ["mnist"]
+        new.updates = [script(ScriptPhase.RUNNING)]
+    assert list(new.statuses) == ["mnist"]
     assert caplog.messages == [
         'cluster "mnist" is kept because other scripts run in it; remove it: tfk8s down --local mnist'
     ]
@@ -84,7 +84,7 @@ def test_a_cluster_with_other_scripts_stays(new: FakeBackend, caplog: pytest.Log
 def test_down_in_the_with_is_allowed(new: FakeBackend) -> None:
     with api.up(job_file(), local=True) as cluster:
         cluster.down()
-    assert list(new.clusters_by_name) == []
+    assert list(new.statuses) == []
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), TaskError("lost")])
@@ -104,14 +104,14 @@ def test_a_timeout_removes_the_cluster_unless_it_is_kept(new: FakeBackend) -> No
     assert new.calls == ["apply mnist", "delete mnist"]
     with pytest.raises(WaitTimeout):
         api.up(job_file(), local=True, timeout=0, keep=True)
-    assert list(new.clusters_by_name) == ["mnist"]
+    assert list(new.statuses) == ["mnist"]
 
 
 def test_a_rejected_job_file_changes_nothing(new: FakeBackend) -> None:
     api.up(job_file(), local=True)
     with pytest.raises(InvalidInput):
         api.up(job_file("mnist", chief=9), local=True)
-    assert list(new.clusters_by_name) == ["mnist"]
+    assert list(new.statuses) == ["mnist"]
 
 
 def test_up_without_a_timeout_does_not_wait(new: FakeBackend) -> None:
@@ -123,7 +123,7 @@ def test_connect_keeps_the_cluster(new: FakeBackend) -> None:
     api.up(job_file(), local=True)
     with api.connect("mnist", local=True) as cluster:
         assert cluster.status().ready == 3
-    assert list(new.clusters_by_name) == ["mnist"]
+    assert list(new.statuses) == ["mnist"]
     with pytest.raises(NoSuchCluster):
         api.connect("nope", local=True)
 

@@ -6,12 +6,13 @@ import dataclasses
 import socket
 
 import pytest
-from fakes.backend import FakeBackend, change, job_file
+from job_files import job_file
 
 from tfk8s.backends import devices
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import TaskUnreachable
+from tfk8s.testing import FakeBackend, change
 
 CHIEF, FIRST = Task("chief", 0), Task("worker", 0)
 
@@ -34,11 +35,11 @@ def cpu(job: str, index: int) -> list[str]:
 def test_the_master_lists_all_devices(backend: FakeBackend) -> None:
     expected = {"chief/0": cpu("chief", 0), "worker/0": cpu("worker", 0), "worker/1": cpu("worker", 1)}
     assert devices_of(backend) == expected
-    assert len(backend.streams) == 1
+    assert len(backend.connections) == 1
 
 
 def test_each_task_is_asked_if_the_master_is_silent(backend: FakeBackend) -> None:
-    backend.silent = {FIRST}
+    backend.unresponsive = {FIRST}
     assert devices_of(backend) == {
         "chief/0": "chief/0 does not answer: Connection refused",
         "worker/0": "worker/0 does not answer: Connection refused",
@@ -47,20 +48,20 @@ def test_each_task_is_asked_if_the_master_is_silent(backend: FakeBackend) -> Non
 
 
 def test_the_error_of_a_pending_task_has_its_reason(backend: FakeBackend) -> None:
-    backend.silent = {FIRST}
-    backend.looks = [change("worker/0", phase=Phase.PENDING, reason="no node has 4 GPUs free")]
+    backend.unresponsive = {FIRST}
+    backend.updates = [change("worker/0", phase=Phase.PENDING, reason="no node has 4 GPUs free")]
     assert devices_of(backend)["worker/0"] == ("worker/0 does not answer: it is pending (no node has 4 GPUs free)")
 
 
 def test_an_evaluator_lists_its_own_devices() -> None:
     backend = FakeBackend(job_file("mnist", chief=1, evaluator=1))
     assert devices_of(backend)["evaluator/0"] == cpu("evaluator", 0)
-    assert len(backend.streams) == 2
+    assert len(backend.connections) == 2
 
 
 def test_a_silent_evaluator_is_an_error() -> None:
     backend = FakeBackend(job_file("mnist", chief=1, evaluator=1))
-    backend.looks = [lambda status: dataclasses.replace(status, master=CHIEF)]
+    backend.updates = [lambda status: dataclasses.replace(status, master=CHIEF)]
     status = backend.observe("mnist")
     original = backend.dial
 
@@ -78,7 +79,7 @@ def test_a_silent_evaluator_is_an_error() -> None:
 def test_a_silent_server_is_a_timeout(backend: FakeBackend) -> None:
     def silent(name: str, task: Task) -> object:
         here, there = socket.socketpair()
-        backend.streams.append(there)
+        backend.connections.append(there)
         return here
 
     backend.dial = silent  # type: ignore[method-assign, assignment]

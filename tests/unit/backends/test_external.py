@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import backend as fake_backend
+from job_files import job_file
 
 from tfk8s.backends import local_scripts
 from tfk8s.backends.external import ExternalBackend
@@ -17,6 +17,7 @@ from tfk8s.core.script import Outcome, Script
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase, TaskStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
+from tfk8s.testing import FakeBackend
 
 CHIEF, WORKER = Task("chief", 0), Task("worker", 0)
 
@@ -25,7 +26,7 @@ class Server:
     """Answers each connection as a TensorFlow server does, and keeps it open."""
 
     def __init__(self, task: Task, others: list[Task]) -> None:
-        backend = fake_backend.FakeBackend(fake_backend.job_file("x", chief=1, worker=1))
+        backend = FakeBackend(job_file("x", chief=1, worker=1))
         with backend.dial("x", task) as stream:
             self._answer = stream.recv(1 << 16)
         self._open: list[socket.socket] = []

@@ -9,13 +9,15 @@ import socket
 from pathlib import Path
 
 import pytest
-from fakes.backend import FakeBackend, Run, change, job_file
+from fakes.command_line import Run
+from job_files import job_file
 
 from tfk8s.backends import local_scripts
 from tfk8s.backends.local import interpreter
 from tfk8s.core.script import Outcome, Script
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import InvalidInput
+from tfk8s.testing import FakeBackend, change
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -34,7 +36,7 @@ def ports() -> list[int]:
 def status_at(backend: FakeBackend, port: int) -> ClusterStatus:
     """Return the status of the cluster, whose pods all listen on the same port."""
     for task in ("chief/0", "worker/0"):
-        backend.looks.append(change(task, address=f"pod-{task[0]}:{port}"))
+        backend.updates.append(change(task, address=f"pod-{task[0]}:{port}"))
         backend.observe("mnist")
     return backend.observe("mnist")
 

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.backend import FakeBackend, Run
+from fakes.command_line import Run
 
 from tfk8s import __main__
 from tfk8s.cli import app, error_report
 from tfk8s.cli.command import ScriptCommand
 from tfk8s.errors import Tfk8sError
+from tfk8s.testing import FakeBackend
 from tfk8s.version import __version__
 
 pytest_plugins = ("fakes.command_line",)

@@ -6,17 +6,18 @@ import dataclasses
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fakes.backend import FakeBackend, Run, job_file
+from fakes.command_line import Run
+from job_files import job_file
 
-from tfk8s import api
 from tfk8s.backends.local import record, state
 from tfk8s.cli import completion
 from tfk8s.core.status import ScriptPhase, ScriptStatus
 from tfk8s.errors import BackendUnreachable
+from tfk8s.testing import FakeBackend, use_backend
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -33,14 +34,14 @@ def _clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def remote(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
+def remote() -> Iterator[FakeBackend]:
     """The backend of the Kubernetes context; `remote` and its script are there."""
     backend = FakeBackend(job_file("remote"))
     script = ScriptStatus(name="script-4e9c21", phase=ScriptPhase.RUNNING, command="train.py")
-    status = dataclasses.replace(backend.clusters_by_name["remote"], scripts=(script,))
-    backend.clusters_by_name["remote"] = status
-    monkeypatch.setattr(api, "choose", lambda where, spec=None: backend)
-    return backend
+    status = dataclasses.replace(backend.statuses["remote"], scripts=(script,))
+    backend.statuses["remote"] = status
+    with use_backend(backend):
+        yield backend
 
 
 @pytest.fixture

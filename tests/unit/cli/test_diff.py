@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes.backend import FakeBackend, Run, change
+from fakes.command_line import Run
 
 from tfk8s import api
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
+from tfk8s.testing import FakeBackend, change
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -22,7 +23,7 @@ CHANGED = "~ cluster mnist\n    jobs.ps: none → 1 task\n    jobs.worker.tasks:
 @pytest.fixture
 def changed(backend: FakeBackend, folder: Path) -> str:
     """A job file of the cluster that runs, with other numbers."""
-    backend.specs["mnist"] = api._load("mnist.yaml")
+    backend.job_files["mnist"] = api._load("mnist.yaml")
     (folder / "changed.yaml").write_text((folder / "mnist.yaml").read_text().replace("worker: 2", "worker: 3, ps: 1"))
     return "changed.yaml"
 
@@ -77,7 +78,7 @@ def test_a_dry_run_of_up_changes_nothing(run: Run, backend: FakeBackend, changed
 
 def test_scale_waits_until_all_tasks_answer_anew(run: Run, backend: FakeBackend) -> None:
     backend.first_phase = Phase.STARTING
-    backend.looks = [
+    backend.updates = [
         lambda status: status,
         change("chief/0", phase=Phase.READY),
         change("worker/0", phase=Phase.READY),

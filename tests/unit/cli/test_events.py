@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from fakes.backend import FakeBackend, Run
+from fakes.command_line import Run
 
 from tfk8s.backends.local import state
 from tfk8s.core.events import Event
 from tfk8s.core.status import Phase
+from tfk8s.testing import FakeBackend
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -19,7 +20,7 @@ CRASHED = Event(id="2", time=1_700_000_300, about="worker/1", warning=True, reas
 
 @pytest.fixture(autouse=True)
 def happened(backend: FakeBackend) -> None:
-    backend.happened = [SCHEDULED, CRASHED]
+    backend.past_events = [SCHEDULED, CRASHED]
 
 
 def test_events_are_a_table(run: Run) -> None:
@@ -35,7 +36,7 @@ def test_events_are_a_table(run: Run) -> None:
 
 
 def test_no_events(run: Run, backend: FakeBackend) -> None:
-    backend.happened = []
+    backend.past_events = []
     assert run("events", "mnist") == (0, "", "no events\n")
     assert run("events", "mnist", "-o", "json") == (0, "[]\n", "")
 

@@ -8,12 +8,14 @@ import json
 from typing import Any
 
 import pytest
-from fakes.backend import CREATED, FakeBackend, Run, change, job_file
+from fakes.command_line import Run
+from job_files import job_file
 
 from tfk8s.cli import output, progress
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import NoSuchCluster
+from tfk8s.testing import CREATED, FakeBackend, change
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -52,12 +54,14 @@ DOCUMENT = {
 
 def test_status(run: Run, backend: FakeBackend) -> None:
     reason = "killed by SIGKILL; restarts in 1 s"
-    backend.looks = [change("worker/1", phase=Phase.FAILED, reason=reason, runs_on="", restarts=2, since=CREATED + 300)]
+    backend.updates = [
+        change("worker/1", phase=Phase.FAILED, reason=reason, runs_on="", restarts=2, since=CREATED + 300)
+    ]
     assert run("status", "mnist") == (0, STATUS, "")
 
 
 def test_status_of_a_lost_cluster_says_why(run: Run, backend: FakeBackend) -> None:
-    backend.looks = [lambda status: dataclasses.replace(status, reason="its supervisor was killed")]
+    backend.updates = [lambda status: dataclasses.replace(status, reason="its supervisor was killed")]
     _, out, _ = run("status", "mnist")
     assert out.splitlines()[1:5] == [
         "mnist  Failed  3/3    chief/0  grpc://localhost:2222  0        5m12s  /state/mnist",
@@ -72,7 +76,7 @@ def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:
         ScriptStatus(name="script-4e9c21", phase=ScriptPhase.RUNNING, command="a.py --steps 5", since=CREATED + 300),
         ScriptStatus(name="script-0a1b2c", phase=ScriptPhase.FAILED, command="--tf1 b.py", since=CREATED, exit_code=7),
     )
-    backend.looks = [lambda status: dataclasses.replace(status, scripts=scripts)] * 2
+    backend.updates = [lambda status: dataclasses.replace(status, scripts=scripts)] * 2
     _, out, _ = run("status", "mnist")
     assert out.splitlines()[1].split()[5] == "1"
     assert out.splitlines()[-3:] == [
@@ -88,7 +92,7 @@ def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:
 
 
 def test_logs_of_a_script(run: Run, backend: FakeBackend) -> None:
-    backend.code = 7
+    backend.exit_code = 7
     assert run("logs", "mnist", "script-4e9c21")[0] == 0
     assert run("logs", "-f", "--tail", "5", "mnist", "script-4e9c21")[0] == 7
     assert backend.calls == [
@@ -106,14 +110,14 @@ def test_status_watched_ends_with_the_cluster(run: Run, backend: FakeBackend) ->
     def gone(status: ClusterStatus) -> ClusterStatus:
         raise NoSuchCluster('there is no cluster "mnist"')
 
-    backend.looks = [lambda status: status, gone]
+    backend.updates = [lambda status: status, gone]
     code, out, err = run("status", "--watch", "mnist")
     assert (code, out.count("Ready"), err) == (0, 3, 'cluster "mnist" was removed\n')
     assert run("status", "--watch", "absent")[0] == 2
 
 
 def test_status_watched_on_a_plain_stream_is_a_line_a_change(run: Run, backend: FakeBackend) -> None:
-    backend.looks = [
+    backend.updates = [
         lambda status: status,
         change("worker/1", phase=Phase.STARTING, reason="killed by SIGKILL"),
         _end,
@@ -131,7 +135,7 @@ def test_status_watched_on_a_plain_stream_is_a_line_a_change(run: Run, backend: 
 
 
 def test_status_watched_as_json_is_a_document_a_line(run: Run, backend: FakeBackend) -> None:
-    backend.looks = [lambda status: status, change("worker/1", phase=Phase.STARTING), _end]
+    backend.updates = [lambda status: status, change("worker/1", phase=Phase.STARTING), _end]
     code, out, _ = run("status", "--watch", "-o", "json", "mnist")
     assert code == 130
     assert [json.loads(line)["phase"] for line in out.splitlines()] == ["Ready", "Starting"]
@@ -159,7 +163,7 @@ def test_ls_as_json(run: Run, backend: FakeBackend) -> None:
 
 
 def test_ls_of_nothing(run: Run, backend: FakeBackend) -> None:
-    backend.clusters_by_name.clear()
+    backend.statuses.clear()
     assert run("ls") == (0, "", "no clusters\n")
     assert run("ls", "-o", "json") == (0, "[]\n", "")
 
@@ -178,7 +182,7 @@ def test_devices(run: Run, backend: FakeBackend) -> None:
 
 
 def test_devices_where_a_task_is_silent(run: Run, backend: FakeBackend) -> None:
-    backend.silent = {Task("worker", 1)}
+    backend.unresponsive = {Task("worker", 1)}
     assert run("devices", "mnist") == (
         3,
         "TASK      DEVICE  MEMORY  DESCRIPTION\nworker/0  CPU:0   256Mi\n",
@@ -187,7 +191,7 @@ def test_devices_where_a_task_is_silent(run: Run, backend: FakeBackend) -> None:
 
 
 def test_devices_as_json(run: Run, backend: FakeBackend) -> None:
-    backend.silent = {Task("worker", 1)}
+    backend.unresponsive = {Task("worker", 1)}
     code, out, _ = run("devices", "mnist", "-o", "json")
     assert code == 3
     assert json.loads(out)[1:] == [

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from fakes.backend import Run
+from fakes.command_line import Run
 
 from tfk8s.core.spec import Job
 from tfk8s.jobfile import template

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.backend import FakeBackend, Run, change, job_file
+from fakes.command_line import Run
+from job_files import job_file
 
 from tfk8s import api, polling
 from tfk8s.cli import scripts
@@ -17,6 +18,7 @@ from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
 from tfk8s.errors import ClusterError, TaskUnreachable
+from tfk8s.testing import FakeBackend, change
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 def test_up_tells_each_change_and_then_the_result(run: Run, backend: FakeBackend) -> None:
     backend.first_phase = Phase.STARTING
-    backend.looks = [
+    backend.updates = [
         lambda status: status,  # whether it is there: it isn't, so that this look stays
         change("chief/0", phase=Phase.READY),
         change("worker/1", phase=Phase.FAILED, reason="killed by SIGKILL", runs_on=""),
@@ -69,7 +71,7 @@ def test_up_in_vain_leaves_all_as_it_is(run: Run, backend: FakeBackend) -> None:
     code, out, err = run("up", "--timeout", "0", "new.yaml")
     assert (code, out) == (124, "")
     assert err.endswith('error: waited 0 s for cluster "new" to be ready: chief/0, worker/0 to worker/1 are pending\n')
-    assert "new" in backend.clusters_by_name
+    assert "new" in backend.statuses
 
 
 def test_up_of_a_bad_file_starts_nothing(run: Run, backend: FakeBackend, folder: Path) -> None:
@@ -103,7 +105,7 @@ def test_down(run: Run, backend: FakeBackend) -> None:
 
 
 def test_restart_of_one_task(run: Run, backend: FakeBackend) -> None:
-    backend.looks = [
+    backend.updates = [
         lambda status: status,
         change("worker/1", phase=Phase.STARTING, runs_on="pid 104", restarts=1),
         change("worker/1", phase=Phase.READY),
@@ -135,14 +137,14 @@ def test_restart_of_no_task_there_is(run: Run, backend: FakeBackend) -> None:
 
 
 def test_submit_by_name_and_by_file(run: Run, backend: FakeBackend) -> None:
-    backend.code = 7
+    backend.exit_code = 7
     assert run("submit", "mnist", "train.py", "--steps", "5") == (7, "", "")
     assert run("submit", "--tf1", "mnist.yaml", "--isolate", "train.py", "--help") == (7, "", "")
     assert backend.calls == ["run mnist train.py --steps 5", "run mnist train.py --help tf1 isolate"]
 
 
 def test_submit_waits_for_the_cluster_if_told_to(run: Run, backend: FakeBackend) -> None:
-    backend.looks = [change("worker/1", phase=Phase.STARTING), change("worker/1", phase=Phase.READY)]
+    backend.updates = [change("worker/1", phase=Phase.STARTING), change("worker/1", phase=Phase.READY)]
     assert run("submit", "--timeout", "5s", "mnist", "train.py") == (
         0,
         "",
@@ -167,7 +169,7 @@ def test_a_task_that_is_lost_meanwhile(run: Run, backend: FakeBackend) -> None:
     def lose(_: Script) -> None:
         raise TaskUnreachable("worker/1 was lost: killed by SIGKILL")
 
-    backend.script = lose
+    backend.on_run = lose
     assert run("submit", "mnist", "train.py") == (3, "", "error: worker/1 was lost: killed by SIGKILL\n")
 
 
@@ -186,7 +188,7 @@ def test_a_script_that_isn_t_there_is_found_out_first(run: Run, backend: FakeBac
 
 
 def test_run_makes_a_cluster_for_the_script_alone(run: Run, backend: FakeBackend) -> None:
-    backend.code = 3
+    backend.exit_code = 3
     assert run("run", "new.yaml", "train.py", "a") == (3, "", "")
     assert backend.calls == ["apply new", "run new train.py a", "delete new"]
 
@@ -198,7 +200,7 @@ def test_run_keeps_it_if_told_to(run: Run, backend: FakeBackend) -> None:
 
 def test_run_leaves_its_cluster_to_the_scripts_of_others(run: Run, backend: FakeBackend) -> None:
     other = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
-    backend.script = lambda script: backend.looks.append(lambda status: replace(status, scripts=(other,)))
+    backend.on_run = lambda script: backend.updates.append(lambda status: replace(status, scripts=(other,)))
     kept = 'tfk8s: cluster "new" is kept because other scripts run in it; remove it: tfk8s down --local new\n'
     assert run("run", "new.yaml", "train.py") == (0, "", kept)
     assert "delete new" not in backend.calls
@@ -206,14 +208,14 @@ def test_run_leaves_its_cluster_to_the_scripts_of_others(run: Run, backend: Fake
 
 def test_run_says_nothing_of_others_in_a_cluster_that_it_would_not_remove(run: Run, backend: FakeBackend) -> None:
     other = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
-    backend.script = lambda script: backend.looks.append(lambda status: replace(status, scripts=(other,)))
+    backend.on_run = lambda script: backend.updates.append(lambda status: replace(status, scripts=(other,)))
     assert run("run", "--keep", "new.yaml", "train.py") == (0, "", "")
-    backend.specs["mnist"] = api._load("mnist.yaml")
+    backend.job_files["mnist"] = api._load("mnist.yaml")
     assert run("run", "mnist.yaml", "train.py")[2] == 'cluster "mnist" already runs: run uses it and keeps it\n'
 
 
 def test_run_uses_a_cluster_that_is_there(run: Run, backend: FakeBackend) -> None:
-    backend.specs["mnist"] = api._load("mnist.yaml")
+    backend.job_files["mnist"] = api._load("mnist.yaml")
     assert run("run", "mnist.yaml", "train.py") == (
         0,
         "",
@@ -231,9 +233,9 @@ def test_run_says_that_it_changed_a_cluster_that_is_there(
 
 
 def test_run_leaves_a_cluster_of_that_name_but_another_job_file(run: Run, backend: FakeBackend) -> None:
-    backend.specs["mnist"] = job_file("mnist", chief=9)
+    backend.job_files["mnist"] = job_file("mnist", chief=9)
     assert run("run", "mnist.yaml", "train.py")[0] == 2
-    assert "mnist" in backend.clusters_by_name
+    assert "mnist" in backend.statuses
 
 
 def test_run_in_vain_leaves_nothing(run: Run, backend: FakeBackend) -> None:
@@ -253,14 +255,14 @@ def test_whenever_a_signal_comes_run_leaves_nothing(
 
     def interrupted(*arguments: object) -> object:
         result = original(*arguments)
-        if "new" in backend.clusters_by_name:
+        if "new" in backend.statuses:
             os.kill(os.getpid(), number)
         return result
 
     monkeypatch.setattr(backend, moment, interrupted)
     assert run("run", "new.yaml", "train.py")[0] == code
     assert backend.calls[-1] == "delete new"
-    assert list(backend.clusters_by_name) == ["mnist"]
+    assert list(backend.statuses) == ["mnist"]
 
 
 @pytest.mark.parametrize(
@@ -339,7 +341,7 @@ def test_further_signals_don_t_cut_the_removal_short(
 
     monkeypatch.setattr(backend, "delete", interrupted)
     assert run("run", "new.yaml", "train.py")[0] == 0
-    assert list(backend.clusters_by_name) == ["mnist"]
+    assert list(backend.statuses) == ["mnist"]
 
 
 # ---- connect -------------------------------------------------------------------------------------------------------
@@ -358,7 +360,7 @@ def test_connect_gives_an_address_until_ctrl_c(run: Run, backend: FakeBackend, m
 
 def test_connect_ends_with_its_cluster(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts, "POLL_INTERVAL", 0.001)
-    backend.looks = [lambda status: status, lambda status: replace(status, reason="its supervisor is gone")]
+    backend.updates = [lambda status: status, lambda status: replace(status, reason="its supervisor is gone")]
     code, _, err = run("connect", "mnist")
     assert (code, err.splitlines()[-1]) == (1, "error: its supervisor is gone")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from fakes.backend import FakeBackend, job_file
+from job_files import job_file
 
 from tfk8s.cluster.handle import Cluster
+from tfk8s.testing import FakeBackend
 
 
 @pytest.fixture

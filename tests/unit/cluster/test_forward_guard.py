@@ -6,7 +6,7 @@ import queue
 from collections.abc import Iterator
 
 import pytest
-from fakes.backend import FakeBackend, job_file
+from job_files import job_file
 
 from tfk8s import polling
 from tfk8s.cluster import forward_guard
@@ -14,6 +14,7 @@ from tfk8s.cluster.forward_guard import ForwardGuard
 from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, InvalidInput
 from tfk8s.sessions import task_monitor
+from tfk8s.testing import FakeBackend
 
 
 class Forward:
@@ -64,12 +65,12 @@ def begin(backend: FakeBackend, forward: Forward, heard: Heard, **options: objec
 def test_a_lost_master_is_stood_in_for_until_it_is_back(backend: FakeBackend) -> None:
     forward, heard = Forward(), Heard()
     guarded = begin(backend, forward, heard)
-    backend.silent = {Task("chief", 0)}
-    for stream in backend.streams:
+    backend.unresponsive = {Task("chief", 0)}
+    for stream in backend.connections:
         stream.close()
     assert heard.get(timeout=20) == ("chief/0", "evicted", False)
     assert forward.done == ["lose"]
-    backend.silent = set()
+    backend.unresponsive = set()
     assert heard.get(timeout=20) == ("chief/0", "", False)
     assert forward.done == ["lose", "find"]
     assert backend.observers == 1
@@ -125,8 +126,8 @@ def test_where_the_way_to_the_master_is_broken_at_first_losses_are_told_all_the_
 
     heard = Heard()
     guarded = begin(backend, Forward(), heard, unreached=unreached)
-    backend.silent = {Task("chief", 0)}
-    for stream in backend.streams:
+    backend.unresponsive = {Task("chief", 0)}
+    for stream in backend.connections:
         stream.close()
     assert heard.get(timeout=20) == ("chief/0", "evicted", False)
     guarded.__exit__(None, None, None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.backend import FakeBackend, change, job_file
+from job_files import job_file
 
 from tfk8s.cluster import forward_guard, handle, sidecar
 from tfk8s.cluster.handle import Cluster
@@ -23,6 +23,7 @@ from tfk8s.errors import (
     TaskUnreachable,
 )
 from tfk8s.sessions import session
+from tfk8s.testing import FakeBackend, change
 
 CHIEF, FIRST, SECOND = Task("chief", 0), Task("worker", 0), Task("worker", 1)
 READY, STARTING, FAILED = Phase.READY, Phase.STARTING, Phase.FAILED
@@ -30,14 +31,14 @@ READY, STARTING, FAILED = Phase.READY, Phase.STARTING, Phase.FAILED
 
 def test_restart_waits_for_another_server(cluster: Cluster, backend: FakeBackend) -> None:
     as_it_is: Callable[[ClusterStatus], ClusterStatus] = lambda status: status  # noqa: E731
-    backend.looks = [
+    backend.updates = [
         as_it_is,  # before
         as_it_is,  # the old server still answers
         change("worker/1", phase=FAILED, reason="restarted on request"),
         change("worker/1", phase=READY, restarts=1),
     ]
     cluster.restart("/job:worker/task:1", timeout=5)
-    assert backend.looks == []
+    assert backend.updates == []
     assert backend.calls == ["restart mnist worker/1"]
 
 
@@ -56,7 +57,7 @@ def test_restart_of_an_unknown_task(cluster: Cluster, backend: FakeBackend) -> N
 def test_submit_returns_the_exit_code(cluster: Cluster, backend: FakeBackend, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.touch()
-    backend.code = 7
+    backend.exit_code = 7
     assert cluster.submit(script, "--steps", "5", tf1=True, isolate=True) == 7
     assert backend.calls == [f"run mnist {script} --steps 5 tf1 isolate"]
 
@@ -129,7 +130,7 @@ def test_a_target_that_can_not_be_had_leaves_no_relay(
     def gone(status: ClusterStatus) -> ClusterStatus:
         raise BackendUnreachable("it does not answer")
 
-    backend.looks = [gone]
+    backend.updates = [gone]
     with pytest.raises(BackendUnreachable):
         cluster.target  # noqa: B018
     assert made == []
@@ -144,7 +145,7 @@ def test_a_given_address_is_the_target(cluster: Cluster, backend: FakeBackend, m
 
 
 def test_a_session_is_opened_only_where_every_task_answers(cluster: Cluster, backend: FakeBackend) -> None:
-    backend.silent = {SECOND}
+    backend.unresponsive = {SECOND}
     with pytest.raises(TaskUnreachable) as caught:
         cluster.session()
     assert str(caught.value) == (
@@ -204,7 +205,7 @@ def test_the_limits_are_those_of_scripts_too() -> None:
 
 
 def test_what_a_notebook_shows(cluster: Cluster, backend: FakeBackend) -> None:
-    backend.looks = [change("worker/1", phase=FAILED, reason="<b>")]
+    backend.updates = [change("worker/1", phase=FAILED, reason="<b>")]
     assert repr(cluster) == "<tfk8s.Cluster 'mnist' (local)>"
     assert cluster._repr_html_() == (
         "<table><caption>mnist (local)</caption>"

@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from fakes.backend import FakeBackend, change, job_file
+from job_files import job_file
 
 from tfk8s import polling
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, WaitTimeout
+from tfk8s.testing import FakeBackend, change
 
 CHIEF, FIRST, SECOND = Task("chief", 0), Task("worker", 0), Task("worker", 1)
 READY, STARTING, FAILED = Phase.READY, Phase.STARTING, Phase.FAILED
 
 
 def test_wait_reports_each_change(cluster: Cluster, backend: FakeBackend) -> None:
-    backend.looks = [
+    backend.updates = [
         change("worker/1", phase=Phase.PENDING),
         change("worker/1", phase=STARTING),
         change("worker/1", phase=STARTING),
@@ -30,8 +31,8 @@ def test_wait_reports_each_change(cluster: Cluster, backend: FakeBackend) -> Non
 
 
 def test_a_timeout_names_the_missing_tasks(cluster: Cluster, backend: FakeBackend) -> None:
-    backend.looks = [change("worker/1", phase=Phase.PENDING, reason="no node has 4 GPUs free")]
-    backend.looks += [change("chief/0", phase=STARTING)]
+    backend.updates = [change("worker/1", phase=Phase.PENDING, reason="no node has 4 GPUs free")]
+    backend.updates += [change("chief/0", phase=STARTING)]
     with pytest.raises(WaitTimeout) as caught:
         cluster.wait(0.01)
     assert str(caught.value) == (
@@ -47,7 +48,7 @@ def test_a_timeout_names_at_most_five_reasons() -> None:
         tasks = [dataclasses.replace(task, reason=f"reason {task.task.index}") for task in status.tasks]
         return dataclasses.replace(status, tasks=tuple(tasks))
 
-    backend.looks = [look]
+    backend.updates = [look]
     with pytest.raises(WaitTimeout) as caught:
         Cluster(backend, "big").wait(0)
     assert str(caught.value) == (
@@ -63,7 +64,7 @@ def test_a_timeout_joins_tasks_in_the_same_state() -> None:
 
 
 def test_a_ready_task_must_answer(cluster: Cluster, backend: FakeBackend) -> None:
-    backend.silent = {SECOND}
+    backend.unresponsive = {SECOND}
     with pytest.raises(WaitTimeout) as caught:
         cluster.wait(0)
     assert str(caught.value) == (
@@ -76,7 +77,7 @@ def test_a_silent_master_is_reported_once(
     cluster: Cluster, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
-    backend.silent = {SECOND}
+    backend.unresponsive = {SECOND}
     reported: list[ClusterStatus] = []
     with pytest.raises(WaitTimeout):
         cluster.wait(0.02, reported.append)
@@ -85,9 +86,9 @@ def test_a_silent_master_is_reported_once(
 
 
 def test_an_excluded_task_is_not_waited_for(cluster: Cluster, backend: FakeBackend) -> None:
-    backend.looks = [change("worker/1", phase=FAILED, reason="its node is gone")]
+    backend.updates = [change("worker/1", phase=FAILED, reason="its node is gone")]
     assert [task.task for task in cluster.wait(5, without=["worker/1"]).tasks] == [CHIEF, FIRST]
-    backend.silent = {FIRST}
+    backend.unresponsive = {FIRST}
     with pytest.raises(WaitTimeout, match=r"worker/0 does not answer: Connection refused$"):
         cluster.wait(0, without=["worker/1"])
     with pytest.raises(InvalidInput, match=r"^sessions can't run without chief/0"):
@@ -95,7 +96,7 @@ def test_an_excluded_task_is_not_waited_for(cluster: Cluster, backend: FakeBacke
 
 
 def test_a_task_may_fail_once(cluster: Cluster, backend: FakeBackend) -> None:
-    backend.looks = [
+    backend.updates = [
         change("worker/1", phase=FAILED, reason="killed by SIGKILL"),
         change("worker/1", phase=STARTING, restarts=1),
         change("worker/1", phase=READY),
@@ -104,7 +105,7 @@ def test_a_task_may_fail_once(cluster: Cluster, backend: FakeBackend) -> None:
 
 
 def test_a_task_that_fails_twice_ends_the_wait(cluster: Cluster, backend: FakeBackend) -> None:
-    backend.looks = [
+    backend.updates = [
         change("worker/1", phase=STARTING, restarts=7),  # before the wait
         change("worker/1", phase=FAILED, reason="exited with 1: port in use"),
         change("worker/1", phase=FAILED, restarts=8),
@@ -122,12 +123,12 @@ def test_a_removed_cluster_ends_the_wait(cluster: Cluster, backend: FakeBackend)
     def removed(_: ClusterStatus) -> ClusterStatus:
         raise NoSuchCluster("there is none")
 
-    backend.looks = [change("worker/1", phase=STARTING), removed]
+    backend.updates = [change("worker/1", phase=STARTING), removed]
     with pytest.raises(ClusterError, match=r'^cluster "mnist" was removed by somebody while it came up$'):
         cluster.wait(5)
 
 
 def test_a_lost_cluster_ends_the_wait(cluster: Cluster, backend: FakeBackend) -> None:
-    backend.looks = [lambda status: dataclasses.replace(status, reason="its supervisor was killed")]
+    backend.updates = [lambda status: dataclasses.replace(status, reason="its supervisor was killed")]
     with pytest.raises(ClusterError, match=r"^its supervisor was killed$"):
         cluster.wait(5)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from fakes.backend import FakeBackend, job_file
+from job_files import job_file
 
 from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import InvalidInput, ScriptLost, TaskUnreachable
+from tfk8s.testing import FakeBackend
 
 SCRIPT = Script(path="train.py")
 LOST = Outcome(3, task_failed=True)

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from fakes.backend import FakeBackend, job_file
+from job_files import job_file
 
 from tfk8s import polling
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cluster import sidecar
 from tfk8s.cluster.sidecar import Sidecar
 from tfk8s.errors import ClusterError
+from tfk8s.testing import FakeBackend
 
 SAYS = "import sys; print({!r}, flush=True); sys.stdin.read()"
 # Says where it listens, of a lost task, and then what it hears.

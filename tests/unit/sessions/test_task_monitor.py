@@ -11,9 +11,9 @@ import struct
 from collections.abc import Callable, Iterator
 
 import pytest
-from fakes import backend as fake_backend
 
 from tfk8s import polling
+from tfk8s import testing as fake_backend
 from tfk8s.errors import BackendUnreachable, TaskUnreachable, Tfk8sError
 from tfk8s.sessions import task_monitor
 from tfk8s.sessions.task_monitor import TaskMonitor

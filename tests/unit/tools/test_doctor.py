@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.backend import Run
+from fakes.command_line import Run
 
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.options import BackendOptions

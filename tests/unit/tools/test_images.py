@@ -14,7 +14,7 @@ from typing import Any
 import docker
 import pytest
 import requests
-from fakes.backend import Run
+from fakes.command_line import Run
 
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.tools import images, package_data

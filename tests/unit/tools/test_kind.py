@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.backend import Run
+from fakes.command_line import Run
 
 from tfk8s.cli import images as images_cli
 from tfk8s.tools import kind, package_data

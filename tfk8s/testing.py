@@ -1,0 +1,263 @@
+"""A backend in memory, for tests of programs that use tfk8s.
+
+from tfk8s.testing import FakeBackend, use_backend
+
+with use_backend(FakeBackend()) as backend:
+train.main(["cluster.yaml"])
+assert backend.calls == ["apply mnist", "run mnist train.py", "delete mnist"]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from tfk8s import api
+from tfk8s.backends.local.record import job_file_to_dict
+from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.protocol import Backend, Observer, PollingObserver
+from tfk8s.core import addresses
+from tfk8s.core.events import Event
+from tfk8s.core.plan import Plan, compare
+from tfk8s.core.script import LogLine, Outcome, Script
+from tfk8s.core.spec import EVALUATOR, JobFile, Task
+from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
+
+CREATED = 1_700_000_000.0  # when every cluster was made
+
+
+class FakeBackend:
+    """A backend whose clusters are data: `apply` makes their tasks ready at once, and scripts do not run.
+
+    Args:
+        *job_files: the clusters that exist at first, as `tfk8s.load` returns job files.
+        phase: the phase of their tasks.
+
+    Attributes:
+        statuses: the status of each cluster, by name.
+        job_files: the job file of each cluster, by name.
+        calls: each call that changes or reads something, as text, in order.
+        updates: functions that change the status of a cluster. Each poll applies one of them and removes it.
+        unresponsive: the tasks whose servers do not respond.
+        exit_code: the exit code of scripts.
+        on_run: a function that is called with each script that runs.
+        first_phase: the phase of the tasks that `apply` makes.
+        past_events: the events of every cluster.
+        refusal: the reason why `apply` would refuse what `plan` shows.
+        connections: the servers' ends of the connections that `dial` opened.
+        loss_reason: the reason why tasks were lost; "" leaves it to the caller.
+        observers: the number of open observers.
+    """
+
+    name = "local"
+    flags = " --local"
+
+    def __init__(self, *job_files: JobFile, phase: Phase = Phase.READY) -> None:
+        self.statuses: dict[str, ClusterStatus] = {}
+        self.job_files: dict[str, JobFile] = {}
+        self.calls: list[str] = []
+        self.updates: list[Callable[[ClusterStatus], ClusterStatus]] = []
+        self.unresponsive: set[Task] = set()
+        self.exit_code = 0
+        self.on_run: Callable[[Script], object] = lambda _: None
+        self.connections: list[socket.socket] = []
+        self.first_phase = Phase.READY
+        self.refusal = ""
+        self.loss_reason = ""
+        self.observers = 0
+        self.past_events: list[Event] = []
+        for job_file in job_files:
+            self._make(job_file, phase)
+
+    def close(self) -> None:
+        """Close the servers' ends of all connections."""
+        for stream in self.connections:
+            stream.close()
+
+    __del__ = close
+
+    def apply(self, job_file: JobFile) -> bool:
+        """Make the cluster; refuse a name that another job file has."""
+        self.calls.append(f"apply {job_file.name}")
+        if job_file.name in self.job_files and self.job_files[job_file.name] != job_file:
+            raise InvalidInput(f'cluster "{job_file.name}" runs already, from another job file')
+        if job_file.name in self.job_files:
+            return False
+        self._make(job_file, self.first_phase)
+        return True
+
+    def plan(self, job_file: JobFile) -> Plan:
+        """Return what `apply` would change."""
+        self.calls.append(f"plan {job_file.name}")
+        known = self.job_files.get(job_file.name)
+        change = compare("cluster", job_file.name, known and job_file_to_dict(known), job_file_to_dict(job_file))
+        restarts = tuple(known) if known and change else ()
+        return Plan(name=job_file.name, changes=(change,) if change else (), restarts=restarts, refusal=self.refusal)
+
+    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
+        """Change the numbers of tasks."""
+        self._check(name)
+        self.calls.append(f"scale {name} {dict(tasks)}")
+        before = self.job_files[name]
+        jobs = tuple(replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
+        if jobs == before.jobs:
+            return False
+        self._make(replace(before, jobs=jobs), self.first_phase, pid=201)
+        return True
+
+    def observe(self, name: str) -> ClusterStatus:
+        """Return the status, after the next of `updates`."""
+        self._check(name)
+        if self.updates:
+            self.statuses[name] = self.updates.pop(0)(self.statuses[name])
+        return self.statuses[name]
+
+    def clusters(self) -> list[ClusterStatus]:
+        """Return the status of all clusters, by name."""
+        return [self.statuses[name] for name in sorted(self.statuses)]
+
+    def events(self, name: str, *, follow: bool) -> Iterator[Event]:
+        """Yield the events in `past_events`."""
+        self._check(name)
+        self.calls.append(f"events {name} follow={follow}")
+        return iter(self.past_events)
+
+    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+        """Yield one line for each task."""
+        self._check(name)
+        self.calls.append(f"logs {name} {' '.join(map(str, tasks))} follow={follow} tail={tail}")
+        return iter([LogLine(task=task, text=f"{task} listens") for task in tasks])
+
+    def run(self, name: str, script: Script) -> Outcome:
+        """Call `on_run` with the script; return `exit_code`."""
+        self._check(name)
+        words = [flag for flag in ("tf1", "fresh", "isolate") if getattr(script, flag)]
+        self.calls.append(" ".join(["run", name, str(script.path), *script.arguments, *words]))
+        self.on_run(script)
+        return Outcome(self.exit_code)
+
+    def start(self, name: str, script: Script) -> str:
+        """Call `on_run` with the script; return a name for it."""
+        self.run(name, script)
+        return "script-4e9c21"
+
+    def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
+        """Write nothing; return `exit_code` if the script is followed."""
+        self._check(name)
+        self.calls.append(f"show {name} {script} follow={follow} tail={tail}")
+        return self.exit_code if follow else 0
+
+    def stop(self, name: str, script: str) -> None:
+        """Record the call."""
+        self._check(name)
+        self.calls.append(f"stop {name} {script}")
+
+    def locator(self, name: str) -> BackendOptions:
+        """Return the options of this machine."""
+        self._check(name)
+        return BackendOptions(local=True)
+
+    def dial(self, name: str, task: Task) -> socket.socket:
+        """Return a connection on which the response to GetStatus or ListDevices waits to be read."""
+        status = self._check(name)
+        if task in self.unresponsive or (self.unresponsive and task == status.master):
+            raise TaskUnreachable(f"{task} does not answer: Connection refused")
+        others = [other.task for other in status.tasks if other.task != task and other.task.job != EVALUATOR]
+        response = _device(1, task) + b"".join(_device(2, other) for other in others)
+        client, server = socket.socketpair()
+        server.sendall(_frame(b"\0" + struct.pack(">I", len(response)) + response))
+        self.connections.append(server)
+        return client
+
+    @contextlib.contextmanager
+    def observer(self, name: str) -> Iterator[Observer]:
+        """Yield an observer that polls."""
+        self.observers += 1
+        try:
+            yield PollingObserver(lambda: self.observe(name), lambda _, symptom: self.loss_reason or symptom)
+        finally:
+            self.observers -= 1
+
+    def restart(self, name: str, task: Task | None) -> None:
+        """Make the task, or all tasks, other ones."""
+        status = self._check(name)
+        self.calls.append(f"restart {name} {task}")
+        tasks = tuple(
+            replace(old, phase=self.first_phase, restarts=old.restarts + 1) if task in (None, old.task) else old
+            for old in status.tasks
+        )
+        self.statuses[name] = replace(status, tasks=tasks)
+
+    def delete(self, name: str) -> None:
+        """Remove the cluster."""
+        self.calls.append(f"delete {name}")
+        self._check(name)
+        del self.statuses[name], self.job_files[name]
+
+    def _check(self, name: str) -> ClusterStatus:
+        if name not in self.statuses:
+            raise NoSuchCluster(f'there is no cluster "{name}"', help="tfk8s up --local FILE starts one")
+        return self.statuses[name]
+
+    def _make(self, job_file: JobFile, phase: Phase, pid: int = 101) -> None:
+        address = addresses.local_address(job_file)
+        self.job_files[job_file.name] = job_file
+        self.statuses[job_file.name] = ClusterStatus(
+            name=job_file.name,
+            backend=self.name,
+            location=f"/state/{job_file.name}",
+            target=f"grpc://{address(job_file.master_task)}",
+            master=job_file.master_task,
+            tasks=tuple(
+                TaskStatus(task=task, phase=phase, address=address(task), runs_on=f"pid {number}", since=CREATED)
+                for number, task in enumerate(job_file, pid)
+            ),
+            created=CREATED,
+        )
+        self.past_events += [
+            Event(id=str(task), time=CREATED, about=str(task), warning=False, reason=phase.value, message="")
+            for task in job_file
+        ]
+
+
+@contextlib.contextmanager
+def use_backend(backend: FakeBackend) -> Iterator[FakeBackend]:
+    """Make `tfk8s.up`, `tfk8s.connect` and the command line of this process use a fake backend in a `with` block."""
+    chosen: Backend = backend
+    with mock.patch.object(api, "choose", return_value=chosen):
+        yield backend
+
+
+def change(task: str, **values: Any) -> Callable[[ClusterStatus], ClusterStatus]:
+    """Return a function that changes one task of a status, for `FakeBackend.updates`.
+
+    Args:
+        task: its name, such as "worker/1".
+        **values: new values of fields of `TaskStatus`.
+    """
+
+    def changed(status: ClusterStatus) -> ClusterStatus:
+        tasks = tuple(replace(other, **values) if str(other.task) == task else other for other in status.tasks)
+        return replace(status, tasks=tasks)
+
+    return changed
+
+
+def _device(field: int, task: Task) -> bytes:
+    name = f"/job:{task.job}/replica:0/task:{task.index}/device:CPU:0"
+    return _field(field, _field(1, name.encode()) + _field(2, b"CPU") + bytes([4 << 3, 0x80, 0x80, 0x80, 0x80, 1]))
+
+
+def _field(number: int, value: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def _frame(payload: bytes) -> bytes:
+    """Return an HTTP/2 frame with data that ends the stream."""
+    return struct.pack(">I", len(payload))[1:] + bytes([0, 1]) + struct.pack(">I", 1) + payload
