@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
+from job_files import job_file
 from kube_api import KubeApi
 
 from tfk8s import polling
@@ -36,8 +37,8 @@ def make_job(name: str = "worker", **settings: object) -> Job:
 
 
 def make_job_file(name: str, *jobs: Job, **settings: object) -> JobFile:
-    jobs = jobs or (make_job(tasks=2),)
-    return JobFile(**{"name": name, "image": IMAGE, "jobs": jobs, "master": jobs[0].name, **settings})  # type: ignore[arg-type]
+    """Return a job file for the nodes of the cluster, by default with two workers."""
+    return job_file(name, *(jobs or (make_job(tasks=2),)), **{"image": IMAGE, **settings})
 
 
 def kubeconfig(client: KubeApi, user: Mapping[str, str], server: str | None = None) -> str:

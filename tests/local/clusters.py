@@ -9,17 +9,12 @@ from pathlib import Path
 
 from tfk8s import polling
 from tfk8s.backends.local import LocalBackend, state
-from tfk8s.core.spec import Job, JobFile, Task
+from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase
 
 REPOSITORY = Path(__file__).parents[2]
 
 _TEXT = {"capture_output": True, "text": True, "timeout": 60, "cwd": REPOSITORY, "stdin": subprocess.DEVNULL}
-
-
-def job_file(name: str, **jobs: int) -> JobFile:
-    """Return a job file with so many tasks a job; the first job is the master's."""
-    return JobFile(name=name, jobs=tuple(Job(name=job, tasks=n) for job, n in jobs.items()), master=next(iter(jobs)))
 
 
 def wait_for(backend: LocalBackend, name: str, condition: Callable[[ClusterStatus], bool]) -> ClusterStatus:

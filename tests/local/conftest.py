@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from clusters import is_ready, job_file, wait_for
+from clusters import is_ready, wait_for
+from job_files import job_file
 from own_state import own_state
 
 from tfk8s.backends.local import LocalBackend, state
 from tfk8s.core.script import Script
+from tfk8s.core.spec import JobFile
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,29 +21,41 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield home
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def backend() -> LocalBackend:
     return LocalBackend()
 
 
 @pytest.fixture(scope="session")
-def pair(state_home: Path) -> Iterator[str]:
-    """A cluster of two tasks that many tests share: they leave it as they found it."""
-    backend = LocalBackend()
+def pair(state_home: Path, backend: LocalBackend) -> Iterator[str]:
+    """A cluster of two tasks that tests leave as it is."""
     backend.apply(job_file("pair", local=2))
     yield "pair"
     backend.delete("pair")
 
 
 @pytest.fixture
-def cluster(backend: LocalBackend, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A cluster of a ps and two workers for one test, which may do to it what it likes."""
-    name = "own-" + str(abs(hash(request.node.name)))[:8]
-    backend.apply(job_file(name, worker=2, ps=1))
+def up(backend: LocalBackend) -> Iterator[Callable[[JobFile], str]]:
+    """Starts clusters for one test, and returns their names."""
+    started: list[str] = []
+
+    def up(job_file: JobFile) -> str:
+        backend.apply(job_file)
+        started.append(job_file.name)
+        return job_file.name
+
+    yield up
+    for folder in state.folders():
+        if folder.path.name in started:
+            backend.delete(folder.path.name)
+
+
+@pytest.fixture
+def cluster(backend: LocalBackend, up: Callable[[JobFile], str]) -> str:
+    """A cluster of two workers and a ps that one test may change."""
+    name = up(job_file("own", worker=2, ps=1))
     wait_for(backend, name, is_ready)
-    yield name
-    if any(folder.path.name == name for folder in state.folders()):
-        backend.delete(name)
+    return name
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,9 @@ READY, STARTING, FAILED = Phase.READY, Phase.STARTING, Phase.FAILED
 
 
 def test_restart_waits_for_another_server(cluster: Cluster, backend: FakeBackend) -> None:
-    as_it_is: Callable[[ClusterStatus], ClusterStatus] = lambda status: status  # noqa: E731
     backend.updates = [
-        as_it_is,  # before
-        as_it_is,  # the old server still answers
+        change("worker/1"),
+        change("worker/1", restarts=0),  # the old server still responds
         change("worker/1", phase=FAILED, reason="restarted on request"),
         change("worker/1", phase=READY, restarts=1),
     ]

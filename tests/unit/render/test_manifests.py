@@ -9,10 +9,11 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from job_files import job_file
 
 from tfk8s.core import addresses, naming
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Task, Volume
+from tfk8s.core.spec import Job, Network, Peer, Security, Task, Volume
 from tfk8s.render import manifests, package_files, pods
 from tfk8s.render.yaml import dump
 from tfk8s.task import config
@@ -21,13 +22,13 @@ PACKAGE = Path(manifests.__file__).parents[1]
 FILES = {name: f"# {name}\nprint()\n" for name in package_files.of_tasks()}
 
 
-def job_file(*jobs, **settings):
+def demo(*jobs, **settings):
     jobs = jobs or (Job(name="master"), Job(name="ps"), Job(name="worker", tasks=2))
-    return JobFile(**{"name": "demo", "master": jobs[0].name, "image": "tf:1", "jobs": jobs, **settings})
+    return job_file("demo", *jobs, **{"image": "tf:1", **settings})
 
 
 def render(*jobs, namespace=None, **settings):
-    return manifests.render(job_file(*jobs, **settings), FILES, namespace)
+    return manifests.render(demo(*jobs, **settings), FILES, namespace)
 
 
 def the(kind, objects, name=None):
@@ -252,7 +253,7 @@ def test_budgets_forbid_evictions_of_the_master_and_ps():
 
 def test_namespace_is_in_all_objects_or_in_none():
     def namespaces(in_job_file, argument):
-        objects = manifests.render(job_file(namespace=in_job_file), FILES, argument)
+        objects = manifests.render(demo(namespace=in_job_file), FILES, argument)
         return {item["metadata"].get("namespace") for item in objects}
 
     assert namespaces(None, None) == {None}
@@ -275,7 +276,7 @@ JOBS = st.dictionaries(
 
 @given(JOBS, st.integers(1, 65535))
 def test_tasks_derive_the_cluster_spec_of_the_job_file(jobs, port):
-    cluster = job_file(*(Job(name=name, **values) for name, values in jobs.items()), port=port)
+    cluster = demo(*(Job(name=name, **values) for name, values in jobs.items()), port=port)
     for job in cluster.jobs:
         environment = environment_of(manifests.render(cluster, FILES), naming.stateful_set("demo", job.name))
         derived = config.derive_cluster({**environment, "TFK8S_NAMESPACE": "ns", "TFK8S_INDEX": "0"})
@@ -327,7 +328,7 @@ def test_objects_share_no_parts():
 
 def test_size_does_not_depend_on_the_number_of_tasks():
     files = package_files.of_tasks()
-    small, large = (dump(manifests.render(job_file(Job(name="worker", tasks=tasks)), files)) for tasks in (2, 10_000))
+    small, large = (dump(manifests.render(demo(Job(name="worker", tasks=tasks)), files)) for tasks in (2, 10_000))
     assert len(large) - len(small) < 32
     assert len(large.encode()) < 64 << 10
     document = dump([the("StatefulSet", render(), "demo-worker")])
@@ -369,5 +370,5 @@ def imported(path):
 
 
 def test_address_of_a_pod():
-    address = addresses.pod_address(job_file(), "ns")(Task("worker", 1))
+    address = addresses.pod_address(demo(), "ns")(Task("worker", 1))
     assert address == "demo-worker-1.demo.ns.svc:2222"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from job_files import job_file
 
 from tfk8s import polling
 from tfk8s.backends.local import LocalBackend, capacity, interpreter, ipc, logs, script_processes, state, task_processes
@@ -22,10 +23,6 @@ from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
 
 GIB = 1024**3
-
-
-def job_file(*jobs: Job, port: int = 2222) -> JobFile:
-    return JobFile(name="c", jobs=jobs or (Job(name="worker"),), master=jobs[0].name if jobs else "worker", port=port)
 
 
 # ---- memory, GPUs, ports -------------------------------------------------------------------------------------------
@@ -54,10 +51,10 @@ def test_available_memory(tmp_path: Path, cgroup, expected: int) -> None:
 
 def test_memory_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "available_memory", lambda: 5 * GIB)
-    capacity.check_memory(job_file(Job(name="worker", tasks=4, memory=Quantity.parse("1Gi"))))
+    capacity.check_memory(job_file("c", Job(name="worker", tasks=4, memory=Quantity.parse("1Gi"))))
     with pytest.raises(InvalidInput) as caught:
         capacity.check_memory(
-            job_file(Job(name="ps", tasks=2), Job(name="worker", tasks=4, memory=Quantity.parse("2Gi")))
+            job_file("c", Job(name="ps", tasks=2), Job(name="worker", tasks=4, memory=Quantity.parse("2Gi")))
         )
     assert str(caught.value) == (
         'cluster "c" needs 8.4 GiB of memory (ps 2 × 48Mi, worker 4 × 2Gi); this machine has 5.0 GiB free'
@@ -66,7 +63,7 @@ def test_memory_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gpus_go_to_tasks_in_order_until_none_is_left() -> None:
     jobs = (Job(name="a", tasks=2, gpus=1), Job(name="b"), Job(name="c", tasks=2, gpus=2))
-    assert capacity.assign_gpus(job_file(*jobs), 5) == {
+    assert capacity.assign_gpus(job_file("c", *jobs), 5) == {
         Task("a", 0): [0], Task("a", 1): [1], Task("b", 0): [], Task("c", 0): [2, 3], Task("c", 1): [4],
     }  # fmt: skip
 
@@ -74,9 +71,9 @@ def test_gpus_go_to_tasks_in_order_until_none_is_left() -> None:
 @pytest.mark.parametrize(
     ("given_file", "message"),
     [
-        (job_file(Job(name="worker", tasks=3), port=65534), "worker/2 would listen on port 65536, past 65535"),
+        (job_file("c", Job(name="worker", tasks=3), port=65534), "worker/2 would listen on port 65536, past 65535"),
         (
-            job_file(Job(name="a", tasks=2), Job(name="b", port=2223)),
+            job_file("c", Job(name="a", tasks=2), Job(name="b", port=2223)),
             "a/1 and b/0 would both listen on port 2223 of this machine",
         ),
     ],
