@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import report
-from commands import Ended
+from harness import report
+from harness.command import Ended
+from harness.row import Row
 from own_state import own_state
-from rows import Row
 
 
 @pytest.fixture(scope="session")

@@ -6,23 +6,23 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from kube_place import Kube
-from kube_table import ON_KIND, ROWS
-from rows import Row, check
+from harness.kube import KubeEnvironment
+from harness.row import Row, check
+from rows.kube import ON_KIND, ROWS
 
 IMAGE = os.environ.get("TFK8S_TEST_IMAGE", "docker.io/tfk8s/test:dev")
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
-    place = Kube(tmp_path_factory.mktemp("faults"), IMAGE)
-    yield place
-    place.remove()
-    place.discard()
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeEnvironment]:
+    environment = KubeEnvironment(tmp_path_factory.mktemp("faults"), IMAGE)
+    yield environment
+    environment.remove()
+    environment.discard()
 
 
 @pytest.fixture
-def place(shared: Kube) -> Iterator[Kube]:
+def environment(shared: KubeEnvironment) -> Iterator[KubeEnvironment]:
     yield shared
     shared.close()
 
@@ -33,11 +33,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("row", rows, ids=lambda row: row.id)
 
 
-def test_a_row(row: Row, place: Kube, note: Callable[..., None]) -> None:
-    if row in ON_KIND and not place.client.context.startswith("kind-"):
+def test_a_row(row: Row, environment: KubeEnvironment, note: Callable[..., None]) -> None:
+    if row in ON_KIND and not environment.client.context.startswith("kind-"):
         pytest.skip("it breaks what all of a cluster needs: only in one of kind's")
-    ended = row.act(place)
+    ended = row.run(environment)
     note(row, "kind", ended)
     check(row, ended)
-    place.close()
-    place.require_left(row.left)
+    environment.close()
+    environment.require_left(row.left)

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from local_place import Local
-from rows import Row, check
-from table import ROWS
+from harness.local import LocalEnvironment
+from harness.row import Row, check
+from rows.local import ROWS
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, state_home: Path) -> Iterator[Local]:
-    place = Local(tmp_path_factory.mktemp("faults"))
-    yield place
-    place.remove()
+def shared(tmp_path_factory: pytest.TempPathFactory, state_home: Path) -> Iterator[LocalEnvironment]:
+    environment = LocalEnvironment(tmp_path_factory.mktemp("faults"))
+    yield environment
+    environment.remove()
 
 
 @pytest.fixture
-def place(shared: Local) -> Iterator[Local]:
+def environment(shared: LocalEnvironment) -> Iterator[LocalEnvironment]:
     yield shared
     shared.close()
 
@@ -29,8 +29,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("row", [row for row in ROWS if thorough or not row.thorough], ids=lambda row: row.id)
 
 
-def test_a_row(row: Row, place: Local, note: Callable[..., None]) -> None:
-    ended = row.act(place)
+def test_a_row(row: Row, environment: LocalEnvironment, note: Callable[..., None]) -> None:
+    ended = row.run(environment)
     note(row, "local", ended)
     check(row, ended)
-    place.require_left(row.left)
+    environment.require_left(row.left)

@@ -6,10 +6,11 @@ import os
 import signal
 import socket
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-import rows
-from commands import PATIENCE, Command, cpu_ticks
+from harness import row
+from harness.command import PATIENCE, Command, cpu_ticks
 
 from tfk8s import polling
 from tfk8s.backends.local import LocalBackend, state
@@ -17,7 +18,7 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import NoSuchCluster
 
-HERE = Path(__file__).parent
+SCRIPTS = Path(__file__).parents[1] / "scripts"
 NAME = "faults"
 JOB_FILE = f"apiVersion: tfk8s.dev/v1\nname: {NAME}\njobs: {{chief: 1, ps: 1, worker: 2}}\n"
 BUSY_TICKS = 20
@@ -30,7 +31,18 @@ while not pathlib.Path({gate!r}).exists():
 """
 
 
-class Local:
+@dataclass(frozen=True)
+class Process:
+    """A process of this machine."""
+
+    id: int
+
+    def send(self, number: int) -> None:
+        """Send the process a signal."""
+        os.kill(self.id, number)
+
+
+class LocalEnvironment:
     """One cluster of four tasks that rows share while it is usable.
 
     Attributes:
@@ -55,8 +67,8 @@ class Local:
         path.write_text(text)
         return path
 
-    def start(self, *words: object, program: bool = False, terminal: bool = False, **environment: str) -> Command:
-        command = Command(*words, program=program, terminal=terminal, **environment)
+    def start(self, *words: object, program: bool = False, terminal: bool = False, **variables: str) -> Command:
+        command = Command(*words, program=program, terminal=terminal, **variables)
         self._commands.append(command)
         return command
 
@@ -106,12 +118,16 @@ class Local:
         (where,) = (one.runs_on for one in self.status().tasks if one.task == Task(job, int(index)))
         return int(where.removeprefix("pid "))
 
-    def submit(self, script: str, *words: object, terminal: bool = False, **environment: str) -> Command:
-        command = ("submit", "--local", self.cluster(), HERE / script, *words)
-        return self.start(*command, terminal=terminal, **environment)
+    def submit(self, script: str, *words: object, terminal: bool = False, **variables: str) -> Command:
+        command = ("submit", "--local", self.cluster(), SCRIPTS / script, *words)
+        return self.start(*command, terminal=terminal, **variables)
 
-    def steps(self, moment: str, *, terminal: bool = False) -> Command:
+    def process(self, task: str) -> Process:
+        return Process(self.pid(task))
+
+    def steps(self, moment: str, *, to_kill: str = "", terminal: bool = False) -> Command:
         """Return a script that is at this moment."""
+        del to_kill  # a task may be killed twice
         command = self.submit("steps.py", moment, terminal=terminal)
         before = cpu_ticks(self.pid("worker/1"))
         command.until_says(moment)
@@ -123,7 +139,7 @@ class Local:
         """Return a program of a user's own that is in a step; `where` is an address, or nothing."""
         self.cluster()
         before = cpu_ticks(self.pid("worker/1"))
-        command = self.start(sys.executable, HERE / "notebook.py", where, program=True)
+        command = self.start(sys.executable, SCRIPTS / "notebook.py", where, program=True)
         command.until_says("during")
         self._until_busy(before)
         return command
@@ -134,16 +150,16 @@ class Local:
 
     def require_left(self, left: str) -> None:
         """Check what is left behind."""
-        if left == rows.USABLE:
+        if left == row.USABLE:
             polling.wait_until(self._is_usable, lambda: f"the cluster to be usable: {self.status()}", PATIENCE)
-        elif left == rows.NOTHING:
+        elif left == row.NOTHING:
             assert state.folder(NAME).read() is None
             assert not list(state.folder(NAME).path.glob("*"))
-        elif left == rows.LOST:
+        elif left == row.LOST:
             assert self.status().phase is Phase.FAILED
             assert self.status().reason
             self.up()
-        elif left == rows.STARTED:
+        elif left == row.STARTED:
             self.open_gate()
             self.up()
         else:

@@ -44,13 +44,13 @@ class Command:
         terminal: its standard input is a terminal that it controls.
     """
 
-    def __init__(self, *words: object, program: bool = False, terminal: bool = False, **environment: str) -> None:
+    def __init__(self, *words: object, program: bool = False, terminal: bool = False, **variables: str) -> None:
         self._files = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115 - until `close`
         first = () if program else (sys.executable, "-m", "tfk8s")
         theirs, self._input = reversed(pty.openpty()) if terminal else os.pipe()
         self.process = subprocess.Popen(
             [str(word) for word in (*first, *words)],
-            stdin=theirs, stdout=self._files[0], stderr=self._files[1], env={**os.environ, **environment},
+            stdin=theirs, stdout=self._files[0], stderr=self._files[1], env={**os.environ, **variables},
             start_new_session=terminal, preexec_fn=_take_terminal if terminal else None,
         )  # fmt: skip
         os.close(theirs)

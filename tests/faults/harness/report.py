@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Sequence
 
 import pytest
-from commands import Ended
-from rows import USABLE, VERDICT, Row
+from harness.command import Ended
+from harness.row import USABLE, VERDICT, Row
 
 Found = tuple[Row, str, Ended]
 FOUND = pytest.StashKey[list[Found]]()
@@ -19,9 +19,9 @@ _TITLES = {"local": "On this machine", "kind": "On Kubernetes"}
 
 _HEAD = f"""# Reliability
 
-Each entry of this page is a fault that the tests inject, on this machine (tests/faults/table.py, `make test-faults`) or
-in a kind cluster (tests/faults/kube_table.py, `make test-cluster-faults`). `make reliability` runs all of them on two
-busy cores and writes this page.
+Each entry of this page is a fault that the tests inject, on this machine (tests/faults/rows/local.py,
+`make test-faults`) or in a kind cluster (tests/faults/rows/kube.py, `make test-cluster-faults`). `make reliability`
+runs all of them on two busy cores and writes this page.
 
 An entry names the fault, the moment, the exit code of the user's command, and the time from the fault to the end of the
 command. The quote is the command's message. Afterwards the cluster is usable, unless the entry says otherwise.

@@ -1,4 +1,4 @@
-"""A way to an API server that can be cut: a relay on loopback, and a kubeconfig that leads through it."""
+"""A TCP proxy to an API server that can be cut, and a kubeconfig that leads through the proxy."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import yaml
-from commands import PATIENCE
+from harness.command import PATIENCE
 
 
-class Way:
-    """Carries connections, until it is cut, or goes dead.
+class Proxy:
+    """Forwards connections until it is cut or goes dead.
 
     Args:
         host: the API server's address.
         folder: for the kubeconfig.
 
     Attributes:
-        kubeconfig: the current context's, through this way.
+        kubeconfig: the current context's, through this proxy.
     """
 
     def __init__(self, host: str, folder: Path) -> None:
@@ -48,23 +48,23 @@ class Way:
         return dict(config)
 
     def cut(self) -> None:
-        """Be as an API server that is down: all connections end, and new ones are refused."""
+        """Act as an API server that is down: end all connections and refuse new ones."""
         with contextlib.suppress(OSError):  # it is cut already
             self._listener.shutdown(socket.SHUT_RDWR)  # closing alone would have it accept once more
         self._listener.close()
         self._end_all()
 
     def go_dead(self) -> None:
-        """Be as a network that is gone: connections stay, and nothing comes through any more."""
+        """Act as a network that is gone: keep connections open without forwarding data."""
         self._asked.clear()
         self._flows.clear()
 
     def until_asked(self) -> None:
-        """Wait until somebody connects while nothing comes through."""
+        """Wait for a connection while the proxy is dead."""
         assert self._asked.wait(PATIENCE)
 
     def mend(self) -> None:
-        """Carry again, new connections and old ones."""
+        """Forward again, on new and on old connections."""
         if self._listener.fileno() == -1:
             self._listener = socket.create_server(("127.0.0.1", self._port))
             threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()

@@ -5,60 +5,39 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 
-import api_rows
-import command_rows
-import dns_rows
-import removal_rows
-from commands import PATIENCE, Ended
-from kube_place import NOW, Kube
-from removal_rows import Fault, delete, lost
-from rows import CONNECTED, DEADLINE, NOTHING, OWN_SESSION, VERDICT, Row, both_said
+from harness.command import PATIENCE, Ended
+from harness.kube import NOW, KubeEnvironment
+from harness.row import CONNECTED, DEADLINE, MOMENTS, NOTHING, OWN_SESSION, VERDICT, Row, both_said
+from harness.signals import send_signal
+from rows import api_server, commands, dns, removals
+from rows.removals import Fault, delete, lost
 
-MOMENTS = {"before": "before a step", "during": "in a step", "after": "between steps"}
 TASKS = ("worker/1", "ps/0", "chief/0")
 
 
 # ---- tasks ---------------------------------------------------------------------------------------------------------
 
 
-def hit(task: str, number: int, moment: str) -> Callable[[Kube], Ended]:
-    """A signal to a task's process at some moment of a script."""
-
-    def act(place: Kube) -> Ended:
-        script = place.steps(moment, to_kill=task if number == signal.SIGKILL else "")
-        process = place.process(task)
-        script.now()
-        process.send(number)
-        script.go_on()
-        try:
-            return script.end(PATIENCE)
-        finally:
-            if number == signal.SIGSTOP:
-                process.send(signal.SIGCONT)
-
-    return act
-
-
-def busy(place: Kube) -> Ended:
+def busy(environment: KubeEnvironment) -> Ended:
     """A script that keeps a worker, its transport and its node's processors busy."""
-    ended = place.submit("heavy.py", 20).end(2 * PATIENCE)
+    ended = environment.submit("heavy.py", 20).end(2 * PATIENCE)
     assert "was lost" not in ended.err, ended
     return ended
 
 
-def network_gone(place: Kube) -> Ended:
+def network_gone(environment: KubeEnvironment) -> Ended:
     """The pod of a task is taken from the network without a word to anybody; it is replaced when the row is over."""
-    script = place.steps("during")
-    process = place.process("worker/1")
-    place.at_end(lambda: delete("worker/1", **NOW)(place))
+    script = environment.steps("during")
+    process = environment.process("worker/1")
+    environment.at_end(lambda: delete("worker/1", **NOW)(environment))
     script.now()
     process.cut_network()
     return script.end(PATIENCE)
 
 
-def eats(place: Kube) -> Ended:
+def eats(environment: KubeEnvironment) -> Ended:
     """A script that brings its fault along."""
-    command = place.submit("eater.py")
+    command = environment.submit("eater.py")
     command.until_says("a step")
     command.now()
     return command.end(PATIENCE)
@@ -72,15 +51,15 @@ def signals() -> Iterator[Row]:
         for index, (moment, when) in enumerate(MOMENTS.items()):
             for other, task in enumerate(TASKS):
                 yield Row(
-                    fault=f"{name} of {task}", when=when, act=hit(task, number, moment), code=3,
+                    fault=f"{name} of {task}", when=when, run=send_signal(task, number, moment), code=3,
                     words=(words.format(task),), limit=limit, thorough=index != other,
                 )  # fmt: skip
     yield Row(
-        fault="a server, its transport and its node kept busy", when="in steps, for 20 s", act=busy,
+        fault="a server, its transport and its node kept busy", when="in steps, for 20 s", run=busy,
         thorough=True, limit=6 * VERDICT,
     )  # fmt: skip
     yield Row(
-        fault="network of worker/1 gone (half-open TCP)", when="in a step", act=network_gone, code=3,
+        fault="network of worker/1 gone (half-open TCP)", when="in a step", run=network_gone, code=3,
         thorough=True,
         words=("worker/1 was lost: does not answer: its server is stopped, or its machine or the network is gone",),
     )  # fmt: skip
@@ -90,16 +69,16 @@ def pods() -> Iterator[Row]:
     deleted = "{}: its pod was deleted"
     for task, moment in (("worker/1", "during"), ("worker/1", "before"), ("ps/0", "during"), ("chief/0", "after")):
         yield Row(
-            fault=f"pod of {task} deleted", when=MOMENTS[moment], act=lost(moment, delete(task)), code=3,
+            fault=f"pod of {task} deleted", when=MOMENTS[moment], run=lost(moment, delete(task)), code=3,
             words=(deleted.format(task),), thorough=(task, moment) != ("worker/1", "during"),
         )  # fmt: skip
     for task, moment in (("worker/1", "during"), ("chief/0", "during"), ("chief/0", "after")):
         yield Row(
-            fault=f"pod of {task} deleted by force", when=MOMENTS[moment], act=lost(moment, delete(task, **NOW)),
+            fault=f"pod of {task} deleted by force", when=MOMENTS[moment], run=lost(moment, delete(task, **NOW)),
             code=3, words=(deleted.format(task),), thorough=(task, moment) != ("chief/0", "after"),
         )  # fmt: skip
     yield Row(
-        fault="worker/1 needs more memory than it may use", when="in a step", act=eats, code=3,
+        fault="worker/1 needs more memory than it may use", when="in a step", run=eats, code=3,
         words=("worker/1: killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory",),
     )  # fmt: skip
 
@@ -107,50 +86,50 @@ def pods() -> Iterator[Row]:
 # ---- sessions that no script of tfk8s' opens ----------------------------------------------------------------------
 
 
-def own(fault: Fault) -> Callable[[Kube], Ended]:
+def own(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
     """A fault while a program is in a step."""
 
-    def act(place: Kube) -> Ended:
-        program = place.notebook()
+    def run(environment: KubeEnvironment) -> Ended:
+        program = environment.notebook()
         program.now()
-        fault(place)
+        fault(environment)
         return program.end(PATIENCE)
 
-    return act
+    return run
 
 
-def connected(fault: Fault) -> Callable[[Kube], Ended]:
+def connected(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
     """Likewise, where the program knows nothing but the address that `connect` has printed."""
 
-    def act(place: Kube) -> Ended:
-        connect = place.start("connect", place.cluster())
+    def run(environment: KubeEnvironment) -> Ended:
+        connect = environment.start("connect", environment.cluster())
         connect.until_says("until Ctrl-C")
-        program = place.notebook(connect.out.strip())
+        program = environment.notebook(connect.out.strip())
         program.now()
-        fault(place)
+        fault(environment)
         return both_said(program.end(PATIENCE), connect)
 
-    return act
+    return run
 
 
-def here(fault: Fault) -> Callable[[Kube], Ended]:
+def here(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
     """A fault while a script on this machine is in a step."""
 
-    def act(place: Kube) -> Ended:
-        script = place.steps_here()
+    def run(environment: KubeEnvironment) -> Ended:
+        script = environment.steps_here()
         script.now()
-        fault(place)
+        fault(environment)
         return script.end(PATIENCE)
 
-    return act
+    return run
 
 
 def freeze(task: str) -> Fault:
     """Stop a task's process until the row is over."""
 
-    def fault(place: Kube) -> None:
-        process = place.process(task)
-        place.at_end(lambda: process.send(signal.SIGCONT))
+    def fault(environment: KubeEnvironment) -> None:
+        process = environment.process(task)
+        environment.at_end(lambda: process.send(signal.SIGCONT))
         process.send(signal.SIGSTOP)
 
     return fault
@@ -159,15 +138,15 @@ def freeze(task: str) -> Fault:
 def sessions() -> Iterator[Row]:
     deleted = "{} was lost: its pod was deleted"
     yield Row(
-        fault="pod of worker/1 deleted", when=OWN_SESSION, act=own(delete("worker/1")), code=3,
+        fault="pod of worker/1 deleted", when=OWN_SESSION, run=own(delete("worker/1")), code=3,
         words=(deleted.format("worker/1"),),
     )  # fmt: skip
     yield Row(
-        fault="pod of chief/0 deleted by force", when=CONNECTED, act=connected(delete("chief/0", **NOW)), code=1,
+        fault="pod of chief/0 deleted by force", when=CONNECTED, run=connected(delete("chief/0", **NOW)), code=1,
         words=(deleted.format("chief/0"), "AbortedError"), thorough=True,
     )  # fmt: skip
     yield Row(
-        fault="pod of worker/1 deleted", when="in a step of `submit --here`", act=here(delete("worker/1")), code=3,
+        fault="pod of worker/1 deleted", when="in a step of `submit --here`", run=here(delete("worker/1")), code=3,
         words=(deleted.format("worker/1"),),
     )  # fmt: skip
 
@@ -175,11 +154,11 @@ def sessions() -> Iterator[Row]:
 def frozen_sessions() -> Iterator[Row]:
     stopped = "worker/1 was lost: does not answer: its server is stopped"
     yield Row(
-        fault="SIGSTOP of worker/1", when=OWN_SESSION, act=own(freeze("worker/1")), code=3,
+        fault="SIGSTOP of worker/1", when=OWN_SESSION, run=own(freeze("worker/1")), code=3,
         words=(stopped, f"TaskLost: {stopped}"), limit=1.5 * VERDICT, thorough=True,
     )  # fmt: skip
     yield Row(
-        fault="SIGSTOP of worker/1", when=CONNECTED, act=connected(freeze("worker/1")), code=1,
+        fault="SIGSTOP of worker/1", when=CONNECTED, run=connected(freeze("worker/1")), code=1,
         words=(stopped, "AbortedError", stopped), limit=1.5 * VERDICT,
     )  # fmt: skip
 
@@ -187,18 +166,20 @@ def frozen_sessions() -> Iterator[Row]:
 # ---- clusters that can't come up -----------------------------------------------------------------------------------
 
 
-def up_of(text: Callable[[str], str], before: Fault = lambda place: None) -> Callable[[Kube], Ended]:
+def up_of(text: Callable[[str], str], before: Fault = lambda environment: None) -> Callable[[KubeEnvironment], Ended]:
     """`up` of a changed job file, with a deadline; what it leaves is removed."""
 
-    def act(place: Kube) -> Ended:
-        place.remove()
-        before(place)
-        up = place.start("up", "--timeout", f"{DEADLINE}s", place.file("changed.yaml", text(place.text)))
+    def run(environment: KubeEnvironment) -> Ended:
+        environment.remove()
+        before(environment)
+        up = environment.start(
+            "up", "--timeout", f"{DEADLINE}s", environment.file("changed.yaml", text(environment.text))
+        )
         ended = up.end(DEADLINE + PATIENCE)
-        place.remove()
+        environment.remove()
         return ended
 
-    return act
+    return run
 
 
 def image(name: str) -> Callable[[str], str]:
@@ -210,30 +191,30 @@ def image(name: str) -> Callable[[str], str]:
 def unready() -> Iterator[Row]:
     limit, within = DEADLINE + VERDICT, f"in `up`, with a deadline of {DEADLINE} s"
     yield Row(
-        fault="an image that is none", when="in `up`", act=up_of(image('"no image"')), code=2,
+        fault="an image that is none", when="in `up`", run=up_of(image('"no image"')), code=2,
         words=("no image",), left=NOTHING, limit=limit,
     )  # fmt: skip
     yield Row(
-        fault="an image that can't be pulled", when=within, act=up_of(image("registry.invalid/none:1")), code=124,
+        fault="an image that can't be pulled", when=within, run=up_of(image("registry.invalid/none:1")), code=124,
         words=(f"waited {DEADLINE} s", "registry.invalid/none:1"), left=NOTHING, limit=limit,
     )  # fmt: skip
     yield Row(
         fault="no node has what a task asks for", when="in `up`",
-        act=up_of(lambda text: text.replace("ps: {cpu: 50m", "ps: {cpu: 4k")), code=2, words=("task of ps",),
+        run=up_of(lambda text: text.replace("ps: {cpu: 50m", "ps: {cpu: 4k")), code=2, words=("task of ps",),
         left=NOTHING, limit=limit,
     )  # fmt: skip
     yield Row(
         fault="a quota that is used up", when=within, code=124, left=NOTHING,
         words=(f"waited {DEADLINE} s", 'quota "small" is used up'),
-        act=up_of(lambda text: text, lambda place: place.quota(pods=1)), limit=limit,
+        run=up_of(lambda text: text, lambda environment: environment.quota(pods=1)), limit=limit,
     )  # fmt: skip
     yield Row(
         fault="a task that ends again and again", when="in `up`",
-        act=up_of(lambda text: text.replace("ps: {", "ps: {preload: [no_such_module], ")), code=1,
+        run=up_of(lambda text: text.replace("ps: {", "ps: {preload: [no_such_module], ")), code=1,
         words=("can't come up: ps/0", "no_such_module"), left=NOTHING, limit=limit,
     )  # fmt: skip
 
 
-ROWS = [*pods(), *removal_rows.rows(), *sessions(), *command_rows.rows(), *api_rows.rows(), *unready()]
+ROWS = [*pods(), *removals.rows(), *sessions(), *commands.rows(), *api_server.rows(), *unready()]
 # These need a node's own processes, or break what all of the cluster needs, for a while.
-ON_KIND = [*signals(), *frozen_sessions(), *removal_rows.on_kind(), *dns_rows.rows(), *api_rows.restarts()]
+ON_KIND = [*signals(), *frozen_sessions(), *removals.on_kind(), *dns.rows(), *api_server.restarts()]

@@ -1,4 +1,4 @@
-"""What a row of the table is, and what can be left behind."""
+"""A row of the tables: one fault at one moment, and what is left behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from commands import Command, Ended
+from harness.command import Command, Ended
 
 VERDICT = 10.0  # seconds from the fault
 DEADLINE = 8  # what `up` is given where nothing but time ends it
@@ -23,19 +23,18 @@ class Row:
     """One fault at one moment.
 
     Attributes:
-        fault, when: what goes wrong, and where in what.
-        act: makes it so, on a place; returns how the user's command ended.
-        code: with which exit codes.
-        words: what it says, in this order; the first is quoted in the table.
+        fault, when: the fault, and the moment.
+        run: injects the fault into an environment; returns how the user's command ended.
+        code: the exit codes.
+        words: parts of the message, in order. The report quotes the line of the first.
         left: what is left behind.
-        limit: seconds until the verdict, at most, in a run that writes the report; where a command was given a
-            deadline, that one.
-        thorough: only in such a run, since others are much like it.
+        limit: the most seconds until the end of the command, in a run that writes the report.
+        thorough: run only for the report, because other rows are similar.
     """
 
     fault: str
     when: str
-    act: Callable[[Any], Ended]
+    run: Callable[[Any], Ended]
     code: int | tuple[int, ...] = 0
     words: tuple[str, ...] = ()
     left: str = USABLE
@@ -47,12 +46,13 @@ class Row:
         return f"{self.fault}, {self.when}".replace(" ", "-").replace("`", "")
 
 
+MOMENTS = {"before": "before a step", "during": "in a step", "after": "between steps"}
 OWN_SESSION = "in a step of a program's own `session()`"
 CONNECTED = "in a step of a plain session, by `connect`"
 
 
 def both_said(program: Ended, connect: Command) -> Ended:
-    """Return how a program ended, with what `connect` said meanwhile before its own words."""
+    """Return how a program ended, with the messages of `connect` before its own."""
     return Ended(program.seconds, program.code, program.out, connect.err + program.err)
 
 

@@ -1,4 +1,4 @@
-"""A cluster on Kubernetes, to break: in a namespace of its own, and with a way to the API server that can be cut."""
+"""A cluster on Kubernetes to break, in its own namespace, behind a proxy to the API server that can be cut."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import node
-import rows
-from commands import PATIENCE, Command
+from harness import node, row
+from harness.command import PATIENCE, Command
+from harness.proxy import Proxy
 from kube_api import MERGE, KubeApi
 from kubernetes.client import ApiException
-from way import Way
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, paths
@@ -25,7 +24,7 @@ from tfk8s.errors import NoSuchCluster
 from tfk8s.jobfile.loader import load
 from tfk8s.render.pods import Object
 
-HERE = Path(__file__).parent
+SCRIPTS = Path(__file__).parents[1] / "scripts"
 NAME = "faults"
 BUSY_TICKS = 20
 
@@ -48,13 +47,13 @@ def pod_of(task: str) -> str:
     return f"{NAME}-{task.replace('/', '-')}"
 
 
-class Kube:
+class KubeEnvironment:
     """One cluster of four tasks that rows share while it is usable.
 
     Attributes:
         namespace: made for it.
         client: straight to the API server.
-        way: what commands reach the API server through.
+        proxy: the commands' connection to the API server.
     """
 
     def __init__(self, folder: Path, image: str) -> None:
@@ -65,7 +64,7 @@ class Kube:
         self.backend = KubernetesBackend(namespace=self.namespace)
         self.text = job_file(image)
         self.job_file = self.file("job.yaml", self.text)
-        self.way = Way(self.client.url, folder)
+        self.proxy = Proxy(self.client.url, folder)
         self._commands: list[Command] = []
         self._undo: list[Callable[[], object]] = []
         self._pods: dict[str, str] = {}  # of the cluster when all were new
@@ -75,13 +74,13 @@ class Kube:
         path.write_text(text)
         return path
 
-    def start(self, verb: str, *words: object, **environment: str) -> Command:
+    def start(self, verb: str, *words: object, **variables: str) -> Command:
         """Start a command of tfk8s."""
-        return self._start(verb, "--namespace", self.namespace, *words, **environment)
+        return self._start(verb, "--namespace", self.namespace, *words, **variables)
 
-    def _start(self, *words: object, program: bool = False, **environment: str) -> Command:
-        environment = {"KUBECONFIG": str(self.way.kubeconfig), **environment}
-        command = Command(*words, program=program, **environment)
+    def _start(self, *words: object, program: bool = False, **variables: str) -> Command:
+        variables = {"KUBECONFIG": str(self.proxy.kubeconfig), **variables}
+        command = Command(*words, program=program, **variables)
         self._commands.append(command)
         return command
 
@@ -134,16 +133,16 @@ class Kube:
     # ---- scripts ----
 
     def submit(
-        self, script: str, *words: object, to_kill: str = "", flags: Sequence[object] = (), **environment: str
+        self, script: str, *words: object, to_kill: str = "", flags: Sequence[object] = (), **variables: str
     ) -> Command:
-        return self.start("submit", *flags, self.cluster(to_kill), self.alone(script), *words, **environment)
+        return self.start("submit", *flags, self.cluster(to_kill), self.alone(script), *words, **variables)
 
     def alone(self, script: str) -> Path:
         """Return a script in a folder of its own, since its folder travels with it."""
         (self.folder / "script").mkdir(exist_ok=True)
-        return self.file(f"script/{script}", (HERE / script).read_text())
+        return self.file(f"script/{script}", (SCRIPTS / script).read_text())
 
-    def steps(self, moment: str, to_kill: str = "") -> Command:
+    def steps(self, moment: str, *, to_kill: str = "") -> Command:
         """Return a script that is at this moment."""
         command = self.submit("steps.py", moment, to_kill=to_kill)
         command.until_says(moment)
@@ -161,7 +160,7 @@ class Kube:
     def notebook(self, where: str = "") -> Command:
         """Return a program of a user's own that is in a step; `where` is an address, or nothing."""
         self.cluster()
-        command = self._start(sys.executable, HERE / "notebook.py", where or self.namespace, program=True)
+        command = self._start(sys.executable, SCRIPTS / "notebook.py", where or self.namespace, program=True)
         command.until_says("during")
         self._until_busy()
         return command
@@ -185,11 +184,11 @@ class Kube:
 
     def require_left(self, left: str) -> None:
         """Check what is left behind."""
-        if left == rows.USABLE:
+        if left == row.USABLE:
             polling.wait_until(self._is_usable, lambda: f"the cluster to be usable: {self.status()}", 2 * PATIENCE)
-        elif left == rows.NOTHING:
+        elif left == row.NOTHING:
             polling.wait_until(lambda: not self.objects(), lambda: f"nothing to be left: {self.objects()}", PATIENCE)
-        elif left == rows.STARTED:
+        elif left == row.STARTED:
             self.cluster()
         else:
             raise AssertionError(left)
@@ -256,7 +255,7 @@ class Kube:
 
     def close(self) -> None:
         """End what a row has left running, and put back what it has changed."""
-        self.way.mend()
+        self.proxy.mend()
         self.undo()
         for command in self._commands:
             command.close()
@@ -266,5 +265,5 @@ class Kube:
             self.client.send("DELETE", path, {"propagationPolicy": "Background"})
 
     def discard(self) -> None:
-        self.way.close()
+        self.proxy.close()
         self.client.send("DELETE", f"/api/v1/namespaces/{self.namespace}")

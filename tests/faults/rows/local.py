@@ -9,47 +9,30 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-import environment
-from commands import PATIENCE, Command, Ended
-from local_place import HERE, NAME, Local
-from rows import CONNECTED, LOST, NOTHING, OWN_SESSION, STARTED, USABLE, Row, both_said
+from harness.command import PATIENCE, Command, Ended
+from harness.local import NAME, SCRIPTS, LocalEnvironment
+from harness.row import CONNECTED, LOST, MOMENTS, NOTHING, OWN_SESSION, STARTED, USABLE, Row, both_said
+from harness.signals import send_signal
+from rows import surroundings
 
 from tfk8s import polling
 from tfk8s.backends.local import ipc, state
 
 SCRIPT_STARTS = "script is up"
-MOMENTS = {"before": "before a step", "during": "in a step", "after": "between steps"}
 
 
 # ---- what happens to processes -------------------------------------------------------------------------------------
 
 
-def hit(task: str, number: int, moment: str) -> Callable[[Local], Ended]:
-    """A signal to a task's process, or the supervisor's, at some moment of a script."""
-
-    def act(place: Local) -> Ended:
-        script = place.steps(moment)
-        script.now()
-        os.kill(place.pid(task), number)
-        script.go_on()
-        try:
-            return script.end(PATIENCE)
-        finally:
-            if number == signal.SIGSTOP:
-                os.kill(place.pid(task), signal.SIGCONT)
-
-    return act
-
-
 def lost_tasks() -> Iterator[Row]:
     for task, (moment, when) in itertools.product(("worker/1", "ps/0", "chief/0"), MOMENTS.items()):
         yield Row(
-            fault=f"SIGKILL of {task}", when=when, act=hit(task, signal.SIGKILL, moment), code=3,
+            fault=f"SIGKILL of {task}", when=when, run=send_signal(task, signal.SIGKILL, moment), code=3,
             words=(f"{task} was lost: killed by SIGKILL",),
         )  # fmt: skip
     for task, (moment, when) in itertools.product(("worker/1", "ps/0", "chief/0"), MOMENTS.items()):
         yield Row(
-            fault=f"SIGSTOP of {task}", when=when, act=hit(task, signal.SIGSTOP, moment), code=3,
+            fault=f"SIGSTOP of {task}", when=when, run=send_signal(task, signal.SIGSTOP, moment), code=3,
             words=(f"{task} was lost: stopped by a signal",),
         )  # fmt: skip
 
@@ -57,69 +40,69 @@ def lost_tasks() -> Iterator[Row]:
 def lost_supervisor() -> Iterator[Row]:
     for moment, when in MOMENTS.items():
         yield Row(
-            fault="SIGKILL of the supervisor", when=when, act=hit("supervisor", signal.SIGKILL, moment), code=1,
+            fault="SIGKILL of the supervisor", when=when, run=send_signal("supervisor", signal.SIGKILL, moment), code=1,
             words=("its supervisor is gone, and all tasks with it",), left=LOST,
         )  # fmt: skip
     for moment, when in MOMENTS.items():
         yield Row(
-            fault="SIGSTOP of the supervisor", when=when, act=hit("supervisor", signal.SIGSTOP, moment), code=1,
+            fault="SIGSTOP of the supervisor", when=when, run=send_signal("supervisor", signal.SIGSTOP, moment), code=1,
             words=('the supervisor of cluster "faults" is stopped by a signal',),
         )  # fmt: skip
 
 
-def client_dies(moment: str) -> Callable[[Local], Ended]:
-    def act(place: Local) -> Ended:
-        script = place.steps(moment)
+def client_dies(moment: str) -> Callable[[LocalEnvironment], Ended]:
+    def run(environment: LocalEnvironment) -> Ended:
+        script = environment.steps(moment)
         script.send(signal.SIGKILL)
         ended = script.end(PATIENCE)
-        polling.wait_until(lambda: not place.status().scripts, "the script to end", PATIENCE)
+        polling.wait_until(lambda: not environment.status().scripts, "the script to end", PATIENCE)
         return Ended(time.monotonic() - script.fault, ended.code, ended.out, ended.err)
 
-    return act
+    return run
 
 
-def client_pauses(place: Local) -> Ended:
-    script = place.steps("after")
+def client_pauses(environment: LocalEnvironment) -> Ended:
+    script = environment.steps("after")
     script.process.send_signal(signal.SIGSTOP)
     script.go_on()
-    polling.wait_until(lambda: not place.status().scripts, "the script to end", PATIENCE)
+    polling.wait_until(lambda: not environment.status().scripts, "the script to end", PATIENCE)
     script.send(signal.SIGCONT)
     return script.end(PATIENCE)
 
 
 def lost_client() -> Iterator[Row]:
     for moment, when in MOMENTS.items():
-        yield Row(fault="SIGKILL of `submit`", when=when, act=client_dies(moment), code=137)
-    yield Row(fault="SIGSTOP, then SIGCONT of `submit`", when="between steps", act=client_pauses)
+        yield Row(fault="SIGKILL of `submit`", when=when, run=client_dies(moment), code=137)
+    yield Row(fault="SIGSTOP, then SIGCONT of `submit`", when="between steps", run=client_pauses)
 
 
 # ---- sessions that no script of tfk8s' opens ----------------------------------------------------------------------
 
 
-def own(task: str, number: int) -> Callable[[Local], Ended]:
+def own(task: str, number: int) -> Callable[[LocalEnvironment], Ended]:
     """A signal to a task while a program is in a step; to the program itself where there is no task."""
 
-    def act(place: Local) -> Ended:
-        program = place.notebook()
-        return hit_program(place, program, task, number)
+    def run(environment: LocalEnvironment) -> Ended:
+        program = environment.notebook()
+        return send_signal_to(environment, program, task, number)
 
-    return act
+    return run
 
 
-def connected(task: str, number: int) -> Callable[[Local], Ended]:
+def connected(task: str, number: int) -> Callable[[LocalEnvironment], Ended]:
     """Likewise, where the program knows nothing but the address that `connect` has printed."""
 
-    def act(place: Local) -> Ended:
-        connect = place.start("connect", "--local", place.cluster())
+    def run(environment: LocalEnvironment) -> Ended:
+        connect = environment.start("connect", "--local", environment.cluster())
         connect.until_says("until Ctrl-C")
-        program = place.notebook(connect.out.strip())
-        return both_said(hit_program(place, program, task, number), connect)
+        program = environment.notebook(connect.out.strip())
+        return both_said(send_signal_to(environment, program, task, number), connect)
 
-    return act
+    return run
 
 
-def hit_program(place: Local, program: Command, task: str, number: int) -> Ended:
-    pid = place.pid(task) if task else program.process.pid
+def send_signal_to(environment: LocalEnvironment, program: Command, task: str, number: int) -> Ended:
+    pid = environment.pid(task) if task else program.process.pid
     program.now()
     os.kill(pid, number)
     try:
@@ -132,15 +115,15 @@ def hit_program(place: Local, program: Command, task: str, number: int) -> Ended
 def sessions() -> Iterator[Row]:
     stopped = "worker/1 was lost: stopped by a signal"
     yield Row(
-        fault="SIGSTOP of worker/1", when=OWN_SESSION, act=own("worker/1", signal.SIGSTOP), code=3,
+        fault="SIGSTOP of worker/1", when=OWN_SESSION, run=own("worker/1", signal.SIGSTOP), code=3,
         words=(stopped, f"TaskLost: {stopped}"),
     )  # fmt: skip
     yield Row(
-        fault="SIGKILL of chief/0", when=OWN_SESSION, act=own("chief/0", signal.SIGKILL), code=3, words=("chief/0 was",)
+        fault="SIGKILL of chief/0", when=OWN_SESSION, run=own("chief/0", signal.SIGKILL), code=3, words=("chief/0 was",)
     )
-    yield Row(fault="Ctrl-C", when=OWN_SESSION, act=own("", signal.SIGINT), code=130)
+    yield Row(fault="Ctrl-C", when=OWN_SESSION, run=own("", signal.SIGINT), code=130)
     yield Row(
-        fault="SIGSTOP of worker/1", when=CONNECTED, act=connected("worker/1", signal.SIGSTOP), code=1,
+        fault="SIGSTOP of worker/1", when=CONNECTED, run=connected("worker/1", signal.SIGSTOP), code=1,
         words=(stopped, "AbortedError", stopped),
     )  # fmt: skip
 
@@ -150,70 +133,72 @@ def sessions() -> Iterator[Row]:
 ENDING = {"Ctrl-C": 130, "SIGTERM": 143, "the terminal closes": 129}
 NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM}
 
-Begin = Callable[[Local, bool], Command]  # with a terminal or without
+Begin = Callable[[LocalEnvironment, bool], Command]  # with a terminal or without
 
 
-def gated_up(place: Local, terminal: bool, *words: object) -> Command:
+def gated_up(environment: LocalEnvironment, terminal: bool, *words: object) -> Command:
     """Return a command that waits for a cluster one of whose tasks does not start."""
-    place.remove()
-    place.close_gate()
-    command = place.start(words[0], "--local", place.job_file, *words[1:], terminal=terminal)
+    environment.remove()
+    environment.close_gate()
+    command = environment.start(words[0], "--local", environment.job_file, *words[1:], terminal=terminal)
     command.until_says("ps/0")
     return command
 
 
-def waits_for_up(place: Local, terminal: bool) -> Command:
-    return gated_up(place, terminal, "up")
+def waits_for_up(environment: LocalEnvironment, terminal: bool) -> Command:
+    return gated_up(environment, terminal, "up")
 
 
-def run_waits_for_up(place: Local, terminal: bool) -> Command:
-    return gated_up(place, terminal, "run", HERE / "steps.py", "before")
+def run_waits_for_up(environment: LocalEnvironment, terminal: bool) -> Command:
+    return gated_up(environment, terminal, "run", SCRIPTS / "steps.py", "before")
 
 
-def run_has_a_script(place: Local, terminal: bool) -> Command:
-    place.remove()
+def run_has_a_script(environment: LocalEnvironment, terminal: bool) -> Command:
+    environment.remove()
     # In an interpreter of its own: it need not wait until the new cluster has TensorFlow imported for scripts.
-    command = place.start("run", "--local", "--fresh", place.job_file, HERE / "sleeper.py", terminal=terminal)
+    command = environment.start(
+        "run", "--local", "--fresh", environment.job_file, SCRIPTS / "sleeper.py", terminal=terminal
+    )
     command.until_says(SCRIPT_STARTS)
     return command
 
 
-def restarts(place: Local, terminal: bool) -> Command:
+def restarts(environment: LocalEnvironment, terminal: bool) -> Command:
     """Return a command that waits for a task to be up again, which it will be a second after it was interrupted."""
-    name = place.cluster()
-    place.close_gate()
-    command = place.start("restart", "--local", name, "ps/0", terminal=terminal)
+    name = environment.cluster()
+    environment.close_gate()
+    command = environment.start("restart", "--local", name, "ps/0", terminal=terminal)
     command.until_says("Starting")
-    threading.Timer(1, place.open_gate).start()
+    threading.Timer(1, environment.open_gate).start()
     return command
 
 
-def down_waits(place: Local, terminal: bool) -> Command:
+def down_waits(environment: LocalEnvironment, terminal: bool) -> Command:
     """Return a `down` that waits for a supervisor which says nothing."""
-    folder = state.folder(place.cluster())
+    folder = state.folder(environment.cluster())
     aside = folder.control.rename(folder.control.with_suffix(".aside"))
     with ipc.listen(folder.control) as listener:
         listener.settimeout(PATIENCE)
-        command = place.start("down", "--local", NAME, terminal=terminal)
+        command = environment.start("down", "--local", NAME, terminal=terminal)
         asked, _ = listener.accept()
-    place.keep(asked)
+    environment.keep(asked)
     aside.rename(folder.control)
     return command
 
 
 def in_steps(moment: str) -> Begin:
-    return lambda place, terminal: place.steps(moment, terminal=terminal)
+    return lambda environment, terminal: environment.steps(moment, terminal=terminal)
 
 
-def script_sleeps(place: Local, terminal: bool) -> Command:
-    command = place.submit("sleeper.py", terminal=terminal)
+def script_sleeps(environment: LocalEnvironment, terminal: bool) -> Command:
+    command = environment.submit("sleeper.py", terminal=terminal)
     command.until_says(SCRIPT_STARTS)
     return command
 
 
 def looking(*words: str, until: str) -> Begin:
-    def begin(place: Local, terminal: bool) -> Command:
-        command = place.start(words[0], "--local", place.cluster(), *words[1:], terminal=terminal)
+    def begin(environment: LocalEnvironment, terminal: bool) -> Command:
+        command = environment.start(words[0], "--local", environment.cluster(), *words[1:], terminal=terminal)
         command.until_says(until)
         return command
 
@@ -235,22 +220,22 @@ PHASES: dict[str, tuple[Begin, str, str]] = {
 }
 
 
-def interrupted(begin: Begin, fault: str) -> Callable[[Local], Ended]:
-    def act(place: Local) -> Ended:
-        command = begin(place, fault not in NUMBERS)
+def interrupted(begin: Begin, fault: str) -> Callable[[LocalEnvironment], Ended]:
+    def run(environment: LocalEnvironment) -> Ended:
+        command = begin(environment, fault not in NUMBERS)
         if fault in NUMBERS:
             command.send(NUMBERS[fault])
         else:
             command.hang_up()
         return command.end(PATIENCE)
 
-    return act
+    return run
 
 
 def interrupts() -> Iterator[Row]:
     for (when, (begin, left, says)), (fault, code) in itertools.product(PHASES.items(), ENDING.items()):
         words = (says,) if says else ()
-        yield Row(fault=fault, when=when, act=interrupted(begin, fault), code=code, left=left, words=words)
+        yield Row(fault=fault, when=when, run=interrupted(begin, fault), code=code, left=left, words=words)
 
 
 # ---- many at once --------------------------------------------------------------------------------------------------
@@ -261,28 +246,28 @@ def both(first: Command, second: Command, limit: float) -> Ended:
     return Ended(max(one.seconds, other.seconds), max(one.code, other.code), one.out + other.out, one.err + other.err)
 
 
-def two_ups(place: Local) -> Ended:
-    place.remove()
-    return both(*(place.start("up", "--local", place.job_file) for _ in range(2)), PATIENCE)
+def two_ups(environment: LocalEnvironment) -> Ended:
+    environment.remove()
+    return both(*(environment.start("up", "--local", environment.job_file) for _ in range(2)), PATIENCE)
 
 
-def up_against_down(place: Local) -> Ended:
-    up = waits_for_up(place, terminal=False)
+def up_against_down(environment: LocalEnvironment) -> Ended:
+    up = waits_for_up(environment, terminal=False)
     up.now()
-    down = place.start("down", "--local", NAME)
+    down = environment.start("down", "--local", NAME)
     return both(up, down, PATIENCE)
 
 
 def crowds() -> Iterator[Row]:
-    yield Row(fault="two `up`s at once", when="from nothing", act=two_ups, words=(), limit=PATIENCE)
+    yield Row(fault="two `up`s at once", when="from nothing", run=two_ups, words=(), limit=PATIENCE)
     yield Row(
-        fault="`down`", when="while `up` waits", act=up_against_down, code=1, words=('cluster "faults" ',),
+        fault="`down`", when="while `up` waits", run=up_against_down, code=1, words=('cluster "faults" ',),
         left=NOTHING,
     )  # fmt: skip
 
 
 # Rows that need a cluster and leave it usable come first: one serves them all.
 ROWS = [
-    *lost_tasks(), *sessions(), *lost_client(), *environment.in_scripts(), *interrupts(), *lost_supervisor(), *crowds(),
-    *environment.of_clusters(),
+    *lost_tasks(), *sessions(), *lost_client(), *surroundings.in_scripts(), *interrupts(), *lost_supervisor(),
+    *crowds(), *surroundings.of_clusters(),
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from commands import PATIENCE
+from harness.command import PATIENCE
 
 from tfk8s.render.pods import Object
 

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from commands import PATIENCE, Ended
-from local_place import HERE, JOB_FILE, Local
-from rows import NOTHING, USABLE, VERDICT, Row
+from harness.command import PATIENCE, Ended
+from harness.local import JOB_FILE, SCRIPTS, LocalEnvironment
+from harness.row import NOTHING, USABLE, VERDICT, Row
 
 NOBODY = "http://127.0.0.1:9"  # the port "discard": no proxy is there
 
@@ -24,23 +24,23 @@ tfk8s() { "$PYTHON" -m tfk8s "$@"; }
 """
 
 
-def on_small_disk(kilobytes: int, commands: str, *, says: str = "") -> Callable[[Local], Ended]:
+def on_small_disk(kilobytes: int, commands: str, *, says: str = "") -> Callable[[LocalEnvironment], Ended]:
     """Shell commands with such a disk; `$2` is the job file, `$3` the script with its steps.
 
     What they say when the fault is there is `says`; else it is there from the beginning.
     """
 
-    def act(place: Local) -> Ended:
+    def run(environment: LocalEnvironment) -> Ended:
         unshare = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--map-root-user", "--mount")
-        shell = ("sh", "-c", _SMALL_DISK + commands, "sh", kilobytes, place.job_file, HERE / "steps.py")
-        place.remove()
-        command = place.start(*unshare, *shell, program=True, PYTHON=sys.executable)
+        shell = ("sh", "-c", _SMALL_DISK + commands, "sh", kilobytes, environment.job_file, SCRIPTS / "steps.py")
+        environment.remove()
+        command = environment.start(*unshare, *shell, program=True, PYTHON=sys.executable)
         if says:
             command.until_says(says)
             command.now()
         return command.end(PATIENCE)
 
-    return act
+    return run
 
 
 FULL_BEFORE = 'tfk8s up --local "$2"'
@@ -55,56 +55,56 @@ tfk8s submit --local faults "$3" none
 """
 
 
-def crash_loop(place: Local) -> Ended:
-    place.remove()
+def crash_loop(environment: LocalEnvironment) -> Ended:
+    environment.remove()
     text = JOB_FILE.replace("ps: 1", "ps: {tasks: 1, preload: [no_such_module]}")
-    ended = place.start("up", "--local", place.file("crash.yaml", text)).end(PATIENCE)
-    place.remove()
+    ended = environment.start("up", "--local", environment.file("crash.yaml", text)).end(PATIENCE)
+    environment.remove()
     return ended
 
 
-def script(name: str, *words: str, **environment: str) -> Callable[[Local], Ended]:
+def script(name: str, *words: str, **variables: str) -> Callable[[LocalEnvironment], Ended]:
     """A script from its beginning to its end; what is wrong is wrong from a step on."""
 
-    def act(place: Local) -> Ended:
-        command = place.submit(name, *words, **environment)
+    def run(environment: LocalEnvironment) -> Ended:
+        command = environment.submit(name, *words, **variables)
         if name != "steps.py":
             command.until_says("a step")
         command.now()
         return command.end(PATIENCE)
 
-    return act
+    return run
 
 
-def out_of_memory(place: Local) -> Ended:
+def out_of_memory(environment: LocalEnvironment) -> Ended:
     """A step that needs 2.4 GB of its task, which may have 1.6 GB more than it has now."""
-    place.cluster()
-    pid = place.pid("worker/1")
+    environment.cluster()
+    pid = environment.pid("worker/1")
     now = int(re.search(r"VmSize:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
     before = resource.prlimit(pid, resource.RLIMIT_AS)
     resource.prlimit(pid, resource.RLIMIT_AS, (now + 1_600_000_000, before[1]))
     try:
-        return script("eater.py")(place)
+        return script("eater.py")(environment)
     finally:
         resource.prlimit(pid, resource.RLIMIT_AS, before)
 
 
 def of_clusters() -> Iterator[Row]:
     yield Row(
-        fault="full disk", when="before `up`", act=on_small_disk(512, FULL_BEFORE), code=1,
+        fault="full disk", when="before `up`", run=on_small_disk(512, FULL_BEFORE), code=1,
         words=("can't keep clusters' state", "No space left on device", "set XDG_STATE_HOME"), left=NOTHING,
         limit=PATIENCE,
     )  # fmt: skip
     yield Row(
         fault="full disk", when="once the cluster is up: a restart, and a script",
-        act=on_small_disk(2048, FULL_AFTER, says="full\n"), left=NOTHING, limit=PATIENCE,
+        run=on_small_disk(2048, FULL_AFTER, says="full\n"), left=NOTHING, limit=PATIENCE,
     )  # fmt: skip
     yield Row(
-        fault="read-only state folder", when="before `up`", act=on_small_disk(2048, READ_ONLY), code=1,
+        fault="read-only state folder", when="before `up`", run=on_small_disk(2048, READ_ONLY), code=1,
         words=("can't keep clusters' state", "Read-only file system"), left=NOTHING, limit=PATIENCE,
     )  # fmt: skip
     yield Row(
-        fault="a task that ends again and again", when="in `up`", act=crash_loop, code=1,
+        fault="a task that ends again and again", when="in `up`", run=crash_loop, code=1,
         words=("can't come up: ps/0 was started again and ended again", "no_such_module"), left=NOTHING,
         limit=PATIENCE,
     )  # fmt: skip
@@ -112,30 +112,30 @@ def of_clusters() -> Iterator[Row]:
 
 def in_scripts() -> Iterator[Row]:
     yield Row(
-        fault="a task out of memory", when="in a step", act=out_of_memory, code=1,
+        fault="a task out of memory", when="in a step", run=out_of_memory, code=1,
         words=("worker/1 has too little memory on CPU:0",),
     )  # fmt: skip
     yield Row(
         fault="`http_proxy` leads nowhere", when="in `submit`", limit=PATIENCE,
-        act=script("steps.py", "none", http_proxy=NOBODY, https_proxy=NOBODY), left=USABLE,
+        run=script("steps.py", "none", http_proxy=NOBODY, https_proxy=NOBODY), left=USABLE,
     )  # fmt: skip
     yield Row(
-        fault="py_func pinned to a worker", when="in a step", act=script("callback.py"), code=2,
+        fault="py_func pinned to a worker", when="in a step", run=script("callback.py"), code=2,
         words=("a Python function (py_func) can't run on worker/1",),
     )  # fmt: skip
     yield Row(
-        fault="a feed of 2.1 GiB", when="in a step", act=script("feed.py"), code=2,
+        fault="a feed of 2.1 GiB", when="in a step", run=script("feed.py"), code=2,
         words=("what is fed to the graph is 2.3 GB",),
     )  # fmt: skip
     yield Row(
-        fault="a constant of 2.1 GiB", when="as the graph is made", act=script("large.py", "constant"), code=2,
+        fault="a constant of 2.1 GiB", when="as the graph is made", run=script("large.py", "constant"), code=2,
         words=("a constant of the graph is too large",),
     )  # fmt: skip
     yield Row(
-        fault="three constants of 2.1 GiB together", when="in a step", act=script("large.py", "constants"), code=2,
+        fault="three constants of 2.1 GiB together", when="in a step", run=script("large.py", "constants"), code=2,
         words=("the graph, by its constants, is 2.3 GB",), thorough=True,
     )  # fmt: skip
     yield Row(
-        fault="a result of 2.1 GiB", when="in a step", act=script("large.py", "result"), code=2,
+        fault="a result of 2.1 GiB", when="in a step", run=script("large.py", "result"), code=2,
         words=("what the session fetches is too large",), thorough=True, limit=2 * VERDICT,
     )  # fmt: skip
