@@ -89,7 +89,7 @@ def test_ports_are_checked(given_file: JobFile, message: str) -> None:
 
 def test_a_script_can_not_remove_its_own_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    record = make_record(job_file(), exposed=False)
+    record = make_record(job_file("c"), exposed=False)
     state.folder("c").create(record)
     monkeypatch.setenv(CLUSTER_ID_VARIABLE, record.id)
     with pytest.raises(InvalidInput) as caught:
