@@ -101,15 +101,15 @@ def test_requirements_are_installed_before_the_images_packages(monkeypatch: pyte
 def test_failed_requirements_end_the_script(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Ended(Exception):
+    class Exited(Exception):
         pass
 
     def end(code: int) -> None:
-        raise Ended(code)
+        raise Exited(code)
 
     monkeypatch.setattr(pod_entrypoint.subprocess, "run", Pip(1, tmp_path / "user"))
     monkeypatch.setattr(pod_entrypoint.os, "_exit", end)
-    with pytest.raises(Ended, match="1"):
+    with pytest.raises(Exited, match="1"):
         pod_entrypoint.install("my.txt")
     assert capsys.readouterr().err.startswith("error: my.txt can't be installed: pip ended with exit code 1\n")
 

@@ -101,16 +101,19 @@ def follow(informer: Informer, cluster: DeployedCluster, name: str, tail: int | 
 
 def _follow(informer: Informer, job: str, pod: Object, tail: int | None) -> tuple[Object, Object]:
     """Write the output of a script's pod until its end; return the pod's last version, and its container's end."""
+    result: tuple[Object, Object] | None = None
 
-    def poll() -> tuple[Object, Object] | None:
+    def is_running() -> bool:
+        nonlocal result
         change = informer.last_change(job)
         assert change is not None
         end = script_status.ended(change.object) or ({} if change.deleted else None)
-        return None if end is None else (change.object, end)
+        result = None if end is None else (change.object, end)
+        return result is None
 
-    lines = logs.Follower(informer.client, informer.namespace, pod["metadata"]["name"], tail, lambda: poll() is None)
+    lines = logs.Follower(informer.client, informer.namespace, pod["metadata"]["name"], tail, is_running)
     end = _write(lines)
-    return (pod, end) if end else poll() or (pod, {})
+    return (pod, end) if end else result or (pod, {})
 
 
 def _explain(client: Client, cluster: DeployedCluster, since: float, ends: Mapping[str, str]) -> None:

@@ -68,7 +68,7 @@ class DeployedCluster:
 
     @property
     def target(self) -> str:
-        """What sessions connect to."""
+        """The address that sessions connect to."""
         return f"grpc://{self.address(self.master)}"
 
     def address(self, task: Task) -> str:

@@ -46,11 +46,11 @@ def test_each_line_is_yielded_once_across_broken_streams() -> None:
 
 
 def test_marks_of_standard_error_are_kept() -> None:
-    class Text:
+    class OneLog:
         def text(self, path: str, query: object) -> str:
             return "out\n\x1eerr\n\n"
 
-    assert logs.read_pod(Text(), "ns", "pod", None) == ["out", "\x1eerr", ""]
+    assert logs.read_pod(OneLog(), "ns", "pod", None) == ["out", "\x1eerr", ""]
 
 
 def test_a_container_that_has_not_started() -> None:

@@ -122,7 +122,7 @@ def test_no_node_can_hold_it_and_the_field_is_named(job, nodes, words):
     assert why_impossible(job, *nodes) == words
 
 
-class Client:
+class NodesClient:
     """An API server that has these nodes. Without nodes, the user may not list them."""
 
     def __init__(self, *nodes):
@@ -135,10 +135,10 @@ class Client:
 
 
 def test_a_script_that_asks_for_more_gpus_than_a_node_has_is_refused():
-    scheduling.require_gpus(Client(node(), gpu_node("2")), "nvidia.com/gpu", 2)
+    scheduling.require_gpus(NodesClient(node(), gpu_node("2")), "nvidia.com/gpu", 2)
     with pytest.raises(InvalidInput, match=r"^the script asks for 3 nvidia.com/gpu, and no node has more than 2$"):
-        scheduling.require_gpus(Client(node(), gpu_node("2")), "nvidia.com/gpu", 3)
-    scheduling.require_gpus(Client(), "nvidia.com/gpu", 3)
+        scheduling.require_gpus(NodesClient(node(), gpu_node("2")), "nvidia.com/gpu", 3)
+    scheduling.require_gpus(NodesClient(), "nvidia.com/gpu", 3)
 
 
 def test_clusters_that_may_grow():

@@ -46,7 +46,7 @@ def ended(code: int, *conditions: Object, **more: Any) -> Object:
     return pod({"terminated": {"exitCode": code, **more}}, *conditions, deleted=deleted)
 
 
-class Informer:
+class ScriptedInformer:
     """Has the versions of a script's pod, one at each poll, and the lines of its log. None is no pod."""
 
     namespace = "ns"
@@ -76,7 +76,7 @@ class Informer:
         yield from (f"2026-01-01T00:00:0{number}Z {line}" for number, line in enumerate(self.log))
 
 
-def follow(informer: Informer, tail: int | None = None) -> Outcome:
+def follow(informer: ScriptedInformer, tail: int | None = None) -> Outcome:
     return script_pod.follow(informer, CLUSTER, NAME, tail)  # type: ignore[arg-type]
 
 
@@ -84,7 +84,7 @@ def test_waiting_for_the_start_names_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
-    informer = Informer(
+    informer = ScriptedInformer(
         None,
         pod({"waiting": {"reason": "ContainerCreating"}}),
         pod({"waiting": {"reason": "ErrImagePull", "message": "no such host"}}),
@@ -138,25 +138,25 @@ def test_a_script_that_does_not_end_by_itself(
     versions: list[Object | ObjectChange], error: type[ClusterError], message: str
 ) -> None:
     with pytest.raises(ClusterError) as caught:
-        follow(Informer(*versions))
+        follow(ScriptedInformer(*versions))
     assert (type(caught.value), str(caught.value)) == (error, message)
 
 
 def test_a_script_that_ends_while_its_pod_is_removed_has_succeeded() -> None:
-    assert follow(Informer(pod(RUNNING), ended(0, DRAINED, deleted=True))) == Outcome(0)
+    assert follow(ScriptedInformer(pod(RUNNING), ended(0, DRAINED, deleted=True))) == Outcome(0)
 
 
 @pytest.mark.parametrize(("version", "tail", "lines"), [(pod(RUNNING), 5, 5), (ended(0), None, None), (ended(0), 5, 7)])
 def test_the_tail_of_an_ended_script_includes_the_ends_of_its_streams(
     version: Object, tail: int | None, lines: int | None
 ) -> None:
-    informer = Informer(version, ended(0))
+    informer = ScriptedInformer(version, ended(0))
     follow(informer, tail)
     assert informer.queries[0].get("tailLines") == lines
 
 
 def test_output_goes_to_its_streams(capsys: pytest.CaptureFixture[str]) -> None:
-    follow(Informer(ended(0), lines=["one", "\x1etwo", f"three{END}0 "]))
+    follow(ScriptedInformer(ended(0), lines=["one", "\x1etwo", f"three{END}0 "]))
     assert capsys.readouterr() == ("one\nthree\n", "two\n")
 
 
@@ -174,7 +174,7 @@ def test_lost_tasks_are_explained_without_waiting_for_kubelet(
     )
     monkeypatch.setattr(script_pod.status, "read", lambda *_: SimpleNamespace(tasks=tasks))
     end = f"{END}3 {error_names.A_TASK_FAILED}"
-    informer = Informer(pod(RUNNING), lines=[end, end])  # its pod runs on
+    informer = ScriptedInformer(pod(RUNNING), lines=[end, end])  # its pod runs on
     informer.known_ends = {"demo-worker-3": "evicted"}
     assert follow(informer) == Outcome(3, task_failed=True)
     assert capsys.readouterr().err == (

@@ -39,7 +39,7 @@ def test_a_pipe_is_read_to_its_end() -> None:
     assert list(idle) == []
 
 
-class Stream:
+class InputStream:
     """A pod's standard input."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ def test_broken_standard_input_closes_the_pods(monkeypatch: pytest.MonkeyPatch) 
         yield b"in"
         raise OSError
 
-    stream = Stream()
+    stream = InputStream()
     monkeypatch.setattr(streams, "attach", lambda *_: stream)
     stdin.send(None, "ns", "pod", blocks(), print)  # type: ignore[arg-type]
     assert (stream.sent, stream.closed) == ([b"\0in"], True)
