@@ -14,7 +14,7 @@ from tfk8s.core.spec import Job, JobFile
 # Texts that some YAML readers take for numbers, booleans, dates or nothing.
 AMBIGUOUS_TEXTS = [
     "1e-4", "1E5", ".5", "5.", "1_000", "1_0.5", "0x1f", "0X1F", "0o17", "0O17", "0b1",
-    "017", "+1", "-.5", "12:30:45", "2001-1-2", "2001-12-14t21:59:43.10-05:00", "y", "Y", "n", "N", "yes",
+    "017", "+1", "-.5", "-_1", "12:30:45", "2001-1-2", "2001-12-14t21:59:43.10-05:00", "y", "Y", "n", "N", "yes",
     "No", "on", "OFF", "true", "null", "~", "=", "<<", ".inf", "-.Inf", ".nan", "4711", "2.21.0",
 ]  # fmt: skip
 

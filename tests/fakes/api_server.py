@@ -1,4 +1,4 @@
-"""A small API server over HTTP on loopback: what `up`, `status` and `down` need of one, with faults to order."""
+"""A small Kubernetes API server on loopback, with faults: enough for `up`, `status` and `down`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 Object = dict[str, Any]
-Fault = Callable[["Handler", Callable[[], None]], None]  # what it does with a request, and how that would be served
+Fault = Callable[["Handler", Callable[[], None]], None]  # gets a request, and a function that serves the request
 
-KUBECONFIG = """
+_KUBECONFIG = """
 apiVersion: v1
 kind: Config
 current-context: fake
@@ -27,15 +28,16 @@ users: [{{name: me, user: {{token: secret}}}}]
 
 @dataclass
 class ApiServer:
-    """Objects by path, and what was asked.
+    """An API server whose objects are data.
 
     Attributes:
-        objects: what there is.
-        requests: every request that came, "GET /path".
-        faults: what is to go wrong, by the number of the request from 0.
-        always: what goes wrong with every request; None for nothing.
-        history: the events that watches tell, each with its version.
+        objects: the objects, by path.
+        requests: the requests so far, as "GET /path".
+        faults: the faults, by the number of the request from 0.
+        always: the fault of every other request; None for no fault.
+        history: the events of watches, each with its version.
         logs: the lines of a pod's log, each with its time.
+        port: of 127.0.0.1.
     """
 
     objects: dict[str, Object] = field(default_factory=dict)
@@ -45,19 +47,33 @@ class ApiServer:
     history: list[tuple[int, Object]] = field(default_factory=list)
     logs: dict[str, list[str]] = field(default_factory=dict)
     version: int = 1
+    port: int = 0
     changed: threading.Condition = field(default_factory=threading.Condition)
     closing: threading.Event = field(default_factory=threading.Event)
 
-    def start(self, port: int = 0) -> int:
-        """Listen; return the port."""
+    def __enter__(self) -> ApiServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Listen, on the same port as before."""
         self.closing.clear()
-        self._server = _Server(("127.0.0.1", port), Handler)
+        self._server = _Server(("127.0.0.1", self.port), Handler)
         self._server.api = self
+        self.port = int(self._server.server_address[1])
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return int(self._server.server_address[1])
+
+    def kubeconfig(self, folder: Path) -> Path:
+        """Write a kubeconfig of this server; return its path."""
+        path = folder / "kubeconfig"
+        path.write_text(_KUBECONFIG.format(port=self.port))
+        return path
 
     def stop(self) -> None:
-        """Be gone, with all connections."""
+        """Stop listening, and end all connections."""
         self.closing.set()
         with self.changed:
             self.changed.notify_all()
@@ -65,7 +81,7 @@ class ApiServer:
         self._server.close_all()
 
     def put(self, path: str, thing: Object) -> Object:
-        """Make an object so; return it as it then is."""
+        """Create or change an object; return the new object."""
         with self.changed:
             old = self.objects.get(path)
             new = copy.deepcopy(thing)
@@ -90,7 +106,7 @@ class ApiServer:
         self.changed.notify_all()
 
     def make_pods(self) -> None:
-        """Do what the controllers do: a ready pod for each task of each StatefulSet, and none besides."""
+        """Act as the controllers: have a ready pod for each task of each StatefulSet, and no other pods of tasks."""
         wanted = {}
         for path, made in list(self.objects.items()):
             if "/statefulsets/" not in path:
@@ -131,7 +147,7 @@ class _Server(http.server.ThreadingHTTPServer):
         super().process_request(request, address)
 
     def handle_error(self, request: Any, address: Any) -> None:
-        """Say nothing: breaking connections is what this is for."""
+        """Print nothing: broken connections are intended."""
 
     def close_all(self) -> None:
         self.server_close()
@@ -171,7 +187,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = do_DELETE = _do  # noqa: N815 - the standard library's names
 
     def serve(self) -> None:
-        """Do what is asked, and answer."""
+        """Serve the request."""
         parts = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         if query.get("watch") == "true":
@@ -273,17 +289,17 @@ def _status(reason: str) -> Object:
 
 
 def refuses(code: int, **headers: str) -> Fault:
-    """It answers with this code, and does nothing."""
+    """Return a fault that responds with this code only."""
     return lambda handler, serve: handler.answer(code, _status("Faulty"), headers)
 
 
 def hangs_up(handler: Handler, serve: Callable[[], None]) -> None:
-    """The connection ends before anything was done."""
+    """End the connection without serving the request."""
     handler.hang_up()
 
 
 def loses_the_answer(handler: Handler, serve: Callable[[], None]) -> None:
-    """It does what is asked, and the connection ends before the answer."""
+    """Serve the request, and end the connection before the response."""
     written, handler.wfile = handler.wfile, _Nowhere()
     serve()
     handler.wfile = written
@@ -291,7 +307,7 @@ def loses_the_answer(handler: Handler, serve: Callable[[], None]) -> None:
 
 
 def cuts_the_answer(handler: Handler, serve: Callable[[], None]) -> None:
-    """It does what is asked, and the connection ends in the middle of the answer."""
+    """Serve the request, and end the connection in the middle of the response."""
     written, handler.wfile = handler.wfile, _Nowhere()
     serve()
     data, handler.wfile = handler.wfile.data, written
@@ -300,7 +316,7 @@ def cuts_the_answer(handler: Handler, serve: Callable[[], None]) -> None:
 
 
 def answers_half_an_object(handler: Handler, serve: Callable[[], None]) -> None:
-    """It does what is asked; the answer is whole as HTTP, and half an object."""
+    """Serve the request with half an object in a complete HTTP response."""
     written, handler.wfile = handler.wfile, _Nowhere()
     serve()
     data, handler.wfile = handler.wfile.data, written
@@ -310,13 +326,13 @@ def answers_half_an_object(handler: Handler, serve: Callable[[], None]) -> None:
 
 
 def stalls(handler: Handler, serve: Callable[[], None]) -> None:
-    """It never answers."""
+    """Never respond."""
     handler.api.closing.wait(60)
     handler.hang_up()
 
 
 class _Nowhere:
-    """Takes what is written, and keeps it."""
+    """A file in memory."""
 
     def __init__(self) -> None:
         self.data = b""

@@ -46,15 +46,10 @@ def fault(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fa
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
-    server = ApiServer()
-    port = server.start()
-    config = tmp_path / "kubeconfig"
-    config.write_text(api_server.KUBECONFIG.format(port=port))
-    monkeypatch.setenv("KUBECONFIG", str(config))
     monkeypatch.setattr(polling, "FIRST_RETRY_INTERVAL", 0.001)
-    server.port = port  # type: ignore[attr-defined]
-    yield server
-    server.stop()
+    with ApiServer() as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
+        yield server
 
 
 def backend() -> KubernetesBackend:
@@ -138,7 +133,7 @@ def test_a_fault_that_stays_is_told_in_bounded_time(
     server.always = fault
     with pytest.raises(BackendUnreachable) as caught:
         mine.observe("demo")
-    address = f"http://127.0.0.1:{server.port}"  # type: ignore[attr-defined]
+    address = f"http://127.0.0.1:{server.port}"
     if isinstance(caught.value, Unserved):
         assert str(caught.value) == 'the API server of context "fake" can\'t do it now: Faulty'
     else:
@@ -196,7 +191,7 @@ def test_a_restart_in_the_middle_is_waited_for_and_told(
     def go_and_come() -> None:
         server.stop()
         polling.wait_until(lambda: "trying again" in caplog.text, "the client to tell of it", 20)
-        server.start(server.port)  # type: ignore[attr-defined]
+        server.start()
         back.set()
 
     server.faults[call] = restart

@@ -16,7 +16,7 @@ _LINE = 110
 # and `1e-4` for a number. YAML 1.2 has `0o17`. What only looks like a number gets quotes too; that does no harm.
 _AMBIGUOUS = re.compile(
     r"(?: (?i: y|n|yes|no|on|off|true|false|null|nan|inf )"
-    r"  | [-+]? \.? [0-9] [0-9a-fA-FxXoO_.:+-]*"
+    r"  | [-+]? [._]* [0-9] [0-9a-fA-FxXoO_.:+-]*"
     r"  | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2} [Tt\s] .* ) \Z",
     re.VERBOSE,
 )

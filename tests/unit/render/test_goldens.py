@@ -73,11 +73,11 @@ class GoLoader(yaml.SafeLoader):
 
 
 def go_number(loader, node):
-    text = loader.construct_scalar(node).replace("_", "")
-    for number in (lambda text: int(text, 0), float):
+    text = loader.construct_scalar(node)
+    for number in (lambda digits: int(digits, 0), float):
         with contextlib.suppress(ValueError):
-            return number(text)
-    return text
+            return number(text.replace("_", ""))
+    return text  # no digit in it
 
 
 GoLoader.add_implicit_resolver("!bool", re.compile(r"[yYnN]\Z"), list("yYnN"))
