@@ -1,4 +1,4 @@
-"""Checks rendered objects with kubeconform -strict, kube-score and checkov; prints what they find.
+"""Checks rendered objects with kubeconform -strict, kube-score and checkov, and prints their findings.
 
     python tests/cluster/check_manifests.py FILE.yaml…
 

@@ -1,4 +1,4 @@
-"""What the tests on a real cluster share: the current kubeconfig context, a namespace that enforces pod security."""
+"""Fixtures of the tests on a real cluster: the current context, and a namespace that enforces pod security."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def up(backend: KubernetesBackend, client: KubeApi, namespace: str) -> Iterator[
 
 @pytest.fixture
 def unseen_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user may not see nodes, so that what none can hold is not refused, but waits."""
+    """The user may not list nodes, so that pods which fit no node wait instead of being refused."""
     monkeypatch.setattr(scheduling, "_list_nodes", lambda client: [])
 
 
 @pytest.fixture(scope="session")
 def cluster(backend: KubernetesBackend) -> Iterator[str]:
-    """Two workers that all tests may use and none may harm."""
+    """Two workers that tests leave as they are."""
     backend.apply(make_job_file("shared"))
     wait_until_ready(backend, "shared", 120)
     yield "shared"

@@ -1,4 +1,4 @@
-"""What the tests on a real cluster need besides fixtures. `TFK8S_TEST_IMAGE`: an image on the nodes, as images/cpu."""
+"""Helpers of the tests on a real cluster. `TFK8S_TEST_IMAGE` is an image on the nodes, such as images/cpu."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def devices(backend: KubernetesBackend, name: str) -> list[probe.Device]:
 
 
 def left(client: KubeApi, namespace: str, name: str) -> list[str]:
-    """Return what is there of a cluster."""
+    """Return the objects of a cluster."""
     return [
         f"{kind} {one['metadata']['name']}"
         for kind in (*paths.GROUPS, "Pod")

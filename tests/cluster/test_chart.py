@@ -1,4 +1,4 @@
-"""A cluster that Helm installs is one that tfk8s works on, and leaves to Helm."""
+"""tfk8s works on a cluster that Helm installed, and does not change its objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks, as kubeconfigs say it: programs and files whose tokens change, and users who act as others."""
+"""Credentials of kubeconfigs: plugins, files whose tokens change, and impersonation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `doctor` finds in a real cluster."""
+"""`doctor` in a real cluster."""
 
 from on_cluster import IMAGE
 

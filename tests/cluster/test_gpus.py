@@ -1,4 +1,4 @@
-"""GPUs, on a node that pretends to have two: what tasks ask for, and what the others see."""
+"""GPUs, on a node that pretends to have two."""
 
 import pytest
 from kube_api import MERGE

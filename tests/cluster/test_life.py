@@ -1,4 +1,4 @@
-"""`up`, `status`, `restart`, `scale`, `down`: what they make, what they cost, what they leave."""
+"""Clusters on Kubernetes: promises beyond those of every backend."""
 
 import dataclasses
 
@@ -17,11 +17,11 @@ KINDS = ("NetworkPolicy", "ConfigMap", "Service", "StatefulSet", "PodDisruptionB
 
 
 class Crash(BaseException):
-    """The process was killed."""
+    """The end of the process."""
 
 
 def writes(monkeypatch, crash_after=None):
-    """Record the requests that are not reads, and crash after one of them."""
+    """Record the writes, and crash after one of them."""
     done = []
     original = Client.send
 
@@ -38,7 +38,7 @@ def writes(monkeypatch, crash_after=None):
 
 
 def objects(client, namespace, name):
-    """Return all objects of a cluster, but for what differs between two that were made alike."""
+    """Return all objects of a cluster, without the fields that differ between two equal clusters."""
     found = {}
     for kind in KINDS:
         for one in client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]:
@@ -55,7 +55,7 @@ def test_a_second_up_changes_nothing(cluster, backend, client, namespace):
 
 
 @pytest.mark.usefixtures("unseen_nodes")
-def test_up_crashed_after_each_of_its_calls_and_run_again_gives_the_same(up, backend, client, namespace, monkeypatch):
+def test_up_completes_an_up_that_crashed_after_any_write(up, backend, client, namespace, monkeypatch):
     wanted = make_job_file("crashed", make_job(node_selector={"no": "node"}))
     up(wanted, wait=0)
     expected = objects(client, namespace, "crashed")
@@ -71,7 +71,7 @@ def test_up_crashed_after_each_of_its_calls_and_run_again_gives_the_same(up, bac
 
 
 @pytest.mark.usefixtures("unseen_nodes")
-def test_down_crashed_after_each_of_its_calls_and_run_again_leaves_nothing(up, backend, client, namespace, monkeypatch):
+def test_down_completes_a_down_that_crashed_after_any_write(up, backend, client, namespace, monkeypatch):
     wanted = make_job_file("fallen", make_job(node_selector={"no": "node"}))
     for call in range(1, 8):
         up(wanted, wait=0)
@@ -84,7 +84,7 @@ def test_down_crashed_after_each_of_its_calls_and_run_again_leaves_nothing(up, b
         assert left(client, namespace, "fallen") == []
 
 
-def test_down_leaves_nothing_and_touches_nothing_else(up, backend, client, namespace):
+def test_down_removes_one_cluster(up, backend, client, namespace):
     up(make_job_file("first"))
     up(make_job_file("second", make_job()), wait=0)
     backend.delete("first")
@@ -92,14 +92,14 @@ def test_down_leaves_nothing_and_touches_nothing_else(up, backend, client, names
     assert len(objects(client, namespace, "second")) == 6
 
 
-def test_a_cluster_of_another_namespace_is_found_by_name(cluster, namespace):
+def test_the_help_names_the_namespace_of_the_cluster(cluster, namespace):
     with pytest.raises(NoSuchCluster) as caught:
         KubernetesBackend(namespace="kube-public").observe(cluster)
     assert caught.value.help == f"it is in namespace {namespace}: add --namespace {namespace}"
 
 
 @pytest.mark.usefixtures("unseen_nodes")
-def test_an_object_of_another_cluster_is_never_taken_over(up, backend, client, namespace):
+def test_up_refuses_an_object_of_another_cluster(up, backend, client, namespace):
     up(make_job_file("meet", make_job(node_selector={"no": "node"})), wait=0)
     before = objects(client, namespace, "meet")
     with pytest.raises(InvalidInput, match=r'Service "meet-master" exists already and belongs to cluster "meet"'):
@@ -109,7 +109,7 @@ def test_an_object_of_another_cluster_is_never_taken_over(up, backend, client, n
 
 
 @pytest.mark.usefixtures("unseen_nodes")
-def test_names_that_meet_are_refused_in_the_other_order_too(up, backend, client, namespace):
+def test_up_refuses_a_cluster_whose_name_is_an_object_of_its_own(up, backend, client, namespace):
     up(make_job_file("join-master", make_job(node_selector={"no": "node"})), wait=0)
     with pytest.raises(InvalidInput, match=r'"join-master" exists already and belongs to cluster "join-master"'):
         backend.apply(make_job_file("join"))
@@ -128,7 +128,7 @@ def test_clusters_of_all_namespaces_are_listed(cluster, make_namespace, namespac
     elsewhere.delete("elsewhere")
 
 
-def test_events_are_told_in_the_order_of_time_and_followed_to_the_end(up, backend):
+def test_events_are_in_order_and_followed_to_the_end(up, backend):
     name = up(make_job_file("eventful", make_job(tasks=2)))
     told = list(backend.events(name, follow=False))
     assert [event.time for event in told] == sorted(event.time for event in told)
@@ -143,7 +143,7 @@ def test_events_are_told_in_the_order_of_time_and_followed_to_the_end(up, backen
     list(following)
 
 
-def test_an_object_of_somebody_else_is_never_taken_over(backend, client, namespace):
+def test_up_refuses_an_object_that_tfk8s_did_not_make(backend, client, namespace):
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "foreign"}, "data": {"a": "b"}}
     client.send("POST", paths.collection("ConfigMap", namespace), body=body)
     with pytest.raises(InvalidInput, match=r'ConfigMap "foreign" exists already and belongs to somebody else'):
@@ -152,7 +152,7 @@ def test_an_object_of_somebody_else_is_never_taken_over(backend, client, namespa
     assert left(client, namespace, "foreign") == []
 
 
-def test_a_task_starts_again_in_its_pod_until_kubelet_would_put_that_off(up, backend, client, namespace):
+def test_the_third_restart_of_a_task_replaces_its_pod(up, backend, client, namespace):
     name, one = up(make_job_file("restarted", make_job(tasks=2))), Task("worker", 1)
 
     def restart():
@@ -212,7 +212,7 @@ def test_up_waits_for_tasks_whose_pods_change(up, backend):
     assert {task for task in after if after[task] != before[task]} == {Task("worker", 0), Task("worker", 1)}
 
 
-def test_scaling_starts_all_tasks_anew_as_up_with_such_a_job_file_would(up, backend, client, namespace, monkeypatch):
+def test_scale_writes_what_up_would(up, backend, client, namespace, monkeypatch):
     jobs = make_job(), make_job("ps")
     name = up(make_job_file("scaled", *jobs))
     before = {task.task: task for task in backend.observe(name).tasks}

@@ -1,4 +1,4 @@
-"""Who reaches a task's port: the cluster's own pods, and nobody else."""
+"""Only the cluster's own pods can connect to a task's port."""
 
 import time
 from collections.abc import Callable

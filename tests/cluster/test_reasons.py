@@ -1,4 +1,4 @@
-"""Why a task does not start: in words, with the field to change, from what a real cluster says."""
+"""Reasons of tasks that do not start in a real cluster, with the field to change."""
 
 import pytest
 from on_cluster import make_job, make_job_file, until_reason

@@ -1,4 +1,4 @@
-"""What can't work is one clear error, soon: no kubeconfig, no server, no rights, no namespace."""
+"""Errors without a kubeconfig, an API server, permissions or a namespace."""
 
 import time
 

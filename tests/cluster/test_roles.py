@@ -1,4 +1,4 @@
-"""What the Roles of `tfk8s roles` allow, with the real commands and real tokens: all that is needed, and no more."""
+"""The Roles of `tfk8s roles` allow what their commands need, and no more."""
 
 import os
 

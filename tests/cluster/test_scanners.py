@@ -1,4 +1,4 @@
-"""kubeconform -strict, kube-score, checkov and the API server itself find no fault with what is rendered."""
+"""kubeconform, kube-score, checkov and the API server find no problems in rendered objects."""
 
 from pathlib import Path
 

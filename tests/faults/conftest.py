@@ -1,4 +1,4 @@
-"""What the tests of faults share: a state folder of their own, and the report of what the table's rows gave."""
+"""Fixtures of the fault tests: a state folder, and the report of the rows' results."""
 
 from __future__ import annotations
 

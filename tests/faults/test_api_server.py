@@ -1,4 +1,4 @@
-"""Whatever goes wrong between tfk8s and an API server, at whichever request: the same end, or one clear error."""
+"""Faults between tfk8s and an API server, at every request: the same result, or one error."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def calls_of(server: ApiServer, action: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("fault", FAULTS, indirect=True)
-def test_up_and_down_with_a_fault_at_each_of_their_requests(server: ApiServer, fault: Fault) -> None:
+def test_up_and_down_survive_a_fault_at_each_request(server: ApiServer, fault: Fault) -> None:
     calls = calls_of(server, lambda: backend().apply(JOB_FILE))
     server.make_pods()
     expected = wanted(server)
@@ -91,7 +91,7 @@ def test_up_and_down_with_a_fault_at_each_of_their_requests(server: ApiServer, f
 
 
 @pytest.mark.parametrize("fault", FAULTS, indirect=True)
-def test_looks_with_a_fault_at_each_of_their_requests(server: ApiServer, fault: Fault) -> None:
+def test_reads_survive_a_fault_at_each_request(server: ApiServer, fault: Fault) -> None:
     backend().apply(JOB_FILE)
     server.logs["demo-ps-1"] = ["2026-01-01T00:00:01Z one", "2026-01-01T00:00:02Z two"]
 
@@ -110,7 +110,7 @@ def test_looks_with_a_fault_at_each_of_their_requests(server: ApiServer, fault: 
 
 
 @pytest.mark.parametrize("fault", FAULTS, indirect=True)
-def test_what_must_not_be_made_twice_is_not_sent_twice_unless_it_was_not_heard(server: ApiServer, fault: Fault) -> None:
+def test_post_is_retried_only_if_the_server_refused_it(server: ApiServer, fault: Fault) -> None:
     mine = Client(None)
     mine.require_version()
     server.faults[len(server.requests)] = fault
@@ -125,7 +125,7 @@ def test_what_must_not_be_made_twice_is_not_sent_twice_unless_it_was_not_heard(s
 
 
 @pytest.mark.parametrize("fault", FAULTS, indirect=True)
-def test_a_fault_that_stays_is_told_in_bounded_time(
+def test_a_permanent_fault_is_an_error_in_bounded_time(
     server: ApiServer, fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "PATIENCE", 0.2)
@@ -141,9 +141,7 @@ def test_a_fault_that_stays_is_told_in_bounded_time(
         assert str(caught.value) == f'the API server of context "fake" ({address}) does not answer: {cause}'
 
 
-def test_a_wish_for_a_later_time_is_respected_or_refused_at_once(
-    server: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retry_after_is_respected_or_refused_at_once(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(polling.Retries.__init__, "__kwdefaults__", {
         **polling.Retries.__init__.__kwdefaults__, "sleep": slept.append,
@@ -159,7 +157,7 @@ def test_a_wish_for_a_later_time_is_respected_or_refused_at_once(
 
 
 @pytest.mark.parametrize("call", range(8))
-def test_credentials_that_expire_are_one_clear_error(server: ApiServer, call: int) -> None:
+def test_expired_credentials_are_one_error(server: ApiServer, call: int) -> None:
     mine = backend()
     for number in range(call, 60):
         server.faults[number] = refuses(401)
@@ -171,14 +169,14 @@ def test_credentials_that_expire_are_one_clear_error(server: ApiServer, call: in
     )
 
 
-def test_nobody_there_is_told_at_once(server: ApiServer) -> None:
+def test_a_refused_connection_is_an_error_at_once(server: ApiServer) -> None:
     server.stop()
     with pytest.raises(BackendUnreachable, match="does not answer: Connection refused"):
         backend().apply(JOB_FILE)
 
 
 @pytest.mark.parametrize("call", [3, 9])
-def test_a_restart_in_the_middle_is_waited_for_and_told(
+def test_a_restart_of_the_api_server_is_waited_for(
     server: ApiServer, call: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
@@ -201,20 +199,20 @@ def test_a_restart_in_the_middle_is_waited_for_and_told(
     assert caplog.messages[-1] == "the API server answers again"
 
 
-def test_an_api_server_that_starts_and_knows_no_roles_yet_is_asked_again(server: ApiServer) -> None:
+def test_forbidden_is_retried_after_a_broken_connection(server: ApiServer) -> None:
     server.faults |= {3: api_server.hangs_up, 4: refuses(403), 5: refuses(403)}
     assert backend().apply(JOB_FILE) is True
     assert len(wanted(server)) >= 8
 
 
-def test_a_right_that_is_missing_is_told_at_once(server: ApiServer) -> None:
+def test_forbidden_is_an_error_at_once(server: ApiServer) -> None:
     server.faults[3] = refuses(403)
     with pytest.raises(ApiError):
         backend().apply(JOB_FILE)
     assert len(server.requests) == 4
 
 
-def test_a_cluster_that_is_not_there_is_still_told_from_a_silent_api_server(server: ApiServer) -> None:
+def test_an_unknown_cluster_differs_from_a_silent_api_server(server: ApiServer) -> None:
     server.faults[1] = refuses(503)
     with pytest.raises(NoSuchCluster):
         backend().observe("absent")
@@ -266,7 +264,7 @@ def told(change: ObjectChange) -> str:
 
 
 @pytest.mark.parametrize("fault", BREAKS, indirect=True)
-def test_a_watch_loses_nothing_whatever_its_stream_does(server: ApiServer, fault: Fault) -> None:
+def test_a_watch_loses_no_change_by_a_broken_stream(server: ApiServer, fault: Fault) -> None:
     put(server, "one", "Running")
     changes = Reflector(Client(None), PODS, {}).changes()
     assert told(next(changes)) == "one Running"
@@ -284,7 +282,7 @@ def test_a_watch_loses_nothing_whatever_its_stream_does(server: ApiServer, fault
     changes.close()
 
 
-def test_what_went_while_nobody_could_watch_is_told_as_it_was_last_seen(server: ApiServer) -> None:
+def test_an_object_deleted_between_watches_is_reported_as_last_seen(server: ApiServer) -> None:
     put(server, "one", "Running")
     put(server, "two", "Running")
     changes = Reflector(Client(None), PODS, {}).changes()
@@ -295,7 +293,7 @@ def test_what_went_while_nobody_could_watch_is_told_as_it_was_last_seen(server: 
     assert [told(next(changes)) for _ in range(2)] == ["one gone, was Running", "two Failed"]
 
 
-def test_a_watch_that_is_not_allowed_says_so(server: ApiServer) -> None:
+def test_a_forbidden_watch_is_an_error(server: ApiServer) -> None:
     put(server, "one", "Running")
     changes = Reflector(Client(None), PODS, {}).changes()
     next(changes)
@@ -304,11 +302,11 @@ def test_a_watch_that_is_not_allowed_says_so(server: ApiServer) -> None:
         next(changes)
 
 
-def test_a_watch_ends_when_it_is_told_to(server: ApiServer) -> None:
+def test_a_watch_ends_on_request(server: ApiServer) -> None:
     assert list(Reflector(Client(None), PODS, {}).changes(iter([True, False]).__next__)) == []
 
 
-def test_how_a_thing_ended_is_known_when_it_is_gone(server: ApiServer) -> None:
+def test_the_last_state_of_a_deleted_object_is_known(server: ApiServer) -> None:
     put(server, "one", "Running")
     changes: list[ObjectChange] = []
     cache = ObjectCache(Client(None), PODS, {}, changes.append)

@@ -1,4 +1,4 @@
-"""The rows of the table on Kubernetes, in the kubeconfig's current context."""
+"""The rows of the table of Kubernetes, in the kubeconfig's current context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of the table on this machine."""
+"""The rows of the table of this machine."""
 
 from __future__ import annotations
 

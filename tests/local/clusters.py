@@ -1,4 +1,4 @@
-"""What the tests of clusters on this machine share."""
+"""Helpers of the tests of clusters on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters of real TensorFlow servers on this machine, each in a state folder of the test's own."""
+"""Fixtures: clusters of TensorFlow servers on this machine, in a state folder of the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands as a user meets them: exit codes, what is printed where, and what is left behind."""
+"""Commands on this machine: exit codes, output, and what is left behind."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def pids(name: str) -> list[int]:
     return [int(task["where"].removeprefix("pid ")) for task in document["tasks"]]
 
 
-def test_run_prints_the_result_alone_and_leaves_nothing() -> None:
+def test_run_prints_only_the_result_and_leaves_nothing() -> None:
     done = tfk8s("run", "--local", "--tf1", CLUSTER, TWO_TASKS)
     assert (done.returncode, done.stdout) == (0, "238\n"), done.stderr
     assert state.folder("tutorial").read() is None
 
 
-def test_the_scripts_exit_code_is_runs(job_file: Path, tmp_path: Path) -> None:
+def test_run_exits_with_the_code_of_the_script(job_file: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys; print(sys.argv[1:]); sys.exit(7)")
     done = tfk8s("run", "--local", job_file, script, "--steps", "5", "--local")
@@ -58,14 +58,14 @@ def test_the_scripts_exit_code_is_runs(job_file: Path, tmp_path: Path) -> None:
     assert state.folder("mine").read() is None
 
 
-def test_a_script_that_is_not_there_starts_nothing(job_file: Path) -> None:
+def test_run_of_a_missing_script_starts_nothing(job_file: Path) -> None:
     done = tfk8s("run", "--local", job_file, "absent.py")
     assert done.returncode == 2
     assert done.stderr.startswith('error: there is no script "absent.py"\n')
     assert state.folder("mine").read() is None
 
 
-def test_up_twice_changes_nothing_and_another_job_file_of_the_same_name_is_refused(job_file: Path, mine: str) -> None:
+def test_a_second_up_keeps_the_cluster(job_file: Path, mine: str) -> None:
     before = pids(mine)
     again = tfk8s("up", "--local", job_file)
     assert again.returncode == 0
@@ -77,7 +77,7 @@ def test_up_twice_changes_nothing_and_another_job_file_of_the_same_name_is_refus
     assert "jobs.ps.tasks: 1 → 2" in done.stderr
 
 
-def test_down_and_down_again(mine: str) -> None:
+def test_a_second_down_is_an_error(mine: str) -> None:
     processes = pids(mine)
     assert tfk8s("down", "--local", mine).returncode == 0
     for pid in processes:
@@ -101,7 +101,7 @@ def test_status_devices_logs_ls_and_restart(mine: str) -> None:
 
 
 @pytest.mark.parametrize("delay", [0.05, 0.15, 0.3])
-def test_up_killed_at_any_moment_and_run_again(job_file: Path, delay: float) -> None:
+def test_up_completes_an_up_that_was_killed(job_file: Path, delay: float) -> None:
     process = start_tfk8s("up", "--local", job_file)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(delay)
@@ -126,7 +126,7 @@ def test_two_ups_at_once_make_one_cluster(job_file: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_run_that_is_interrupted_removes_what_it_started(job_file: Path, tmp_path: Path, number: int) -> None:
+def test_an_interrupted_run_removes_its_cluster(job_file: Path, tmp_path: Path, number: int) -> None:
     script = tmp_path / "script.py"
     script.write_text("import time; print('up', flush=True); time.sleep(60)")
     process = start_tfk8s("run", "--local", job_file, script)
@@ -141,7 +141,7 @@ def test_run_that_is_interrupted_removes_what_it_started(job_file: Path, tmp_pat
         wait_until_gone(pid)
 
 
-def test_up_that_is_interrupted_removes_what_it_started(job_file: Path) -> None:
+def test_an_interrupted_up_can_be_continued(job_file: Path) -> None:
     job_file.write_text(job_file.read_text().replace("ps: 1", "ps: {tasks: 1, preload: [tensorflow]}"))
     process = start_tfk8s("up", "--local", job_file)  # importing TensorFlow takes long enough
     folder = state.folder("mine")
@@ -155,7 +155,7 @@ def test_up_that_is_interrupted_removes_what_it_started(job_file: Path) -> None:
         assert tfk8s("down", "--local", "mine").returncode == 0
 
 
-def test_connect_makes_a_loopback_address_for_this_user_alone(mine: str, tmp_path: Path) -> None:
+def test_only_this_user_can_connect_to_the_address_of_connect(mine: str, tmp_path: Path) -> None:
     process = start_tfk8s("connect", "--local", mine)
     try:
         assert process.stdout is not None
@@ -177,13 +177,13 @@ def test_connect_makes_a_loopback_address_for_this_user_alone(mine: str, tmp_pat
     assert process.returncode == 130
 
 
-def test_a_proxy_is_not_in_the_way() -> None:
+def test_proxy_variables_have_no_effect() -> None:
     proxy = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
     done = tfk8s("run", "--local", "--tf1", CLUSTER, TWO_TASKS, env=proxy)
     assert (done.returncode, done.stdout) == (0, "238\n"), done.stderr
 
 
-def test_the_python_api_from_another_process(job_file: Path) -> None:
+def test_python_api(job_file: Path) -> None:
     code = f"""
 import tensorflow as tf, tfk8s
 graph = tf.Graph()
@@ -202,14 +202,14 @@ with tfk8s.up({str(job_file)!r}, local=True) as cluster:
     assert state.folder("mine").read() is None
 
 
-def test_a_name_with_no_cluster() -> None:
+def test_an_unknown_name_is_an_error_of_every_command() -> None:
     for command in ("status", "devices", "logs", "restart", "connect", "down"):
         done = tfk8s(command, "--local", "absent")
         assert (done.returncode, done.stdout) == (2, ""), command
         assert done.stderr.startswith('error: there is no cluster "absent" on this machine; there ')
 
 
-def test_no_tensorflow_says_how_to_install_it(job_file: Path, tmp_path: Path) -> None:
+def test_missing_tensorflow_is_an_error_with_help(job_file: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty"], check=True)
     environment = {**os.environ, "VIRTUAL_ENV": str(tmp_path / "empty")}
     done = tfk8s("up", "--local", job_file, env=environment)
@@ -218,7 +218,7 @@ def test_no_tensorflow_says_how_to_install_it(job_file: Path, tmp_path: Path) ->
     assert "pip install" in done.stderr
 
 
-def test_exposed_ports_are_on_this_machine_and_must_be_free(job_file: Path) -> None:
+def test_exposed_ports_must_be_free(job_file: Path) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         job_file.write_text(job_file.read_text() + f"port: {port}\n")

@@ -1,4 +1,4 @@
-"""The wheel and the source archive: what is in them, and that the wheel alone is all that users need."""
+"""The wheel and the source archive are complete, and users need the wheel only."""
 
 import os
 import tarfile

@@ -1,4 +1,4 @@
-"""Sessions that go on after the loss of a task, with the example that does; and scripts that run again."""
+"""Sessions that recover from the loss of a task, and retries of scripts."""
 
 from __future__ import annotations
 

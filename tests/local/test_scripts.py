@@ -1,4 +1,4 @@
-"""What a session script sees, and how it ends."""
+"""The environment of session scripts, and their ends."""
 
 from __future__ import annotations
 

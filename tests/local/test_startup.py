@@ -1,4 +1,4 @@
-"""What has to be quick imports little; the seconds themselves are for bench/."""
+"""Commands that must be quick import little. bench/ measures their times."""
 
 from __future__ import annotations
 

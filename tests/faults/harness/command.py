@@ -1,4 +1,4 @@
-"""tfk8s as a user starts it, watched: what it says, and how long after the fault it ends."""
+"""A process of tfk8s with its output, and the time from a fault to its end."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Command:
         return os.pread(self._files[number].fileno(), 1 << 20, 0).decode(errors="replace")
 
     def until_says(self, words: str) -> None:
-        """Wait until it has said something."""
+        """Wait until the command has printed `words`."""
 
         def look() -> bool:
             if words in self.out + self.err:
@@ -79,27 +79,27 @@ class Command:
         polling.wait_until(look, lambda: f"“{words}”, and saw {self.out}{self.err}", PATIENCE)
 
     def now(self) -> None:
-        """The fault is here."""
+        """Note that the fault begins now."""
         self.fault = time.monotonic()
 
     def send(self, number: int) -> None:
-        """Send it a signal, which is the fault."""
+        """Send the command a signal, which is the fault."""
         self.now()
         self.process.send_signal(number)
 
     def go_on(self) -> None:
-        """Have its script go on."""
+        """Let the script of the command continue."""
         with contextlib.suppress(OSError):  # it has ended
             os.write(self._input, b"\n")
 
     def hang_up(self) -> None:
-        """Close its terminal, or the other end of its standard input, which is the fault."""
+        """Close the command's terminal or standard input, which is the fault."""
         self.now()
         os.close(self._input)
         self._input = -1
 
     def end(self, limit: float) -> Ended:
-        """Return how it ended; a command that does not end within `limit` seconds of the fault is killed."""
+        """Return how the command ended; kill a command that takes more than `limit` seconds after the fault."""
         try:
             code = self.process.wait(max(0.1, self.fault + limit - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -125,6 +125,6 @@ def _take_terminal() -> None:
 
 
 def cpu_ticks(pid: int) -> int:
-    """Return how much processor time a process has used."""
+    """Return the processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])

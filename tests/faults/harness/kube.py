@@ -158,7 +158,7 @@ class KubeEnvironment:
         return command
 
     def notebook(self, where: str = "") -> Command:
-        """Return a program of a user's own that is in a step; `where` is an address, or nothing."""
+        """Return a user's program that is in a step; `where` is an address, or ""."""
         self.cluster()
         command = self._start(sys.executable, SCRIPTS / "notebook.py", where or self.namespace, program=True)
         command.until_says("during")
@@ -200,7 +200,7 @@ class KubeEnvironment:
     # ---- what keeps clusters from coming up, or going ----
 
     def quota(self, pods: int) -> None:
-        """Let the namespace have so many pods, until the row is over."""
+        """Allow at most `pods` pods in the namespace, until the end of the row."""
         body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": {}}}
         body["spec"] = {"hard": {"pods": str(pods)}}
         path = f"/api/v1/namespaces/{self.namespace}/resourcequotas"
@@ -208,7 +208,7 @@ class KubeEnvironment:
         self._undo.append(lambda: self.client.send("DELETE", f"{path}/small"))
 
     def keep(self, task: str) -> None:
-        """Keep a task's pod from going, until the row is over."""
+        """Keep a task's pod by a finalizer, until the end of the row."""
         self._finalizers(task, ["example.com/kept"])
         self._undo.append(lambda: self._finalizers(task, None))
 
@@ -222,7 +222,7 @@ class KubeEnvironment:
         polling.wait_until(lambda: self.client.get(path)["items"], f"a {kind} to be made", PATIENCE)
 
     def until_deleted(self, task: str) -> None:
-        """Wait until somebody has deleted a task's pod, which may be there still."""
+        """Wait until a task's pod is being deleted."""
         polling.wait_until(
             lambda: "deletionTimestamp" in self.pods()[pod_of(task)]["metadata"], f"{task} to be deleted", PATIENCE
         )
@@ -233,7 +233,7 @@ class KubeEnvironment:
         return running.runs_on.partition(" ")[0]
 
     def cordon(self) -> None:
-        """Keep new pods from the nodes that ours are on, until the row is over."""
+        """Cordon the nodes of the cluster, until the end of the row."""
         for name in {pod["spec"]["nodeName"] for pod in self.pods().values()}:
             self._undo.append(functools.partial(self._schedulable, name, is_so=True))
             self._schedulable(name, is_so=False)
@@ -243,18 +243,18 @@ class KubeEnvironment:
         self.client.send("PATCH", f"/api/v1/nodes/{name}", body=body, content_type=MERGE)
 
     def at_end(self, action: Callable[[], object]) -> None:
-        """Have something done when the row is over."""
+        """Call `action` at the end of the row."""
         self._undo.append(action)
 
     def undo(self) -> None:
-        """Put back what a row has changed, as its end does too."""
+        """Undo the changes of a row."""
         while self._undo:
             self._undo.pop()()
 
     # ---- the end ----
 
     def close(self) -> None:
-        """End what a row has left running, and put back what it has changed."""
+        """End the commands of a row, and undo its changes."""
         self.proxy.mend()
         self.undo()
         for command in self._commands:

@@ -1,4 +1,4 @@
-"""A cluster on this machine, to break."""
+"""A cluster on this machine to break."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class LocalEnvironment:
         return command
 
     def keep(self, connection: socket.socket) -> None:
-        """Keep a connection open until the row ends."""
+        """Keep a connection open until the end of the row."""
         self._connections.append(connection)
 
     def status(self) -> ClusterStatus:
@@ -136,7 +136,7 @@ class LocalEnvironment:
         return command
 
     def notebook(self, where: str = "") -> Command:
-        """Return a program of a user's own that is in a step; `where` is an address, or nothing."""
+        """Return a user's program that is in a step; `where` is an address, or ""."""
         self.cluster()
         before = cpu_ticks(self.pid("worker/1"))
         command = self.start(sys.executable, SCRIPTS / "notebook.py", where, program=True)

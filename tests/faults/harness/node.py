@@ -1,4 +1,4 @@
-"""Nodes of a kind cluster, which are containers: what happens to processes and networks in them."""
+"""Processes and networks on the nodes of a kind cluster, which are containers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(node: str, script: str, *words: object) -> str:
 
 
 class Process:
-    """The first process of a pod's container: its node can send it what no signal from inside can be."""
+    """The first process of a pod's container, which only its node can kill."""
 
     def __init__(self, pod: Object) -> None:
         self.node = pod["spec"]["nodeName"]
@@ -31,5 +31,5 @@ class Process:
         run(self.node, "kill -$1 $2", int(number), self.id)
 
     def cut_network(self) -> None:
-        """Take its pod from the network without a word to anybody."""
+        """Cut the pod from the network without closing connections."""
         run(self.node, "nsenter --target $1 --net ip link set eth0 down", self.id)

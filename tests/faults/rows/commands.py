@@ -1,4 +1,4 @@
-"""Rows about commands on Kubernetes: Ctrl-C and SIGTERM in each of their phases, and several at once."""
+"""Rows about commands on Kubernetes: Ctrl-C and SIGTERM in each phase, and concurrent commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDING = {signal.SIGINT: ("Ctrl-C", 130), signal.SIGTERM: ("SIGTERM", 143)}
 
 
 def slow(environment: KubeEnvironment, verb: str, *words: object) -> Command:
-    """Return a command that waits for a cluster one of whose tasks takes its time."""
+    """Return a command that waits for a slow task."""
     environment.remove()
     text = environment.text.replace("ps: {", "ps: {preload: [tensorflow], ")
     command = environment.start(verb, environment.file("slow.yaml", text), *words)
@@ -39,7 +39,7 @@ def submit_unheard(environment: KubeEnvironment) -> Command:
 
 
 def _unheard(environment: KubeEnvironment, *words: object) -> Command:
-    """Return a command whose requests come to nothing."""
+    """Return a command whose requests get no response."""
     environment.cluster()
     environment.proxy.go_dead()
     command = environment.start(str(words[0]), *words[1:])
@@ -48,7 +48,7 @@ def _unheard(environment: KubeEnvironment, *words: object) -> Command:
 
 
 def submit_starts(environment: KubeEnvironment) -> Command:
-    """Return a `submit` whose pod is not made yet: a quota keeps it back."""
+    """Return a `submit` whose pod a quota holds back."""
     environment.cluster()
     environment.quota(pods=4)
     command = environment.start("submit", NAME, environment.alone("sleeper.py"))
@@ -82,7 +82,7 @@ def looks(*words: str, until: str) -> Begin:
 
 
 def down_waits(environment: KubeEnvironment) -> Command:
-    """Return a `down` that waits for a pod which somebody else keeps."""
+    """Return a `down` that waits for a pod with a finalizer."""
     environment.cluster()
     environment.keep("ps/0")
     command = environment.start("down", NAME)

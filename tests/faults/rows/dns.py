@@ -1,4 +1,4 @@
-"""Rows about names that can't be looked up."""
+"""Rows about a cluster without DNS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DNS_PODS = "/api/v1/namespaces/kube-system/pods"
 
 @contextlib.contextmanager
 def no_dns(environment: KubeEnvironment) -> Iterator[None]:
-    """The cluster's DNS is away meanwhile."""
+    """Take the cluster's DNS down for a `with` block."""
     before = environment.client.get(_DNS)["spec"]["replicas"]
 
     def scale(replicas: int) -> None:

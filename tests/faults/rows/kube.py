@@ -1,4 +1,4 @@
-"""The rows of the table on Kubernetes: what becomes of tasks, and of clusters that come up."""
+"""The table of faults on Kubernetes: rows about tasks and about clusters that can not start."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TASKS = ("worker/1", "ps/0", "chief/0")
 
 
 def busy(environment: KubeEnvironment) -> Ended:
-    """A script that keeps a worker, its transport and its node's processors busy."""
+    """Run a script that keeps a worker, its transport and its node's processors busy."""
     ended = environment.submit("heavy.py", 20).end(2 * PATIENCE)
     assert "was lost" not in ended.err, ended
     return ended
 
 
 def network_gone(environment: KubeEnvironment) -> Ended:
-    """The pod of a task is taken from the network without a word to anybody; it is replaced when the row is over."""
+    """Cut the pod of a task from the network; replace the pod after the row."""
     script = environment.steps("during")
     process = environment.process("worker/1")
     environment.at_end(lambda: delete("worker/1", **NOW)(environment))
@@ -36,7 +36,7 @@ def network_gone(environment: KubeEnvironment) -> Ended:
 
 
 def eats(environment: KubeEnvironment) -> Ended:
-    """A script that brings its fault along."""
+    """Run a script that has the fault."""
     command = environment.submit("eater.py")
     command.until_says("a step")
     command.now()
@@ -87,7 +87,7 @@ def pods() -> Iterator[Row]:
 
 
 def own(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
-    """A fault while a program is in a step."""
+    """Inject a fault while a program is in a step."""
 
     def run(environment: KubeEnvironment) -> Ended:
         program = environment.notebook()
@@ -99,7 +99,7 @@ def own(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
 
 
 def connected(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
-    """Likewise, where the program knows nothing but the address that `connect` has printed."""
+    """Do the same to a program that has only the address of `connect`."""
 
     def run(environment: KubeEnvironment) -> Ended:
         connect = environment.start("connect", environment.cluster())
@@ -113,7 +113,7 @@ def connected(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
 
 
 def here(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
-    """A fault while a script on this machine is in a step."""
+    """Inject a fault while a script on this machine is in a step."""
 
     def run(environment: KubeEnvironment) -> Ended:
         script = environment.steps_here()
@@ -125,7 +125,7 @@ def here(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
 
 
 def freeze(task: str) -> Fault:
-    """Stop a task's process until the row is over."""
+    """Stop a task's process until the end of the row."""
 
     def fault(environment: KubeEnvironment) -> None:
         process = environment.process(task)
@@ -167,7 +167,7 @@ def frozen_sessions() -> Iterator[Row]:
 
 
 def up_of(text: Callable[[str], str], before: Fault = lambda environment: None) -> Callable[[KubeEnvironment], Ended]:
-    """`up` of a changed job file, with a deadline; what it leaves is removed."""
+    """Run `up` of a changed job file with a deadline; remove what remains."""
 
     def run(environment: KubeEnvironment) -> Ended:
         environment.remove()

@@ -1,4 +1,4 @@
-"""The table: what goes wrong, when, and how a user's command then ends. `docs/reliability.md` is made from its run."""
+"""The table of faults on this machine. A run of the tables writes `docs/reliability.md`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def lost_client() -> Iterator[Row]:
 
 
 def own(task: str, number: int) -> Callable[[LocalEnvironment], Ended]:
-    """A signal to a task while a program is in a step; to the program itself where there is no task."""
+    """Send a signal to a task, or to the program if `task` is "", while the program is in a step."""
 
     def run(environment: LocalEnvironment) -> Ended:
         program = environment.notebook()
@@ -90,7 +90,7 @@ def own(task: str, number: int) -> Callable[[LocalEnvironment], Ended]:
 
 
 def connected(task: str, number: int) -> Callable[[LocalEnvironment], Ended]:
-    """Likewise, where the program knows nothing but the address that `connect` has printed."""
+    """Do the same to a program that has only the address of `connect`."""
 
     def run(environment: LocalEnvironment) -> Ended:
         connect = environment.start("connect", "--local", environment.cluster())
@@ -137,7 +137,7 @@ Begin = Callable[[LocalEnvironment, bool], Command]  # with a terminal or withou
 
 
 def gated_up(environment: LocalEnvironment, terminal: bool, *words: object) -> Command:
-    """Return a command that waits for a cluster one of whose tasks does not start."""
+    """Return a command that waits for a task that does not start."""
     environment.remove()
     environment.close_gate()
     command = environment.start(words[0], "--local", environment.job_file, *words[1:], terminal=terminal)
@@ -164,7 +164,7 @@ def run_has_a_script(environment: LocalEnvironment, terminal: bool) -> Command:
 
 
 def restarts(environment: LocalEnvironment, terminal: bool) -> Command:
-    """Return a command that waits for a task to be up again, which it will be a second after it was interrupted."""
+    """Return a command that waits for a restarted task, which is ready a second later."""
     name = environment.cluster()
     environment.close_gate()
     command = environment.start("restart", "--local", name, "ps/0", terminal=terminal)
@@ -174,7 +174,7 @@ def restarts(environment: LocalEnvironment, terminal: bool) -> Command:
 
 
 def down_waits(environment: LocalEnvironment, terminal: bool) -> Command:
-    """Return a `down` that waits for a supervisor which says nothing."""
+    """Return a `down` that waits for a supervisor that does not respond."""
     folder = state.folder(environment.cluster())
     aside = folder.control.rename(folder.control.with_suffix(".aside"))
     with ipc.listen(folder.control) as listener:

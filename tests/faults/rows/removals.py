@@ -1,4 +1,4 @@
-"""Rows about pods that somebody or something takes away: deleted, evicted, drained, preempted, tainted nodes."""
+"""Rows about pods that are deleted, evicted, drained, preempted or removed by a taint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def lost(moment: str, fault: Fault) -> Callable[[KubeEnvironment], Ended]:
-    """A fault at some moment of a script."""
+    """Inject a fault at a moment of a script."""
 
     def run(environment: KubeEnvironment) -> Ended:
         script = environment.steps(moment)
@@ -45,7 +45,7 @@ def delete(task: str, **options: int) -> Fault:
 
 
 def priority(environment: KubeEnvironment, name: str, value: int) -> str:
-    """Make a PriorityClass, until the row is over; return its name."""
+    """Make a PriorityClass until the end of the row; return its name."""
     name = f"{environment.namespace}-{name}"
     body = {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -59,7 +59,7 @@ def priority(environment: KubeEnvironment, name: str, value: int) -> str:
 
 
 def crowd(environment: KubeEnvironment, priority: str, memory: int) -> None:
-    """Make a pod, until the row is over, that asks for so many bytes more than are free on the only node."""
+    """Make a pod that asks for `memory` bytes more than are free on the only node, until the end of the row."""
     (node,) = environment.client.get("/api/v1/nodes")["items"]
     query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
     asked = [
@@ -80,7 +80,7 @@ def crowd(environment: KubeEnvironment, priority: str, memory: int) -> None:
 
 
 def taint(environment: KubeEnvironment) -> None:
-    """Have all pods go from the nodes that ours are on, as from one that is not ready, until the row is over."""
+    """Evict all pods from the nodes of the cluster by a taint, until the end of the row."""
     taint = {"key": "tfk8s.dev/faults", "effect": "NoExecute"}
     for name in {pod["spec"]["nodeName"] for pod in environment.pods().values()}:
         path = f"/api/v1/nodes/{name}"
@@ -107,13 +107,13 @@ def evict_script(environment: KubeEnvironment) -> None:
 
 
 def drain(environment: KubeEnvironment) -> None:
-    """Drain the node of a task that its disruption budget lets go."""
+    """Drain the node of a task whose disruption budget allows that."""
     environment.cordon()
     evict(pod_of("worker/1"))(environment)
 
 
 def preempted(environment: KubeEnvironment) -> Ended:
-    """Both workers, whose priority is lower than any other pod's, have to go for one that comes."""
+    """Preempt both workers, which have the lowest priority, by a new pod."""
     environment.remove()
     low, less_low = priority(environment, "low", -1000), priority(environment, "less-low", -500)
     environment.file("job.yaml", environment.text.replace("worker: {", f"worker: {{priority: {low}, "))
@@ -127,7 +127,7 @@ def preempted(environment: KubeEnvironment) -> Ended:
 
 
 def script_taken_away(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
-    """The pod of a script is taken away, and the script runs again."""
+    """Take the pod of a script away; the script runs again."""
 
     def run(environment: KubeEnvironment) -> Ended:
         script = environment.submit("nap.py", 3, flags=("--retries", 1))

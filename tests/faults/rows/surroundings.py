@@ -1,4 +1,4 @@
-"""Rows about what surrounds tfk8s: disks, proxies, memory, and scripts that ask for what can't be."""
+"""Rows about disks, proxies, memory, and scripts that ask for the impossible."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ tfk8s() { "$PYTHON" -m tfk8s "$@"; }
 
 
 def on_small_disk(kilobytes: int, commands: str, *, says: str = "") -> Callable[[LocalEnvironment], Ended]:
-    """Shell commands with such a disk; `$2` is the job file, `$3` the script with its steps.
+    """Run shell commands with a small disk; `$2` is the job file, `$3` the script steps.py.
 
-    What they say when the fault is there is `says`; else it is there from the beginning.
+    The fault begins when the commands print `says`, or at the start if `says` is "".
     """
 
     def run(environment: LocalEnvironment) -> Ended:
@@ -64,7 +64,7 @@ def crash_loop(environment: LocalEnvironment) -> Ended:
 
 
 def script(name: str, *words: str, **variables: str) -> Callable[[LocalEnvironment], Ended]:
-    """A script from its beginning to its end; what is wrong is wrong from a step on."""
+    """Run a script whose fault begins with a step."""
 
     def run(environment: LocalEnvironment) -> Ended:
         command = environment.submit(name, *words, **variables)
@@ -77,7 +77,7 @@ def script(name: str, *words: str, **variables: str) -> Callable[[LocalEnvironme
 
 
 def out_of_memory(environment: LocalEnvironment) -> Ended:
-    """A step that needs 2.4 GB of its task, which may have 1.6 GB more than it has now."""
+    """Run a step that needs 2.4 GB of a task that may use 1.6 GB more than now."""
     environment.cluster()
     pid = environment.pid("worker/1")
     now = int(re.search(r"VmSize:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1]) * 1024

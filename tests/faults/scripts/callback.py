@@ -1,4 +1,4 @@
-"""A script that pins a Python function to a worker, where its Python is not."""
+"""A script that pins a Python function to a worker, which can not run it."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A script that keeps a worker, its transport and all processors that it can get busy for a while."""
+"""A script that keeps a worker, its transport and all processors busy for a while."""
 
 import multiprocessing
 import os

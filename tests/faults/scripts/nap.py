@@ -1,4 +1,4 @@
-"""A script that computes by itself for a while, and then takes a step."""
+"""A script that sleeps in a session, and then runs a step."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A program of a user's own, such as a notebook: it opens a session by itself, and is in a step of it for long.
+"""A user's program, such as a notebook: a long step of a session that the program opens.
 
 notebook.py "" | NAMESPACE     of a cluster on this machine, or on Kubernetes, by its name
 notebook.py grpc://…           TensorFlow's own, at an address that `tfk8s connect` has printed

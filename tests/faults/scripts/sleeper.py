@@ -1,4 +1,4 @@
-"""A script that does something else than to run a session."""
+"""A script without a session."""
 
 import time
 

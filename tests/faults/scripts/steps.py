@@ -1,4 +1,4 @@
-"""A session script as TensorFlow 1's users write them: two steps, over a ps and a worker, on a session that it opens.
+"""A session script for TensorFlow 1: two steps over a ps and a worker.
 
     steps.py before|during|after [ROUNDS]
 
