@@ -41,7 +41,7 @@ def restore(session):
     latest = tf.train.latest_checkpoint(folder)
     if latest:
         saver.restore(session, latest)
-        print("goes on after step", session.run(step), flush=True)
+        print("continues after step", session.run(step), flush=True)
     else:
         session.run(initialize)
 
@@ -56,4 +56,4 @@ for session in tfk8s.session(recover=restore):
             session.run(train, batch(number))
             if (number + 1) % EVERY == 0:
                 saver.save(session, f"{folder}/model", number + 1)
-        print("weights", session.run(weights), flush=True)
+        print("weights", *(f"{weight:.3f}" for weight in session.run(weights)), flush=True)
