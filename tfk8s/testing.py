@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +27,7 @@ from tfk8s.core.script import LogLine, Outcome, Script
 from tfk8s.core.spec import EVALUATOR, JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
+from tfk8s.task import wire
 
 CREATED = 1_700_000_000.0  # when every cluster was made
 
@@ -169,9 +169,9 @@ class FakeBackend:
         if task in self.unresponsive or (self.unresponsive and task == status.master):
             raise TaskUnreachable(f"{task} does not answer: Connection refused")
         others = [other.task for other in status.tasks if other.task != task and other.task.job != EVALUATOR]
-        response = _device(1, task) + b"".join(_device(2, other) for other in others)
+        response = wire.field(1, _device(task)) + b"".join(wire.field(2, _device(other)) for other in others)
         client, server = socket.socketpair()
-        server.sendall(_frame(b"\0" + struct.pack(">I", len(response)) + response))
+        server.sendall(wire.frame(wire.DATA, wire.END_STREAM, 1, wire.grpc_message(response)))
         self.connections.append(server)
         return client
 
@@ -249,15 +249,7 @@ def change(task: str, **values: Any) -> Callable[[ClusterStatus], ClusterStatus]
     return changed
 
 
-def _device(field: int, task: Task) -> bytes:
+def _device(task: Task) -> bytes:
+    """Return a serialized tensorflow.DeviceAttributes."""
     name = f"/job:{task.job}/replica:0/task:{task.index}/device:CPU:0"
-    return _field(field, _field(1, name.encode()) + _field(2, b"CPU") + bytes([4 << 3, 0x80, 0x80, 0x80, 0x80, 1]))
-
-
-def _field(number: int, value: bytes) -> bytes:
-    return bytes([number << 3 | 2, len(value)]) + value
-
-
-def _frame(payload: bytes) -> bytes:
-    """Return an HTTP/2 frame with data that ends the stream."""
-    return struct.pack(">I", len(payload))[1:] + bytes([0, 1]) + struct.pack(">I", 1) + payload
+    return wire.field(1, name) + wire.field(2, "CPU") + wire.field(4, 256 << 20)

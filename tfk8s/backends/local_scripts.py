@@ -20,19 +20,20 @@ from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.sessions.forward import Forward
-from tfk8s.sessions.task_monitor import SILENT_FAR, Dial, TaskMonitor
+from tfk8s.sessions.task_monitor import Dial, TaskMonitor
+from tfk8s.sessions.timing import FAR
 
 MAX_TASKS = 256  # each task needs a port here, and a connection
 
 
-def run(script: Script, cluster: ClusterSpec, target: str, watched: TaskMonitor) -> Outcome:
+def run(script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor) -> Outcome:
     """Run a script with this process' standard streams and signals.
 
     Args:
         script: the script.
         cluster: the ClusterSpec for its sessions.
         target: the master, "grpc://host:port".
-        watched: the monitor of the tasks. The runner ends the script if it waits for a lost task.
+        monitor: the monitor of the tasks. The runner ends the script if it waits for a lost task.
 
     Returns:
         The end of the script.
@@ -44,11 +45,11 @@ def run(script: Script, cluster: ClusterSpec, target: str, watched: TaskMonitor)
 
     python = interpreter.script_python(os.environ)
     interpreter.require_tensorflow(python)
-    with watched, foreground_scripts.FailureFile() as failure_file:
-        arguments = [f"--events={watched.news}", *script.runner_arguments()]
+    with monitor, foreground_scripts.FailureFile() as failure_file:
+        arguments = [f"--events={monitor.events}", *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
         environment = script_environment(script, cluster, target, os.environ, failure_file.environment)
-        return failure_file.outcome(_run(command, environment, watched.news))
+        return failure_file.outcome(_run(command, environment, monitor.events))
 
 
 def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Outcome:
@@ -82,12 +83,8 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
         for task, port in ports.items():
             stack.enter_context(_forward(task, port, dials[str(task)]))
         target = f"grpc://localhost:{ports[status.master]}"
-        return run(
-            script,
-            cluster,
-            target,
-            TaskMonitor(dials, SILENT_FAR, lambda name, seen: observer.why_lost(tasks[name], seen)),
-        )
+        monitor = TaskMonitor(dials, lambda name, symptom: observer.why_lost(tasks[name], symptom), FAR)
+        return run(script, cluster, target, monitor)
 
 
 @contextlib.contextmanager
@@ -103,7 +100,7 @@ def _forward(task: Task, port: int, dial: Dial) -> Iterator[Forward]:
         yield forward
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], news: int) -> int:
+def _run(command: Sequence[str], environment: Mapping[str, str], events: int) -> int:
     """Run a program with this process' standard streams and signals; return its code, as in `subprocess`."""
     process: subprocess.Popen[bytes] | None = None
 
@@ -114,7 +111,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], news: int) -> i
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        process = subprocess.Popen(command, env=environment, pass_fds=[news])
+        process = subprocess.Popen(command, env=environment, pass_fds=[events])
         return process.wait()
     finally:
         for number, handler in before.items():

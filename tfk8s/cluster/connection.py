@@ -21,9 +21,10 @@ from tfk8s.sessions.lost_tasks import LostTasks
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfk8s.sessions.call_guard import SessionWatch
+    from tfk8s.sessions.guard_thread import GuardThread
     from tfk8s.sessions.preflight import ClusterView
     from tfk8s.sessions.session import Prepare, RecoveringSessions
+    from tfk8s.sessions.task_events import TaskEvent
 
 
 def require_access(backend: Backend, name: str, task: Task) -> None:
@@ -32,8 +33,8 @@ def require_access(backend: Backend, name: str, task: Task) -> None:
         backend.dial(name, task).close()
 
 
-def _warn(line: str) -> None:
-    log.warning("%s", line.removeprefix("tfk8s: "))
+def _warn(event: TaskEvent) -> None:
+    log.warning("%s", event)
 
 
 class ClusterConnection:
@@ -48,40 +49,37 @@ class ClusterConnection:
         self._lost_tasks = LostTasks()
         self._lock = threading.RLock()  # sessions may be opened on several threads
         self._sidecar: sidecar.Sidecar | None = None
-        self._guard: SessionWatch | None = None
+        self._guard: GuardThread | None = None
 
     @contextlib.contextmanager
     def forward(self, port: int, without: Iterable[str]) -> Iterator[Forward]:
         """Forward a loopback port to the master, as `Cluster.forward` does."""
         from tfk8s.cluster.forward_guard import ForwardGuard
 
-        def heard(task: str, why: str, anew: bool) -> None:
-            back = "was started anew: sessions opened before are lost" if anew else "answers again"
-            log.warning("%s %s", task, f"was lost: {why}" if why else back)
-
         master = self._backend.observe(self._name).master
         require_access(self._backend, self._name, master)
         with (
             Forward(lambda: self._backend.dial(self._name, master), port, log.warning) as forward,
-            ForwardGuard(
-                self._backend, self._name, forward, heard, unreached=self._view(without).unreached, without=without
-            ),
+            ForwardGuard(self._backend, self._name, forward, _warn, self._view(without)),
         ):
             yield forward
 
-    def connect(self) -> tuple[str, SessionWatch | None]:
+    def connect(self) -> tuple[str, GuardThread | None]:
         """Return the address for sessions of this process, and the thread that ends calls which would hang."""
         with self._lock:
             if self._sidecar is None:
                 locator = self._backend.locator(self._name)
                 if locator is None:
                     return self._backend.observe(self._name).target, None
-                from tfk8s.sessions.call_guard import SessionWatch
+                from tfk8s.sessions.call_guard import AbortCalls, CallGuard
+                from tfk8s.sessions.guard_thread import GuardThread
 
                 view = self._view()  # before the sidecar, which nobody would close if this failed
                 self._sidecar = sidecar.Sidecar(sidecar.command(locator, self._name))
-                self._guard = SessionWatch(self._sidecar.news, self._lost_tasks, view, _warn, self._sidecar.end_calls)
-                self._guard.listen()
+                self._lost_tasks.expect()
+                rule = CallGuard(self._lost_tasks, view, AbortCalls(self._sidecar.abort_calls))
+                self._guard = GuardThread(rule, self._sidecar.events)
+                self._guard.take_signals()
                 self._guard.start()
             return self._sidecar.target, self._guard
 

@@ -1,46 +1,47 @@
-"""Watches the tasks of a cluster beside a loopback address that leads to its master.
+"""Monitors a cluster's tasks beside a forward to its master, for sessions of other processes.
 
-Sessions on that address are TensorFlow's own, in a process that may know nothing of tfk8s, such as a notebook's. A call
-of theirs would wait for ever for a master that is gone, or for a task that is stopped.
+Such a session is TensorFlow's own, in a process that may know nothing of tfk8s, such as a notebook's. Its calls would
+wait for ever for a master that is gone, or for a task that is stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
-import os
-import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection
 from types import TracebackType
 
-from tfk8s import polling
 from tfk8s.backends.protocol import Backend
-from tfk8s.core.spec import EVALUATOR
-from tfk8s.core.task_names import parse_excluded
+from tfk8s.core.spec import EVALUATOR, Task
+from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import Tfk8sError
-from tfk8s.sessions import active_calls
+from tfk8s.sessions.active_calls import Call
+from tfk8s.sessions.call_guard import AbortCalls, CallGuard
 from tfk8s.sessions.forward import Forward
-from tfk8s.sessions.task_monitor import SILENT, SILENT_FAR, TaskMonitor
+from tfk8s.sessions.guard_thread import GuardThread
+from tfk8s.sessions.lost_tasks import LostTasks
+from tfk8s.sessions.preflight import ClusterView
+from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
+from tfk8s.sessions.task_monitor import TaskMonitor
+from tfk8s.sessions.timing import FAR, TIMING, Timing
 
-MOST_TASKS = 256  # each is a connection, and a request a second, through the API server; of more, the master alone
-_LOOK_SECONDS = 1.0
-
-Heard = Callable[[str, str, bool], None]
+MAX_TASKS = 256  # each is a connection, and a heartbeat a second, through the API server
 
 
 class ForwardGuard:
-    """In a `with`, tells of tasks that are lost and back, and has the forward stand in for a lost master.
+    """In a `with`, reports lost tasks, and has the forward stand in for a lost master.
 
     Args:
         backend, name: the cluster.
-        forward: leads to its master.
-        heard: is called, on another thread, with a task, why it was lost ("" where it answers again), and then whether
-            it is another one than before.
-        unreached: returns the tasks that the master does not reach, as it may be for a minute with a pod that was made
-            anew. With it, the calls are ended that wait while a task is lost: which of them need it, nobody knows here.
-        without: tasks that sessions leave out.
+        forward: leads to the cluster's master.
+        on_event: is called, on another thread, with each change of a task.
+        view: the tasks, as the sessions see them. With a view, calls that wait while a task is lost are aborted: nobody
+            knows here which calls need the task. And a task that was restarted counts as lost until the master reaches
+            it, which may take a minute.
+        timing: for tests.
+
+    Attributes:
+        monitor: watches the tasks.
     """
 
     def __init__(
@@ -48,89 +49,97 @@ class ForwardGuard:
         backend: Backend,
         name: str,
         forward: Forward,
-        heard: Heard,
-        *,
-        unreached: Callable[[], Sequence[str]] | None = None,
-        without: Iterable[str] = (),
+        on_event: Callable[[TaskEvent], object],
+        view: ClusterView | None = None,
+        timing: Timing | None = None,
     ) -> None:
         status = backend.observe(name)
-        self._forward, self._heard, self._unreached = forward, heard, unreached
+        self._forward, self._report, self._view = forward, on_event, view
         self._master = str(status.master)
-        tasks = {str(one.task): one.task for one in status.tasks if one.task.job != EVALUATOR}
-        absent = set(map(str, parse_excluded(without, tasks.values(), status.master)))
-        watched = tasks.keys() - absent if len(tasks) <= MOST_TASKS else {self._master}
-        dials = {label: functools.partial(backend.dial, name, tasks[label]) for label in sorted(watched)}
+        self._timing = timing or (FAR if backend.name == "kubernetes" else TIMING)
+        tasks = monitored_tasks(status, view.without if view else ())
         self._stack = contextlib.ExitStack()
         observer = self._stack.enter_context(backend.observer(name))
-        silent = SILENT_FAR if backend.name == "kubernetes" else SILENT
-        self._losses = TaskMonitor(dials, silent, lambda task, seen: observer.why_lost(tasks[task], seen))
-        self._lost: dict[str, tuple[str, float]] = {}  # why, and since when
-        self._new: set[str] = set()  # those of them that answer again, and that the master may not reach yet
-        self._stop, self._stopped = os.pipe()
-        self._thread = threading.Thread(target=self._watch, name="tfk8s-guard", daemon=True)
+        self.monitor = TaskMonitor(
+            {label: functools.partial(backend.dial, name, task) for label, task in tasks.items()},
+            lambda task, symptom: observer.why_lost(tasks[task], symptom),
+            self._timing,
+        )
+        self._losses = LostTasks()
+        self._guard = CallGuard(
+            self._losses,
+            view or ClusterView({}),
+            AbortCalls(functools.partial(forward.abort_calls, min_age=self._timing.call_timeout), self._timing),
+            active=lambda: {name: Call()} if view else {},
+            notify=lambda _: None,
+        )
+        self._replaced: set[str] = set()  # restarted tasks that the master may not reach yet
+        self._is_first_check = True
+        self._thread = GuardThread(self, self.monitor.events)
 
     def __enter__(self) -> ForwardGuard:
-        self._losses.start()
+        self.monitor.start()
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._stopped)
-        self._thread.join()
-        os.close(self._stop)
-        self._losses.__exit__(kind, error, trace)
+        self._thread.stop()
+        self.monitor.__exit__(kind, error, trace)
         self._stack.close()
 
-    def _watch(self) -> None:
-        for task in self._ask_master() or ():
-            self._take(task, f"{self._master} does not reach it", anew=False)
-            self._new.add(task)
-        while True:
-            timeout = _LOOK_SECONDS if self._unreached and self._lost else None
-            readable = polling.ready([self._stop, self._losses.news], timeout)
-            if self._stop in readable:
-                return
-            if self._losses.news in readable:
-                for line in os.read(self._losses.news, 1 << 16).splitlines():
-                    change = json.loads(line)
-                    self._take(change["task"], change["reason"], anew=change.get("anew", False))
-            if self._unreached:
-                self._look_for_new()
-                self._end_calls(time.monotonic())
+    @property
+    def check_interval(self) -> float | None:
+        """The seconds until the next `check`; None while no task is lost."""
+        return self._timing.heartbeat_interval if self._view and self._losses.lost_now else None
 
-    def _take(self, task: str, why: str, *, anew: bool) -> None:
-        self._new.discard(task)
-        if why:
-            self._lost[task] = why, time.monotonic()
-        elif anew and self._unreached and task != self._master:
-            before, since = self._lost[task]
-            self._lost[task] = f"{before}; {self._master} does not reach the new one yet", since
-            self._new.add(task)
-            return
+    def on_interrupt(self) -> None:
+        """Do nothing: Ctrl-C is for the processes that have the sessions."""
+
+    def on_event(self, event: TaskEvent) -> None:
+        """Take note of a change of a task."""
+        self._replaced.discard(event.task)
+        if event.change is TaskChange.REPLACED and self._view and event.task != self._master:
+            reason = f"{self._losses.reasons()[event.task]}; {self._master} can't reach the new server yet"
+            self._guard.on_event(lost(event.task, reason))
+            self._replaced.add(event.task)
         else:
-            self._lost.pop(task, None)
-        if task == self._master:
-            self._forward.lose() if why else self._forward.find()
-        self._heard(task, why, anew)
+            self._pass_on(event)
 
-    def _ask_master(self) -> Sequence[str] | None:
-        """Return the tasks that the master does not reach; None where nobody is to ask, or the way to it is broken."""
+    def _pass_on(self, event: TaskEvent) -> None:
+        is_lost = event.change is TaskChange.LOST
+        self._guard.on_event(event if is_lost else TaskEvent(event.task, TaskChange.BACK))
+        if event.task == self._master:
+            self._forward.stand_in() if is_lost else self._forward.resume()
+        self._report(event)
+
+    def check(self, now: float) -> None:
+        """Abort the calls whose time is up; report restarted tasks that the master reaches again."""
+        if self._view is None:
+            return
+        if self._is_first_check:
+            self._is_first_check = False
+            for task in self._unreachable() or ():
+                self._pass_on(lost(task, f"{self._master} can't reach it"))
+                self._replaced.add(task)
+        elif self._replaced and (unreachable := self._unreachable()) is not None:
+            for task in sorted(self._replaced.difference(unreachable)):
+                self._replaced.discard(task)
+                self._pass_on(TaskEvent(task, TaskChange.REPLACED))
+        self._guard.check(now)
+
+    def _unreachable(self) -> Collection[str] | None:
+        """Return the tasks that the master can't reach; None if the master itself can't be reached."""
+        assert self._view is not None
         with contextlib.suppress(Tfk8sError):
-            return self._unreached() if self._unreached else None
+            return self._view.unreachable()
         return None
 
-    def _look_for_new(self) -> None:
-        if not self._new or (unreached := self._ask_master()) is None:
-            return
-        for task in self._new.difference(unreached):
-            self._new.discard(task)
-            self._lost.pop(task)
-            self._heard(task, "", True)
 
-    def _end_calls(self, now: float) -> None:
-        """End the calls that wait for a task which has been lost for a while: TensorFlow may tell by itself."""
-        for task, (why, since) in self._lost.items():
-            if now - since >= active_calls.LEAST_PATIENCE:
-                self._forward.end_calls(f"{task} was lost: {why}", active_calls.PATIENCE)
+def monitored_tasks(status: ClusterStatus, without: Collection[str] = ()) -> dict[str, Task]:
+    """Return the tasks to monitor by name: those of sessions, or in a large cluster the master alone."""
+    tasks = sorted((task.task for task in status.tasks if task.task.job != EVALUATOR), key=str)
+    if len(tasks) > MAX_TASKS:
+        tasks = [status.master]
+    return {str(task): task for task in tasks if str(task) not in without}

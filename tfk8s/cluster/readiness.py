@@ -13,7 +13,7 @@ from tfk8s.core.spec import EVALUATOR, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.task_names import format_tasks, parse_excluded
 from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
-from tfk8s.sessions.preflight import ClusterView, not_reached
+from tfk8s.sessions.preflight import ClusterView, unreachable
 
 OnChange = Callable[[ClusterStatus], None]
 _MAX_REASONS = 5
@@ -156,8 +156,8 @@ class Readiness:
         tasks = {str(task.task): task.task for task in self._status.tasks if task.task.job != EVALUATOR}
         master = str(self._status.master)
         addresses = dict.fromkeys((master, *tasks), "")
-        missing = ClusterView(addresses, dial=lambda task: self._backend.dial(self._name, tasks[task])).unreached()
-        return not_reached({master: missing}) if missing else str(self._silence)
+        missing = ClusterView(addresses, dial=lambda task: self._backend.dial(self._name, tasks[task])).unreachable()
+        return unreachable({master: missing}) if missing else str(self._silence)
 
     def _is_new(self, task: TaskStatus) -> bool:
         old = self._before.get(task.task)

@@ -14,8 +14,7 @@ from tfk8s.core.script import Script
 from tfk8s.core.status import ScriptPhase
 from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.log import log
-
-_END_TIMEOUT = 5.0  # kubelet reports a container's end up to two seconds late
+from tfk8s.sessions.timing import TIMING
 
 
 def make_script(
@@ -96,7 +95,7 @@ def any_runs(backend: Backend, name: str, *, has_failed: bool) -> bool:
         return all(script.phase is not ScriptPhase.RUNNING for script in backend.observe(name).scripts)
 
     try:
-        polling.wait_until(none_runs, "scripts to end", _END_TIMEOUT if has_failed else 0.0)
+        polling.wait_until(none_runs, "scripts to end", TIMING.script_end_timeout if has_failed else 0.0)
     except WaitTimeout:
         down = f"tfk8s down{backend.flags} {name}"
         log.warning('cluster "%s" is kept because other scripts run in it; remove it: %s', name, down)

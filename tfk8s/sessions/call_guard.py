@@ -1,279 +1,239 @@
-"""Ends calls that would wait for ever, for a task that was lost, or deaf to Ctrl-C; of a script, the script itself.
+"""Ends TensorFlow calls that would hang: calls that wait for a lost task, and calls that ignore Ctrl-C.
 
-TensorFlow itself reports most losses within a second, and what a script does then is its own business. But a call waits
-for ever for a dead master, for a machine that is gone, or for a session to open; and in C++ it does not hear Ctrl-C. So
-a thread beside the sessions looks at the calls that were under way when a task was lost, and at those that begin later.
-One that needs the lost task and is still the very same call some seconds later has no hope.
+TensorFlow itself reports most losses within a second, and scripts may handle its errors. But a call waits for ever for
+a dead master, for a machine that is gone, or for a session to open. And a call in C++ does not react to Ctrl-C. So a
+guard checks the calls that wait when a task is lost, and those that begin later. It ends a call that needs the lost
+task and still waits some seconds later.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
-import os
 import signal
+import sys
 import threading
 import time
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
-from tfk8s import polling
 from tfk8s.errors import Tfk8sError
+from tfk8s.log import log
 from tfk8s.sessions import active_calls, patch
 from tfk8s.sessions.active_calls import Call
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.preflight import ClusterView
+from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
+from tfk8s.sessions.timing import TIMING, Timing
 
 TASK_FAILED = 3
 INTERRUPTED = 130
-INTERRUPT_SECONDS = 1.0
-CLOSE_SECONDS = 2.0
-_LOOK_SECONDS = 0.25
 
-_left: set[int] = set()  # where signals may go still, though nobody hears them
 
-Say = Callable[[str], object]
-End = Callable[[int], NoReturn]
+class Ending(Protocol):
+    """A way to end calls."""
+
+    def timeout(self, call: Call) -> float:
+        """Return how many seconds to give a call after a loss."""
+
+    def end(self, event: TaskEvent) -> None:
+        """End the calls that wait for a lost task."""
+
+    def interrupt(self, calls: Collection[Call], attempt: int) -> bool:
+        """End calls after Ctrl-C; return whether a next attempt would make sense."""
+
+
+class ExitScript:
+    """Ends the script, since nothing else ends a call on a direct connection.
+
+    Args:
+        exit_process: ends this process with an exit code.
+    """
+
+    def __init__(self, exit_process: Callable[[int], NoReturn]) -> None:
+        self._exit = exit_process
+
+    def timeout(self, call: Call) -> float:
+        """Return the call's own timeout."""
+        return call.timeout
+
+    def end(self, event: TaskEvent) -> None:
+        """End the script, with the reason."""
+        text = f"error: {event}; a session waited for it, and the script was ended\n{_HELP}"
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - for the script's user
+        self._exit(TASK_FAILED)
+
+    def interrupt(self, calls: Collection[Call], attempt: int) -> bool:
+        """Close the sessions, which ends their calls; end the script at the second attempt."""
+        if attempt:
+            self._exit(INTERRUPTED)
+        for call in calls:
+            threading.Thread(target=_close, args=[call.session], daemon=True).start()
+        return True
+
+
+class AbortCalls:
+    """Aborts all calls that pass a forward; TensorFlow raises an error, and their sessions continue.
+
+    Args:
+        abort: aborts the calls, with a reason.
+        timing: for tests.
+    """
+
+    def __init__(self, abort: Callable[[str], object], timing: Timing = TIMING) -> None:
+        self._abort, self._timing = abort, timing
+
+    def timeout(self, call: Call) -> float:
+        """Return a short time: an aborted call costs no more than TensorFlow's own report of the loss."""
+        return self._timing.opening_timeout if call.opens else self._timing.abort_timeout
+
+    def end(self, event: TaskEvent) -> None:
+        """Abort the calls, with the loss as the reason."""
+        self._abort(str(event))
+
+    def interrupt(self, calls: Collection[Call], attempt: int) -> bool:
+        """Abort the calls."""
+        del calls, attempt
+        self._abort("interrupted")
+        return False
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """That a call waits for a lost task.
+    """A call that may wait for a lost task.
 
     Attributes:
-        due: when it is certain, if the call is still under way then.
-        was_under_way: the call was there before the loss.
+        due: the time at which the call is ended if it still waits.
+        is_older: the call began before the loss.
     """
 
     due: float
-    was_under_way: bool
+    is_older: bool
 
 
-class CallGuard(threading.Thread):
-    """Hears of lost tasks and of Ctrl-C.
-
-    Args:
-        events: a descriptor with a line of JSON for each change of a task, as `Losses.news`; None where nobody tells.
-        news: where to note it.
-        cluster: the tasks, and whom to ask whether one answers again.
-        say: writes a line for the user.
-    """
-
-    def __init__(self, events: int | None, news: LostTasks, cluster: ClusterView, say: Say) -> None:
-        super().__init__(name="tfk8s-watch", daemon=True)
-        self._events, self._news, self._cluster, self._say = events, news, cluster, say
-        self._suspicions: dict[tuple[types.FrameType, str], Suspicion] = {}
-        self._lost_at: dict[str, float] = {}
-        self._interrupted: dict[types.FrameType, Call] = {}
-        self._interrupt_due = 0.0
-        self._over = self._listens = False
-        self._signals, self._wakeup = os.pipe()
-        os.set_blocking(self._wakeup, False)
-        if events is not None:
-            news.expect()
-
-    def run(self) -> None:
-        """Wait for news and deadlines, until `stop`."""
-        sources = [self._signals] if self._events is None else [self._signals, self._events]
-        while not self._over:
-            readable = polling.ready(sources, _LOOK_SECONDS if self._is_alert() else None)
-            if self._signals in readable and signal.SIGINT in os.read(self._signals, 64):
-                self._interrupt()
-            if self._events in readable and not self._read_events(self._events):
-                sources.remove(self._events)
-            self.look(active_calls.active_calls(), time.monotonic())
-
-    def listen(self) -> None:
-        """Hear of this process' signals from now on, where nobody else does; only the main thread can."""
-        if threading.current_thread() is threading.main_thread():
-            other = signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
-            self._listens = other in (-1, self._wakeup, *_left)
-            if not self._listens:  # an event loop's
-                signal.set_wakeup_fd(other)
-
-    def stop(self) -> None:
-        """End this thread."""
-        self._over = True
-        os.write(self._wakeup, b"\0")
-        self.join()
-        if threading.current_thread() is threading.main_thread():
-            other = signal.set_wakeup_fd(-1)
-            if other != self._wakeup:
-                signal.set_wakeup_fd(other)
-        elif self._listens:  # signals go there until the main thread says otherwise, and must not reach another file
-            _left.add(self._wakeup)
-            return
-        for descriptor in (self._signals, self._wakeup):
-            os.close(descriptor)
-
-    def _patience(self, call: Call) -> float:
-        """Return how many seconds to give a call after a loss."""
-        return call.patience
-
-    def _give_up(self, task: str) -> None:
-        """End the calls that wait for a lost task."""
-        raise NotImplementedError
-
-    def _break_off(self, now: float) -> None:
-        """End the calls that Ctrl-C is to end."""
-        raise NotImplementedError
-
-    def _is_alert(self) -> bool:
-        return bool(self._suspicions or self._interrupted or self._news.lost_now)
-
-    def _read_events(self, events: int) -> bool:
-        """Take in news of tasks; return whether more can come."""
-        data = os.read(events, 1 << 16)
-        for line in data.splitlines():
-            change = json.loads(line)
-            if change["task"] in self._cluster.without:
-                continue
-            if change["reason"]:
-                self._lost(change["task"], change["reason"])
-            elif not change.get("anew"):  # another one is judged when a call needs it
-                self._goes_on(change["task"])
-        return bool(data)
-
-    def _goes_on(self, task: str) -> None:
-        """Note that a task was silent only, and is as it was: calls that need it go on."""
-        self._news.back(task)
-        self._say(f"tfk8s: {task} answers again, and goes on")
-        self._suspicions = {key: kept for key, kept in self._suspicions.items() if key[1] != task}
-
-    def _lost(self, task: str, reason: str) -> None:
-        self._news.lost(task, reason)
-        self._say(f"tfk8s: {task} was lost: {reason}")
-        now = self._lost_at[task] = time.monotonic()
-        for frame, call in active_calls.active_calls().items():
-            self._suspicions[frame, task] = Suspicion(now + self._patience(call), was_under_way=True)
-
-    def look(self, active: Mapping[types.FrameType, Call], now: float) -> None:
-        """Judge the calls that are under way at a time."""
-        for task in self._news.lost_now:
-            for frame, call in active.items():
-                self._suspicions.setdefault((frame, task), Suspicion(now + self._patience(call), was_under_way=False))
-        for (frame, task), suspicion in list(self._suspicions.items()):
-            if frame not in active:
-                del self._suspicions[frame, task]
-            elif now >= suspicion.due:
-                self._judge(frame, active[frame], task, suspicion)
-        self._look_at_interrupted(active, now)
-
-    def _judge(self, frame: types.FrameType, call: Call, task: str, suspicion: Suspicion) -> None:
-        # One that opens a session, or began after the loss, goes on as soon as the task answers.
-        may_go_on = call.opens or not (suspicion.was_under_way or self._is_of_before(call, task))
-        if may_go_on and _is_so(self._cluster.answers, task):
-            self._news.back(task)
-            del self._suspicions[frame, task]
-            return
-        does_without = task in call.without or not (call.opens or task == self._cluster.master or call.needs(task))
-        if not does_without:
-            self._give_up(task)
-        due = math.inf if does_without else suspicion.due + self._patience(call)
-        self._suspicions[frame, task] = Suspicion(due, suspicion.was_under_way)
-
-    def _is_of_before(self, call: Call, task: str) -> bool:
-        """Return whether a call's session was opened on a task that is another one now, so that it is lost.
-
-        TensorFlow tells so when it has found the task's new address, which may take half a minute.
-        """
-        return patch.worked_last(call.session) < self._lost_at[task] and _is_so(self._cluster.is_another, task)
-
-    # ---- Ctrl-C ----
-
-    def _interrupt(self) -> None:
-        """Give the calls that are under way a moment to end; then Python runs the script's handler."""
-        self._interrupted = active_calls.active_calls()
-        self._interrupt_due = time.monotonic() + INTERRUPT_SECONDS
-
-    def _look_at_interrupted(self, active: Mapping[types.FrameType, Call], now: float) -> None:
-        self._interrupted = {frame: call for frame, call in self._interrupted.items() if frame in active}
-        if not self._interrupted or now < self._interrupt_due:
-            return
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._break_off(now)
-        else:
-            self._say("tfk8s: the script handles Ctrl-C itself, when the session's call ends; again ends the script")
-            self._interrupted = {}
-
-
-class ScriptWatch(CallGuard):
-    """Ends the script.
+class CallGuard:
+    """The rule for calls: which of them to end, and when.
 
     Args:
-        events, news, cluster, say: as for `Watch`.
-        end: ends the process with an exit code.
-    """
-
-    def __init__(self, events: int | None, news: LostTasks, cluster: ClusterView, say: Say, end: End) -> None:
-        super().__init__(events, news, cluster, say)
-        self._end = end
-        self._closed = False
-        signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
-
-    def _give_up(self, task: str) -> None:
-        reason = self._news.reasons()[task]
-        self._say(f"error: {task} was lost: {reason}; a session waited for it, and the script was ended\n{_HELP}")
-        self._end(TASK_FAILED)
-
-    def _interrupt(self) -> None:
-        super()._interrupt()
-        self._closed = False
-
-    def _break_off(self, now: float) -> None:
-        """Close the sessions, by which their calls end; end the script where that does not help."""
-        if self._closed:
-            self._end(INTERRUPTED)
-        self._closed, self._interrupt_due = True, now + CLOSE_SECONDS
-        for call in self._interrupted.values():
-            threading.Thread(target=_close, args=[call.session], daemon=True).start()
-
-
-class SessionWatch(CallGuard):
-    """Ends calls alone, so that TensorFlow raises an error and their sessions go on: for notebooks and the like.
-
-    Args:
-        events, news, cluster, say: as for `Watch`.
-        end_calls: ends all that wait for an answer of the master's, for a reason.
+        losses: where losses are noted.
+        view: the tasks, to ask a lost task whether it answers again.
+        ending: the way to end calls.
+        active: returns the calls that wait now, each with a key of its own.
+        notify: takes messages for the user.
+        timing, clock: for tests.
     """
 
     def __init__(
-        self, events: int | None, news: LostTasks, cluster: ClusterView, say: Say, end_calls: Callable[[str], object]
+        self,
+        losses: LostTasks,
+        view: ClusterView,
+        ending: Ending,
+        *,
+        active: Callable[[], Mapping[Hashable, Call]] = active_calls.active_calls,
+        notify: Callable[[str], object] = log.warning,
+        timing: Timing = TIMING,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(events, news, cluster, say)
-        self._end_calls = end_calls
+        self._losses, self._view, self._ending, self._active = losses, view, ending, active
+        self._notify, self._timing, self._clock = notify, timing, clock
+        self._suspicions: dict[tuple[Hashable, str], Suspicion] = {}
+        self._lost_at: dict[str, float] = {}
+        self._interrupted: Collection[Hashable] = ()
+        self._interrupt_due, self._attempt = 0.0, 0
 
-    def _patience(self, call: Call) -> float:
-        """Return little: to be ended costs a call no more than TensorFlow's own report of the loss would."""
-        return active_calls.OPENING_PATIENCE if call.opens else active_calls.LEAST_PATIENCE
+    @property
+    def check_interval(self) -> float | None:
+        """The seconds until the next `check`; None while no call has to be checked."""
+        is_alert = self._suspicions or self._interrupted or self._losses.lost_now
+        return self._timing.check_interval if is_alert else None
 
-    def _give_up(self, task: str) -> None:
-        self._end_calls(f"{task} was lost: {self._news.reasons()[task]}")
+    def on_event(self, event: TaskEvent) -> None:
+        """Take note of a change of a task."""
+        if event.task in self._view.without:
+            return
+        if event.change is TaskChange.LOST:
+            self._losses.lost(event.task, event.reason)
+            now = self._lost_at[event.task] = self._clock()
+            for key, call in self._active().items():
+                self._suspicions[key, event.task] = Suspicion(now + self._ending.timeout(call), is_older=True)
+        elif event.change is TaskChange.BACK:  # calls that need the task go on
+            self._losses.back(event.task)
+            self._suspicions = {key: kept for key, kept in self._suspicions.items() if key[1] != event.task}
+        else:  # a replaced task counts as lost until a call needs it
+            return
+        self._notify(str(event))
 
-    def _break_off(self, now: float) -> None:
-        del now
-        self._end_calls("interrupted")
-        self._interrupted = {}
+    def check(self, now: float) -> None:
+        """End the calls whose time is up."""
+        active = self._active()
+        for task in self._losses.lost_now:
+            for key, call in active.items():
+                due = now + self._ending.timeout(call)
+                self._suspicions.setdefault((key, task), Suspicion(due, is_older=False))
+        for (key, task), suspicion in list(self._suspicions.items()):
+            if key not in active:
+                del self._suspicions[key, task]
+            elif now >= suspicion.due:
+                self._judge(key, active[key], task, suspicion)
+        self._check_interrupted(active, now)
+
+    def _judge(self, key: Hashable, call: Call, task: str, suspicion: Suspicion) -> None:
+        # A call that opens a session, or began after the loss, continues as soon as the task answers.
+        can_continue = call.opens or not (suspicion.is_older or self._session_is_older(call, task))
+        if can_continue and _is_true(self._view.answers, task):
+            self._losses.back(task)
+            del self._suspicions[key, task]
+            return
+        if task in call.without or not (call.opens or task == self._view.master or call.needs(task)):
+            due = math.inf
+        else:
+            self._ending.end(lost(task, self._losses.reasons()[task]))
+            due = suspicion.due + self._ending.timeout(call)
+        self._suspicions[key, task] = Suspicion(due, suspicion.is_older)
+
+    def _session_is_older(self, call: Call, task: str) -> bool:
+        """Return whether a call's session was opened before the task was replaced, so that the session is lost.
+
+        TensorFlow reports this when it has the task's new address, which may take half a minute.
+        """
+        return patch.last_success(call.session) < self._lost_at[task] and _is_true(self._view.is_replaced, task)
+
+    # ---- Ctrl-C ----
+
+    def on_interrupt(self) -> None:
+        """Give the calls that wait a moment to end; then Python runs the script's handler."""
+        self._interrupted = set(self._active())
+        self._interrupt_due, self._attempt = self._clock() + self._timing.interrupt_timeout, 0
+
+    def _check_interrupted(self, active: Mapping[Hashable, Call], now: float) -> None:
+        self._interrupted = active.keys() & self._interrupted
+        if not self._interrupted or now < self._interrupt_due:
+            return
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            self._notify("the script handles Ctrl-C after the session's call; press Ctrl-C again to end the script")
+            self._interrupted = ()
+        elif self._ending.interrupt([active[key] for key in self._interrupted], self._attempt):
+            self._attempt, self._interrupt_due = self._attempt + 1, now + self._timing.close_timeout
+        else:
+            self._interrupted = ()
 
 
 _HELP = (
-    "  = help: lost tasks are started again: run the script once more, or let `tfk8s submit --retries 3` do it; "
+    "  = help: lost tasks are restarted: run the script again, or let `tfk8s submit --retries 3` do it; "
     "tfk8s.session(recover=…) goes on from a checkpoint"
 )
 
 
-def _is_so(ask: Callable[[str], bool], task: str) -> bool:
-    """Return what is asked about a task; where the way to it is broken, no."""
+def _is_true(probe: Callable[[str], bool], task: str) -> bool:
+    """Return the answer of a probe; False if no task can be reached."""
     try:
-        return ask(task)
+        return probe(task)
     except Tfk8sError:
         return False
 
 
 def _close(session: Any) -> None:
-    """Close a session, by which its call ends: TensorFlow cancels the step. It hangs where a task is frozen."""
-    with contextlib.suppress(Exception):  # the call ends, or it does not: that is what counts
+    """Close a session, which ends its call: TensorFlow cancels the step. Closing hangs if a task is frozen."""
+    with contextlib.suppress(Exception):  # only the end of the call counts
         session.close()

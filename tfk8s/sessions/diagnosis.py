@@ -1,86 +1,83 @@
-"""Knows how a cluster's tasks were when all was well, and finds out what has become of them when a call fails."""
+"""Probes a cluster's tasks before a session, and again when a call fails, to explain the failure."""
 
 from __future__ import annotations
 
-import sys
 import time
 
 from tfk8s import polling
 from tfk8s.errors import TaskUnreachable, Tfk8sError, WaitTimeout
+from tfk8s.log import log
 from tfk8s.sessions import error_names, preflight
 from tfk8s.sessions.error_names import ProbeResult, TaskChanges
-from tfk8s.sessions.lost_tasks import LostTasks, known
+from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.preflight import ClusterView
-
-# A pod that is made anew has another address. gRPC looks a name up again after 30 seconds at the earliest, and the
-# cluster's DNS may give the old address for as long.
-REACH_SECONDS = 90.0
-OTHERS_SECONDS = 40.0  # the master's are needed by every session, other ways by some
-_NEWS_SECONDS = 3.0  # a lost task is told of a moment after TensorFlow has noticed, and why by kubelet later yet
+from tfk8s.sessions.timing import TIMING, Timing
 
 
 class ClusterProbe:
-    """Asks all tasks at once.
+    """Probes all tasks at once.
 
     Args:
         view: the tasks.
-        news: what else is known of them.
+        losses: the lost tasks, with reasons that a probe does not show.
+        timing: for tests.
     """
 
-    def __init__(self, view: ClusterView, news: LostTasks = known) -> None:
-        self.view, self._news = view, news
+    def __init__(self, view: ClusterView, losses: LostTasks, timing: Timing = TIMING) -> None:
+        self.view, self._losses, self._timing = view, losses, timing
         self._before: list[ProbeResult] = []
 
     def check(self) -> None:
-        """Check that all is well; waits for a master that does not reach a task yet, which TensorFlow would not tell.
+        """Check that all tasks answer; wait for a master that can't reach a task yet, since TensorFlow waits silently.
 
         Raises:
             TaskUnreachable, VersionSkew: as `preflight.require`; or the master does not find a task's new address.
         """
-        self._accept(self.view.ask())
-        self._wait_for_ways()
+        self._accept(self.view.probe_all())
+        self._wait_for_connections()
 
     def wait(self, timeout: float) -> None:
         """Wait until every task answers.
 
         Raises:
-            WaitTimeout: with a table of what each said.
-            VersionSkew: they answer, and do not fit.
+            WaitTimeout: not all tasks answer; the text has a table of all.
+            VersionSkew: their versions do not match.
         """
         answers: list[ProbeResult] = []
 
         def all_answer() -> bool:
             nonlocal answers
-            answers = self.view.ask()
+            answers = self.view.probe_all()
             return not any(answer.error for answer in answers)
 
         polling.wait_until(all_answer, lambda: f"all tasks to answer\n{preflight.table(answers)}", timeout)
         self._accept(answers)
-        self._wait_for_ways()
+        self._wait_for_connections()
 
-    def _wait_for_ways(self) -> None:
-        """Wait until the tasks, above all the master, reach each other; say so where that takes time."""
-        missing: dict[str, list[str]] = {}
-        trouble, patient_until = "", time.monotonic() + OTHERS_SECONDS
+    def _wait_for_connections(self) -> None:
+        """Wait until the tasks, above all the master, can reach each other."""
+        pairs: dict[str, list[str]] = {}
+        # The master's connections are for every session, others for some.
+        trouble, others_until = "", time.monotonic() + self._timing.partial_lookup_timeout
 
-        def all_reached() -> bool:
-            nonlocal trouble, missing
-            missing = self.view.missing_ways()
-            if missing and not trouble:
-                trouble = preflight.not_reached(missing)
-                _say(f"tfk8s: {trouble}; waiting up to {REACH_SECONDS:.0f} s until that is looked up again")
-            return not missing or (self.view.master not in missing and time.monotonic() >= patient_until)
+        def is_connected() -> bool:
+            nonlocal trouble, pairs
+            pairs = self.view.unreachable_pairs()
+            if pairs and not trouble:
+                trouble = preflight.unreachable(pairs)
+                log.warning("%s; waiting up to %.0f s for a new lookup", trouble, self._timing.lookup_timeout)
+            return not pairs or (self.view.master not in pairs and time.monotonic() >= others_until)
 
         try:
-            polling.wait_until(all_reached, "the tasks to reach each other", REACH_SECONDS)
+            polling.wait_until(is_connected, "the tasks to reach each other", self._timing.lookup_timeout)
         except WaitTimeout as error:
             raise TaskUnreachable(
-                trouble, help=f"`tfk8s restart NAME {self.view.master}` has it look up all addresses anew"
+                trouble, help=f"`tfk8s restart NAME {self.view.master}` makes it look up all addresses again"
             ) from error
-        if missing:
-            _say(f"tfk8s: {preflight.not_reached(missing)}; going on, for scripts that need it not")
+        if pairs:
+            log.warning("%s; continuing, since not every script needs that", preflight.unreachable(pairs))
         elif trouble:
-            _say("tfk8s: the tasks reach each other now")
+            log.warning("the tasks can reach each other now")
 
     def _accept(self, answers: list[ProbeResult]) -> None:
         preflight.require(answers)
@@ -88,16 +85,12 @@ class ClusterProbe:
         self._before = answers
 
     def explain(self, error: Exception) -> Tfk8sError | None:
-        """Return what an error of TensorFlow's means; None where it is not about tasks, devices or sizes."""
+        """Return the named error for an error of TensorFlow; None if it is not about tasks, devices or sizes."""
         kind, message = type(error).__name__, str(error)
-        before = TaskChanges(master=self.view.master, without=sorted(self.view.without))
-        if kind not in error_names.ABOUT_TASKS or not self._before:
-            return error_names.classify(kind, message, before)
-        now = self.view.ask(self._news.lost_now)
-        since = error_names.compare(self._before, now, {}, before.without)
-        reasons = self._news.reasons(_NEWS_SECONDS if since.lost or since.restarted else 0.0)
-        return error_names.classify(kind, message, error_names.compare(self._before, now, reasons, before.without))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - for the script's user
+        changes = TaskChanges(master=self.view.master, without=sorted(self.view.without))
+        if kind in error_names.ABOUT_TASKS and self._before:
+            now = self.view.probe_all(self._losses.lost_now)
+            changes = error_names.compare(self._before, now, {}, changes.without)
+            reasons = self._losses.reasons(self._timing.reason_timeout if changes.lost or changes.restarted else 0.0)
+            changes = error_names.compare(self._before, now, reasons, changes.without)
+        return error_names.classify(kind, message, changes)

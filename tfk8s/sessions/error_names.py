@@ -1,7 +1,7 @@
-"""What TensorFlow's failures mean: from its error and what is known of the tasks, a named one. Pure.
+"""Classifies TensorFlow's errors, with the changes of the tasks, as the named errors of tfk8s. Pure.
 
-TensorFlow answers most failures with one of a dozen status codes and a page of C++. The patterns below are those of its
-own messages (measured with 2.21; tests/unit/sessions/test_error_names.py has them whole).
+TensorFlow reports most failures by one of a dozen status codes and a page of C++. The patterns below match TensorFlow's
+messages (measured with 2.21; tests/unit/sessions/test_error_names.py has them whole).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tfk8s.errors import (
     Tfk8sError,
 )
 
-MOST_BYTES = 2**31 - 1  # of one protobuf message
+MAX_BYTES = 2**31 - 1  # of one protobuf message
 
-# The runner's own verdict, for who runs it: the name of a file, and what it writes there when it ends the script
-# because a task failed. The script may exit with the same code for reasons of its own.
+# The runner's failure note: the variable with the name of a file, and the texts that the runner writes there when a
+# script ends because of a task. The script may exit with the same code for other reasons.
 VARIABLE = "TFK8S_VERDICT"
 A_TASK_FAILED = "a task failed"
-A_TASK_FAILED_JUST_NOW = "a task failed just now"  # so that its back end may not know yet why
+A_TASK_FAILED_JUST_NOW = "a task failed just now"  # the backend may not have the reason yet
 
-# A task as TensorFlow writes it, in most messages with the replica that nobody uses.
+# A task as TensorFlow writes it, in most messages with a replica, which is always 0.
 _TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
 _PLACEMENT = re.compile(
     r"Cannot assign a device for operation (\S+): .*?explicitly assigned to (\S+) but available devices are \[(.*?)\]",
@@ -41,15 +41,15 @@ _UNINITIALIZED = re.compile(r"Attempting to use uninitialized value (\S+)|Could 
 _PYTHON = re.compile(r"No registered '(?:Eager)?PyFunc\w*' OpKernel|callback pyfunc_\d+ is not found")
 _MEMORY = re.compile(r"OOM when allocating tensor with shape(\[.*?\]) and type (\w+) on (\S+) by allocator")
 _NODE = re.compile(r"\{\{node (\S+?)\}\}")
-_TOO_LARGE = (  # the kind of an error, what it says, what it is about
+_TOO_LARGE = (  # the kind of an error, a part of its message, and the subject
     ("InternalError", "exceeds the 2GB protobuf limit", "what the session fetches"),
     ("ValueError", "Cannot create a tensor proto whose content is larger than 2GB", "a constant of the graph"),
 )
-# Errors that may come of what became of a task; others have the same meaning whatever did.
+# Errors that the change of a task may cause; the meaning of others does not depend on tasks.
 BROKEN = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "InternalError")
 ABOUT_TASKS = (*BROKEN, "FailedPreconditionError")
 
-# What TensorFlow adds to its first words: an account of the connection, what it logged before, and stack traces.
+# TensorFlow's additions to the first sentence: details of the connection, earlier log lines, and stack traces.
 _TAIL = re.compile(
     r"\n(?:Additional GRPC error information|Recent warning and error logs:|\s*\[\[|Original stack trace|=====)",
     re.DOTALL,
@@ -61,14 +61,14 @@ _HEAD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a task said.
+    """A task's answer to a probe.
 
     Attributes:
-        task: which, "worker/1".
-        address: where it was asked, "host:port".
-        incarnation: a number that a restarted server gets anew.
-        version: of TensorFlow; "" where it is not known.
-        error: why it does not answer; "" where it does.
+        task: its short name, "worker/1".
+        address: "host:port".
+        incarnation: a random number of the server, which another server in its place does not have.
+        version: of TensorFlow; "" if unknown.
+        error: the reason why the task does not answer; "" if it answers.
     """
 
     task: str
@@ -80,12 +80,12 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class TaskChanges:
-    """What is known of a cluster's tasks when a call fails.
+    """The changes of a cluster's tasks until a call fails.
 
     Attributes:
         master: the task that sessions connect to.
         lost: tasks that do not answer, each with the reason.
-        restarted: tasks that are others than before, each with what ended the first, or "".
+        restarted: tasks with another server than before, each with the reason for the first one's end, or "".
         without: tasks that the session leaves out.
     """
 
@@ -98,23 +98,23 @@ class TaskChanges:
 def compare(
     before: Sequence[ProbeResult], now: Sequence[ProbeResult], reasons: Mapping[str, str], without: Sequence[str] = ()
 ) -> TaskChanges:
-    """Return what has become of tasks between two times of asking.
+    """Return the changes of tasks between two probes.
 
     Args:
-        before: what they answered when all was well; the master first.
-        now: what they answer now.
-        reasons: what is known of the ends of tasks.
+        before: the answers when all was well; the master's first.
+        now: the answers now.
+        reasons: why tasks ended, as far as that is known.
         without: tasks that the session leaves out.
     """
     first = {answer.task: answer.incarnation for answer in before}
     return TaskChanges(
         without=without,
         master=before[0].task if before else "",
-        lost={one.task: reasons.get(one.task) or one.error for one in now if one.error},
+        lost={answer.task: reasons.get(answer.task) or answer.error for answer in now if answer.error},
         restarted={
-            one.task: reasons.get(one.task, "")
-            for one in now
-            if not one.error and one.incarnation != first.get(one.task, one.incarnation)
+            answer.task: reasons.get(answer.task, "")
+            for answer in now
+            if not answer.error and answer.incarnation != first.get(answer.task, answer.incarnation)
         },
     )
 
@@ -124,63 +124,63 @@ def is_task_failure(noted: str) -> bool:
     return noted in (A_TASK_FAILED, A_TASK_FAILED_JUST_NOW)
 
 
-def classify(kind: str, message: str, known: TaskChanges) -> Tfk8sError | None:
-    """Return what an error of TensorFlow's means, or None where it is not about tasks, devices or sizes.
+def classify(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | None:
+    """Return the named error for an error of TensorFlow, or None if it is not about tasks, devices or sizes.
 
     Args:
-        kind: the name of its class, "AbortedError".
+        kind: the name of the error's class, "AbortedError".
         message: its text.
-        known: what is known of the tasks.
+        changes: the changes of the tasks.
     """
     readers: tuple[Callable[[str, str, TaskChanges], Tfk8sError | None], ...] = (
         _placement, _python_function, _size, _memory, _variable, _task,
     )  # fmt: skip
-    return next(filter(None, (read(kind, message, known) for read in readers)), None)
+    return next(filter(None, (read(kind, message, changes) for read in readers)), None)
 
 
 def first_sentence(message: str) -> str:
-    """Return the words of an error of TensorFlow's that say what happened, on one line."""
-    words = _HEAD.sub("", message + "\n")
-    return " ".join(_TAIL.split(words, maxsplit=1)[0].split()) or message.strip()
+    """Return the first sentence of an error of TensorFlow, on one line."""
+    text = _HEAD.sub("", message + "\n")
+    return " ".join(_TAIL.split(text, maxsplit=1)[0].split()) or message.strip()
 
 
-def _placement(kind: str, message: str, known: TaskChanges) -> Tfk8sError | None:
+def _placement(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | None:
     del kind
-    if (found := _PLACEMENT.search(message)) is None:
+    if (match := _PLACEMENT.search(message)) is None:
         return None
-    operation, wanted, available = found.groups()
-    there: dict[str, list[str]] = {}
+    operation, pinned, available = match.groups()
+    devices: dict[str, list[str]] = {}
     for device in available.split(","):
         if task := _TASK.search(device):
-            there.setdefault(naming.task(task[1], int(task[2])), []).extend(_DEVICE.findall(device))
+            devices.setdefault(naming.task(task[1], int(task[2])), []).extend(_DEVICE.findall(device))
     return DeviceMissing(
-        f'operation "{operation}" is pinned to {wanted}: {_what_is_missing(wanted, there, known)}',
-        help="`tfk8s devices` shows what there is; a job gets GPUs by `gpus:` in the job file; with "
-        "ConfigProto(allow_soft_placement=True), TensorFlow takes another device of the same task",
+        f'operation "{operation}" is pinned to {pinned}: {_missing_device(pinned, devices, changes)}',
+        help="`tfk8s devices` lists all devices; a job gets GPUs by `gpus:` in the job file; with "
+        "ConfigProto(allow_soft_placement=True), TensorFlow uses another device of the same task",
     )
 
 
-def _what_is_missing(wanted: str, there: Mapping[str, Sequence[str]], known: TaskChanges) -> str:
-    found, device = _TASK.search(wanted), _DEVICE.search(wanted)
-    if found is None:
-        job = re.search(r"/job:(\w+)", wanted)
+def _missing_device(pinned: str, devices: Mapping[str, Sequence[str]], changes: TaskChanges) -> str:
+    match, device = _TASK.search(pinned), _DEVICE.search(pinned)
+    if match is None:
+        job = re.search(r"/job:(\w+)", pinned)
         return (
-            f"no task of the session has it; the session has {', '.join(there)}"
+            f"no task of the session has it; the session has {', '.join(devices)}"
             if job or device is None
             else (f"no task has a {device[1]}")
         )
-    task = naming.task(found[1], int(found[2]))
-    if task in known.without:
+    task = naming.task(match[1], int(match[2]))
+    if task in changes.without:
         return f"{task} is left out of this session"
-    if task not in there:
-        return f"the session has no task {task}; it has {', '.join(there)}"
+    if task not in devices:
+        return f"the session has no task {task}; it has {', '.join(devices)}"
     kind = device[1].partition(":")[0] if device else ""
-    count = sum(name.startswith(f"{kind}:") for name in there[task])
+    count = sum(name.startswith(f"{kind}:") for name in devices[task])
     return f"{task} has {count or 'no'} {kind}{'s' if count != 1 else ''}"
 
 
-def _python_function(kind: str, message: str, known: TaskChanges) -> Tfk8sError | None:
-    del kind, known
+def _python_function(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | None:
+    del kind, changes
     if not _PYTHON.search(message):
         return None
     task = _mentioned(message, None)
@@ -191,69 +191,69 @@ def _python_function(kind: str, message: str, known: TaskChanges) -> Tfk8sError 
     )
 
 
-def _size(kind: str, message: str, known: TaskChanges) -> Tfk8sError | None:
-    del known
-    return next((too_large(what) for one, words, what in _TOO_LARGE if kind == one and words in message), None)
+def _size(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | None:
+    del changes
+    return next((too_large(name) for cause, text, name in _TOO_LARGE if kind == cause and text in message), None)
 
 
-def too_large(what: str, size: int | None = None) -> GraphTooLarge:
-    """Return the error about something that no message can hold."""
+def too_large(name: str, size: int | None = None) -> GraphTooLarge:
+    """Return the error about something that is too large for a message."""
     return GraphTooLarge(
-        f"{what} {f'is {size / 1e9:.1f} GB' if size else 'is too large'}: one message holds at most 2 GB",
-        help="let the tasks read or make the data themselves (tf.data, tf.io, variables), or pass it in parts",
+        f"{name} {f'is {size / 1e9:.1f} GB' if size else 'is too large'}: one message holds at most 2 GB",
+        help="let the tasks read or generate the data themselves (tf.data, tf.io, variables), or pass it in parts",
     )
 
 
-def _memory(kind: str, message: str, known: TaskChanges) -> Tfk8sError | None:
-    del kind, known
-    if (found := _MEMORY.search(message)) is None:
+def _memory(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | None:
+    del kind, changes
+    if (match := _MEMORY.search(message)) is None:
         return None
-    shape, type_, place = found.groups()
-    device, node = _DEVICE.search(place), _NODE.search(message, found.end())
+    shape, type_, place = match.groups()
+    device, node = _DEVICE.search(place), _NODE.search(message, match.end())
     on = f" on {device[1]}" if device else ""
     operation = f' for operation "{node[1]}"' if node else ""
     return OutOfMemory(
         f"{_mentioned(place, None) or 'a task'} has too little memory{on}{operation}: "
-        f"it wants a tensor of shape {shape} and type {type_}",
-        help="make it in parts (smaller batches), spread it over more tasks, or give the job more memory; what earlier "
-        "sessions left in variables stays until the task is restarted",
+        f"it tried to allocate a tensor of shape {shape} and type {type_}",
+        help="use smaller batches, spread the work over more tasks, or give the job more memory; variables of earlier "
+        "sessions take memory until the task is restarted",
     )
 
 
-def _variable(kind: str, message: str, known: TaskChanges) -> Tfk8sError | None:
-    found = _UNINITIALIZED.search(message)
-    changed = {**known.restarted, **known.lost}
-    if kind != "FailedPreconditionError" or found is None or not changed:
+def _variable(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | None:
+    match = _UNINITIALIZED.search(message)
+    changed = {**changes.restarted, **changes.lost}
+    if kind != "FailedPreconditionError" or match is None or not changed:
         return None
     task = _mentioned(message, changed) or next(iter(changed))
-    return restarted(task, changed[task], f'; variable "{found[1] or found[2]}" has no value any more')
+    return restarted(task, changed[task], f'; variable "{match[1] or match[2]}" has lost its value')
 
 
-def _task(kind: str, message: str, known: TaskChanges) -> Tfk8sError | None:
+def _task(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | None:
     if kind not in BROKEN:
         return None
-    changed = {**known.restarted, **known.lost}
-    task = _mentioned(message, changed) or (known.master if known.master in changed else next(iter(changed), ""))
-    if task in known.lost:
-        return lost(task, known.lost[task])
-    if task in known.restarted:
-        return restarted(task, known.restarted[task], _what_is_lost(task, known.master))
+    changed = {**changes.restarted, **changes.lost}
+    task = _mentioned(message, changed) or (changes.master if changes.master in changed else next(iter(changed), ""))
+    if task in changes.lost:
+        return lost(task, changes.lost[task])
+    if task in changes.restarted:
+        return restarted(task, changes.restarted[task], _consequence(task, changes.master))
     if kind not in ("UnavailableError", "AbortedError"):
         return None
-    where = _mentioned(message, None) or known.master or "the master"
+    peer = _mentioned(message, None) or changes.master or "the master"
     return TaskUnreachable(
-        f"the connection to {where} broke, though all tasks answer: {first_sentence(message)}",
-        help="the same call may succeed if it is made again; tfk8s.session(recover=…) opens a new session by itself",
+        f"the connection to {peer} broke, although all tasks answer: {first_sentence(message)}",
+        help="the same call may succeed if it is repeated; tfk8s.session(recover=…) opens a new session by itself",
     )
 
 
 def lost(task: str, reason: str) -> TaskLost:
     """Return the error about a task that is gone."""
-    return TaskLost(f"{task} was lost: {reason}", help=f"tasks are started again by themselves; {_ADVICE}")
+    return TaskLost(f"{task} was lost: {reason}", help=f"lost tasks are restarted automatically; {_ADVICE}")
 
 
 def restarted(task: str, reason: str, consequence: str) -> TaskRestarted:
-    """Return the error about a task that is another one now."""
+    """Return the error about a task with another server than before."""
     return TaskRestarted(f"{task} was restarted{f' ({reason})' if reason else ''}{consequence}", help=_ADVICE)
 
 
@@ -263,7 +263,7 @@ _ADVICE = (
 )
 
 
-def _what_is_lost(task: str, master: str) -> str:
+def _consequence(task: str, master: str) -> str:
     if task == master:
         return ": sessions opened before are lost; variables on other tasks are still there"
     if task.startswith("ps/"):
@@ -272,6 +272,6 @@ def _what_is_lost(task: str, master: str) -> str:
 
 
 def _mentioned(message: str, among: Mapping[str, str] | None) -> str:
-    """Return the first task that a message names, of those that matter."""
+    """Return the first task that a message names, or the first of `among`; "" if there is none."""
     tasks = (naming.task(job, int(index)) for job, index in _TASK.findall(message))
     return next((task for task in tasks if among is None or task in among), "")

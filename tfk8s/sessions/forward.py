@@ -1,10 +1,10 @@
 """A loopback address that leads to a task's server.
 
-Each connection is carried to a stream of its own from `dial`, so that a client's later connections reach a task that
-was started again meanwhile: TensorFlow connects again by itself. What breaks, and that it is mended, is told.
+Each connection gets a new stream from `dial`. So a client's later connections lead to a restarted task, and TensorFlow
+reconnects by itself. The forward reports connections that break, and that a later one works.
 
-A TensorFlow server runs any graph for whoever reaches it, and any user of this machine can reach its loopback
-addresses: connections from processes of other users are refused, as far as Linux tells whose they are.
+A TensorFlow server runs any graph for any client, and any user of this machine can connect to its loopback addresses.
+On Linux, the forward refuses connections from processes of other users.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ _LOOPBACK = "127.0.0.1"
 Dial = Callable[[], socket.socket]
 Tell = Callable[[str], None]
 
-_BROKEN = "the connection to the task broke off: what was under way fails; what comes next connects again"
+_BROKEN = "the connection to the task broke: pending calls fail, later calls connect again"
+_CLOSED = "the task does not answer: the connection to it was closed"
 
 
 class Forward:
-    """Listens on 127.0.0.1 from its creation until `close`, on threads of its own.
+    """Listens on 127.0.0.1 from its creation until `close`, on other threads.
 
     Args:
-        dial: opens a stream to the server, for each connection anew.
-        port: where to listen; 0 is any free port.
-        tell: hears, on another thread, why connections can't be carried on, once each time, and that they are again.
+        dial: opens a stream to the server, for each connection.
+        port: the port to listen on; 0 is any free port.
+        tell: is called, on another thread, with the reason when connections break, and when they work again.
 
     Attributes:
-        port: where it listens.
+        port: the port in use.
 
     Raises:
         InvalidInput: the port is in use, or not allowed.
@@ -49,46 +50,46 @@ class Forward:
         self._dial, self._tell = dial, tell
         self._listener = _listen(port)
         self._lock = threading.Lock()
-        self._open: dict[ProxiedConnection, bool] = {}  # whether each reaches the server, rather than its stand-in
+        self._connections: dict[ProxiedConnection, bool] = {}  # True: to the server; False: to its stand-in
         self._is_lost = False
         self._closing = threading.Event()
         self.port: int = self._listener.getsockname()[1]
-        self._trouble = ""  # told last
+        self._trouble = ""  # the last one reported
         self._start(self._accept)
 
     @property
     def target(self) -> str:
-        """Where sessions connect to."""
+        """The address for sessions, "grpc://127.0.0.1:PORT"."""
         return f"grpc://{_LOOPBACK}:{self.port}"
 
     def close(self) -> None:
-        """Stop listening, and end what is connected."""
+        """Stop listening, and end all connections."""
         with self._lock:
             self._closing.set()
-            carried = list(self._open)
-        for one in carried:
-            one.close()
+            connections = list(self._connections)
+        for connection in connections:
+            connection.close()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread that waits for it; closing alone would not
         self._listener.close()
 
-    def end_calls(self, why: str, patience: float = 0.0) -> int:
-        """End the calls that have waited so many seconds for their answer, as `Carried.end_calls`."""
+    def abort_calls(self, reason: str, min_age: float = 0.0) -> int:
+        """Abort the calls that have waited for `min_age` seconds, as `ProxiedConnection.abort_calls`."""
         with self._lock:
-            carried = list(self._open)
-        return sum(one.end_calls(why, patience) for one in carried)
+            connections = list(self._connections)
+        return sum(connection.abort_calls(reason, min_age) for connection in connections)
 
-    def lose(self) -> None:
-        """Dial no more: the server is lost. Who connects can make calls, which wait until they are ended."""
+    def stand_in(self) -> None:
+        """Answer in the place of the server, which is lost: calls wait until they are aborted."""
         self._is_lost = True
 
-    def find(self) -> None:
-        """Dial again: the server is back. Who has connected meanwhile connects anew."""
+    def resume(self) -> None:
+        """Dial the server again; connections to the stand-in end, and their clients reconnect."""
         with self._lock:
             self._is_lost = False
-            stood_in = [one for one, reaches in self._open.items() if not reaches]
-        for one in stood_in:
-            one.close()
+            connections = [connection for connection, is_real in self._connections.items() if not is_real]
+        for connection in connections:
+            connection.close()
 
     def __enter__(self) -> Forward:
         return self
@@ -113,57 +114,59 @@ class Forward:
             self._start(self._carry, client, peer[1])
 
     def _carry(self, client: socket.socket, peer_port: int) -> None:
-        """Carry one connection, from its beginning to its end."""
+        """Serve one connection, from its beginning to its end."""
         with client, contextlib.ExitStack() as stack:
             try:
-                require_own(self.port, peer_port)
+                require_same_user(self.port, peer_port)
             except InvalidInput as error:
                 self._say(str(error))
                 return
-            reaches = not self._is_lost
+            is_real = not self._is_lost
             try:
-                server = stack.enter_context(self._dial() if reaches else stand_in())
+                server = stack.enter_context(self._dial() if is_real else stand_in())
             except (Tfk8sError, OSError) as error:
-                self._now(str(error) if isinstance(error, Tfk8sError) else f"the task does not answer: {error}")
+                self._report(str(error) if isinstance(error, Tfk8sError) else f"the task does not answer: {error}")
                 return
-            for one in (client, server):
+            for stream in (client, server):
                 with contextlib.suppress(OSError):  # not TCP
-                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            carried = ProxiedConnection(client, server)
-            if not self._keep(carried, reaches=reaches):
+                    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = ProxiedConnection(client, server)
+            if not self._add(connection, is_real=is_real):
                 return
             client_ended = threading.Event()
-            if not reaches:
-                client_ended.set()  # nothing of it is to be told
-            back = self._start(self._carry_back, carried, server, client_ended)
-            carried.carry_there(client_ended.set)
-            back.join()
+            if not is_real:
+                client_ended.set()  # the end of a stand-in is not reported
+            downstream = self._start(self._carry_downstream, connection, server, client_ended)
+            connection.carry_upstream(client_ended.set)
+            downstream.join()
             with self._lock:
-                del self._open[carried]
+                del self._connections[connection]
 
-    def _carry_back(self, carried: ProxiedConnection, server: socket.socket, client_ended: threading.Event) -> None:
-        """Carry what the server says; where it is the first to end, something broke."""
-        trouble = "the task does not answer: the connection to it was closed"
+    def _carry_downstream(
+        self, connection: ProxiedConnection, server: socket.socket, client_ended: threading.Event
+    ) -> None:
+        """Pass the server's bytes on; report trouble if the server ends before the client."""
+        trouble = _CLOSED
         with contextlib.suppress(OSError):
             if server.recv(1, socket.MSG_PEEK) and not client_ended.is_set():
                 trouble = _BROKEN
-                self._now("")
-        carried.carry_back(lambda: None if client_ended.is_set() else self._now(trouble))
+                self._report("")
+        connection.carry_downstream(lambda: None if client_ended.is_set() else self._report(trouble))
 
-    def _keep(self, carried: ProxiedConnection, *, reaches: bool) -> bool:
-        """Note what is connected; return False where it may not be, since `close` or `find` was called meanwhile."""
+    def _add(self, connection: ProxiedConnection, *, is_real: bool) -> bool:
+        """Note a connection; return False if `close` or `resume` was called meanwhile."""
         with self._lock:
-            if self._closing.is_set() or not (reaches or self._is_lost):
+            if self._closing.is_set() or not (is_real or self._is_lost):
                 return False
-            self._open[carried] = reaches
+            self._connections[connection] = is_real
             return True
 
-    def _now(self, trouble: str) -> None:
-        """Tell of trouble that is new, and of its end ("")."""
+    def _report(self, trouble: str) -> None:
+        """Report new trouble, and its end ("")."""
         with self._lock:
-            known, self._trouble = self._trouble, trouble
-        if trouble != known:
-            self._say(trouble or "the task is reached again")
+            before, self._trouble = self._trouble, trouble
+        if trouble != before:
+            self._say(trouble or "the task can be reached again")
 
     def _say(self, text: str) -> None:
         if self._tell is not None and not self._closing.is_set():
@@ -179,19 +182,19 @@ def _listen(port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        why = "is in use" if in_use else f"can't be listened on: {getattr(error, 'strerror', None) or error}"
-        raise InvalidInput(f"port {port} {why}", help="give another one, or none for any that is free") from error
+        reason = "is in use" if in_use else f"can't be listened on: {getattr(error, 'strerror', None) or error}"
+        raise InvalidInput(f"port {port} {reason}", help="choose another port, or leave the port out") from error
     return listener
 
 
-# ---- whose connection it is ----------------------------------------------------------------------------------------
+# ---- the users of connections --------------------------------------------------------------------------------------
 
 
-def require_own(port: int, peer_port: int) -> None:
-    """Check who is connected from a loopback port to ours.
+def require_same_user(port: int, peer_port: int) -> None:
+    """Check that a connection from a loopback port to ours is this user's.
 
     Raises:
-        InvalidInput: it is a process of another user, or of nobody any more.
+        InvalidInput: the peer is a process of another user, or is gone.
     """
     if sys.platform != "linux":
         return
@@ -201,21 +204,21 @@ def require_own(port: int, peer_port: int) -> None:
 
 
 def peer_user(tables: str, port: int, peer_port: int) -> int | None:
-    """Return whose socket is connected from a loopback port to ours; None where there is no such any more.
+    """Return the user of the socket that is connected from a loopback port to ours; None if that socket is gone.
 
     Args:
         tables: the text of /proc/net/tcp and tcp6 (proc_net_tcp(5)); a client may use a socket for IPv6.
         port: ours, on 127.0.0.1.
         peer_port: the client's, on 127.0.0.1.
     """
-    wanted = _written(peer_port), _written(port)
+    addresses = _format(peer_port), _format(port)
     for line in tables.splitlines():
         fields = line.split()
         if len(fields) < 10:
             continue
         local, remote, user, inode = fields[1], fields[2], fields[7], fields[9]
-        # A socket that its process has closed has no inode, and seems to be root's.
-        if inode != "0" and (local[-13:], remote[-13:]) == wanted and _is_loopback(local) and _is_loopback(remote):
+        # A socket that its process has closed has no inode, and root as its user.
+        if inode != "0" and (local[-13:], remote[-13:]) == addresses and _is_loopback(local) and _is_loopback(remote):
             return int(user)
     return None
 
@@ -228,15 +231,15 @@ def _table(name: str) -> str:
 
 
 def _address() -> str:
-    """127.0.0.1 as /proc writes it: a number of the machine's own byte order, in hex."""
+    """Return 127.0.0.1 as /proc writes it: a hexadecimal number in the machine's byte order."""
     return f"{int.from_bytes(socket.inet_aton(_LOOPBACK), sys.byteorder):08X}"
 
 
-def _written(port: int) -> str:
+def _format(port: int) -> str:
     return f"{_address()}:{port:04X}"
 
 
-def _is_loopback(written: str) -> bool:
-    """Whether an address of the tables is 127.0.0.1, or ::ffff:127.0.0.1."""
+def _is_loopback(address: str) -> bool:
+    """Return whether an address of the tables is 127.0.0.1, or ::ffff:127.0.0.1."""
     mapped = f"{int.from_bytes(bytes([0, 0, 255, 255]), sys.byteorder):08X}"
-    return written.partition(":")[0] in (_address(), "0" * 16 + mapped + _address())
+    return address.partition(":")[0] in (_address(), "0" * 16 + mapped + _address())

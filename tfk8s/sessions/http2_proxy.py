@@ -1,9 +1,9 @@
-"""A client's connection to a task's server, carried so that single calls on it can be ended.
+"""A proxy for a client's connection to a task's server, which can abort single calls.
 
-TensorFlow waits for ever for the answer to a call of a server that is stopped, or that waits itself for one that is.
-Where the connection is cut, its client makes the call again, up to ten times. So such a call is given an answer in the
-server's place, which TensorFlow raises at once; the session and its other calls go on. Standard library only: this file
-also runs in pods.
+TensorFlow waits for ever for a server that is stopped, or that waits itself for a stopped server. If the connection is
+cut, TensorFlow's client repeats the call, up to ten times. So the proxy answers such a call in the server's place.
+TensorFlow raises that answer as an error at once; the session and its other calls continue. Standard library only: this
+file also runs in pods.
 """
 
 from __future__ import annotations
@@ -19,182 +19,162 @@ from urllib.parse import quote
 from tfk8s.task import wire
 
 _CHUNK = 1 << 18
-_LOCK_SECONDS = 1.0  # for who is being written to, which may take no more
-_PREFACE = 24  # bytes that a client says before its frames (RFC 9113, 3.4)
-_HEAD = 9  # bytes of a frame before its payload
-_DATA, _HEADERS, _RST_STREAM = 0, 1, 3
-_END_STREAM, _END_HEADERS = 1, 4
-_CANCEL = 8
-_ABORTED = 10  # gRPC's status: TensorFlow raises AbortedError, and does not make the call again
+_CANCEL = struct.pack(">I", 8)  # HTTP/2's error code
+_ABORTED = 10  # gRPC's status: TensorFlow raises AbortedError, and does not repeat the call
 
 
 class _Direction:
-    """One direction of a connection: bytes go through as they come, and between two frames there is room for others.
+    """One direction of a connection: passes bytes on as they come, and inserts frames between two others.
 
     Args:
-        heard: is told the kind, the flags and the stream of each frame.
-        preface: so many bytes come before the frames.
+        on_frame: is called with the kind, the flags and the stream of each frame.
+        preface: how many bytes come before the frames.
     """
 
     def __init__(
-        self, source: socket.socket, sink: socket.socket, heard: Callable[[int, int, int], None], preface: int = 0
+        self, source: socket.socket, sink: socket.socket, on_frame: Callable[[int, int, int], None], preface: int = 0
     ) -> None:
-        self._source, self._sink, self._heard = source, sink, heard
-        self._rest = preface  # of the frame that goes through
+        self._source, self._sink, self._on_frame = source, sink, on_frame
+        self._rest = preface  # bytes left of the current frame
         self._head = b""
         self._lock = threading.Lock()
 
     def carry(self, at_end: Callable[[], object]) -> None:
-        """Carry bytes until the source ends; then tell the sink so, which may go on in the other direction."""
+        """Pass bytes on until the source ends; then end the sink, whose other direction may continue."""
         buffer = memoryview(bytearray(_CHUNK))
-        with contextlib.suppress(OSError):  # one that breaks has ended
-            while count := _received(self._source, buffer):
+        with contextlib.suppress(OSError):  # a broken connection has ended
+            while count := _receive(self._source, buffer):
                 try:
                     with self._lock:
-                        self._note(buffer[:count])
+                        self._parse(buffer[:count])
                         self._sink.sendall(buffer[:count])
-                except OSError:  # the sink is gone, which the other direction tells: so is the source
+                except OSError:  # the sink is gone, and the other direction ends: end the source, too
                     self._source.shutdown(socket.SHUT_RDWR)
                     return
             at_end()
             self._sink.shutdown(socket.SHUT_WR)
 
-    def insert(self, frames: bytes) -> bool:
-        """Send frames of one's own; return False where there is no room for them now."""
-        if not self._lock.acquire(timeout=_LOCK_SECONDS):
+    def insert(self, frames: bytes, timeout: float) -> bool:
+        """Send frames; return False if the sink is gone, or is in the middle of a frame after `timeout` seconds."""
+        if not self._lock.acquire(timeout=timeout):
             return False
         try:
             if self._rest or self._head:
                 return False
             self._sink.sendall(frames)
-        except OSError:  # it is gone
+        except OSError:
             return False
         finally:
             self._lock.release()
         return True
 
-    def _note(self, block: memoryview) -> None:
-        """Find the frames in what comes next."""
-        at = 0
-        while at < len(block):
+    def _parse(self, block: memoryview) -> None:
+        """Find the frames in the next bytes."""
+        position = 0
+        while position < len(block):
             if self._rest:
-                passed = min(self._rest, len(block) - at)
-                self._rest -= passed
+                count = min(self._rest, len(block) - position)
+                self._rest -= count
             else:
-                passed = min(_HEAD - len(self._head), len(block) - at)
-                self._head += block[at : at + passed]
-                if len(self._head) == _HEAD:
-                    self._rest = int.from_bytes(self._head[:3], "big")
-                    self._heard(self._head[3], self._head[4], int.from_bytes(self._head[5:], "big"))
+                count = min(wire.HEAD_SIZE - len(self._head), len(block) - position)
+                self._head += block[position : position + count]
+                if len(self._head) == wire.HEAD_SIZE:
+                    self._rest, *frame = wire.parse_head(self._head)
+                    self._on_frame(*frame)
                     self._head = b""
-            at += passed
+            position += count
 
 
 class ProxiedConnection:
-    """One connection, with the calls on it that wait for an answer.
+    """One connection, and the calls on it that wait for an answer.
 
     Args:
-        client, server: both ends, which are the caller's to close.
+        client, server: both ends; the caller closes them.
+        insert_timeout: how many seconds to wait for a client that reads nothing, before the connection is cut.
     """
 
-    def __init__(self, client: socket.socket, server: socket.socket) -> None:
-        self._ends = client, server
-        self._there = _Direction(client, server, self._asked, _PREFACE)
-        self._back = _Direction(server, client, self._answered)
-        self._since: dict[int, float] = {}  # when each call was made, by its stream
-        self._begun: set[int] = set()  # those whose answer has begun
+    def __init__(self, client: socket.socket, server: socket.socket, insert_timeout: float = 1.0) -> None:
+        self._ends, self._insert_timeout = (client, server), insert_timeout
+        self._upstream = _Direction(client, server, self._on_request, len(wire.PREFACE))
+        self._downstream = _Direction(server, client, self._on_response)
+        self._since: dict[int, float] = {}  # the time of each waiting call, by its stream
+        self._answering: set[int] = set()  # the calls whose answer has begun
 
-    def carry_there(self, at_end: Callable[[], object]) -> None:
-        """Carry what the client says, to its end."""
-        self._there.carry(at_end)
+    def carry_upstream(self, at_end: Callable[[], object]) -> None:
+        """Pass the client's bytes on until they end."""
+        self._upstream.carry(at_end)
 
-    def carry_back(self, at_end: Callable[[], object]) -> None:
-        """Carry what the server says, to its end."""
-        self._back.carry(at_end)
+    def carry_downstream(self, at_end: Callable[[], object]) -> None:
+        """Pass the server's bytes on until they end."""
+        self._downstream.carry(at_end)
 
-    def end_calls(self, why: str, patience: float) -> int:
-        """End the calls that have waited so many seconds; return how many.
+    def abort_calls(self, reason: str, min_age: float) -> int:
+        """Abort the calls that have waited for `min_age` seconds, with a reason for the client; return their number.
 
-        The client hears `why`. The server is told, so that it does no more for them.
+        The server gets a cancellation.
         """
         now = time.monotonic()
-        ended = [stream for stream, since in list(self._since.items()) if now - since >= patience]
-        for stream in ended:
-            reset = _frame(_RST_STREAM, 0, stream, struct.pack(">I", _CANCEL))
-            if not self._back.insert(reset if stream in self._begun else _aborted(stream, why)):
-                self.close()  # in the middle of an answer: nothing else ends it
-                return len(ended)
-            self._over(stream)
-            self._there.insert(reset)
-        return len(ended)
+        streams = [stream for stream, since in list(self._since.items()) if now - since >= min_age]
+        for stream in streams:
+            reset = wire.frame(wire.RST_STREAM, 0, stream, _CANCEL)
+            answer = reset if stream in self._answering else _abort(stream, reason)
+            if not self._downstream.insert(answer, self._insert_timeout):
+                self.close()  # in the middle of an answer, nothing else ends the call
+                break
+            self._forget(stream)
+            self._upstream.insert(reset, self._insert_timeout)
+        return len(streams)
 
     def close(self) -> None:
         """End the connection, on both sides."""
-        for one in self._ends:
+        for end in self._ends:
             with contextlib.suppress(OSError):  # not connected any more
-                one.shutdown(socket.SHUT_RDWR)  # ends the threads that wait for it; closing alone would not
+                end.shutdown(socket.SHUT_RDWR)  # ends the threads that wait for it; closing alone would not
 
-    def _asked(self, kind: int, _: int, stream: int) -> None:
-        if kind == _HEADERS:
+    def _on_request(self, kind: int, _: int, stream: int) -> None:
+        if kind == wire.HEADERS:
             self._since[stream] = time.monotonic()
-        elif kind == _RST_STREAM:
-            self._over(stream)
+        elif kind == wire.RST_STREAM:
+            self._forget(stream)
 
-    def _answered(self, kind: int, flags: int, stream: int) -> None:
-        if kind == _RST_STREAM or (kind in (_DATA, _HEADERS) and flags & _END_STREAM):
-            self._over(stream)
-        elif kind == _HEADERS and stream in self._since:
-            self._begun.add(stream)
+    def _on_response(self, kind: int, flags: int, stream: int) -> None:
+        if kind == wire.RST_STREAM or (kind in (wire.DATA, wire.HEADERS) and flags & wire.END_STREAM):
+            self._forget(stream)
+        elif kind == wire.HEADERS and stream in self._since:
+            self._answering.add(stream)
 
-    def _over(self, stream: int) -> None:
+    def _forget(self, stream: int) -> None:
         self._since.pop(stream, None)
-        self._begun.discard(stream)
+        self._answering.discard(stream)
 
 
 def stand_in() -> socket.socket:
-    """Return a stream in the place of a server that is lost: who connects can make calls, which wait until ended."""
-    here, there = socket.socketpair()
-    there.sendall(wire.HEARTBEAT)  # settings, before which no client makes calls
-    threading.Thread(target=_take_all, args=[there], name="tfk8s-stand-in", daemon=True).start()
-    return here
+    """Return a stream in the place of a lost server: clients can make calls, which wait until they are aborted."""
+    client, server = socket.socketpair()
+    server.sendall(wire.frame(wire.SETTINGS))  # clients make no calls before
+    threading.Thread(target=_discard, args=[server], name="tfk8s-stand-in", daemon=True).start()
+    return client
 
 
-def _take_all(stream: socket.socket) -> None:
+def _discard(stream: socket.socket) -> None:
     with stream, contextlib.suppress(OSError):
         while stream.recv(_CHUNK):
             pass
 
 
-def _aborted(stream: int, why: str) -> bytes:
-    """Return the whole answer to a call: that it was aborted (gRPC's "Trailers-Only", doc/PROTOCOL-HTTP2.md)."""
+def _abort(stream: int, reason: str) -> bytes:
+    """Return the whole answer to an aborted call (gRPC's "Trailers-Only", doc/PROTOCOL-HTTP2.md)."""
     headers = {
         ":status": "200",
         "content-type": "application/grpc",
         "grpc-status": str(_ABORTED),
-        "grpc-message": quote(why, safe=" /:;,()'=+@"),
+        "grpc-message": quote(reason, safe=" /:;,()'=+@"),
     }
-    payload = b"".join(b"\0" + _text(name) + _text(value) for name, value in headers.items())
-    return _frame(_HEADERS, _END_STREAM | _END_HEADERS, stream, payload)
+    return wire.frame(wire.HEADERS, wire.END_STREAM | wire.END_HEADERS, stream, wire.header_block(headers))
 
 
-def _text(text: str) -> bytes:
-    """Return a string as HPACK has it, its length being an integer of seven bits and more (RFC 7541, 5.1 and 5.2)."""
-    size, more = len(text), []
-    if size >= 0x7F:
-        size, rest = 0x7F, size - 0x7F
-        while rest > 0x7F:
-            more.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        more.append(rest)
-    return bytes([size, *more]) + text.encode("ascii")
-
-
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
-def _received(source: socket.socket, buffer: memoryview) -> int:
-    """Return how many bytes came; 0 where the source has ended or broken."""
+def _receive(source: socket.socket, buffer: memoryview) -> int:
+    """Return how many bytes came; 0 if the source has ended or broken."""
     try:
         return source.recv_into(buffer)
     except OSError:

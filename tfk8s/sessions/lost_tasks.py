@@ -1,4 +1,4 @@
-"""What this process has been told of its cluster's tasks: by the runner, for all that asks why a call failed."""
+"""The lost tasks and the reasons, shared by the thread that detects losses and the code that explains failures."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class LostTasks:
         self._changed = threading.Condition()
         self._reasons: dict[str, str] = {}
         self._lost: set[str] = set()
-        self._told_of = False
+        self._is_fed = False
 
     def expect(self) -> None:
-        """Note that somebody will tell of lost tasks, so that waiting for it makes sense."""
-        self._told_of = True
+        """Note that somebody reports losses, so that `reasons` waits for them."""
+        self._is_fed = True
 
     def lost(self, task: str, reason: str) -> None:
-        """Note that a task is gone."""
+        """Note that a task is lost."""
         with self._changed:
             self._reasons[task] = reason
             self._lost.add(task)
@@ -38,10 +38,10 @@ class LostTasks:
             return frozenset(self._lost)
 
     def reasons(self, wait: float = 0.0) -> Mapping[str, str]:
-        """Return why tasks were lost; waits so many seconds for the first, where somebody tells."""
+        """Return the reasons of all losses; wait so many seconds for the first, if somebody reports losses."""
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._reasons), wait if self._told_of else 0.0)
+            self._changed.wait_for(lambda: bool(self._reasons), wait if self._is_fed else 0.0)
             return dict(self._reasons)
 
 
-known = LostTasks()
+of_script = LostTasks()  # the runner and `tfk8s.session`, which a script calls, share no other object

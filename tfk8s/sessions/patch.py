@@ -1,7 +1,7 @@
-"""What every session of a script gets: tasks that it leaves out, variables of its own, and a check of sizes.
+"""Patches of TensorFlow's sessions: tasks that they leave out, private variables, and a check of sizes.
 
-Scripts that know nothing of tfk8s get it by TensorFlow's session class, as soon as that has been imported. That is
-within the import of TensorFlow, so nothing here may import TensorFlow as a whole.
+Scripts that know nothing of tfk8s get the patches by TensorFlow's session class, during the import of TensorFlow. So
+this module does not import TensorFlow as a whole.
 """
 
 from __future__ import annotations
@@ -15,114 +15,116 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfk8s.sessions import error_names
-from tfk8s.sessions.error_names import MOST_BYTES
+from tfk8s.sessions.error_names import MAX_BYTES
 
 SESSION_MODULE = "tensorflow.python.client.session"
 
-_LARGE = 1 << 20
-_CLOSE_SECONDS = 1.0
+_LARGE_BYTES = 1 << 20
+_CLOSE_TIMEOUT = 1.0
 
 
-def patched_constructor(config: Any, filters: Sequence[str], *, isolate: bool = False) -> Any:
-    """Return a `ConfigProto` with more wishes; filters that it has itself stay."""
+def patch_config(config: Any, filters: Sequence[str], *, isolate: bool = False) -> Any:
+    """Return a `ConfigProto` with device filters, unless it has others, and with isolated state if that is wanted."""
     if not filters and not isolate:
         return config
     from tensorflow.core.protobuf import config_pb2
 
-    own = config_pb2.ConfigProto()
+    patched = config_pb2.ConfigProto()
     if config is not None:
-        own.CopyFrom(config)
-    if not own.device_filters:
-        own.device_filters.extend(filters)
-    own.isolate_session_state = own.isolate_session_state or isolate
-    return own
+        patched.CopyFrom(config)
+    if not patched.device_filters:
+        patched.device_filters.extend(filters)
+    patched.isolate_session_state = patched.isolate_session_state or isolate
+    return patched
 
 
-def worked_last(session: Any) -> float:
-    """Return when a call of a session came to a good end, by `time.monotonic`; infinity where none did yet."""
-    return float(getattr(session, "_tfk8s_worked", math.inf))
+def last_success(session: Any) -> float:
+    """Return the time of a session's last successful call, by `time.monotonic`; infinity before the first one."""
+    return float(getattr(session, "_tfk8s_last_success", math.inf))
 
 
 def patch_sessions(filters: Sequence[str], *, isolate: bool) -> None:
-    """Have every session of this process leave tasks out, keep its variables to itself, refuse what is too large."""
+    """Patch the sessions of this process.
+
+    Args:
+        filters: `ConfigProto.device_filters`, which leave tasks out.
+        isolate: sessions share no variables with others.
+    """
     from tensorflow.python.client.session import BaseSession
 
     make, run, close = BaseSession.__init__, BaseSession.run, BaseSession.close
 
-    def constrained_init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        make(self, target, graph, patched_constructor(config, filters, isolate=isolate))
+    def patched_init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        make(self, target, graph, patch_config(config, filters, isolate=isolate))
 
     @functools.wraps(run)
-    def checked_run(
+    def patched_run(
         self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
         try:
-            return checked(self, feed_dict, lambda: run(self, fetches, feed_dict, options, run_metadata))
+            return run_checked(self, feed_dict, lambda: run(self, fetches, feed_dict, options, run_metadata))
         except Exception as error:
-            self._tfk8s_broken = type(error).__name__ in error_names.BROKEN
+            self._tfk8s_is_broken = type(error).__name__ in error_names.BROKEN
             raise
 
     @functools.wraps(close)
-    def brief_close(self: Any) -> None:
-        close_aside(lambda: close(self)) if getattr(self, "_tfk8s_broken", False) else close(self)
+    def patched_close(self: Any) -> None:
+        close_with_timeout(lambda: close(self)) if getattr(self, "_tfk8s_is_broken", False) else close(self)
 
-    BaseSession.__init__, BaseSession.run, BaseSession.close = constrained_init, checked_run, brief_close
+    BaseSession.__init__, BaseSession.run, BaseSession.close = patched_init, patched_run, patched_close
 
 
-def checked(session: Any, feed_dict: Any, run: Callable[[], Any]) -> Any:
-    """Return what a call of a session returns, and note that it worked.
+def run_checked(session: Any, feed_dict: Any, run: Callable[[], Any]) -> Any:
+    """Return the result of a session's call, and note the time of its success.
 
     Raises:
-        GraphTooLarge: no message can hold what it sends.
-        KeyboardInterrupt: Ctrl-C came as C++ made its exception; pybind11 gives up on both.
+        GraphTooLarge: the call sends more than a message can hold.
+        KeyboardInterrupt: Ctrl-C came while C++ raised an exception, and pybind11 gave up on both.
     """
     check_sizes(session, feed_dict)
     try:
-        found = run()
+        result = run()
     except RuntimeError as error:
         if "REPLACED BY KeyboardInterrupt" in str(error):
             raise KeyboardInterrupt from None
         raise
-    session._tfk8s_worked = time.monotonic()
-    return found
+    session._tfk8s_last_success = time.monotonic()
+    return result
 
 
-def close_aside(close: Callable[[], object]) -> bool:
-    """Close a session that has failed; return whether it came to that.
+def close_with_timeout(close: Callable[[], object]) -> bool:
+    """Close a broken session; return False if that takes longer than a moment.
 
-    One whose task is gone would wait for it, and is left to itself after a moment.
-
-    It would wait for a task that was made anew too, for as long as the master knows the address of before only.
+    A session waits for a task that is gone. It also waits for a restarted task, until the master has the new address.
     """
 
     def attempt() -> None:
-        with contextlib.suppress(Exception):  # a master that was started again does not know it
+        with contextlib.suppress(Exception):  # a restarted master does not know the session
             close()
 
     closing = threading.Thread(target=attempt, name="tfk8s-close", daemon=True)
     closing.start()
-    closing.join(_CLOSE_SECONDS)
+    closing.join(_CLOSE_TIMEOUT)
     return not closing.is_alive()
 
 
 def check_sizes(session: Any, feed_dict: Any) -> None:
-    """Refuse what no message can hold: given it, TensorFlow aborts the process ("Check failed: serializer_").
+    """Check that a message can hold the feed and the graph.
+
+    TensorFlow would abort the process instead ("Check failed: serializer_").
 
     Raises:
-        GraphTooLarge: says by what.
+        GraphTooLarge: a message can't; the text has the size.
     """
     if isinstance(feed_dict, dict):
         fed = sum(getattr(value, "nbytes", 0) for value in feed_dict.values())
-        if fed > MOST_BYTES:
+        if fed > MAX_BYTES:
             raise error_names.too_large("what is fed to the graph", fed)
     graph = session.graph
     if graph.version != getattr(session, "_tfk8s_checked", 0):
         session._tfk8s_checked = graph.version
-        constants = [one for one in graph.get_operations() if one.type == "Const"]
-        if (
-            sum(map(_elements_bytes, constants)) > MOST_BYTES
-            and (size := sum(map(_node_bytes, constants))) > MOST_BYTES
-        ):
+        constants = [operation for operation in graph.get_operations() if operation.type == "Const"]
+        if sum(map(_elements_bytes, constants)) > MAX_BYTES and (size := sum(map(_node_bytes, constants))) > MAX_BYTES:
             raise error_names.too_large("the graph, by its constants,", size)
 
 
@@ -132,8 +134,8 @@ def _elements_bytes(constant: Any) -> int:
 
 
 def _node_bytes(constant: Any) -> int:
-    """Return what a constant takes in a message: one that repeats a value takes next to nothing.
+    """Return a constant's size in a message, which is small if the constant repeats one value.
 
-    `_node_def` is that message, of which `node_def` would make a copy more: a second of time for each gigabyte.
+    `_node_def` is that message. `node_def` would copy it once more, which takes a second per gigabyte.
     """
-    return len(constant._node_def) if _elements_bytes(constant) > _LARGE else 0
+    return len(constant._node_def) if _elements_bytes(constant) > _LARGE_BYTES else 0

@@ -1,8 +1,8 @@
-"""Runs a session script: prepares what it sees, watches its cluster, and ends it where it would wait for ever.
+"""Runs a session script: prepares its environment, guards its session calls, and explains its failures.
 
-A script sees what `python FILE` would show it (arguments, folder, standard streams, exit code), and besides:
+A script gets all that `python FILE` would give it (arguments, folder, standard streams, exit code). It also gets
 `TFK8S_TARGET` and `TFK8S_CLUSTER`, with `--tf1` TensorFlow 1's `import tensorflow`, and named failures on standard
-error. Where it would wait for ever, it is ended (call_guard.py). Standard library and TensorFlow only: this file also
+error. A script that would wait for ever is ended (call_guard.py). Standard library and TensorFlow only: this file also
 runs in pods.
 """
 
@@ -16,6 +16,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import io
+import logging
 import os
 import signal
 import sys
@@ -28,62 +29,79 @@ from pathlib import Path
 from typing import NoReturn
 
 from tfk8s.errors import TaskError, Tfk8sError
+from tfk8s.log import log
 from tfk8s.sessions import error_names, patch
-from tfk8s.sessions.call_guard import INTERRUPTED, TASK_FAILED, ScriptWatch
+from tfk8s.sessions.call_guard import INTERRUPTED, TASK_FAILED, CallGuard, ExitScript
 from tfk8s.sessions.diagnosis import ClusterProbe
-from tfk8s.sessions.lost_tasks import known
+from tfk8s.sessions.guard_thread import GuardThread
+from tfk8s.sessions.lost_tasks import of_script
 from tfk8s.sessions.preflight import ClusterView
 
-_OWN = str(Path(__file__).parents[1]) + os.sep
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What to run, and how; as in `backends.Script`."""
+class RunnerOptions:
+    """The script and its flags, as in `core.script.Script`."""
 
     script: str
     arguments: Sequence[str] = ()
     tf1: bool = False
     isolate: bool = False
-    events: int | None = None  # a descriptor with a line of JSON for each change of a task
+    events: int | None = None  # a descriptor with a line for each `TaskEvent`
 
 
-def execute(options: Options) -> int:
+def execute(options: RunnerOptions) -> int:
     """Run the script in this process, as `__main__`; return its exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, nothing is here to be interrupted
-    verdict = FailureNote(os.environ.pop(error_names.VARIABLE, None))
-    witness = ClusterProbe(ClusterView.of(os.environ))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the script, Ctrl-C just ends this process
+    _install_log_handler()
+    note = FailureNote(os.environ.pop(error_names.VARIABLE, None))
+    cluster = ClusterProbe(ClusterView.of(os.environ), of_script)
     try:
-        witness.check()
+        cluster.check()
     except Tfk8sError as error:
-        return _named(error, verdict, error_names.A_TASK_FAILED)
-    ScriptWatch(options.events, known, witness.view, _say, verdict.end).start()
-    filters = witness.view.filters
+        return _report(error, note, error_names.A_TASK_FAILED)
+    if options.events is not None:
+        of_script.expect()
+    guard = GuardThread(CallGuard(of_script, cluster.view, ExitScript(note.end)), options.events)
+    guard.take_signals()
+    guard.start()
+    filters = cluster.view.filters
     when_imported(patch.SESSION_MODULE, lambda: patch.patch_sessions(filters, isolate=options.isolate))
     if options.tf1:
         give_tf1()
-    return run_main(options.script, options.arguments, witness, verdict)
+    return run_main(options.script, options.arguments, cluster, note)
 
 
-# ---- what the script sees ------------------------------------------------------------------------------------------
+class _LogHandler(logging.Handler):
+    """Prints messages on standard error, as lines that begin with "tfk8s: "."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"tfk8s: {record.getMessage()}", file=sys.stderr, flush=True)
+
+
+def _install_log_handler() -> None:
+    log.addHandler(_LogHandler())
+    log.propagate = False  # a script's own handlers would print messages again
+
+
+# ---- the script's environment --------------------------------------------------------------------------------------
 
 
 def give_tf1() -> None:
     """Make `import tensorflow` give `tensorflow.compat.v1`, with TensorFlow 1's behaviour."""
-    import logging
-
     import tensorflow.compat.v1 as tf1
 
     logger = logging.getLogger("tensorflow")
     level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns that resource variables are disabled, which is the point
+    logger.setLevel(logging.ERROR)  # it warns that resource variables are disabled, as intended
     tf1.disable_v2_behavior()
     logger.setLevel(level)
     sys.modules["tensorflow"] = tf1
 
 
 def when_imported(name: str, then: Callable[[], None]) -> None:
-    """Do something as soon as a module has been imported, which may be now."""
+    """Call a function as soon as a module has been imported, or now if it has been."""
     if name in sys.modules:
         then()
     else:
@@ -91,7 +109,7 @@ def when_imported(name: str, then: Callable[[], None]) -> None:
 
 
 class _Importer(importlib.abc.MetaPathFinder):
-    """Finds one module, once, where others would, and does something after it has been executed."""
+    """Finds one module, once, as other finders would, and calls a function after the module's execution."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name, self._then = name, then
@@ -113,12 +131,12 @@ class _Importer(importlib.abc.MetaPathFinder):
         return spec
 
 
-def run_main(script: str, arguments: Sequence[str], witness: ClusterProbe, verdict: FailureNote) -> int:
-    """Run a file as `python FILE` does; return the exit code that Python would end with."""
+def run_main(script: str, arguments: Sequence[str], cluster: ClusterProbe, note: FailureNote) -> int:
+    """Run a file as `python FILE` does; return Python's exit code."""
     path = Path(script).resolve()
     sys.argv = [script, *arguments]
     if not sys.flags.safe_path:
-        del sys.path[0]  # this module's place
+        del sys.path[0]  # this module's folder
     sys.path.insert(0, str(path.parent))
     sys.dont_write_bytecode = True  # no __pycache__ beside the user's files
     main = types.ModuleType("__main__")
@@ -130,7 +148,7 @@ def run_main(script: str, arguments: Sequence[str], witness: ClusterProbe, verdi
     except SystemExit as end:
         return _exit_code(end.code)
     except BaseException as error:
-        return _failed(error, witness, verdict)
+        return _fail(error, cluster, note)
     return 0
 
 
@@ -139,65 +157,67 @@ def _exit_code(code: object) -> int:
         return 0
     if isinstance(code, int):
         return code & 0xFF
-    _say(str(code))
+    print(code, file=sys.stderr, flush=True)
     return 1
 
 
-# ---- how it failed -------------------------------------------------------------------------------------------------
+# ---- failures ------------------------------------------------------------------------------------------------------
 
 
 class FailureNote:
-    """Where it is noted that a script ended because of a task: its exit code alone may be the script's own.
+    """A note that a script ended because of a task. The exit code alone may be the script's own.
 
     Args:
-        path: of a file; None where nobody asks.
+        path: a file; None if nobody reads the note.
     """
 
     def __init__(self, path: str | None) -> None:
         self._path = path
 
-    def note(self, words: str) -> None:
-        """Note it, in one of the words of `verdicts`; a full disk is no reason to fail."""
+    def write(self, text: str) -> None:
+        """Write `error_names.A_TASK_FAILED` or `A_TASK_FAILED_JUST_NOW`, unless the disk is full."""
         if self._path is not None:
             with contextlib.suppress(OSError):
-                Path(self._path).write_text(words)
+                Path(self._path).write_text(text)
 
     def end(self, code: int) -> NoReturn:
-        """End this process at once, as its watcher wants."""
+        """End this process at once, for the script's guard."""
         if code == TASK_FAILED:
-            self.note(error_names.A_TASK_FAILED)  # seconds ago
+            self.write(error_names.A_TASK_FAILED)  # seconds ago
         _end(code)
 
 
-def _failed(error: BaseException, witness: ClusterProbe, verdict: FailureNote) -> int:
-    """Print what ended the script; return its exit code."""
+def _fail(error: BaseException, cluster: ClusterProbe, note: FailureNote) -> int:
+    """Print the error that ended the script; return the exit code."""
     meaning: Tfk8sError | None = None
     if isinstance(error, Tfk8sError):
         meaning = error
     elif isinstance(error, Exception) and _is_tensorflows(error):
-        meaning = witness.explain(error)
+        meaning = cluster.explain(error)
     if meaning is None or os.environ.get("TFK8S_DEBUG"):
         _print_whole(error)
     else:
         _print_briefly(error)
     if meaning is not None:
-        return _named(meaning, verdict, error_names.A_TASK_FAILED_JUST_NOW)
+        return _report(meaning, note, error_names.A_TASK_FAILED_JUST_NOW)
     return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 
 def _print_whole(error: BaseException) -> None:
-    """Print a traceback as Python does, but for what is tfk8s' own in it."""
+    """Print a traceback as Python does, without the frames of tfk8s."""
     shown = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = shown
     while part is not None:
-        part.stack = traceback.StackSummary.from_list([one for one in part.stack if not one.filename.startswith(_OWN)])
+        part.stack = traceback.StackSummary.from_list(
+            [frame for frame in part.stack if not frame.filename.startswith(_PACKAGE)]
+        )
         part = part.__cause__ or part.__context__
     print("".join(shown.format()), end="", file=sys.stderr, flush=True)
 
 
 def _print_briefly(error: BaseException) -> None:
-    """Print where in the script it failed, and the first of TensorFlow's words: the page that follows helps nobody."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if not _is_inside(one.filename)]
+    """Print the script's frames, and the first sentence of TensorFlow's message, which has a page of C++ after it."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_inside(frame.filename)]
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
     cause = error.__cause__ if isinstance(error, Tfk8sError) else error
     if cause is not None:
@@ -208,19 +228,20 @@ def _print_briefly(error: BaseException) -> None:
 
 
 def _is_tensorflows(error: Exception) -> bool:
-    """Return whether TensorFlow raised it: one of its own, or another where what it is called with can't be."""
+    """Return whether TensorFlow raised an error: one of its own, or one about its arguments."""
     raised_at = traceback.extract_tb(error.__traceback__)[-1].filename
     return type(error).__module__.startswith("tensorflow.") or _is_inside(raised_at)
 
 
 def _is_inside(file: str) -> bool:
-    return file.startswith(_OWN) or f"{os.sep}tensorflow{os.sep}python{os.sep}" in file
+    return file.startswith(_PACKAGE) or f"{os.sep}tensorflow{os.sep}python{os.sep}" in file
 
 
-def _named(error: Tfk8sError, verdict: FailureNote, of_a_task: str) -> int:
+def _report(error: Tfk8sError, note: FailureNote, text: str) -> int:
+    """Print an error, and note the failure of a task; return the exit code."""
     if isinstance(error, TaskError):
-        verdict.note(of_a_task)
-    _say(f"error: {error}" + (f"\n  = help: {error.help}" if error.help else ""))
+        note.write(text)
+    print(f"error: {error}" + (f"\n  = help: {error.help}" if error.help else ""), file=sys.stderr, flush=True)
     return error.exit_code
 
 
@@ -228,28 +249,24 @@ def _named(error: Tfk8sError, verdict: FailureNote, of_a_task: str) -> int:
 
 
 def _end(code: int) -> NoReturn:
-    """End this process at once, whatever its threads do."""
+    """End this process at once, with all its threads."""
     flush()
     os._exit(code)
 
 
 def exit_process(code: int) -> NoReturn:
-    """End this process as Python does, but for taking down modules: for TensorFlow's that takes 0.6 s."""
+    """End this process as Python does, but without the destruction of modules: TensorFlow's take 0.6 s."""
     getattr(threading, "_shutdown")()  # noqa: B009 - waits for threads, as in multiprocessing's forks
     atexit._run_exitfuncs()
     _end(code)
 
 
 def flush() -> None:
-    """Write what open files hold back, as Python does when it takes them down."""
-    files = [one for one in gc.get_objects() if issubclass(type(one), io.IOBase)]
+    """Flush open files, as Python does when it destroys them."""
+    files = [file for file in gc.get_objects() if issubclass(type(file), io.IOBase)]
     for file in (*files, sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # nobody reads any more, or it was closed
+        with contextlib.suppress(Exception):  # its reader is gone, or it is closed
             file.flush()
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -257,11 +274,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tfk8s.sessions.runner", description="Run a session script.")
     parser.add_argument("--tf1", action="store_true", help="`import tensorflow` gives TensorFlow 1's")
     parser.add_argument("--isolate", action="store_true", help="sessions keep their variables to themselves")
-    parser.add_argument("--events", type=int, metavar="FD", help="where news of tasks comes from")
+    parser.add_argument("--events", type=int, metavar="FD", help="the pipe with changes of tasks")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
-    return execute(Options(options.script, options.arguments, options.tf1, options.isolate, options.events))
+    return execute(RunnerOptions(options.script, options.arguments, options.tf1, options.isolate, options.events))
 
 
 if __name__ == "__main__":

@@ -1,33 +1,33 @@
-"""Opens sessions on a cluster, after asking whether its tasks answer, and opens new ones after a loss.
+"""Opens sessions on a cluster whose tasks all answer, and new sessions after the loss of a task.
 
-TensorFlow itself waits without a word, and without end, for a task that does not answer; and a session that has lost a
-task stays lost. Standard library and TensorFlow only: this file also runs in pods.
+TensorFlow itself waits silently and for ever for a task that does not answer, and a session that has lost a task stays
+lost. Standard library and TensorFlow only: this file also runs in pods.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
 from tfk8s import polling
 from tfk8s.errors import InvalidInput, TaskError
+from tfk8s.log import log
 from tfk8s.sessions.diagnosis import ClusterProbe
-from tfk8s.sessions.lost_tasks import LostTasks, known
+from tfk8s.sessions.lost_tasks import LostTasks, of_script
 from tfk8s.sessions.preflight import ClusterView
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfk8s.sessions.call_guard import SessionWatch
+    from tfk8s.sessions.guard_thread import GuardThread
     from tfk8s.sessions.tf_session import Session
 
-RECOVERIES = 10
-PATIENCE = 120.0
-_LONGEST_PAUSE = 30.0
-_STEADY = 60.0  # seconds after which a session counts as one that worked
+MAX_RECOVERIES = 10
+TIMEOUT = 120.0
+_MAX_PAUSE = 30.0
+_STABLE_AFTER = 60.0  # seconds: the next session after such a long one begins without a pause
 
 Prepare = Callable[["tf.compat.v1.Session"], object]
 
@@ -44,8 +44,8 @@ def session(
     *,
     without: Iterable[str] = (),
     recover: Prepare,
-    recoveries: int = RECOVERIES,
-    patience: float = PATIENCE,
+    recoveries: int = MAX_RECOVERIES,
+    timeout: float = TIMEOUT,
 ) -> RecoveringSessions: ...
 def session(
     target: str | None = None,
@@ -54,13 +54,13 @@ def session(
     *,
     without: Iterable[str] = (),
     recover: Prepare | None = None,
-    recoveries: int = RECOVERIES,
-    patience: float = PATIENCE,
+    recoveries: int = MAX_RECOVERIES,
+    timeout: float = TIMEOUT,
 ) -> tf.compat.v1.Session | RecoveringSessions:
     """Open a session on the cluster's master.
 
-    With `recover`, return sessions one after another, for a `for` around the `with`. When a task is lost, the body ends
-    there; when all tasks answer again, it begins anew with the next session:
+    With `recover`, return sessions one after another, for a `for` around the `with`. The loss of a task ends the body;
+    when all tasks answer again, the body begins again with the next session:
 
         for session in tfk8s.session(recover=restore):
             with session:
@@ -73,22 +73,22 @@ def session(
         config: a `tf.compat.v1.ConfigProto`.
         without: tasks to leave out ("worker/3"), by `ConfigProto.device_filters`: nothing may be pinned to them.
         recover: is called with each new session, to initialize its variables or restore them from a checkpoint.
-        recoveries: how often at most.
-        patience: how many seconds to wait each time until all tasks answer.
+        recoveries: the maximum number of new sessions.
+        timeout: how many seconds to wait each time until all tasks answer.
 
     Returns:
         A `tf.compat.v1.Session`, to be used in a `with`; its `run` raises the errors below, with TensorFlow's as the
         cause. With `recover`, such sessions one after another.
 
     Raises:
-        InvalidInput: there is no target.
-        TaskUnreachable: tasks do not answer; says which, and why.
-        TaskLost, TaskRestarted: a task went away. With `recover`, the last one, when `recoveries` are used up.
+        InvalidInput: the target is missing.
+        TaskUnreachable: tasks do not answer; the text has a table of all tasks.
+        TaskLost, TaskRestarted: a task went away. With `recover`, the last loss after `recoveries` sessions.
         VersionSkew: the tasks have different versions of TensorFlow.
         DeviceMissing: the graph names a device that is not there.
         GraphTooLarge: the graph, a feed or a result is over 2 GB.
         OutOfMemory: a task has too little memory for a step.
-        WaitTimeout: not all tasks answered again within `patience`.
+        WaitTimeout: not all tasks answered again within `timeout`.
     """
     view = ClusterView({}, without)
     if target is None:
@@ -99,69 +99,77 @@ def session(
                 help="run the script with `tfk8s submit NAME SCRIPT`, or pass target=",
             )
         view = ClusterView.of(os.environ, without)
-    return open_session(lambda: (target, None), graph, config, view, known, recover, recoveries, patience)
+    return open_session(lambda: (target, None), graph, config, view, of_script, recover, recoveries, timeout)
 
 
 def open_session(
-    reach: Callable[[], tuple[str, SessionWatch | None]],
+    connect: Callable[[], tuple[str, GuardThread | None]],
     graph: tf.Graph | None,
     config: Any,
     view: ClusterView,
-    news: LostTasks,
+    losses: LostTasks,
     recover: Prepare | None = None,
-    recoveries: int = RECOVERIES,
-    patience: float = PATIENCE,
+    recoveries: int = MAX_RECOVERIES,
+    timeout: float = TIMEOUT,
 ) -> tf.compat.v1.Session | RecoveringSessions:
-    """Open a session as `session` does, on tasks that `view` can ask, and of which `news` tells.
+    """Open a session as `session` does.
 
-    Once they answer, `reach` is called: it returns the target, and who ends calls that would wait for ever.
+    `connect` is called once the tasks of `view` answer. It returns the target, and the thread that guards calls.
     """
-    witness = ClusterProbe(view, news)
+    cluster = ClusterProbe(view, losses)
     if recover is None:
-        witness.check()
+        cluster.check()
 
     from tfk8s.sessions.tf_session import Session
 
     if recover is None:
-        return Session(*reach(), graph, config, witness)
+        return Session(*connect(), graph, config, cluster)
 
     def make() -> Session:
-        return Session(*reach(), graph, config, witness, recovers=True)
+        return Session(*connect(), graph, config, cluster, recovers=True)
 
-    return RecoveringSessions(make, recover, witness, recoveries, patience)
+    return RecoveringSessions(make, recover, cluster, recoveries, timeout)
 
 
 class RecoveringSessions:
-    """Sessions for a `for`, each after the loss of the one before."""
+    """Sessions for a `for`, each after the loss of the last one.
+
+    Args:
+        make: opens a session.
+        prepare: is called with each new session.
+        cluster: the tasks.
+        recoveries: the maximum number of new sessions.
+        timeout: how many seconds to wait each time until all tasks answer.
+    """
 
     def __init__(
-        self, make: Callable[[], Session], prepare: Prepare, witness: ClusterProbe, recoveries: int, patience: float
+        self, make: Callable[[], Session], prepare: Prepare, cluster: ClusterProbe, recoveries: int, timeout: float
     ) -> None:
-        self._make, self._prepare, self._witness = make, prepare, witness
-        self._recoveries, self._patience = recoveries, patience
+        self._make, self._prepare, self._cluster = make, prepare, cluster
+        self._recoveries, self._timeout = recoveries, timeout
 
     def __iter__(self) -> Iterator[tf.compat.v1.Session]:
-        """Yield sessions until one comes to its end without a loss.
+        """Yield sessions until one ends without a loss.
 
         Raises:
-            TaskError: the last loss, when there were too many.
+            TaskError: the last loss, if there were too many.
             WaitTimeout: not all tasks answer.
         """
-        done, quick = 0, 0
-        self._witness.wait(self._patience)
+        count, short_lived = 0, 0
+        self._cluster.wait(self._timeout)
         while True:
             began = time.monotonic()
-            failure = yield from self._one()
+            failure = yield from self._run_session()
             if failure is None:
                 return
-            if done == self._recoveries:
+            if count == self._recoveries:
                 raise failure
-            done += 1
-            quick = quick + 1 if time.monotonic() - began < _STEADY else 0
-            self._again(failure, done, min(2.0 ** (quick - 2), _LONGEST_PAUSE) if quick > 1 else 0.0)
+            count += 1
+            short_lived = short_lived + 1 if time.monotonic() - began < _STABLE_AFTER else 0
+            self._recover(failure, count, min(2.0 ** (short_lived - 2), _MAX_PAUSE) if short_lived > 1 else 0.0)
 
-    def _one(self) -> Generator[Any, None, TaskError | None]:
-        """Yield a session that is prepared; return what it failed of, or None."""
+    def _run_session(self) -> Generator[Any, None, TaskError | None]:
+        """Yield a prepared session; return the loss that ended it, or None."""
         session = self._make()
         try:
             with session.as_default(), session.graph.as_default():
@@ -172,15 +180,12 @@ class RecoveringSessions:
         yield session
         return session.failure
 
-    def _again(self, failure: TaskError, number: int, pause: float) -> None:
-        """Wait until a new session can be opened, and say so."""
-        _say(f"tfk8s: {failure}")
-        _say(f"tfk8s: a new session when all tasks answer: number {number} of at most {self._recoveries}")
+    def _recover(self, failure: TaskError, number: int, pause: float) -> None:
+        """Wait until a new session can be opened."""
+        log.warning("%s", failure)
+        log.warning("a new session when all tasks answer: number %d of at most %d", number, self._recoveries)
         polling.rest(pause)
         began = time.monotonic()
-        self._witness.wait(self._patience)
-        _say(f"tfk8s: all tasks answer after {time.monotonic() - began + pause:.1f} s; here is the new session")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - for the script's user
+        self._cluster.wait(self._timeout)
+        waited = time.monotonic() - began + pause
+        log.warning("all tasks answer after %.1f s; here is the new session", waited)

@@ -1,4 +1,4 @@
-"""Notices servers that go away, for scripts that would wait for them for ever.
+"""Detects servers that go away, for scripts that would wait for them for ever.
 
 Standard library only: this file also runs in pods.
 """
@@ -6,39 +6,36 @@ Standard library only: this file also runs in pods.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 
 from tfk8s.core.addresses import host_and_port
 from tfk8s.errors import TaskUnreachable, Tfk8sError
+from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
+from tfk8s.sessions.timing import TIMING, Timing
 from tfk8s.task import probe, wire
 
 Dial = Callable[[], socket.socket]
-Explain = Callable[[str, str], str]  # a task, and what was seen of its loss → why it was lost; "" where it was not
+Explain = Callable[[str, str], str]  # a task, and the symptom of its loss → the reason; "" if the task is not lost
 
-_ANSWER_SECONDS = 2.0
-_AGAIN_SECONDS = 1.0
-_ASKED_A_SECOND = 500  # of many tasks, each is asked less often
-SILENT = 2  # of these rounds without an answer are a loss, three times as many the end of the connection
+_MAX_HEARTBEATS_PER_SECOND = 500  # to many tasks, fewer heartbeats are sent
 SILENCE = "does not answer: its server is stopped, or its machine or the network is gone"
-SILENT_FAR = 3  # where a connection leads through others, such as an API server
 
 
-def connect(task: str, address: str) -> socket.socket:
+def connect(task: str, address: str, timeout: float = TIMING.probe_timeout) -> socket.socket:
     """Return a connection to a task's server.
 
     Raises:
-        TaskUnreachable: there is none; says why.
+        TaskUnreachable: there is none; the text has the reason.
     """
     try:
-        return socket.create_connection(host_and_port(address), timeout=_ANSWER_SECONDS)
+        return socket.create_connection(host_and_port(address), timeout)
     except TimeoutError as error:
         raise TaskUnreachable(f"{task} does not answer at {address}: no connection in time") from error
     except OSError as error:
@@ -46,41 +43,41 @@ def connect(task: str, address: str) -> socket.socket:
 
 
 class TaskMonitor:
-    """Holds a connection to each server of a cluster, in a `with` or from `start` on: it ends when the server does.
+    """Keeps a connection to each server of a cluster, in a `with` or from `start` on.
 
-    One that is stopped, or whose machine is gone, ends no connection. So each is asked for a sign of life every second,
-    which its transport gives within 0.1 ms (`probe.ASK`), however busy its operations keep it.
+    A server that dies closes its connection. A stopped server or a dead machine does not, so the monitor also sends a
+    heartbeat every second. Servers answer it within 0.1 ms (`wire.HEARTBEAT`), even while operations keep them busy.
 
     Args:
-        dials: how to connect to each task, by its name as users read it.
-        silent: after so many seconds without such a sign a task is lost.
-        explain: knows more of a task that was lost, or that it is not.
+        dials: functions that connect to the tasks, by the tasks' short names.
+        explain: returns the reason for a loss, which the monitor itself does not know, or "" if the task is not lost.
+        timing: how long to wait for heartbeats.
 
     Attributes:
-        news: a descriptor to read from, with a line of JSON for each task that was lost, {"task": …, "reason": …},
-            and with an empty reason for one that answers again: as it was, or with "anew": true another one.
+        events: a descriptor to read from, with a line for each `TaskEvent`.
+        timing: as given.
     """
 
     def __init__(
         self,
         dials: Mapping[str, Dial],
-        silent: int = SILENT,
-        explain: Explain = lambda task, reason: reason,  # noqa: ARG005 - it is called so
+        explain: Explain = lambda task, symptom: symptom,  # noqa: ARG005 - the default knows no more
+        timing: Timing = TIMING,
     ) -> None:
-        self._dials, self._silent, self._explain = dials, silent, explain
-        self.news, self._told = os.pipe()
-        self._stop, self._stopped = os.pipe()
+        self._dials, self._explain, self.timing = dials, explain, timing
+        self.events, self._events_end = os.pipe()
+        self._stop, self._stop_end = os.pipe()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._stop, selectors.EVENT_READ)
-        self._known: dict[str, int] = {}  # the incarnation that each task had last
-        self._lost: set[str] = set()  # those that were told of and are not back
-        self._away: deque[str] = deque()  # those that no connection is held to
-        self._unanswered: dict[str, int] = {}  # how often the others were asked in vain
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="tfk8s-losses", daemon=True)
+        self._incarnations: dict[str, int] = {}  # the last one of each task
+        self._lost: set[str] = set()
+        self._unconnected: deque[str] = deque()
+        self._missed: dict[str, int] = {}  # heartbeats without an answer, by connected task
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="tfk8s-monitor", daemon=True)
 
     def start(self) -> None:
-        """Begin, for as long as this process lives."""
+        """Begin to monitor, for as long as this process lives."""
         self._thread.start()
 
     def __enter__(self) -> TaskMonitor:
@@ -90,116 +87,117 @@ class TaskMonitor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        os.close(self._stopped)
+        self._is_over.set()
+        os.close(self._stop_end)
         self._thread.join()
+        for _, stream in self._connections():
+            stream.close()
+        self._selector.close()
+        for descriptor in (self.events, self._events_end, self._stop):
+            os.close(descriptor)
+
+    def _connections(self) -> Iterator[tuple[str, socket.socket]]:
         for key in list(self._selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):
-                key.fileobj.close()
-        self._selector.close()
-        for descriptor in (self.news, self._told, self._stop):
-            os.close(descriptor)
+                yield key.data, key.fileobj
 
     def _watch(self) -> None:
         for task in self._dials:
-            if not self._over.is_set():
-                self._look(task)
-        pause = max(_AGAIN_SECONDS, len(self._dials) / _ASKED_A_SECOND)
+            if not self._is_over.is_set():
+                self._connect(task)
+        pause = max(self.timing.heartbeat_interval, len(self._dials) / _MAX_HEARTBEATS_PER_SECOND)
         due = time.monotonic() + pause
-        while not self._over.is_set():
+        while not self._is_over.is_set():
             for key, _ in self._selector.select(max(0.0, due - time.monotonic())):
                 if isinstance(key.fileobj, socket.socket):
-                    self._hear(key.data, key.fileobj)
-            if time.monotonic() >= due:  # after what came, however long this process was kept from looking
-                self._ask_all()
-                if self._away:
-                    self._look(self._away.popleft())
+                    self._receive(key.data, key.fileobj)
+            if time.monotonic() >= due:  # answers first, even if this process was suspended for long
+                self._send_heartbeats()
+                if self._unconnected:
+                    self._connect(self._unconnected.popleft())
                 due = time.monotonic() + pause
 
-    def _hear(self, task: str, stream: socket.socket) -> None:
-        """Take what a server says, which is a sign of life, or nothing, which is the connection's end."""
-        if not _goes_on(stream):
-            # A server may also end a connection on which nothing is said for long.
-            self._let_go(stream)
-            self._look(task)
-        elif self._unanswered.pop(task, 0) > self._silent and task in self._lost:
+    def _receive(self, task: str, stream: socket.socket) -> None:
+        """Read an answer, which is a sign of life, or the connection's end."""
+        if not _is_alive(stream):
+            # A server may also close a connection that is idle for long.
+            self._disconnect(stream)
+            self._connect(task)
+        elif self._missed.pop(task, 0) > self.timing.missed_heartbeats and task in self._lost:
             self._lost.discard(task)
-            self._tell(task, "")
+            self._send(TaskEvent(task, TaskChange.BACK))
 
-    def _ask_all(self) -> None:
-        """Ask for signs of life; tell of tasks that have given none for too long."""
-        for key in list(self._selector.get_map().values()):
-            if not isinstance(key.fileobj, socket.socket):
-                continue
-            task, stream = key.data, key.fileobj
-            asked = self._unanswered[task] = self._unanswered.get(task, 0) + 1
-            if asked == 1:
-                with contextlib.suppress(OSError):  # it has ended, as the next look at it shows
+    def _send_heartbeats(self) -> None:
+        """Send a heartbeat to each server; report tasks that have missed too many."""
+        limit = self.timing.missed_heartbeats
+        for task, stream in self._connections():
+            missed = self._missed[task] = self._missed.get(task, 0) + 1
+            if missed == 1:
+                with contextlib.suppress(OSError):  # the connection has ended, as the next read shows
                     stream.send(wire.HEARTBEAT)
-            elif asked == self._silent + 1:
-                self._lose(task, SILENCE)
-            elif asked > 3 * self._silent:
-                self._let_go(stream)
-                self._away.append(task)
+            elif missed == limit + 1:
+                self._report_loss(task, SILENCE)
+            elif missed > 3 * limit:
+                self._disconnect(stream)
+                self._unconnected.append(task)
 
-    def _let_go(self, stream: socket.socket) -> None:
-        self._unanswered.pop(self._selector.unregister(stream).data, None)
+    def _disconnect(self, stream: socket.socket) -> None:
+        self._missed.pop(self._selector.unregister(stream).data, None)
         stream.close()
 
-    def _look(self, task: str) -> None:
-        """Connect to a task, and tell if it is not what it was."""
+    def _connect(self, task: str) -> None:
+        """Connect to a task, and report a change."""
         try:
-            stream, incarnation = _hold(task, self._dials[task])
+            stream, incarnation = self._dial(task)
         except TaskUnreachable as error:
-            self._away.append(task)
-            if task in self._known and task not in self._lost:
-                self._lose(task, str(error).removeprefix(f"{task} "))
+            self._unconnected.append(task)
+            if task in self._incarnations and task not in self._lost:
+                self._report_loss(task, str(error).removeprefix(f"{task} "))
             return
-        except Tfk8sError:  # the way to all tasks is broken, which says nothing of this one
-            self._away.append(task)
+        except Tfk8sError:  # no task can be reached now, which says nothing about this task
+            self._unconnected.append(task)
             return
-        goes_on = self._known.get(task, incarnation) == incarnation
-        if not goes_on and task not in self._lost:
-            self._lose(task, "its server was started anew")
-        self._known[task] = incarnation
+        is_same = self._incarnations.get(task, incarnation) == incarnation
+        if not is_same and task not in self._lost:
+            self._report_loss(task, "its server was restarted")
+        self._incarnations[task] = incarnation
         self._selector.register(stream, selectors.EVENT_READ, task)
         if task in self._lost:
             self._lost.discard(task)
-            self._tell(task, "", **({} if goes_on else {"anew": True}))
+            self._send(TaskEvent(task, TaskChange.BACK if is_same else TaskChange.REPLACED))
 
-    def _lose(self, task: str, reason: str) -> None:
-        """Tell that a task was lost, where it was."""
+    def _dial(self, task: str) -> tuple[socket.socket, int]:
+        """Return a connection to a task's server, and its incarnation.
+
+        Raises:
+            TaskUnreachable: the server does not answer.
+            Tfk8sError: no task can be reached.
+        """
+        stream = self._dials[task]()
         try:
-            why = self._explain(task, reason)
-        except Tfk8sError:  # nothing of the cluster is to be seen: the way to it is broken
+            devices = probe.get_status(stream, self.timing.probe_timeout)
+            stream.settimeout(self.timing.probe_timeout)
+        except (OSError, wire.ProbeError) as error:
+            stream.close()
+            reason = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", "") or error
+            raise TaskUnreachable(f"{task} does not answer: {reason}") from error
+        return stream, devices[0].incarnation if devices else 0
+
+    def _report_loss(self, task: str, symptom: str) -> None:
+        """Report that a task was lost, unless the backend knows better."""
+        try:
+            reason = self._explain(task, symptom)
+        except Tfk8sError:  # nothing is known about the cluster now
             return
-        if why:
+        if reason:
             self._lost.add(task)
-            self._tell(task, why)
+            self._send(lost(task, reason))
 
-    def _tell(self, task: str, reason: str, **more: bool) -> None:
-        os.write(self._told, json.dumps({"task": task, "reason": reason, **more}).encode() + b"\n")
-
-
-def _hold(task: str, dial: Dial) -> tuple[socket.socket, int]:
-    """Return a connection to a task's server, and its incarnation.
-
-    Raises:
-        TaskUnreachable: the server does not answer.
-        Tfk8sError: the way to it is broken.
-    """
-    stream = dial()
-    try:
-        devices = probe.get_status(stream, _ANSWER_SECONDS)
-        stream.settimeout(_ANSWER_SECONDS)
-    except (OSError, wire.ProbeError) as error:
-        stream.close()
-        why = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
-        raise TaskUnreachable(f"{task} does not answer: {why}") from error
-    return stream, devices[0].incarnation if devices else 0
+    def _send(self, event: TaskEvent) -> None:
+        os.write(self._events_end, event.to_line())
 
 
-def _goes_on(stream: socket.socket) -> bool:
+def _is_alive(stream: socket.socket) -> bool:
     try:
         return bool(stream.recv(1 << 16))
     except OSError:

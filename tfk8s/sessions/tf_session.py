@@ -1,6 +1,6 @@
-"""A session whose failures have names. Imports TensorFlow.
+"""A session that raises named errors. Imports TensorFlow.
 
-It is TensorFlow's own with a `try` around `run`, which costs no time a step (bench/session.py).
+The session is TensorFlow's own with a `try` around `run`, which costs no time per step (bench/session.py).
 """
 
 from __future__ import annotations
@@ -15,91 +15,93 @@ import tensorflow.compat.v1 as tf1
 from tensorflow.python.client.session import _DeviceAttributes as DeviceAttributes
 
 from tfk8s.errors import TaskError
-from tfk8s.sessions import active_calls
-from tfk8s.sessions.call_guard import SessionWatch
 from tfk8s.sessions.diagnosis import ClusterProbe
-from tfk8s.sessions.patch import checked, close_aside, patched_constructor
+from tfk8s.sessions.guard_thread import GuardThread
+from tfk8s.sessions.patch import close_with_timeout, patch_config, run_checked
+from tfk8s.sessions.timing import TIMING
 
-_LISTEN_SECONDS = 1.0  # event loops take signals away between calls, but not within a second
+_SIGNALS_INTERVAL = 1.0  # seconds: event loops take signals over between calls, but less often than that
 
 
 class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
     """A session whose `run` raises named errors; TensorFlow's own is the cause.
 
     Attributes:
-        patience: how many seconds the runner gives its calls after a loss, to raise that error.
-        without: the tasks that it leaves out.
-        failure: the loss that `with` has caught, where a new session is to follow; else None.
+        loss_timeout: how many seconds the runner gives calls after a loss, to raise that error.
+        without: the tasks that the session leaves out.
+        failure: the loss that `with` has caught, if a new session will follow; else None.
     """
 
-    patience = active_calls.OPENING_PATIENCE
+    loss_timeout = TIMING.opening_timeout
 
     def __init__(
         self,
         target: str,
-        watch: SessionWatch | None,
+        guard: GuardThread | None,
         graph: Any,
         config: Any,
-        witness: ClusterProbe,
+        cluster: ClusterProbe,
         *,
         recovers: bool = False,
     ) -> None:
-        super().__init__(target, graph=graph, config=patched_constructor(config, witness.view.filters))
-        self._witness, self._watch, self._recovers = witness, watch, recovers
-        self.without = witness.view.without
-        self._broken = False
+        super().__init__(target, graph=graph, config=patch_config(config, cluster.view.filters))
+        self._cluster, self._guard, self._recovers = cluster, guard, recovers
+        self.without = cluster.view.without
+        self._is_broken = False
         atexit.register(_close_at_exit, weakref.ref(self))
-        self._listened = -math.inf
+        self._signals_taken = -math.inf
         self.failure: TaskError | None = None
         if recovers:
-            self.patience = active_calls.RECOVERING_PATIENCE
+            self.loss_timeout = TIMING.recovering_timeout
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        """Run what is asked for, as `tf.compat.v1.Session.run` does.
+        """Run operations and return tensors, as `tf.compat.v1.Session.run` does.
 
         Raises:
-            TaskLost, TaskRestarted, TaskUnreachable: a task is gone, or another one, or can't be reached.
+            TaskLost, TaskRestarted, TaskUnreachable: a task is gone, was replaced, or can't be reached.
             DeviceMissing: the graph names a device that is not there.
             GraphTooLarge: the graph, the feed or the result is over 2 GB.
-            OutOfMemory: a task has too little memory for it.
-            tf.errors.OpError: whatever else TensorFlow reports.
+            OutOfMemory: a task has too little memory for a step.
+            tf.errors.OpError: all other errors of TensorFlow.
         """
-        if self._watch is not None and time.monotonic() - self._listened > _LISTEN_SECONDS:
-            self._watch.listen()
-            self._listened = time.monotonic()
+        if self._guard is not None and time.monotonic() - self._signals_taken > _SIGNALS_INTERVAL:
+            self._guard.take_signals()
+            self._signals_taken = time.monotonic()
         run = super().run
         try:
-            return checked(self, feed_dict, lambda: run(fetches, feed_dict, options, run_metadata))
+            return run_checked(self, feed_dict, lambda: run(fetches, feed_dict, options, run_metadata))
         except tf1.errors.OpError as error:
-            meaning = self._witness.explain(error)
+            meaning = self._cluster.explain(error)
             if meaning is None:
                 raise
-            self._broken = isinstance(meaning, TaskError)
+            self._is_broken = isinstance(meaning, TaskError)
             raise meaning from error
 
     def list_devices(self) -> list[Any]:
         """Return the devices of all tasks, as `tf.compat.v1.Session.list_devices` does.
 
-        They are asked themselves: TensorFlow's own call keeps all threads of the process from running, so that nothing
-        could end it where a task does not answer.
+        Each task is asked itself. TensorFlow's own call stops all threads of the process, so that nothing could end the
+        call if a task does not answer.
 
         Raises:
             TaskUnreachable: a task does not answer.
         """
-        found = self._witness.view.devices()
-        return [DeviceAttributes(one.name, one.kind, one.memory, one.incarnation) for one in found]
+        return [
+            DeviceAttributes(device.name, device.kind, device.memory, device.incarnation)
+            for device in self._cluster.view.devices()
+        ]
 
     def close(self) -> None:
-        """Close the session; one whose task is gone is left to itself after a moment."""
-        if self._broken:
-            self.close_aside()
+        """Close the session; if its task is gone, for a moment only."""
+        if self._is_broken:
+            self.close_with_timeout()
         else:
             super().close()
 
-    def close_aside(self) -> None:
-        """Close the session, or leave it to itself after a moment; once it has been closed, do nothing."""
-        if not self._closed and not close_aside(super().close):
-            self._session = None  # TensorFlow would wait for it as it deletes it
+    def close_with_timeout(self) -> None:
+        """Close the session unless it is closed, and give up after a moment."""
+        if not self._closed and not close_with_timeout(super().close):
+            self._session = None  # else TensorFlow would wait for the session's deletion
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         super().__exit__(kind, error, trace)
@@ -109,6 +111,6 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
 
 
 def _close_at_exit(session: weakref.ref[Session]) -> None:
-    """Close a session while threads can still be started: later, one that is lost would wait for ever."""
-    if (found := session()) is not None:
-        found.close_aside()
+    """Close a session while threads can still be started; later, a lost session would wait for ever."""
+    if (live := session()) is not None:
+        live.close_with_timeout()

@@ -1,4 +1,4 @@
-"""Which task of which cluster a process is: the forms in which it may be told, and the form TensorFlow takes.
+"""The cluster, and the task of it that a process is: readers of all forms, and the form that TensorFlow takes.
 
 Standard library only: this file also runs in pods.
 """
@@ -9,17 +9,18 @@ import json
 from collections.abc import Mapping
 
 from tfk8s.core import compact, naming
+from tfk8s.task.wire import field
 
 # The addresses of each job's tasks, by index.
-Cluster = Mapping[str, Mapping[int, str]]
+TaskAddresses = Mapping[str, Mapping[int, str]]
 
 _LISTENS = " listens on port "
 
 
 class TaskConfig:
-    """What a task is told: the cluster, and which of its tasks it is."""
+    """The cluster of a process, and the task that the process is."""
 
-    def __init__(self, cluster: Cluster, job: str, index: int) -> None:
+    def __init__(self, cluster: TaskAddresses, job: str, index: int) -> None:
         self.cluster, self.job, self.index = cluster, job, index
 
     @property
@@ -29,12 +30,12 @@ class TaskConfig:
 
     @property
     def port(self) -> int:
-        """Where its server listens, on every interface."""
+        """The port of its server, on every interface."""
         return int(self.cluster[self.job][self.index].rpartition(":")[2])
 
     @property
     def size(self) -> int:
-        """How many tasks the cluster has."""
+        """The number of the cluster's tasks."""
         return sum(map(len, self.cluster.values()))
 
     @property
@@ -44,35 +45,18 @@ class TaskConfig:
 
     def server_def(self) -> bytes:
         """Return the serialized `tensorflow.ServerDef` (tensorflow/core/protobuf/tensorflow_server.proto)."""
-        jobs = b"".join(
-            _field(1, _field(1, job) + b"".join(_field(2, _number(1, i) + _field(2, tasks[i])) for i in tasks))
+        cluster = b"".join(
+            field(1, field(1, job) + b"".join(field(2, field(1, i) + field(2, tasks[i])) for i in tasks))
             for job, tasks in self.cluster.items()
         )
-        return _field(1, jobs) + _field(2, self.job) + _number(3, self.index) + _field(5, "grpc")
+        return field(1, cluster) + field(2, self.job) + field(3, self.index) + field(5, "grpc")
 
 
-def _field(number: int, value: str | bytes) -> bytes:
-    data = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    data = bytearray()
-    while value > 0x7F:
-        data.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*data, value))
-
-
-def check_config(cluster: Cluster, job: str | None, index: str | int | None) -> TaskConfig:
-    """Return the task as a member of the cluster.
+def check_config(cluster: TaskAddresses, job: str | None, index: str | int | None) -> TaskConfig:
+    """Return the configuration of a task.
 
     Raises:
-        ValueError: TensorFlow would refuse the cluster, or has no such task in it.
+        ValueError: TensorFlow would refuse the cluster, or the task is not in the cluster.
     """
     for name in cluster:
         if not naming.is_job_name(name):
@@ -86,11 +70,11 @@ def check_config(cluster: Cluster, job: str | None, index: str | int | None) -> 
     return TaskConfig(cluster, job, int(index))
 
 
-def parse_cluster(text: str) -> Cluster:
+def parse_cluster(text: str) -> TaskAddresses:
     """Read a ClusterSpec from JSON, or from the form that `grpc_tensorflow_server` took.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     if not text.lstrip().startswith("{"):
         return _old_form(text)
@@ -103,7 +87,7 @@ def parse_cluster(text: str) -> Cluster:
     return {job: _addresses(job, tasks) for job, tasks in jobs.items()}
 
 
-def _old_form(text: str) -> Cluster:
+def _old_form(text: str) -> TaskAddresses:
     cluster: dict[str, dict[int, str]] = {}
     for part in text.split(","):
         job, bar, hosts = part.partition("|")
@@ -130,11 +114,11 @@ def _addresses(job: str, tasks: object) -> dict[int, str]:
     return dict(pairs)
 
 
-def parse_tf_config(text: str) -> tuple[Cluster, str | None, str | int | None]:
-    """Read TF_CONFIG: the cluster, and which task of it this is, as far as it says.
+def parse_tf_config(text: str) -> tuple[TaskAddresses, str | None, str | int | None]:
+    """Read TF_CONFIG: the cluster, and the job and index of this task, if given.
 
     Raises:
-        ValueError: it is malformed.
+        ValueError: the text is malformed.
     """
     try:
         config = json.loads(text)
@@ -144,26 +128,26 @@ def parse_tf_config(text: str) -> tuple[Cluster, str | None, str | int | None]:
         raise ValueError(f'TF_CONFIG is not {{"cluster": …, "task": {{"type": …, "index": …}}}}: {error!r}') from error
 
 
-def derive_cluster(environment: Mapping[str, str]) -> Cluster:
-    """Return the cluster from its compact form: `TFK8S_JOBS=chief=1,ps=2:2300` and the names that go with it.
+def derive_cluster(environment: Mapping[str, str]) -> TaskAddresses:
+    """Return the cluster from its compact form: `TFK8S_JOBS=chief=1,ps=2:2300` and two more variables.
 
-    No task is told all addresses: one string of them stops working at about 2,000 tasks (128 KiB), and a thousand
-    pods that each carry it are a burden to the API server.
+    No pod carries all addresses: a variable of about 2,000 addresses (128 KiB) stops working, and a thousand pods with
+    such a variable are a burden to the API server.
     """
     cluster: dict[str, dict[int, str]] = {}
     name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
     for job, size in compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"])).items():
         cluster[job] = {i: naming.pod_address(name, namespace, job, i, size.port) for i in range(size.tasks)}
-    own = environment.get("TFK8S_JOB")
-    return {job: tasks for job, tasks in cluster.items() if job != "evaluator" or own == "evaluator"}
+    is_evaluator = environment.get("TFK8S_JOB") == "evaluator"
+    return {job: tasks for job, tasks in cluster.items() if job != "evaluator" or is_evaluator}
 
 
-def listening_line(member: TaskConfig, version: str, devices: str) -> str:
-    """Return what a server's log tells once it listens: who it is, and what it has."""
-    others = f"of {member.size} tasks" if member.size > 1 else "alone"
-    return f"tfk8s: {member.name} {others}{_LISTENS}{member.port}: TensorFlow {version}, {devices}"
+def listening_line(config: TaskConfig, version: str, devices: str) -> str:
+    """Return the line of a server's log with its name, its port and its devices, once the server listens."""
+    size = f"of {config.size} tasks" if config.size > 1 else "alone"
+    return f"tfk8s: {config.name} {size}{_LISTENS}{config.port}: TensorFlow {version}, {devices}"
 
 
 def is_listening_line(line: str) -> bool:
-    """Return whether a line of a log is that one."""
+    """Return whether a line of a log is a `listening_line`."""
     return line.startswith("tfk8s: ") and _LISTENS in line

@@ -1,15 +1,15 @@
 """One task: a TensorFlow server in this process, without `import tensorflow`.
 
 TensorFlow's C API starts a server from a serialized `tensorflow.ServerDef` (TF_NewServer, TF_ServerStart in
-tensorflow/c/c_api_experimental.h and c_api.h). It is in the wheel's `libtensorflow_cc.so.2`, so a server listens
-0.3 s after its process starts, where `import tensorflow` alone takes seconds. A build of TensorFlow without that
-library, or modules to import first (operations of one's own), get a `tf.distribute.Server` instead.
+tensorflow/c/c_api_experimental.h and c_api.h). The wheel has that API in `libtensorflow_cc.so.2`. So a server listens
+0.3 s after its process starts, while `import tensorflow` alone takes seconds. A build of TensorFlow without that
+library, or with modules to import first (custom operations), gets a `tf.distribute.Server` instead.
 
-A TensorFlow server listens on every interface and runs any graph for whoever reaches it: whoever starts one keeps
-others away, as tfk8s' backends do. Standard library only: this file runs in any image that has TensorFlow.
+A TensorFlow server listens on every interface and runs any graph for any client. Its network must keep others away,
+as tfk8s' backends do. Standard library only: this file runs in any image that has TensorFlow.
 
-What it and the files beside it import counts: in a pod nothing is compiled before, and while a cluster comes up on a
-small machine its servers wait for each other's processor time.
+Imports of this file and its neighbours cost time. Pods have no compiled files, and the servers of a cluster on a small
+machine start at the same time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tfk8s.task.config import TaskConfig, check_config, derive_cluster, listenin
 
 
 class ServerError(Exception):
-    """The server can't start; the text says why."""
+    """The server can't start; the text has the reason."""
 
 
 # ---- TensorFlow's library ------------------------------------------------------------------------------------------
@@ -40,14 +40,14 @@ class Library:
     """TensorFlow's C API, as far as a server needs it."""
 
     def __init__(self, folder: str) -> None:
-        """Load it from the folder of the package `tensorflow`.
+        """Load the library from the folder of the package `tensorflow`.
 
         Raises:
-            OSError: there is no such library, as in builds for other platforms.
-            AttributeError: it has no such function, as in old versions.
+            OSError: the folder lacks the library, as in builds for other platforms.
+            AttributeError: the library lacks a function, as in old versions.
         """
-        # It names libtensorflow_framework as a library that it needs, beside it. Were that opened before, each of the
-        # 400,000 symbols would be looked up there first, mostly in vain: a tenth of the whole start.
+        # The library needs libtensorflow_framework, and names it itself. If that library were opened first, all
+        # 400,000 symbols would be looked up there first, mostly in vain. That would take a tenth of the whole start.
         library = _open(f"{folder}/libtensorflow_cc.so.2")
         pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
         self._version = _function(library, "TF_Version", text)
@@ -62,30 +62,30 @@ class Library:
         """TensorFlow's version."""
         return str(self._version().decode())
 
-    def start(self, member: TaskConfig) -> None:
-        """Start the task's server in this process, on threads of its own; returns once it listens.
+    def start(self, config: TaskConfig) -> None:
+        """Start the task's server in this process, on other threads; return once it listens.
 
         Raises:
             ServerError: TensorFlow refuses.
         """
         status = self._new_status()
-        definition = member.server_def()
+        definition = config.server_def()
         server = self._new_server(definition, len(definition), status)
         if not self._code(status):
             self._start(server, status)
         if self._code(status):
-            raise ServerError(f"TensorFlow can't start {member.name}: {self._message(status).decode(errors='replace')}")
+            raise ServerError(f"TensorFlow can't start {config.name}: {self._message(status).decode(errors='replace')}")
 
 
 def _open(path: str) -> ctypes.CDLL:
-    """Load a library whose functions are looked up when they are first called.
+    """Load a library whose functions are looked up at their first calls.
 
-    ctypes asks for all of them at once (RTLD_NOW), which takes as long again as the rest: libtensorflow_cc calls
-    150,000 by name, of which a server needs few.
+    ctypes looks all functions up at once (RTLD_NOW), which takes as long again as the rest. libtensorflow_cc calls
+    150,000 functions by name, and a server needs few of them.
     """
-    opened = ctypes.CDLL(None)  # this process, which has dlopen
-    dlopen = _function(opened, "dlopen", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
-    dlerror = _function(opened, "dlerror", ctypes.c_char_p)  # looked up before: to look one up ends the error
+    process = ctypes.CDLL(None)  # has dlopen
+    dlopen = _function(process, "dlopen", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
+    dlerror = _function(process, "dlerror", ctypes.c_char_p)  # looked up first, since a lookup clears the error
     handle = dlopen(os.fsencode(path), os.RTLD_LAZY | os.RTLD_GLOBAL)
     if not handle:
         raise OSError(dlerror().decode(errors="replace"))
@@ -100,11 +100,11 @@ def _function(library: ctypes.CDLL, name: str, result: type | None, *arguments: 
 
 def find_tensorflow() -> str | None:
     """Return the folder of the package `tensorflow` that this interpreter would import, or None."""
-    found = importlib.util.find_spec("tensorflow")
-    return found.submodule_search_locations[0] if found and found.submodule_search_locations else None
+    spec = importlib.util.find_spec("tensorflow")
+    return spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else None
 
 
-def start_by_import(member: TaskConfig, preload: Sequence[str]) -> str:
+def start_by_import(config: TaskConfig, preload: Sequence[str]) -> str:
     """Import TensorFlow and `preload`, start a `tf.distribute.Server`, and return TensorFlow's version.
 
     Raises:
@@ -112,70 +112,70 @@ def start_by_import(member: TaskConfig, preload: Sequence[str]) -> str:
     """
     missing = [module for module in preload if importlib.util.find_spec(module.partition(".")[0]) is None]
     if missing:
-        raise ServerError(f"{member.name} can't import {', '.join(missing)}")
+        raise ServerError(f"{config.name} can't import {', '.join(missing)}")
     import tensorflow as tf
 
     for module in preload:
         importlib.import_module(module)
-    cluster = tf.train.ClusterSpec({job: dict(tasks) for job, tasks in member.cluster.items()})
+    cluster = tf.train.ClusterSpec({job: dict(tasks) for job, tasks in config.cluster.items()})
     global _server  # lives as long as the process
-    _server = tf.distribute.Server(cluster, member.job, member.index)
+    _server = tf.distribute.Server(cluster, config.job, config.index)
     return str(tf.__version__)
 
 
 _server: object = None
 
 
-def start(member: TaskConfig, preload: Sequence[str] = ()) -> str:
-    """Start the task's server in the quickest way there is, and return the line that says what runs.
+def start(config: TaskConfig, preload: Sequence[str] = ()) -> str:
+    """Start the task's server in the quickest possible way, and return the first line of its log.
 
     Raises:
-        ServerError: there is no TensorFlow, its port is taken, or TensorFlow refuses.
+        ServerError: TensorFlow is missing, the port is in use, or TensorFlow refuses.
     """
     folder = find_tensorflow()
     if folder is None:
         raise ServerError(f"no TensorFlow for {sys.executable}; install it with: pip install tensorflow-cpu")
-    check_port(member)
+    check_port(config)
     note = ""
     try:
         if preload:
             raise ImportError(f"to preload {', '.join(preload)}")
         library = Library(folder)
     except (ImportError, OSError, AttributeError) as reason:
-        version = start_by_import(member, preload)
+        version = start_by_import(config, preload)
         note = f" (by importing TensorFlow: {reason})"
     else:
-        library.start(member)
+        library.start(config)
         version = library.version
-    return first_line(member, version) + note
+    return first_line(config, version) + note
 
 
-def check_port(member: TaskConfig) -> None:
-    """Raise a ServerError if the task's port is taken; TensorFlow itself would only say "Could not start"."""
+def check_port(config: TaskConfig) -> None:
+    """Raise a ServerError if the task's port is in use; TensorFlow's error would be just "Could not start"."""
     try:
         with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as free:
             free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            free.bind(("", member.port))
+            free.bind(("", config.port))
     except OSError as error:
-        raise ServerError(f"{member.name} can't listen on port {member.port}: {error.strerror}") from error
+        raise ServerError(f"{config.name} can't listen on port {config.port}: {error.strerror}") from error
 
 
-def first_line(member: TaskConfig, version: str) -> str:
-    """Return what a task's log begins with, once its server, which is asked for its devices, answers."""
-    with socket.create_connection(("localhost", member.port), timeout=10) as stream:
+def first_line(config: TaskConfig, version: str) -> str:
+    """Return the first line of a task's log, with the devices that its server reports."""
+    with socket.create_connection(("localhost", config.port), timeout=10) as stream:
         devices = probe.get_status(stream, timeout=10)
     kinds = [device.kind for device in devices]
-    return listening_line(member, version, ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)))
+    return listening_line(config, version, ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)))
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one task until SIGTERM or Ctrl-C; the exit code is 2 for bad input and 1 where TensorFlow refuses."""
+    """Run one task until SIGTERM or Ctrl-C; the exit code is 2 for bad input and 1 if TensorFlow refuses."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     try:
-        member = config_from(options, os.environ)
+        config = config_from(options, os.environ)
     except ValueError as error:
         print(f"error: {error}\n  = help: tfk8s server --help shows the forms", file=sys.stderr)
         return 2
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     stop.start()
     try:
-        line = start(member, options.preload)
+        line = start(config, options.preload)
     except ServerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -196,14 +196,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _exit_on_signal() -> None:
-    # A thread of its own, since a handler would wait for the C call that the main thread is in; and as process 1
-    # of a container, a process gets no signal that it does not wait for.
+    # This is a separate thread, since a handler would wait for the main thread's C call. Process 1 of a container
+    # gets only the signals that it waits for.
     number = signal.sigwait((signal.SIGTERM, signal.SIGINT))
     os._exit(130 if number == signal.SIGINT else 0)
 
 
-class Options:
-    """What the command line says. Tasks in pods have none: what they are told is in the environment."""
+class ServerOptions:
+    """The flags of the command line. Tasks in pods have none, and read the environment instead."""
 
     cluster_spec: str | None = None
     job_name: str | None = None
@@ -214,17 +214,17 @@ class Options:
         self.preload: list[str] = []
 
 
-def parse_options(arguments: Sequence[str]) -> Options:
+def parse_options(arguments: Sequence[str]) -> ServerOptions:
     """Read the command line; `--help` and errors exit."""
-    options = Options()
+    options = ServerOptions()
     if not arguments:
         return options
-    import argparse  # takes as long as all else that this file imports
+    import argparse  # takes as long as all other imports of this file
 
     parser = argparse.ArgumentParser(
         prog="tfk8s server",
-        description="Run one task's TensorFlow server, in the foreground, until SIGTERM or Ctrl-C. It listens on every "
-        "interface and runs any graph for whoever reaches it: start it only where nobody else can.",
+        description="Run one task's TensorFlow server in the foreground, until SIGTERM or Ctrl-C. It listens on every "
+        "interface and runs any graph for any client: start it only in a network that others can't reach.",
         epilog="example: tfk8s server --cluster-spec 'ps|a:2222,worker|b:2222' --job-name worker --task-index 0",
     )
     parser.add_argument(
@@ -238,15 +238,15 @@ def parse_options(arguments: Sequence[str]) -> Options:
     parser.add_argument(
         "--preload", action="append", metavar="MODULE", help="a Python module to import first (may repeat)"
     )
-    parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)  # told when the server answers
+    parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)  # gets a byte when the server answers
     return parser.parse_args(arguments, options)
 
 
-def config_from(options: Options, environment: Mapping[str, str]) -> TaskConfig:
+def config_from(options: ServerOptions, environment: Mapping[str, str]) -> TaskConfig:
     """Return the task that the flags, tfk8s' own variables or TF_CONFIG describe, in this order.
 
     Raises:
-        ValueError: none of them does, or not well.
+        ValueError: no description is there, or it is malformed.
     """
     job: str | None
     index: str | int | None

@@ -1,10 +1,9 @@
-"""Asks a TensorFlow server what it has, without TensorFlow and without a gRPC library.
+"""HTTP/2 frames, gRPC calls and protobuf messages, as far as TensorFlow's servers need them.
 
-A TensorFlow server answers `/tensorflow.WorkerService/GetStatus` with its devices in about a millisecond, to an empty
-request; `grpc.health.v1` it does not implement. gRPC is HTTP/2 (github.com/grpc/grpc, doc/PROTOCOL-HTTP2.md), and
-one request without a body needs so little of it that it is written out here: it then works on any stream (a socket of
-another network namespace, a stream through the Kubernetes API), ignores `http_proxy`, starts no threads, and costs
-no import. Standard library only: this file also runs inside tasks.
+gRPC is HTTP/2 (github.com/grpc/grpc, doc/PROTOCOL-HTTP2.md). A single request needs so little of HTTP/2 that this file
+does without a library. So a call works on any stream (a socket of another network namespace, a stream through the
+Kubernetes API), ignores `http_proxy`, starts no threads, and costs no import. Standard library only: this file also
+runs in tasks.
 """
 
 from __future__ import annotations
@@ -13,24 +12,28 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 GET_STATUS = "/tensorflow.WorkerService/GetStatus"
 LIST_DEVICES = "/tensorflow.MasterService/ListDevices"
+CREATE_SESSION = "/tensorflow.MasterService/CreateSession"
 
-_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
-_END_STREAM, _ACK, _PADDED, _END_HEADERS = 1, 1, 8, 4
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # a client sends it before its frames (RFC 9113, 3.4)
+HEAD_SIZE = 9  # bytes of a frame before its payload
+DATA, HEADERS, RST_STREAM, SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+END_STREAM, END_HEADERS = 1, 4
+_ACK, _PADDED = 1, 8
 _STREAM = 1
-_WINDOW = 2**31 - 1  # let the server send all it has at once
+_MAX_WINDOW = 2**31 - 1  # the server may send all it has at once
 _UNIMPLEMENTED = 12
 
 
 class ProbeError(Exception):
-    """The server did not answer as a TensorFlow server does; the text says how."""
+    """The answer is not one of a TensorFlow server; the text has the difference."""
 
 
 class GrpcError(ProbeError):
-    """The server refused; `status` and `message` are gRPC's."""
+    """The server refused the call; `status` and `message` are gRPC's."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"the server refused (gRPC status {status}{': ' + message if message else ''})")
@@ -38,27 +41,34 @@ class GrpcError(ProbeError):
 
 
 def call(stream: socket.socket, method: str, timeout: float, request: bytes = b"") -> bytes:
-    """Make one gRPC call, with an empty request where none is given; return the serialized response.
+    """Make one gRPC call on a connected stream, which can't be used again; return the serialized response.
+
+    Args:
+        stream: connected to the server.
+        method: the path, such as `GET_STATUS`.
+        timeout: in seconds.
+        request: the serialized request.
 
     Raises:
-        ProbeError, OSError: as `get_status`.
+        ProbeError: the answer is not one of a TensorFlow server, or the server refused.
+        OSError: the stream broke, or `timeout` ran out (TimeoutError).
     """
     deadline = time.monotonic() + timeout
     stream.settimeout(timeout)
-    stream.sendall(_request(method, request))
+    stream.sendall(request_frames(method, request))
     body = b""
     for kind, flags, payload in _frames(stream, deadline):
-        if kind == _SETTINGS and not flags & _ACK:
-            stream.sendall(_frame(_SETTINGS, _ACK))
+        if kind == SETTINGS and not flags & _ACK:
+            stream.sendall(frame(SETTINGS, _ACK))
         elif kind == _PING and not flags & _ACK:
-            stream.sendall(_frame(_PING, _ACK, payload=payload))
-        elif kind == _DATA:
+            stream.sendall(frame(_PING, _ACK, payload=payload))
+        elif kind == DATA:
             body += payload[1 : -payload[0] or None] if flags & _PADDED else payload
-        elif kind == _HEADERS:
+        elif kind == HEADERS:
             _check_status(payload)
-        elif kind in (_RST_STREAM, _GOAWAY):
+        elif kind in (RST_STREAM, _GOAWAY):
             raise ProbeError("the server ended the call without an answer")
-        if kind in (_DATA, _HEADERS) and flags & _END_STREAM:
+        if kind in (DATA, HEADERS) and flags & END_STREAM:
             return _message(body)
     raise ProbeError("the server closed the connection without an answer")
 
@@ -66,7 +76,23 @@ def call(stream: socket.socket, method: str, timeout: float, request: bytes = b"
 # ---- HTTP/2 (RFC 9113) -------------------------------------------------------------------------------------------
 
 
-def _request(method: str, message: bytes) -> bytes:
+def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
+    """Return an HTTP/2 frame."""
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+# HTTP/2's servers acknowledge settings at once (RFC 9113, 6.5.3), gRPC's on threads of its transport. A busy server
+# does so, too, while GetStatus waits for a thread which operations may hold for minutes.
+HEARTBEAT = frame(SETTINGS)
+
+
+def parse_head(head: bytes) -> tuple[int, int, int, int]:
+    """Return the payload's size, the kind, the flags and the stream from the head of a frame."""
+    return int.from_bytes(head[:3], "big"), head[3], head[4], int.from_bytes(head[5:HEAD_SIZE], "big")
+
+
+def request_frames(method: str, message: bytes) -> bytes:
+    """Return all that a client sends for one call."""
     headers = {
         ":method": "POST",
         ":scheme": "http",
@@ -75,39 +101,39 @@ def _request(method: str, message: bytes) -> bytes:
         "content-type": "application/grpc",
         "te": "trailers",
     }
-    settings = struct.pack(">HI", 4, _WINDOW)  # SETTINGS_INITIAL_WINDOW_SIZE
     return b"".join(
         (
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            _frame(_SETTINGS, payload=settings),
-            _frame(_WINDOW_UPDATE, payload=struct.pack(">I", _WINDOW - 65535)),
-            _frame(_HEADERS, _END_HEADERS, _STREAM, b"".join(map(_literal, headers, headers.values()))),
-            _frame(_DATA, _END_STREAM, _STREAM, struct.pack(">BI", 0, len(message)) + message),  # not compressed
+            PREFACE,
+            frame(SETTINGS, payload=struct.pack(">HI", 4, _MAX_WINDOW)),  # SETTINGS_INITIAL_WINDOW_SIZE
+            frame(_WINDOW_UPDATE, payload=struct.pack(">I", _MAX_WINDOW - 65535)),
+            frame(HEADERS, END_HEADERS, _STREAM, header_block(headers)),
+            frame(DATA, END_STREAM, _STREAM, grpc_message(message)),
         )
     )
 
 
-def _literal(name: str, value: str) -> bytes:
-    """Return a header as HPACK's literal without indexing, for which no table is needed (RFC 7541, 6.2.2)."""
-    return b"\0" + b"".join(bytes([len(text)]) + text.encode() for text in (name, value))
+def header_block(headers: Mapping[str, str]) -> bytes:
+    """Return headers as HPACK's literals without indexing, which need no table (RFC 7541, 6.2.2)."""
+    return b"".join(b"\0" + _hpack_text(name) + _hpack_text(value) for name, value in headers.items())
 
 
-def _frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
-# HTTP/2's servers acknowledge settings at once (RFC 9113, 6.5.3), gRPC's on threads of its transport: a sign of life
-# that a busy server gives too, where GetStatus waits for a thread which operations may hold for minutes.
-HEARTBEAT = _frame(_SETTINGS)
+def _hpack_text(text: str) -> bytes:
+    """Return a string after its length, which is an integer of seven bits and more (RFC 7541, 5.1 and 5.2)."""
+    data = text.encode()
+    size = bytes([len(data)]) if len(data) < 0x7F else b"\x7f" + varint(len(data) - 0x7F)
+    return size + data
 
 
 def _frames(stream: socket.socket, deadline: float) -> Iterator[tuple[int, int, bytes]]:
     """Yield kind, flags and payload of each frame until the server closes the connection."""
     buffer = b""
     while True:
-        while len(buffer) >= 9 and len(buffer) >= 9 + (size := int.from_bytes(buffer[:3], "big")):
-            yield buffer[3], buffer[4], buffer[9 : 9 + size]
-            buffer = buffer[9 + size :]
+        while len(buffer) >= HEAD_SIZE:
+            size, kind, flags, _ = parse_head(buffer)
+            if len(buffer) < HEAD_SIZE + size:
+                break
+            yield kind, flags, buffer[HEAD_SIZE : HEAD_SIZE + size]
+            buffer = buffer[HEAD_SIZE + size :]
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise TimeoutError("timed out")
@@ -120,10 +146,23 @@ def _frames(stream: socket.socket, deadline: float) -> Iterator[tuple[int, int, 
             raise ProbeError("a web server answers there, not a TensorFlow server")
 
 
-# gRPC's C++ server writes header names and values as plain literals; what it leaves to HPACK's tables is never the
-# status of a failed call.
+# ---- gRPC --------------------------------------------------------------------------------------------------------
+
+# gRPC's C++ server writes header names and values as plain literals. It leaves to HPACK's tables only headers other
+# than the status of a failed call.
 _STATUS = re.compile(rb"grpc-status[\x01\x02]([0-9]{1,2})")
 _MESSAGE = b"grpc-message"
+
+
+def grpc_message(message: bytes) -> bytes:
+    """Return a serialized message as gRPC sends it, without compression."""
+    return struct.pack(">BI", 0, len(message)) + message
+
+
+def _message(body: bytes) -> bytes:
+    if len(body) < 5 or body[0] != 0 or len(body) != 5 + int.from_bytes(body[1:5], "big"):
+        raise ProbeError("the server's answer is not a gRPC message")
+    return body[5:]
 
 
 def _check_status(headers: bytes) -> None:
@@ -136,36 +175,54 @@ def _check_status(headers: bytes) -> None:
 
 
 def _text_after(name: bytes, headers: bytes) -> str:
-    """Return the value of a header, whose length is an integer of seven bits and more (RFC 7541, 5.1)."""
+    """Return the value of a header, which stands after the value's length (RFC 7541, 5.1)."""
     start = headers.find(name) + len(name)
     if start < len(name) or start >= len(headers):
         return ""
     size, start = headers[start] & 0x7F, start + 1
     if size == 0x7F:
-        more, start = _varint(headers, start)
+        more, start = _read_varint(headers, start)
         size += more
     return headers[start : start + size].decode(errors="replace")
 
 
-def _message(body: bytes) -> bytes:
-    if len(body) < 5 or body[0] != 0 or len(body) != 5 + int.from_bytes(body[1:5], "big"):
-        raise ProbeError("the server's answer is not a gRPC message")
-    return body[5:]
+# ---- protobuf (protobuf.dev/programming-guides/encoding) -----------------------------------------------------------
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield the number and value of each field of a serialized message."""
+def field(number: int, value: bytes | str | int) -> bytes:
+    """Return a field of a serialized message: a message, a string, or an integer."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def varint(value: int) -> bytes:
+    """Return an integer in groups of seven bits, the lowest first."""
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*data, value))
+
+
+def fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Yield the number and value of each field of a serialized message.
+
+    Raises:
+        ProbeError: the bytes are not a message.
+    """
     position = 0
     while position < len(message):
-        tag, position = _varint(message, position)
+        tag, position = _read_varint(message, position)
         kind = tag & 7
         if kind == 0:
-            value, position = _varint(message, position)
+            value, position = _read_varint(message, position)
             yield tag >> 3, value
             continue
         size = {1: 8, 5: 4}.get(kind)
         if kind == 2:
-            size, position = _varint(message, position)
+            size, position = _read_varint(message, position)
         if size is None or position + size > len(message):
             raise ProbeError("the server's answer is not a message of TensorFlow's")
         data = message[position : position + size]
@@ -173,7 +230,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
         position += size
 
 
-def _varint(message: bytes, position: int) -> tuple[int, int]:
+def _read_varint(message: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while position < len(message):
         byte = message[position]

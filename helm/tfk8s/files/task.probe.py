@@ -1,10 +1,7 @@
-"""Asks a TensorFlow server what it has, without TensorFlow and without a gRPC library.
+"""Requests to a TensorFlow server about its devices, its version and its connections, without TensorFlow.
 
-A TensorFlow server answers `/tensorflow.WorkerService/GetStatus` with its devices in about a millisecond, to an empty
-request; `grpc.health.v1` it does not implement. gRPC is HTTP/2 (github.com/grpc/grpc, doc/PROTOCOL-HTTP2.md), and
-one request without a body needs so little of it that it is written out here: it then works on any stream (a socket of
-another network namespace, a stream through the Kubernetes API), ignores `http_proxy`, starts no threads, and costs
-no import. Standard library only: this file also runs inside tasks.
+A TensorFlow server answers an empty `GetStatus` with its devices in about a millisecond. It does not implement
+`grpc.health.v1`. Standard library only: this file also runs in tasks.
 """
 
 from __future__ import annotations
@@ -15,7 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tfk8s.task import wire
-from tfk8s.task.wire import GET_STATUS, LIST_DEVICES, _fields, call
+
+MAX_NAMED = 250  # devices in one request, which is one frame of HTTP/2
+
+_INVALID_ARGUMENT = 3
+_FAR_FUTURE = 999_999_999  # a version of graphs that no TensorFlow reads
+# CreateSessionRequest: field 1, graph_def: field 4, versions: field 2, min_consumer.
+_GRAPH_OF_THE_FUTURE = wire.field(1, wire.field(4, wire.field(2, _FAR_FUTURE)))
+_VERSION = re.compile(r" for TensorFlow ([^\s,]+?)\.(?:\s|$)")
 
 
 class Device(NamedTuple):
@@ -25,7 +29,7 @@ class Device(NamedTuple):
         name: in full, such as "/job:worker/replica:0/task:1/device:GPU:0".
         kind: "CPU", "GPU", ….
         memory: bytes that TensorFlow may use.
-        incarnation: a number that a restarted server gets anew.
+        incarnation: a random number of the server, which another server in its place does not have.
         description: the hardware, in the driver's words; "" for a CPU.
     """
 
@@ -42,86 +46,63 @@ def get_status(stream: socket.socket, timeout: float) -> list[Device]:
     The stream can't be used again.
 
     Raises:
-        ProbeError: something else than a TensorFlow server answered, or the server refused.
-        OSError: the stream broke, or `timeout` ran out (TimeoutError).
+        ProbeError, OSError: as `wire.call`.
     """
-    return [device for field, device in _devices(call(stream, GET_STATUS, timeout)) if field == 1]
+    return [device for field, device in _devices(wire.call(stream, wire.GET_STATUS, timeout)) if field == 1]
 
 
 def list_devices(stream: socket.socket, timeout: float) -> list[Device]:
     """Return the devices of the whole cluster, from the master behind a connected stream.
 
-    The master answers when, and only when, every task answers the master.
+    The master answers as soon as every task has answered the master.
 
     Raises:
-        ProbeError, OSError: as `get_status`.
+        ProbeError, OSError: as `wire.call`.
     """
-    return [device for _, device in _devices(call(stream, LIST_DEVICES, timeout))]
-
-
-# ---- protobuf ----------------------------------------------------------------------------------------------------
+    return [device for _, device in _devices(wire.call(stream, wire.LIST_DEVICES, timeout))]
 
 
 def _devices(message: bytes) -> Iterator[tuple[int, Device]]:
-    """Yield each tensorflow.DeviceAttributes of a message, with the number of the field that it stands in."""
-    for number, value in _fields(message):
+    """Yield each tensorflow.DeviceAttributes of a message, with the number of its field."""
+    for number, value in wire.fields(message):
         if isinstance(value, bytes):
-            fields = dict(_fields(value))
-            name, kind, description = (fields.get(key, b"") for key in (1, 2, 7))
-            assert isinstance(name, bytes)
-            assert isinstance(kind, bytes)
-            assert isinstance(description, bytes)
-            yield (
-                number,
-                Device(
-                    name.decode(), kind.decode(), _number(fields.get(4)), _number(fields.get(6)), description.decode()
-                ),
-            )
-
-
-def _number(value: bytes | int | None) -> int:
-    return value if isinstance(value, int) else 0
-
-
-CREATE_SESSION = "/tensorflow.MasterService/CreateSession"
-_INVALID_ARGUMENT = 3
-
-# Field 1, graph_def: field 4, versions: field 2, min_consumer, a version that no TensorFlow has.
-_GRAPH_OF_THE_FUTURE = b"\x0a\x08\x22\x06\x10\xff\x93\xeb\xdc\x03"
-MOST_NAMED = 250  # devices in one request, which is one frame of HTTP/2
-_VERSION = re.compile(r" for TensorFlow ([^\s,]+?)\.(?:\s|$)")
+            attributes = dict(wire.fields(value))
+            texts = {key: text for key, text in attributes.items() if isinstance(text, bytes)}
+            numbers = {key: number for key, number in attributes.items() if isinstance(number, int)}
+            name, kind, description = (texts.get(key, b"").decode(errors="replace") for key in (1, 2, 7))
+            yield number, Device(name, kind, numbers.get(4, 0), numbers.get(6, 0), description)
 
 
 def get_version(stream: socket.socket, device: str, timeout: float) -> str:
-    """Return the version of TensorFlow that a server is, such as "2.21.0"; "" where it does not say.
+    """Return a server's version of TensorFlow, such as "2.21.0"; "" if the server does not report one.
 
-    A server that is given a graph which only later versions can read says why it refuses
-    (CheckVersions in tensorflow/core/framework/versions.cc), and which version it is. No session comes of it.
+    The request has a graph that only later versions can read. The server refuses, and gives the reason with its own
+    version (CheckVersions in tensorflow/core/framework/versions.cc). No session is created.
 
     Args:
         stream: connected to the server; it can't be used again.
-        device: the task's own, "/job:worker/task:1": the server shall ask no other about it.
+        device: the task's own, "/job:worker/task:1", so that the server asks no other task.
         timeout: in seconds.
 
     Raises:
-        ProbeError, OSError: as `probe.get_status`.
+        ProbeError, OSError: as `wire.call`.
     """
-    found = _VERSION.search(_refusal(stream, [device], timeout))
-    return found[1] if found else ""
+    version = _VERSION.search(_refusal(stream, [device], timeout))
+    return version[1] if version else ""
 
 
 def can_reach(stream: socket.socket, devices: Sequence[str], timeout: float) -> bool:
-    """Return whether the server behind a stream reaches tasks, as a session's master has to; no session comes of it.
+    """Return whether a server can reach tasks, as a session's master has to. No session is created.
 
-    A server connects to addresses that it looked up before: it may be deaf to a task that answers everybody else.
+    A server uses addresses that it looked up before, so it may fail to reach a task that answers everybody else.
 
     Args:
         stream: connected to the server; it can't be used again.
-        devices: which tasks, "/job:worker/task:1", at most `MOST_NAMED`; none is all of its cluster.
+        devices: the tasks, "/job:worker/task:1", at most `MAX_NAMED`; none means all tasks of its cluster.
         timeout: in seconds.
 
     Raises:
-        ProbeError, OSError: as `probe.get_status`, but for a timeout.
+        ProbeError, OSError: as `wire.call`, but for a timeout.
     """
     try:
         _refusal(stream, devices, timeout)
@@ -131,18 +112,12 @@ def can_reach(stream: socket.socket, devices: Sequence[str], timeout: float) -> 
 
 
 def _refusal(stream: socket.socket, devices: Sequence[str], timeout: float) -> str:
-    """Return why a server refuses a session with a graph of the future, which it does once it has reached tasks."""
-    filters = b"".join(b"\x22" + _sized(device.encode()) for device in devices)  # field 4, device_filters
+    """Return the reason why a server refuses a graph of the future; a server refuses once it has reached the tasks."""
+    filters = b"".join(wire.field(4, device) for device in devices)  # device_filters
     try:
-        wire.call(stream, CREATE_SESSION, timeout, _GRAPH_OF_THE_FUTURE + b"\x12" + _sized(filters))  # field 2, config
+        wire.call(stream, wire.CREATE_SESSION, timeout, _GRAPH_OF_THE_FUTURE + wire.field(2, filters))  # config
     except wire.GrpcError as refusal:
         if refusal.status != _INVALID_ARGUMENT:
             raise
         return refusal.message
     return ""
-
-
-def _sized(data: bytes) -> bytes:
-    """Return bytes after their number, as protobuf writes them: fewer than 16,384."""
-    size = len(data)
-    return (bytes([size]) if size < 0x80 else bytes([size & 0x7F | 0x80, size >> 7])) + data

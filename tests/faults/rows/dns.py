@@ -57,5 +57,5 @@ def rows() -> Iterator[Row]:
     )  # fmt: skip
     yield Row(
         fault="DNS down", when=f"in `up`, with a deadline of {DEADLINE} s", run=up_without_dns, code=124,
-        words=("chief/0 does not reach",), limit=DEADLINE + VERDICT, thorough=True,
+        words=("chief/0 can't reach",), limit=DEADLINE + VERDICT, thorough=True,
     )  # fmt: skip

@@ -382,5 +382,5 @@ def test_connect_to_a_port_in_use(run: Run, backend: FakeBackend) -> None:
         assert run("connect", "mnist", "--port", str(other.port)) == (
             2,
             "",
-            f"error: port {other.port} is in use\n  = help: give another one, or none for any that is free\n",
+            f"error: port {other.port} is in use\n  = help: choose another port, or leave the port out\n",
         )

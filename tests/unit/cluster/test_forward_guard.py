@@ -1,47 +1,76 @@
-"""What is done while a task is lost, beside a loopback address that leads to the master."""
+"""The monitor beside a forward to the master."""
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from job_files import job_file
 
 from tfk8s import polling
 from tfk8s.cluster import forward_guard
-from tfk8s.cluster.forward_guard import ForwardGuard
+from tfk8s.cluster.forward_guard import ForwardGuard, monitored_tasks
 from tfk8s.core.spec import Task
-from tfk8s.errors import BackendUnreachable, InvalidInput
-from tfk8s.sessions import task_monitor
+from tfk8s.errors import BackendUnreachable
+from tfk8s.sessions.preflight import ClusterView
+from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
+from tfk8s.sessions.timing import FAR, TIMING
+from tfk8s.task import wire
 from tfk8s.testing import FakeBackend
+
+# Heartbeats are quick, and none that is missed is a loss.
+QUICK = replace(TIMING, heartbeat_interval=0.005, missed_heartbeats=1 << 30, call_timeout=0.02)
+CHIEF_LOST, WORKER_LOST = lost("chief/0", "evicted"), lost("worker/1", "evicted")
+UNREACHED = lost("worker/1", "chief/0 can't reach it")
+
+
+def replaced(task: str) -> TaskEvent:
+    return TaskEvent(task, TaskChange.REPLACED)
 
 
 class Forward:
-    """Notes what it is told to do."""
+    """Notes its calls."""
 
     def __init__(self) -> None:
-        self.done: list[str] = []
+        self.calls: queue.SimpleQueue[str] = queue.SimpleQueue()
 
-    def lose(self) -> None:
-        self.done.append("lose")
+    def stand_in(self) -> None:
+        self.calls.put("stand in")
 
-    def find(self) -> None:
-        self.done.append("find")
+    def resume(self) -> None:
+        self.calls.put("resume")
 
-    def end_calls(self, why: str, patience: float) -> int:
-        self.done.append(f"{why}, {patience:g}")
+    def abort_calls(self, reason: str, min_age: float) -> int:
+        self.calls.put(f"{reason}, {min_age:g}")
         return 0
 
+    def next(self) -> str:
+        return self.calls.get(timeout=20)
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_monitor, "_AGAIN_SECONDS", 0.005)
-    monkeypatch.setattr(task_monitor, "SILENT", 1 << 30)
-    monkeypatch.setattr(forward_guard, "SILENT", 1 << 30)
-    monkeypatch.setattr(forward_guard, "_LOOK_SECONDS", 0.005)
-    monkeypatch.setattr(forward_guard.active_calls, "PATIENCE", 0.02)
-    monkeypatch.setattr(forward_guard.active_calls, "LEAST_PATIENCE", 1000.0)
+
+class View(ClusterView):
+    """A cluster whose master can't reach some tasks."""
+
+    def __init__(self, unreachable: Callable[[], Sequence[str]] = list) -> None:
+        super().__init__({"chief/0": "", "worker/0": "", "worker/1": ""})
+        self._unreachable = unreachable
+
+    def unreachable(self, source: str | None = None) -> list[str]:
+        return list(self._unreachable())
+
+
+class Scene:
+    """A guard, whose forward and events the test sees."""
+
+    def __init__(self, backend: FakeBackend, view: ClusterView | None = None) -> None:
+        self.forward = Forward()
+        self.events: queue.SimpleQueue[TaskEvent] = queue.SimpleQueue()
+        self.guard = ForwardGuard(backend, "mnist", self.forward, self.events.put, view, QUICK)
+
+    def next_event(self) -> TaskEvent:
+        return self.events.get(timeout=20)
 
 
 @pytest.fixture
@@ -52,133 +81,131 @@ def backend() -> Iterator[FakeBackend]:
     backend.close()
 
 
-Heard = queue.SimpleQueue
-
-
-def begin(backend: FakeBackend, forward: Forward, heard: Heard, **options: object) -> ForwardGuard:
-    guarded = ForwardGuard(backend, "mnist", forward, lambda *what: heard.put(what), **options)
-    guarded.__enter__()
-    polling.wait_until(lambda: len(guarded._losses._known) == 3 - len(options.get("without", ())), "all to be held", 20)
-    return guarded
-
-
-def test_a_lost_master_is_stood_in_for_until_it_is_back(backend: FakeBackend) -> None:
-    forward, heard = Forward(), Heard()
-    guarded = begin(backend, forward, heard)
+def lose_master(backend: FakeBackend) -> None:
+    """Wait until all tasks are monitored; then the master is gone."""
+    polling.wait_until(lambda: len(backend.connections) == 3, "connections", 20)
+    for stream in backend.connections:
+        stream.settimeout(20)
+        received = b""
+        while not received.endswith(wire.HEARTBEAT):
+            received += stream.recv(1000)
     backend.unresponsive = {Task("chief", 0)}
     for stream in backend.connections:
         stream.close()
-    assert heard.get(timeout=20) == ("chief/0", "evicted", False)
-    assert forward.done == ["lose"]
-    backend.unresponsive = set()
-    assert heard.get(timeout=20) == ("chief/0", "", False)
-    assert forward.done == ["lose", "find"]
-    assert backend.observers == 1
-    guarded.__exit__(None, None, None)
+
+
+def test_forward_stands_in_for_a_lost_master(backend: FakeBackend) -> None:
+    scene = Scene(backend)
+    with scene.guard:
+        lose_master(backend)
+        assert scene.next_event() == CHIEF_LOST
+        assert scene.forward.next() == "stand in"
+        backend.unresponsive = set()
+        assert scene.next_event() == TaskEvent("chief/0", TaskChange.BACK)
+        assert scene.forward.next() == "resume"
+        assert backend.observers == 1
     assert backend.observers == 0
 
 
-def test_where_nobody_knows_which_calls_need_a_lost_task_all_are_ended_after_a_while(backend: FakeBackend) -> None:
-    forward, heard = Forward(), Heard()
-    unreached = ["worker/1"]
-    guarded = begin(backend, forward, heard, unreached=lambda: unreached)
-    assert heard.get(timeout=20) == ("worker/1", "chief/0 does not reach it", False)  # from the beginning
-    guarded._take("worker/1", "evicted", anew=False)
-    assert heard.get(timeout=20) == ("worker/1", "evicted", False)
-    guarded._end_calls(0.0)
-    assert forward.done == []
-    guarded._end_calls(float("inf"))
-    assert forward.done == ["worker/1 was lost: evicted, 0.02"]
-    guarded._take("worker/1", "", anew=True)
-    guarded._end_calls(float("inf"))
-    assert forward.done[-1] == "worker/1 was lost: evicted; chief/0 does not reach the new one yet, 0.02"
-    del unreached[:], forward.done[:]
-    assert heard.get(timeout=20) == ("worker/1", "", True)
-    guarded._end_calls(float("inf"))
-    assert forward.done == []
-    guarded.__exit__(None, None, None)
+def test_calls_are_aborted_while_a_task_is_lost(backend: FakeBackend) -> None:
+    scene = Scene(backend, View())
+    guard = scene.guard
+    guard.on_event(WORKER_LOST)
+    guard.check(0.0)
+    assert scene.forward.calls.empty()
+    guard.check(float("inf"))
+    assert scene.forward.next() == "worker/1 was lost: evicted, 0.02"
+    guard.on_event(TaskEvent("worker/1", TaskChange.BACK))
+    guard.check(float("inf"))
+    assert scene.forward.calls.empty()
 
 
-def test_while_the_way_to_the_master_is_broken_a_new_task_is_not_said_to_be_back(backend: FakeBackend) -> None:
-    heard, asked = Heard(), []
+def test_restarted_task_is_lost_until_the_master_reaches_it(backend: FakeBackend) -> None:
+    unreachable = ["worker/1"]
+    scene = Scene(backend, View(lambda: unreachable))
+    guard = scene.guard
+    guard.check(0.0)
+    assert scene.next_event() == UNREACHED
+    guard.on_event(WORKER_LOST)
+    assert scene.next_event() == WORKER_LOST
+    guard.on_event(replaced("worker/1"))
+    guard.check(float("inf"))
+    assert scene.forward.next() == "worker/1 was lost: evicted; chief/0 can't reach the new server yet, 0.02"
+    assert scene.events.empty()
+    unreachable.clear()
+    guard.check(float("inf"))
+    assert scene.next_event() == replaced("worker/1")
+    assert scene.forward.calls.empty()
+
+
+def test_restarted_task_that_is_lost_again_is_not_back(backend: FakeBackend) -> None:
+    unreachable = ["worker/1"]
+    scene = Scene(backend, View(lambda: unreachable))
+    scene.guard.check(0.0)
+    scene.guard.on_event(WORKER_LOST)
+    unreachable.clear()
+    scene.guard.check(0.0)
+    assert [scene.next_event() for _ in range(2)] == [UNREACHED, WORKER_LOST]
+    assert scene.events.empty()
+
+
+def test_restarted_master_is_back_at_once(backend: FakeBackend) -> None:
+    scene = Scene(backend, View())
+    for event in (CHIEF_LOST, replaced("chief/0")):
+        scene.guard.on_event(event)
+        assert scene.next_event() == event
+    assert [scene.forward.next() for _ in range(2)] == ["stand in", "resume"]
+
+
+def test_restarted_task_is_not_back_while_the_master_can_not_be_reached(backend: FakeBackend) -> None:
+    answers: list[bool] = []
     broken = True
 
-    def unreached() -> list[str]:
-        asked.append(broken)
-        if len(asked) == 1:
+    def unreachable() -> list[str]:
+        answers.append(broken)
+        if len(answers) == 1:
             return ["worker/1"]
         if broken:
             raise BackendUnreachable("the API server does not answer")
         return []
 
-    guarded = begin(backend, Forward(), heard, unreached=unreached)
-    assert heard.get(timeout=20) == ("worker/1", "chief/0 does not reach it", False)
-    polling.wait_until(lambda: len(asked) > 3, "it to be asked several times", 20)
-    assert heard.empty()
-    broken = False
-    assert heard.get(timeout=20) == ("worker/1", "", True)
-    guarded.__exit__(None, None, None)
+    scene = Scene(backend, View(unreachable))
+    with scene.guard:
+        assert scene.next_event() == UNREACHED
+        polling.wait_until(lambda: len(answers) > 3, "several checks", 20)
+        assert scene.events.empty()
+        broken = False
+        assert scene.next_event() == replaced("worker/1")
 
 
-def test_where_the_way_to_the_master_is_broken_at_first_losses_are_told_all_the_same(backend: FakeBackend) -> None:
-    def unreached() -> list[str]:
+def test_losses_are_reported_if_the_master_could_not_be_reached_at_first(backend: FakeBackend) -> None:
+    def unreachable() -> list[str]:
         raise BackendUnreachable("the API server does not answer")
 
-    heard = Heard()
-    guarded = begin(backend, Forward(), heard, unreached=unreached)
-    backend.unresponsive = {Task("chief", 0)}
-    for stream in backend.connections:
-        stream.close()
-    assert heard.get(timeout=20) == ("chief/0", "evicted", False)
-    guarded.__exit__(None, None, None)
-
-
-def test_a_task_that_is_left_out_may_be_lost(backend: FakeBackend) -> None:
-    guarded = begin(backend, Forward(), Heard(), without=["worker/1"])
-    assert "worker/1" not in guarded._losses._known
-    guarded.__exit__(None, None, None)
-    with pytest.raises(InvalidInput, match="the master, to which they connect"):
-        ForwardGuard(backend, "mnist", Forward(), lambda *what: None, without=["chief/0"])
+    scene = Scene(backend, View(unreachable))
+    with scene.guard:
+        lose_master(backend)
+        assert scene.next_event() == CHIEF_LOST
 
 
 @pytest.mark.parametrize(
-    ("jobs", "watched"),
+    ("jobs", "without", "monitored"),
     [
-        ({"chief": 1, "worker": 2}, ["chief/0", "worker/0", "worker/1"]),
-        ({"chief": 1, "worker": 3}, ["chief/0"]),
-        ({"chief": 1, "worker": 2, "evaluator": 1}, ["chief/0", "worker/0", "worker/1"]),
+        ({"chief": 1, "worker": 2}, [], ["chief/0", "worker/0", "worker/1"]),
+        ({"chief": 1, "worker": 2}, ["worker/1"], ["chief/0", "worker/0"]),
+        ({"chief": 1, "worker": 3}, [], ["chief/0"]),
+        ({"chief": 1, "worker": 2, "evaluator": 1}, [], ["chief/0", "worker/0", "worker/1"]),
     ],
 )
-def test_of_many_tasks_the_master_alone_is_watched(
-    monkeypatch: pytest.MonkeyPatch, jobs: dict[str, int], watched: list[str]
+def test_only_the_master_of_a_large_cluster_is_monitored(
+    monkeypatch: pytest.MonkeyPatch, jobs: dict[str, int], without: list[str], monitored: list[str]
 ) -> None:
-    monkeypatch.setattr(forward_guard, "MOST_TASKS", 3)
-    with ForwardGuard(FakeBackend(job_file("mnist", **jobs)), "mnist", Forward(), lambda *what: None) as guarded:
-        assert list(guarded._losses._dials) == watched
+    monkeypatch.setattr(forward_guard, "MAX_TASKS", 3)
+    assert list(monitored_tasks(FakeBackend(job_file("mnist", **jobs)).observe("mnist"), without)) == monitored
 
 
-def test_through_an_api_server_silence_is_given_more_time(backend: FakeBackend) -> None:
-    backend.name = "kubernetes"
-    with ForwardGuard(backend, "mnist", Forward(), lambda *what: None) as guarded:
-        assert guarded._losses._silent == task_monitor.SILENT_FAR
-
-
-def test_a_new_master_is_back_at_once(backend: FakeBackend) -> None:
-    forward, heard = Forward(), Heard()
-    guarded = begin(backend, forward, heard, unreached=list)
-    guarded._take("chief/0", "evicted", anew=False)
-    guarded._take("chief/0", "", anew=True)
-    assert forward.done == ["lose", "find"]
-    assert [heard.get(timeout=20) for _ in range(2)] == [("chief/0", "evicted", False), ("chief/0", "", True)]
-    guarded.__exit__(None, None, None)
-
-
-def test_a_new_task_that_is_lost_too_is_not_said_to_be_back(backend: FakeBackend) -> None:
-    heard, unreached = Heard(), ["worker/1"]
-    guarded = begin(backend, Forward(), heard, unreached=lambda: unreached)
-    guarded._take("worker/1", "evicted", anew=False)
-    del unreached[:]
-    guarded._look_for_new()
-    assert [heard.get(timeout=20)[1] for _ in range(2)] == ["chief/0 does not reach it", "evicted"]
-    assert heard.empty()
-    guarded.__exit__(None, None, None)
+@pytest.mark.parametrize(("name", "timing"), [("local", TIMING), ("kubernetes", FAR)])
+def test_heartbeats_through_an_api_server_have_more_time(backend: FakeBackend, name: str, timing: object) -> None:
+    backend.name = name
+    with ForwardGuard(backend, "mnist", Forward(), print) as guard:
+        assert guard.monitor.timing is timing

@@ -22,6 +22,7 @@ from tfk8s.errors import (
     TaskUnreachable,
 )
 from tfk8s.sessions import session
+from tfk8s.sessions.task_events import lost
 from tfk8s.testing import FakeBackend, change
 
 CHIEF, FIRST, SECOND = Task("chief", 0), Task("worker", 0), Task("worker", 1)
@@ -65,15 +66,14 @@ class Relay:
 
     def __init__(self, command: list[str]) -> None:
         self.target, self.command, self.closed = "grpc://127.0.0.1:4711", command, False
-        self.news, self._told = os.pipe()
-        self.ended: list[str] = []
+        self.events, self._events_end = os.pipe()
 
-    def end_calls(self, why: str) -> None:
-        self.ended.append(why)
+    def abort_calls(self, reason: str) -> None:
+        raise AssertionError(reason)
 
     def close(self) -> None:
         self.closed = True
-        for one in (self.news, self._told):
+        for one in (self.events, self._events_end):
             os.close(one)
 
 
@@ -162,9 +162,10 @@ def test_sessions_after_a_loss_are_those_of_scripts(cluster: Cluster, monkeypatc
     assert (graph, config, rest) == ("graph", "config", [print, 3, 9])
     assert (view.master, view.without) == ("chief/0", {"worker/1"})
     monkeypatch.setattr(sidecar, "Sidecar", Relay)
-    target, watch = reach()
+    target, guard = reach()
     assert target == "grpc://127.0.0.1:4711"
-    assert watch._news is news
+    guard.guard.on_event(lost("worker/0", "evicted"))
+    assert news.lost_now == {"worker/0"}
     with pytest.raises(InvalidInput, match="the master, to which they connect"):
         cluster.session(without=["chief/0"])
     cluster.close()
@@ -187,19 +188,15 @@ def test_a_lent_address_is_guarded(
         forward_guard, "ForwardGuard", lambda *given, **options: contextlib.nullcontext(made.append((*given, options)))
     )
     with cluster.forward(without=["worker/1"]) as forward:
-        ((_, name, guarded, heard, options),) = made
-    assert (name, guarded, options["without"]) == ("mnist", forward, ["worker/1"])
-    assert options["unreached"]() == []
-    for what in (("worker/0", "evicted", False), ("worker/0", "", False), ("worker/0", "", True)):
-        heard(*what)
-    assert caplog.messages == [
-        "worker/0 was lost: evicted", "worker/0 answers again",
-        "worker/0 was started anew: sessions opened before are lost",
-    ]  # fmt: skip
+        ((_, name, guarded, on_event, view, _),) = made
+    assert (name, guarded, view.without) == ("mnist", forward, {"worker/1"})
+    assert view.unreachable() == []
+    on_event(lost("worker/0", "evicted"))
+    assert caplog.messages == ["worker/0 was lost: evicted"]
 
 
 def test_the_limits_are_those_of_scripts_too() -> None:
-    assert (handle.MAX_RECOVERIES, handle.TIMEOUT) == (session.RECOVERIES, session.PATIENCE)
+    assert (handle.MAX_RECOVERIES, handle.TIMEOUT) == (session.MAX_RECOVERIES, session.TIMEOUT)
 
 
 def test_what_a_notebook_shows(cluster: Cluster, backend: FakeBackend) -> None:

@@ -1,4 +1,4 @@
-"""The process that carries a loopback address' connections, and its owner's side."""
+"""The process that forwards to a master, and its owner's side."""
 
 from __future__ import annotations
 
@@ -17,47 +17,50 @@ from tfk8s.backends.options import BackendOptions
 from tfk8s.cluster import sidecar
 from tfk8s.cluster.sidecar import Sidecar
 from tfk8s.errors import ClusterError
+from tfk8s.sessions.task_events import lost, read_events
 from tfk8s.testing import FakeBackend
 
-SAYS = "import sys; print({!r}, flush=True); sys.stdin.read()"
-# Says where it listens, of a lost task, and then what it hears.
+EVENT = lost("worker/1", "evicted")
+PRINTS = "import sys; print({!r}, flush=True); sys.stdin.read()"
+# Prints an address, a line, and then its input.
 ECHOES = "import sys; print('grpc://127.0.0.1:1', {!r}, sep='\\n', flush=True); print(input(), flush=True)"
 
 
 @pytest.mark.programs
-def test_its_owner_hears_where_it_listens_and_what_breaks_and_ends_it(caplog: pytest.LogCaptureFixture) -> None:
-    lost = json.dumps({"task": "worker/1", "reason": "evicted"})
-    carried = Sidecar([sys.executable, "-c", ECHOES.format(lost)])
-    assert carried.target == "grpc://127.0.0.1:1"
-    assert os.getsid(carried._process.pid) == carried._process.pid, "where Ctrl-C of a terminal does not reach it"
-    carried.end_calls("worker/1 was “lost”")
-    assert os.read(carried.news, 1000).decode() == f"{lost}\n"
+def test_owner_gets_events_and_messages(caplog: pytest.LogCaptureFixture) -> None:
+    owned = Sidecar([sys.executable, "-c", ECHOES.format(EVENT.to_line().decode().strip())])
+    assert owned.target == "grpc://127.0.0.1:1"
+    assert os.getsid(owned.pid) == owned.pid, "Ctrl-C of a terminal would reach it"
+    owned.abort_calls("worker/1 was “lost”")
+    assert read_events(owned.events) == [EVENT]
     polling.wait_until(lambda: caplog.messages, "the message", 60)
-    carried.close()
+    owned.close()
     assert caplog.messages == ["worker/1 was “lost”"]
-    assert carried._process.returncode == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(owned.pid, 0)
 
 
 @pytest.mark.programs
-def test_one_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sidecar, "_END_SECONDS", 0.01)
-    carried = Sidecar([sys.executable, "-c", "import time; print('grpc://', flush=True); time.sleep(60)"])
-    carried.close()
-    assert carried._process.returncode == -signal.SIGKILL
+def test_sidecar_that_does_not_end_is_killed() -> None:
+    hanging = "import time; print('grpc://', flush=True); time.sleep(60)"
+    owned = Sidecar([sys.executable, "-c", hanging], end_timeout=0.01)
+    owned.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(owned.pid, 0)
 
 
 @pytest.mark.programs
 @pytest.mark.parametrize(
-    ("text", "words"), [(SAYS.format("there is no cluster"), "there is no cluster"), ("", "no reason given")]
+    ("text", "words"), [(PRINTS.format("there is no cluster"), "there is no cluster"), ("", "no reason given")]
 )
-def test_why_it_can_not_listen_is_said(text: str, words: str) -> None:
+def test_reason_of_a_failed_start_is_reported(text: str, words: str) -> None:
     with pytest.raises(ClusterError) as caught:
         Sidecar([sys.executable, "-c", text])
     assert str(caught.value) == f"sessions of this process can't reach the cluster: {words}"
 
 
 class Owner:
-    """Standard input, at whose end the process ends; until then it is used, and then says that calls are to end."""
+    """Standard input: connects to the printed address, and then has calls aborted."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -70,7 +73,7 @@ class Owner:
             yield json.dumps("worker/1 was lost")
 
 
-def test_it_carries_connections_to_the_master(
+def test_connections_are_forwarded_to_the_master(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backend, owner = FakeBackend(job_file()), Owner(capsys)
@@ -86,14 +89,14 @@ def test_it_carries_connections_to_the_master(
     assert owner.answer
 
 
-def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_cluster_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sidecar, "choose", lambda where: FakeBackend())
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     sidecar.main(json.dumps({}), "mnist")
     assert 'there is no cluster "mnist"' in capsys.readouterr().out
 
 
-def test_a_reason_of_several_lines_is_said_in_one(
+def test_reason_of_several_lines_is_printed_in_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(_: BackendOptions) -> None:

@@ -1,75 +1,76 @@
-"""Waiting for a master that knows a task at an address of before."""
+"""Waits for a master with a stale address, and explanations of failed calls."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
 from tfk8s.errors import TaskUnreachable
-from tfk8s.sessions import diagnosis
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.error_names import ProbeResult
 from tfk8s.sessions.lost_tasks import LostTasks
+from tfk8s.sessions.timing import TIMING, Timing
 
 
 class View:
-    """Tasks that answer, and a master that does not reach some for so many looks."""
+    """Tasks that answer, of which cluster can't reach another for some polls."""
 
     master = "chief/0"
     without = frozenset[str]()
 
-    def __init__(self, looks: int, asker: str = "chief/0") -> None:
-        self.looks, self.asker = looks, asker
+    def __init__(self, polls: int, source: str = "chief/0") -> None:
+        self.polls, self.source = polls, source
 
-    def ask(self) -> list[ProbeResult]:
+    def probe_all(self) -> list[ProbeResult]:
         return [ProbeResult("chief/0", incarnation=1), ProbeResult("worker/1", incarnation=1)]
 
-    def missing_ways(self) -> dict[str, list[str]]:
-        self.looks -= 1
-        return {self.asker: ["worker/1"]} if self.looks >= 0 else {}
+    def unreachable_pairs(self) -> dict[str, list[str]]:
+        self.polls -= 1
+        return {self.source: ["worker/1"]} if self.polls >= 0 else {}
 
 
-def test_a_master_that_reaches_all_keeps_nobody_waiting(capsys: pytest.CaptureFixture[str]) -> None:
-    ClusterProbe(View(0)).check()
-    assert capsys.readouterr().err == ""
+STALE = "{0} can't reach worker/1, although worker/1 is running: {0} has a stale address for it, or none"
 
 
-@pytest.mark.parametrize("wait", [lambda one: one.check(), lambda one: one.wait(1.0)])
-def test_it_is_said_once_that_the_master_is_waited_for(wait, capsys: pytest.CaptureFixture[str]) -> None:
-    wait(ClusterProbe(View(3)))
-    assert capsys.readouterr().err == (
-        "tfk8s: chief/0 does not reach worker/1, though it answers: chief/0 knows no address of it, or an old one; "
-        "waiting up to 90 s until that is looked up again\n"
-        "tfk8s: the tasks reach each other now\n"
-    )
+def probe(view: View, timing: Timing = TIMING) -> ClusterProbe:
+    return ClusterProbe(view, LostTasks(), timing)
 
 
-def test_a_master_that_never_reaches_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis, "REACH_SECONDS", 0.02)
-    with pytest.raises(TaskUnreachable, match=r"^chief/0 does not reach worker/1, though it answers: ") as caught:
-        ClusterProbe(View(1 << 30)).check()
-    assert caught.value.help == "`tfk8s restart NAME chief/0` has it look up all addresses anew"
+def test_connected_master_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    probe(View(0)).check()
+    assert caplog.messages == []
 
 
-def test_a_way_that_not_every_script_needs_is_waited_for_less(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(diagnosis, "OTHERS_SECONDS", 0.0)
-    ClusterProbe(View(1 << 30, "ps/0")).check()
-    assert capsys.readouterr().err.endswith(
-        "tfk8s: ps/0 does not reach worker/1, though it answers: ps/0 knows no address of it, or an old one; "
-        "going on, for scripts that need it not\n"
-    )
+@pytest.mark.parametrize("wait", [lambda cluster: cluster.check(), lambda cluster: cluster.wait(1.0)])
+def test_wait_for_the_master_is_reported_once(wait, caplog: pytest.LogCaptureFixture) -> None:
+    wait(probe(View(3)))
+    assert caplog.messages == [
+        STALE.format("chief/0") + "; waiting up to 90 s for a new lookup",
+        "the tasks can reach each other now",
+    ]
 
 
-def test_the_master_is_waited_for_however_long_other_ways_take(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(diagnosis, "OTHERS_SECONDS", 0.0)
-    ClusterProbe(View(3)).check()
-    assert capsys.readouterr().err.endswith("tfk8s: the tasks reach each other now\n")
+def test_master_that_never_reaches_a_task_is_an_error() -> None:
+    with pytest.raises(TaskUnreachable) as caught:
+        probe(View(1 << 30), replace(TIMING, lookup_timeout=0.02)).check()
+    assert str(caught.value) == STALE.format("chief/0")
+    assert caught.value.help == "`tfk8s restart NAME chief/0` makes it look up all addresses again"
+
+
+IMPATIENT = replace(TIMING, partial_lookup_timeout=0.0)
+
+
+def test_other_connections_are_waited_for_less(caplog: pytest.LogCaptureFixture) -> None:
+    probe(View(1 << 30, "ps/0"), IMPATIENT).check()
+    assert caplog.messages[-1] == STALE.format("ps/0") + "; continuing, since not every script needs that"
+
+
+def test_master_is_waited_for_longer(caplog: pytest.LogCaptureFixture) -> None:
+    probe(View(3), IMPATIENT).check()
+    assert caplog.messages[-1] == "the tasks can reach each other now"
 
 
 class UnavailableError(Exception):
@@ -77,42 +78,42 @@ class UnavailableError(Exception):
 
 
 class Lost(View):
-    """Of its two tasks, one is lost after the first time of asking."""
+    """Of its two tasks, cluster is lost after the first time of asking."""
 
     def __init__(self) -> None:
         super().__init__(0)
-        self.asked: list[Collection[str]] = []
+        self.probes: list[Collection[str]] = []
 
-    def ask(self, lost: Collection[str] = ()) -> list[ProbeResult]:
-        self.asked.append(lost)
-        chief, worker = super().ask()
-        return [chief, worker if len(self.asked) == 1 else ProbeResult("worker/1", error="Connection refused")]
+    def probe_all(self, lost: Collection[str] = ()) -> list[ProbeResult]:
+        self.probes.append(lost)
+        chief, worker = super().probe_all()
+        return [chief, worker if len(self.probes) == 1 else ProbeResult("worker/1", error="Connection refused")]
 
 
-def test_what_a_lost_task_means_is_told_with_the_reason_that_comes_a_moment_later() -> None:
-    view, news = Lost(), LostTasks()
-    news.expect()
-    one = ClusterProbe(view, news)
-    one.check()
-    telling = threading.Timer(0.05, news.lost, ["worker/1", "evicted"])
-    telling.start()
-    found = one.explain(UnavailableError("Socket closed"))
-    telling.join()
+def test_explanation_waits_for_the_reason() -> None:
+    view, losses = Lost(), LostTasks()
+    losses.expect()
+    cluster = ClusterProbe(view, losses)
+    cluster.check()
+    reporting = threading.Timer(0.05, losses.lost, ["worker/1", "evicted"])
+    reporting.start()
+    found = cluster.explain(UnavailableError("Socket closed"))
+    reporting.join()
     assert str(found) == "worker/1 was lost: evicted"
 
 
-def test_a_task_that_is_known_to_be_lost_has_to_be_quick() -> None:
-    view, news = Lost(), LostTasks()
-    one = ClusterProbe(view, news)
-    one.check()
-    news.lost("worker/1", "evicted")
-    assert str(one.explain(UnavailableError("Socket closed"))) == "worker/1 was lost: evicted"
-    assert view.asked == [(), {"worker/1"}]
+def test_lost_task_is_probed_briefly() -> None:
+    view, losses = Lost(), LostTasks()
+    cluster = ClusterProbe(view, losses)
+    cluster.check()
+    losses.lost("worker/1", "evicted")
+    assert str(cluster.explain(UnavailableError("Socket closed"))) == "worker/1 was lost: evicted"
+    assert view.probes == [(), {"worker/1"}]
 
 
-def test_what_has_nothing_to_do_with_tasks_asks_none() -> None:
+def test_other_errors_need_no_probe() -> None:
     view = Lost()
-    one = ClusterProbe(view, LostTasks())
-    one.check()
-    assert one.explain(ValueError("Incompatible shapes")) is None
-    assert view.asked == [()]
+    cluster = ClusterProbe(view, LostTasks())
+    cluster.check()
+    assert cluster.explain(ValueError("Incompatible shapes")) is None
+    assert view.probes == [()]

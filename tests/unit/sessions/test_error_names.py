@@ -107,20 +107,20 @@ WELL = TaskChanges(master="master/0")
         ("UnavailableError", KILLED, PS_BACK, TaskRestarted, "ps/0 was restarted: its variables are lost, and so are"),
         (
             "FailedPreconditionError", UNINITIALIZED, PS_BACK, TaskRestarted,
-            'ps/0 was restarted; variable "v" has no value any more',
+            'ps/0 was restarted; variable "v" has lost its value',
         ),
         (
             "FailedPreconditionError", RESOURCE, PS_BACK, TaskRestarted,
-            'ps/0 was restarted; variable "w" has no value any more',
+            'ps/0 was restarted; variable "w" has lost its value',
         ),
         (
             "FailedPreconditionError", UNINITIALIZED, TaskChanges(lost={"ps/0": "evicted"}), TaskRestarted,
-            'ps/0 was restarted (evicted); variable "v" has no value any more',
+            'ps/0 was restarted (evicted); variable "v" has lost its value',
         ),
         ("FailedPreconditionError", UNINITIALIZED, WELL, None, ""),
         (
             "AbortedError", TWICE, WELL, TaskUnreachable,
-            "the connection to master/0 broke, though all tasks answer: The same RunStep (Master) request was received",
+            "the connection to master/0 broke, although all tasks answer: The same RunStep (Master) request was",
         ),
         ("DeadlineExceededError", "Deadline Exceeded", WELL, None, ""),
         ("NotFoundError", PYTHON, WELL, InvalidInput, "a Python function (py_func) can't run on worker/1: tasks run"),
@@ -135,7 +135,7 @@ WELL = TaskChanges(master="master/0")
         ("ValueError", "Tensor conversion requested dtype int32 for Tensor with dtype float32", LOST, None, ""),
         (
             "ResourceExhaustedError", MEMORY, WELL, OutOfMemory,
-            'worker/1 has too little memory on CPU:0 for operation "random_uniform/RandomUniform": it wants a tensor',
+            'worker/1 has too little memory on CPU:0 for operation "random_uniform/RandomUniform": it tried to',
         ),
         ("InvalidArgumentError", "Incompatible shapes: [2] vs. [3]", LOST, None, ""),
     ],

@@ -1,4 +1,4 @@
-"""The loopback address that leads to a task: what it carries, whom it refuses, how it ends."""
+"""The forward to a task: its connections, refusals, messages and end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfk8s.task import wire
 
 
 class Servers:
-    """Gives out streams, and keeps the other ends of them."""
+    """Opens streams, and keeps their other ends."""
 
     def __init__(self) -> None:
         self.ends: list[socket.socket] = []
@@ -55,7 +55,7 @@ def received(stream: socket.socket) -> bytes:
     return b"".join(iter(lambda: stream.recv(1 << 16), b""))
 
 
-def test_carries_both_ways(servers: Servers) -> None:
+def test_both_directions(servers: Servers) -> None:
     with Forward(servers.dial) as to, connect(to) as client:
         server = servers.next()
         client.sendall(b"question")
@@ -64,7 +64,7 @@ def test_carries_both_ways(servers: Servers) -> None:
         assert client.recv(100) == b"answer"
 
 
-def test_carries_much_in_both_directions_at_once(servers: Servers) -> None:
+def test_much_data_in_both_directions(servers: Servers) -> None:
     much = os.urandom(1 << 20) * 4
     with Forward(servers.dial) as to, connect(to) as client:
         server = servers.next()
@@ -79,7 +79,7 @@ def test_carries_much_in_both_directions_at_once(servers: Servers) -> None:
             sender.join()
 
 
-def test_a_client_that_has_said_all_still_hears_the_answer(servers: Servers) -> None:
+def test_answer_after_the_end_of_the_request(servers: Servers) -> None:
     with Forward(servers.dial) as to, connect(to) as client:
         server = servers.next()
         client.sendall(b"all")
@@ -90,7 +90,7 @@ def test_a_client_that_has_said_all_still_hears_the_answer(servers: Servers) -> 
         assert received(client) == b"heard"
 
 
-def test_the_end_of_one_side_is_the_end_of_the_other(servers: Servers) -> None:
+def test_end_of_one_side_ends_the_other(servers: Servers) -> None:
     with Forward(servers.dial) as to:
         with connect(to) as client:
             servers.next().close()
@@ -100,7 +100,7 @@ def test_the_end_of_one_side_is_the_end_of_the_other(servers: Servers) -> None:
         assert server.recv(1) == b""
 
 
-def test_every_connection_is_dialled_anew(servers: Servers) -> None:
+def test_each_connection_is_dialled(servers: Servers) -> None:
     with Forward(servers.dial) as to, connect(to) as first, connect(to) as second:
         for client in (first, second):
             client.sendall(b"x")
@@ -108,72 +108,75 @@ def test_every_connection_is_dialled_anew(servers: Servers) -> None:
         assert [end.recv(1) for end in servers.ends] == [b"x", b"x"]
 
 
-def test_where_dialling_fails_the_connection_ends_and_the_reason_is_told_once() -> None:
+def test_failed_dials_are_reported_once() -> None:
     def dial() -> socket.socket:
         raise TaskUnreachable("worker/0 does not answer: Connection refused")
 
-    told: list[str] = []
-    with Forward(dial, tell=told.append) as to:
+    messages: list[str] = []
+    with Forward(dial, tell=messages.append) as to:
         for _ in range(2):
             with connect(to) as client:
                 assert client.recv(1) == b""
-    assert told == ["worker/0 does not answer: Connection refused"]
+    assert messages == ["worker/0 does not answer: Connection refused"]
 
 
-def test_a_connection_that_breaks_is_told_and_that_the_next_one_works(servers: Servers) -> None:
-    told: queue.SimpleQueue[str] = queue.SimpleQueue()
-    with Forward(servers.dial, tell=told.put) as to:
+def test_broken_and_working_connections_are_reported(servers: Servers) -> None:
+    messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+    with Forward(servers.dial, tell=messages.put) as to:
         with connect(to) as client:
             server = servers.next()
             server.sendall(b"x")
             assert client.recv(1) == b"x"
             server.close()
-            assert "broke off" in told.get(timeout=5)
+            assert messages.get(timeout=5) == (
+                "the connection to the task broke: pending calls fail, later calls connect again"
+            )
         with connect(to):
             servers.next().close()
-            assert told.get(timeout=5) == "the task does not answer: the connection to it was closed"
+            assert messages.get(timeout=5) == "the task does not answer: the connection to it was closed"
         with connect(to) as client:
             servers.next().sendall(b"x")
-            assert told.get(timeout=5) == "the task is reached again"
+            assert messages.get(timeout=5) == "the task can be reached again"
         assert received(servers.ends[-1]) == b""
-    assert told.empty()
+    assert messages.empty()
 
 
-def test_while_the_server_is_lost_calls_wait_and_are_ended_with_the_reason(servers: Servers) -> None:
-    told: list[str] = []
-    with Forward(servers.dial, tell=told.append) as to:
-        to.lose()
+def test_calls_to_a_stand_in_are_aborted(servers: Servers) -> None:
+    messages: list[str] = []
+    with Forward(servers.dial, tell=messages.append) as to:
+        to.stand_in()
         with connect(to) as client:
             assert client.recv(9) == wire.HEARTBEAT
-            client.sendall(wire._request("/tensorflow.MasterService/RunStep", b""))
-            polling.wait_until(lambda: to.end_calls("chief/0 was lost"), "the call to be heard", 20)
+            client.sendall(wire.request_frames("/tensorflow.MasterService/RunStep", b""))
+            polling.wait_until(lambda: to.abort_calls("chief/0 was lost"), "the call", 20)
             assert b"chief/0 was lost" in client.recv(1000)
-            to.find()
+            to.resume()
             assert client.recv(1) == b""
         with connect(to) as client:
             servers.next().sendall(b"x")
             assert client.recv(1) == b"x"
         assert len(servers.ends) == 1
-    assert told == []
+    assert messages == []
 
 
-def test_an_error_of_the_stream_is_told_as_the_task_s() -> None:
+def test_error_of_the_stream_is_reported() -> None:
     def dial() -> socket.socket:
         raise ConnectionResetError(104, "Connection reset by peer")
 
-    told: list[str] = []
-    with Forward(dial, tell=told.append) as to, connect(to) as client:
+    messages: list[str] = []
+    with Forward(dial, tell=messages.append) as to, connect(to) as client:
         assert client.recv(1) == b""
-    assert told == ["the task does not answer: [Errno 104] Connection reset by peer"]
+    assert messages == ["the task does not answer: [Errno 104] Connection reset by peer"]
 
 
-def test_listens_on_loopback_alone(servers: Servers) -> None:
+def test_only_loopback_is_listened_on(servers: Servers) -> None:
     with Forward(servers.dial) as to:
-        assert to._listener.getsockname()[0] == "127.0.0.1"
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", to.port), timeout=5)
         assert to.target == f"grpc://127.0.0.1:{to.port}"
 
 
-def test_after_close_nobody_connects_and_nothing_stays_connected(servers: Servers) -> None:
+def test_close_ends_all_connections(servers: Servers) -> None:
     to = Forward(servers.dial)
     with connect(to) as client:
         server = servers.next()
@@ -185,29 +188,29 @@ def test_after_close_nobody_connects_and_nothing_stays_connected(servers: Server
             connect(to)
 
 
-def test_a_port_can_be_chosen_unless_it_is_in_use(servers: Servers) -> None:
+def test_port_in_use_is_refused(servers: Servers) -> None:
     with Forward(servers.dial) as to:
         with pytest.raises(InvalidInput) as caught:
             Forward(servers.dial, to.port)
         assert str(caught.value) == f"port {to.port} is in use"
-        assert caught.value.help == "give another one, or none for any that is free"
+        assert caught.value.help == "choose another port, or leave the port out"
         port = to.port
     with Forward(servers.dial, port) as to:
         assert to.port == port
 
 
-def test_a_port_that_is_none_is_refused(servers: Servers) -> None:
+def test_invalid_port_is_refused(servers: Servers) -> None:
     with pytest.raises(InvalidInput) as caught:
         Forward(servers.dial, 70000)
     assert str(caught.value) == "port 70000 can't be listened on: bind(): port must be 0-65535."
 
 
-def test_another_user_s_connection_is_refused(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_of_another_user_is_refused(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forward, "peer_user", lambda *_: os.geteuid() + 1)
-    told: list[str] = []
-    with Forward(servers.dial, tell=told.append) as to, connect(to) as client:
+    messages: list[str] = []
+    with Forward(servers.dial, tell=messages.append) as to, connect(to) as client:
         assert client.recv(1) == b""
-    assert told == [f"refused a connection to port {to.port}: it came from another user's process"]
+    assert messages == [f"refused a connection to port {to.port}: it came from another user's process"]
     assert servers.ends == []
 
 
@@ -242,13 +245,13 @@ little_endian = pytest.mark.skipif(sys.byteorder == "big", reason="the tables ar
         (0xC005, None),  # not there
     ],
 )
-def test_finds_whose_connection_it_is(port: int, user: int | None) -> None:
+def test_user_of_a_connection(port: int, user: int | None) -> None:
     assert forward.peer_user(TCP + TCP6, 0x1F90, port) == user
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux tells")
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_this_machine_s_tables_tell_our_own_connection(servers: Servers, family: int) -> None:
+def test_own_connection_is_in_this_machines_tables(servers: Servers, family: int) -> None:
     with Forward(servers.dial) as to, socket.socket(family) as client:
         client.connect(("127.0.0.1" if family == socket.AF_INET else "::ffff:127.0.0.1", to.port))
         client.sendall(b"x")

@@ -1,4 +1,4 @@
-"""What every session gets, with stand-ins for TensorFlow's objects; real ones are in tests/local."""
+"""The patches of sessions, with stand-ins for TensorFlow's objects; real ones are in tests/local."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def _config_pb2(monkeypatch: pytest.MonkeyPatch) -> None:
         (ConfigProto(isolated=True), False, FILTERS, True),
     ],
 )
-def test_wishes_of_a_scripts_own_stay(
+def test_config_of_the_script_is_kept(
     config: ConfigProto | None, isolate: bool, filters: list[str], isolated: bool
 ) -> None:
-    found = patch.patched_constructor(config, FILTERS, isolate=isolate)
+    found = patch.patch_config(config, FILTERS, isolate=isolate)
     assert (found.device_filters, found.isolate_session_state) == (filters, isolated)
     assert found is not config
 
 
-def test_without_wishes_a_config_is_as_it_was() -> None:
+def test_config_stays_the_same_without_filters() -> None:
     config = ConfigProto()
-    assert patch.patched_constructor(config, []) is config
+    assert patch.patch_config(config, []) is config
 
 
 class Large:
-    """Of so many bytes, of which there are none."""
+    """Seems to have so many bytes."""
 
     def __init__(self, size: int) -> None:
         self.nbytes = self._size = size
@@ -66,18 +66,18 @@ class Large:
 
 
 def session(*constants: tuple[int, int]) -> SimpleNamespace:
-    """Return a session whose graph has constants, each of so many bytes, and so many in a message."""
+    """Return a session whose graph has constants, each with its size in memory and in a message."""
 
-    def made(elements: int, in_message: int) -> SimpleNamespace:
+    def constant(elements: int, in_message: int) -> SimpleNamespace:
         output = SimpleNamespace(shape=SimpleNamespace(num_elements=lambda: elements), dtype=SimpleNamespace(size=1))
         return SimpleNamespace(type="Const", outputs=[output], _node_def=Large(in_message))
 
-    operations = [made(*one) for one in constants]
+    operations = [constant(*sizes) for sizes in constants]
     return SimpleNamespace(graph=SimpleNamespace(version=len(constants), get_operations=lambda: operations))
 
 
-def test_what_no_message_can_hold_is_refused() -> None:
-    most, half = patch.MOST_BYTES, patch.MOST_BYTES // 2 + 1
+def test_too_large_graphs_and_feeds_are_refused() -> None:
+    most, half = patch.MAX_BYTES, patch.MAX_BYTES // 2 + 1
     patch.check_sizes(session(), {"x": Large(most), "y": 3.0})
     with pytest.raises(GraphTooLarge, match=r"^what is fed to the graph is 2\.1 GB: one message holds at most 2 GB$"):
         patch.check_sizes(session(), {"x": Large(most), "y": Large(1)})
@@ -87,40 +87,40 @@ def test_what_no_message_can_hold_is_refused() -> None:
         patch.check_sizes(session((half, half), (half, half)), None)
 
 
-def test_when_a_call_worked_last_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_a_call_last_success_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patch.time, "monotonic", lambda: 7.0)
     one = session()
     with pytest.raises(ValueError, match="shapes"):
-        patch.checked(one, None, lambda: raises(ValueError("shapes")))
-    assert patch.worked_last(one) == math.inf
-    assert patch.checked(one, None, lambda: 238) == 238
-    assert patch.worked_last(one) == 7.0
+        patch.run_checked(one, None, lambda: raises(ValueError("shapes")))
+    assert patch.last_success(one) == math.inf
+    assert patch.run_checked(one, None, lambda: 238) == 238
+    assert patch.last_success(one) == 7.0
 
 
-def test_ctrl_c_that_pybind_gave_up_on_is_ctrl_c() -> None:
+def test_ctrl_c_that_pybind_lost_is_ctrl_c() -> None:
     with pytest.raises(KeyboardInterrupt):
-        patch.checked(session(), None, lambda: raises(RuntimeError("MESSAGE REPLACED BY KeyboardInterrupt")))
+        patch.run_checked(session(), None, lambda: raises(RuntimeError("MESSAGE REPLACED BY KeyboardInterrupt")))
     with pytest.raises(RuntimeError, match="other"):
-        patch.checked(session(), None, lambda: raises(RuntimeError("other")))
+        patch.run_checked(session(), None, lambda: raises(RuntimeError("other")))
 
 
 def raises(error: BaseException) -> None:
     raise error
 
 
-def test_a_session_that_hangs_while_it_closes_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patch, "_CLOSE_SECONDS", 0.01)
+def test_hanging_close_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patch, "_CLOSE_TIMEOUT", 0.01)
     hangs = threading.Event()
-    patch.close_aside(lambda: hangs.wait(60))
+    patch.close_with_timeout(lambda: hangs.wait(60))
     hangs.set()
 
 
-def test_what_it_says_as_it_closes_is_left_out() -> None:
+def test_errors_of_close_are_ignored() -> None:
     closed = []
 
     def close() -> None:
         closed.append(True)
         raise RuntimeError("Session 38f42b is not found. Possibly, this master has restarted.")
 
-    patch.close_aside(close)
+    patch.close_with_timeout(close)
     assert closed

@@ -1,4 +1,4 @@
-"""What a script's pod does beside the script; the rest is in tests/cluster."""
+"""The entrypoint's forwards and last lines; the rest is in tests/cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END = pod_entrypoint.END.decode()
 
 
 class Listener:
-    """Stands for a forward: notes where it would listen and where it would lead."""
+    """Stands for a forward: notes its port and its target."""
 
     def __init__(self, dial, port: int) -> None:
         (host, remote_port), self.port = dial.args[0], port
@@ -38,36 +38,36 @@ class Listener:
         ),
     ],
 )
-def test_relays_count_ports_as_a_single_machine_does(monkeypatch, cluster, expected) -> None:
+def test_ports_are_those_of_a_single_machine(monkeypatch, cluster, expected) -> None:
     monkeypatch.setattr(pod_entrypoint, "Forward", Listener)
-    relays = pod_entrypoint.relay(cluster)
-    assert {relay.port: relay.leads_to for relay in relays} == expected
+    forwards = pod_entrypoint.forward_loopback(cluster)
+    assert {forward.port: forward.leads_to for forward in forwards} == expected
 
 
-def test_relays_end_at_a_limit(monkeypatch) -> None:
+def test_number_of_forwards_is_limited(monkeypatch) -> None:
     monkeypatch.setattr(pod_entrypoint, "Forward", Listener)
     cluster = {"a": [f"h{i}:2222" for i in range(300)], "b": ["x:2222"]}
-    assert len(pod_entrypoint.relay(cluster)) == pod_entrypoint.MAX_RELAYS
+    assert len(pod_entrypoint.forward_loopback(cluster)) == pod_entrypoint.MAX_FORWARDS
 
 
-@pytest.mark.parametrize("noted", ["", error_names.A_TASK_FAILED_JUST_NOW])
-def test_either_stream_ends_with_how_the_script_ended(monkeypatch, tmp_path, noted) -> None:
+@pytest.mark.parametrize("note", ["", error_names.A_TASK_FAILED_JUST_NOW])
+def test_both_streams_end_with_the_exit_code(monkeypatch, tmp_path, note) -> None:
     written: dict[int, bytes] = {}
     monkeypatch.setattr(os, "write", written.__setitem__)
-    monkeypatch.setenv(error_names.VARIABLE, str(tmp_path / "verdict"))
-    if noted:
-        (tmp_path / "verdict").write_text(noted)
-    pod_entrypoint.tell_end(3)
+    monkeypatch.setenv(error_names.VARIABLE, str(tmp_path / "note"))
+    if note:
+        (tmp_path / "note").write_text(note)
+    pod_entrypoint.write_end(3)
     line = written[1].decode().removesuffix("\n")
     assert written[1] == written[2]
-    assert pod_entrypoint.read_end(line) == ("", 3, noted)
-    assert pod_entrypoint.read_end(f"no end of line{line}") == ("no end of line", 3, noted)
+    assert pod_entrypoint.read_end(line) == ("", 3, note)
+    assert pod_entrypoint.read_end(f"no end of line{line}") == ("no end of line", 3, note)
 
 
 @pytest.mark.parametrize(
     "line", ["", "exit code 3", "\x1eerr", "\x1e\x1etfk8s: exit code ", "\x1e\x1etfk8s: exit code x"]
 )
-def test_other_lines_say_nothing_of_an_end(line) -> None:
+def test_other_lines_are_no_end(line) -> None:
     assert pod_entrypoint.read_end(line) is None
 
 
@@ -114,7 +114,7 @@ def test_failed_requirements_end_the_script(
     assert capsys.readouterr().err.startswith("error: my.txt can't be installed: pip ended with exit code 1\n")
 
 
-def test_the_cluster_spec_from_its_compact_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_spec_from_its_compact_form(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "chief=1,ps=2:2300", "TFK8S_PORT": "2222",
     }.items():  # fmt: skip
@@ -125,7 +125,7 @@ def test_the_cluster_spec_from_its_compact_form(monkeypatch: pytest.MonkeyPatch)
     }
 
 
-def test_standard_error_is_marked_without_tensorflows_chatter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_standard_error_is_marked_without_early_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")
     (tmp_path / "in").write_bytes(
         b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"

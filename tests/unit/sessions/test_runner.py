@@ -1,7 +1,11 @@
-"""What the runner decides; scripts themselves run in tests/local."""
+"""The runner's failure note; scripts themselves run in tests/local."""
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,33 +13,52 @@ import pytest
 from tfk8s.errors import InvalidInput, TaskLost, Tfk8sError
 from tfk8s.sessions import active_calls, error_names, runner
 from tfk8s.sessions.call_guard import INTERRUPTED, TASK_FAILED
+from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.runner import FailureNote
 
+LOGGER = logging.getLogger("tfk8s")
 
-def test_outside_of_tensorflow_there_are_no_session_calls() -> None:
+
+@pytest.fixture(autouse=True)
+def _process_state() -> Iterator[None]:
+    """Restore the process' handlers of signals and messages."""
+    handler, handlers, propagate = signal.getsignal(signal.SIGINT), [*LOGGER.handlers], LOGGER.propagate
+    yield
+    signal.signal(signal.SIGINT, handler)
+    LOGGER.handlers[:], LOGGER.propagate = handlers, propagate
+
+
+def test_no_session_calls_outside_of_tensorflow() -> None:
     assert active_calls.active_calls() == {}
 
 
-@pytest.mark.parametrize(("error", "noted"), [(TaskLost("ps/0 was lost"), True), (InvalidInput("no target"), False)])
-def test_that_a_task_is_to_blame_is_noted(error: Tfk8sError, noted: bool, tmp_path: Path) -> None:
-    path = tmp_path / "verdict"
-    assert runner._named(error, FailureNote(str(path)), error_names.A_TASK_FAILED_JUST_NOW) == error.exit_code
-    assert path.exists() == noted
-    assert not noted or error_names.is_task_failure(path.read_text())
-
-
-@pytest.mark.parametrize(("code", "noted"), [(TASK_FAILED, True), (INTERRUPTED, False)])
-def test_so_it_is_where_the_watch_ends_the_script(
-    code: int, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("error", "is_noted"), [(TaskLost("ps/0 was lost"), True), (InvalidInput("no target"), False)])
+def test_failure_of_a_task_is_noted(
+    error: Tfk8sError, is_noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(runner, "_end", ended.append)
-    path = tmp_path / "verdict"
+    def check(_: ClusterProbe) -> None:
+        raise error
+
+    path = tmp_path / "note"
+    monkeypatch.setenv(error_names.VARIABLE, str(path))
+    monkeypatch.setattr(ClusterProbe, "check", check)
+    assert runner.execute(runner.RunnerOptions("train.py")) == error.exit_code
+    assert path.exists() == is_noted
+    assert not is_noted or error_names.is_task_failure(path.read_text())
+
+
+@pytest.mark.parametrize(("code", "is_noted"), [(TASK_FAILED, True), (INTERRUPTED, False)])
+def test_failure_is_noted_if_the_guard_ends_the_script(
+    code: int, is_noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    path = tmp_path / "note"
     FailureNote(str(path)).end(code)
-    assert ended == [code]
-    assert path.exists() == noted
+    assert codes == [code]
+    assert path.exists() == is_noted
 
 
-def test_where_nobody_asks_or_the_disk_is_full_it_is_not_noted(tmp_path: Path) -> None:
-    FailureNote(None).note(error_names.A_TASK_FAILED)
-    FailureNote(str(tmp_path / "no" / "such" / "folder")).note(error_names.A_TASK_FAILED)
+def test_failure_is_not_noted_without_a_file_or_on_a_full_disk(tmp_path: Path) -> None:
+    FailureNote(None).write(error_names.A_TASK_FAILED)
+    FailureNote(str(tmp_path / "no" / "such" / "folder")).write(error_names.A_TASK_FAILED)

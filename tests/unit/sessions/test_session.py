@@ -1,4 +1,4 @@
-"""Which sessions a loop gets, from stand-ins; real ones are in tests/local/test_recover.py."""
+"""The sessions of a loop, with stand-ins; real ones are in tests/local/test_recover.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Session:
         return self.failure is not None
 
 
-class Witness:
+class Cluster:
     """Stands for tasks that answer, until they don't."""
 
     def __init__(self, waits: int = 100) -> None:
@@ -54,9 +54,9 @@ def loop(
     recoveries: int = 10,
     waits: int = 100,
 ) -> list[Session]:
-    """Run a loop whose body fails so; return the sessions that it got."""
+    """Run a loop whose body raises these errors; return its sessions."""
     seen = []
-    for opened in session.RecoveringSessions(Session, prepare, Witness(waits), recoveries, 1.0):
+    for opened in session.RecoveringSessions(Session, prepare, Cluster(waits), recoveries, 1.0):
         with opened:
             seen.append(opened)
             if failure := failures.pop(0):
@@ -71,30 +71,27 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-def test_one_session_where_nothing_is_lost() -> None:
+def test_one_session_without_a_loss() -> None:
     assert len(loop([None])) == 1
 
 
-def test_a_new_session_after_each_loss_and_a_word_about_it(capsys: pytest.CaptureFixture[str]) -> None:
-    seen = loop([TaskLost("worker/1 was lost: killed"), TaskLost("ps/0 was lost: killed"), None])
-    assert len(set(map(id, seen))) == 3
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[:2] == [
-        "tfk8s: worker/1 was lost: killed",
-        "tfk8s: a new session when all tasks answer: number 1 of at most 10",
+def test_each_loss_gets_a_new_session_and_messages(caplog: pytest.LogCaptureFixture) -> None:
+    sessions = loop([TaskLost("worker/1 was lost: killed"), TaskLost("ps/0 was lost: killed"), None])
+    assert len(set(map(id, sessions))) == 3
+    assert caplog.messages[:2] == [
+        "worker/1 was lost: killed",
+        "a new session when all tasks answer: number 1 of at most 10",
     ]
-    assert lines[2].endswith("; here is the new session")
-    assert len(lines) == 6
+    assert caplog.messages[2].endswith("; here is the new session")
+    assert len(caplog.messages) == 6
 
 
-def test_losses_one_after_the_other_are_given_more_and_more_time(pauses: list[float]) -> None:
+def test_pauses_grow_with_quick_losses(pauses: list[float]) -> None:
     loop([TaskLost("gone")] * 8 + [None])
     assert pauses == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
 
 
-def test_a_session_that_worked_for_long_begins_anew_without_a_pause(
-    pauses: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_pause_after_a_long_session(pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     # Of each: when the session begins, and is lost; then when the wait for the next one begins, and ends.
     times = iter([0.0, 1, 2, 3, 4, 5, 6, 7, 8, 108, 109, 110, 111, 112, 113, 114, 115])
     monkeypatch.setattr(session.time, "monotonic", lambda: next(times))
@@ -102,17 +99,17 @@ def test_a_session_that_worked_for_long_begins_anew_without_a_pause(
     assert pauses == [0.0, 1.0, 0.0, 0.0]
 
 
-def test_the_last_loss_is_raised() -> None:
+def test_last_loss_is_raised() -> None:
     with pytest.raises(TaskLost, match="third"):
         loop([TaskLost("first"), TaskLost("second"), TaskLost("third")], recoveries=2)
 
 
-def test_other_errors_are_the_scripts() -> None:
+def test_other_errors_are_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         loop([ZeroDivisionError()])
 
 
-def test_a_loss_while_a_session_is_prepared_counts_too() -> None:
+def test_loss_during_preparation_gets_a_new_session() -> None:
     prepared: list[Session] = []
 
     def prepare(session: Session) -> None:
@@ -125,12 +122,12 @@ def test_a_loss_while_a_session_is_prepared_counts_too() -> None:
     assert seen == prepared[1:]
 
 
-def test_tasks_that_do_not_come_back_end_it() -> None:
+def test_lost_tasks_end_the_loop() -> None:
     with pytest.raises(WaitTimeout):
         loop([TaskLost("gone"), None], waits=1)
 
 
-def test_without_a_cluster_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_needs_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TFK8S_TARGET", raising=False)
     with pytest.raises(InvalidInput, match="TFK8S_TARGET is not set"):
         session.session()

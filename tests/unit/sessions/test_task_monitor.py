@@ -1,203 +1,210 @@
-"""Servers that go away, come back, or only end a connection."""
+"""Servers that die, come back, are replaced, or only close a connection."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import socket
-import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
+from fakes import tensorflow_server
 
 from tfk8s import polling
-from tfk8s import testing as fake_backend
 from tfk8s.errors import BackendUnreachable, TaskUnreachable, Tfk8sError
 from tfk8s.sessions import task_monitor
-from tfk8s.sessions.task_monitor import TaskMonitor
+from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
+from tfk8s.sessions.task_monitor import Explain, TaskMonitor
+from tfk8s.sessions.timing import TIMING
 from tfk8s.task import wire
+
+REFUSED = TaskUnreachable("worker/0 does not answer at there: Connection refused")
+LOST = lost("worker/0", "does not answer at there: Connection refused")
+BACK = TaskEvent("worker/0", TaskChange.BACK)
+REPLACED = TaskEvent("worker/0", TaskChange.REPLACED)
 
 
 class Task:
     """Stands for a task's server.
 
     Attributes:
-        incarnation: what it answers; a server that was started anew has another.
-        trouble: why it can't be connected to.
-        held: the servers' ends of connections.
+        incarnation: the answer; another server has another one.
+        trouble: why the server can't be dialled.
+        streams: the servers' ends of connections.
+        dials: how often the server was dialled.
     """
 
     def __init__(self) -> None:
         self.incarnation = 1
         self.trouble: Tfk8sError | None = None
-        self.held: list[socket.socket] = []
+        self.streams: list[socket.socket] = []
         self.dials = 0
 
     def dial(self) -> socket.socket:
         self.dials += 1
         if self.trouble:
             raise self.trouble
-        here, there = socket.socketpair()
-        device = fake_backend._field(2, b"CPU") + bytes([6 << 3 | 1]) + self.incarnation.to_bytes(8, "little")
-        answer = fake_backend._field(1, device)
-        there.sendall(fake_backend._frame(b"\0" + struct.pack(">I", len(answer)) + answer))
-        self.held.append(there)
-        return here
+        client, server = socket.socketpair()
+        server.settimeout(20)
+        server.sendall(tensorflow_server.answer([tensorflow_server.device(incarnation=self.incarnation)]))
+        self.streams.append(server)
+        return client
 
-    def drop(self) -> None:
-        self.held.pop().close()
+    def wait_for_heartbeat(self) -> None:
+        """Wait until the monitor keeps a connection."""
+        until(lambda: bool(self.streams))
+        received = b""
+        while not received.endswith(wire.HEARTBEAT):
+            received += self.streams[-1].recv(1000)
+
+    def disconnect(self) -> None:
+        self.streams.pop().close()
 
 
 def until(condition: Callable[[], bool]) -> None:
     polling.wait_until(condition, "a condition of the test", 20)
 
 
-def until_held(watched: TaskMonitor, task: Task) -> None:
-    """Wait until a connection is watched, besides the pipe that ends it all."""
-    until(lambda: len(task.held) == 1 and len(watched._selector.get_map()) == 2)
-
-
-def watching(task: Task) -> TaskMonitor:
-    """Watch a task that need give no sign of life."""
-    return TaskMonitor({"worker/0": task.dial}, silent=1 << 30)
+def monitor(task: Task, explain: Explain = lambda _, symptom: symptom, missed: int = 1 << 30) -> TaskMonitor:
+    """Monitor a task quickly; by default, no number of missed heartbeats is a loss."""
+    timing = replace(TIMING, heartbeat_interval=0.005, missed_heartbeats=missed)
+    return TaskMonitor({"worker/0": task.dial}, explain, timing)
 
 
 @pytest.fixture
-def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Task]:
-    monkeypatch.setattr(task_monitor, "_AGAIN_SECONDS", 0.005)
+def task() -> Iterator[Task]:
     task = Task()
     yield task
-    for one in task.held:
-        one.close()
+    for stream in task.streams:
+        stream.close()
 
 
-def told(watched: TaskMonitor) -> dict[str, str]:
-    """Return what is told next."""
+def next_event(monitored: TaskMonitor) -> TaskEvent:
     line = b""
     while not line.endswith(b"\n"):
-        assert select.select([watched.news], [], [], 20)[0]
-        line += os.read(watched.news, 1)
-    news: dict[str, str] = json.loads(line)
-    return news
+        assert select.select([monitored.events], [], [], 20)[0]
+        line += os.read(monitored.events, 1)
+    return TaskEvent.from_line(line)
 
 
-REFUSED = TaskUnreachable("worker/0 does not answer at there: Connection refused")
+def has_event(monitored: TaskMonitor) -> bool:
+    return bool(select.select([monitored.events], [], [], 0)[0])
 
 
-def test_a_server_that_ends_is_told_at_once(task: Task) -> None:
-    with watching(task) as watched:
-        until_held(watched, task)
+def test_dead_server_is_lost_at_once(task: Task) -> None:
+    with monitor(task) as monitored:
+        task.wait_for_heartbeat()
         task.trouble = REFUSED
-        task.drop()
-        assert told(watched) == {"task": "worker/0", "reason": "does not answer at there: Connection refused"}
+        task.disconnect()
+        assert next_event(monitored) == LOST
 
 
-def test_a_server_that_stays_away_is_told_once(task: Task) -> None:
-    with watching(task) as watched:
-        until_held(watched, task)
+def test_lost_server_is_reported_once(task: Task) -> None:
+    with monitor(task) as monitored:
+        task.wait_for_heartbeat()
         task.trouble = REFUSED
-        task.drop()
-        told(watched)
+        task.disconnect()
+        next_event(monitored)
         before = task.dials
         until(lambda: task.dials > before + 3)
-        assert not select.select([watched.news], [], [], 0)[0]
+        assert not has_event(monitored)
 
 
-def test_a_server_that_was_started_anew_meanwhile_is_told(task: Task) -> None:
-    with watching(task) as watched:
-        until_held(watched, task)
+def test_restarted_server_is_lost_and_replaced(task: Task) -> None:
+    with monitor(task) as monitored:
+        task.wait_for_heartbeat()
         task.incarnation = 2
-        task.drop()
-        assert told(watched) == {"task": "worker/0", "reason": "its server was started anew"}
-        assert told(watched) == {"task": "worker/0", "reason": "", "anew": True}
+        task.disconnect()
+        assert next_event(monitored) == lost("worker/0", "its server was restarted")
+        assert next_event(monitored) == REPLACED
 
 
-def test_a_server_that_ends_a_connection_only_is_not_lost(task: Task) -> None:
-    with watching(task) as watched:
-        until_held(watched, task)
-        task.drop()
-        until_held(watched, task)
+def test_server_that_only_closes_a_connection_is_not_lost(task: Task) -> None:
+    with monitor(task) as monitored:
+        task.wait_for_heartbeat()
+        task.disconnect()
+        task.wait_for_heartbeat()
         task.trouble = REFUSED
-        task.drop()
-        assert told(watched)["reason"].endswith("Connection refused")
+        task.disconnect()
+        assert next_event(monitored) == LOST
 
 
-def test_a_lost_server_that_comes_back_can_be_lost_again(task: Task) -> None:
-    with watching(task) as watched:
+def test_replaced_server_can_be_lost_again(task: Task) -> None:
+    with monitor(task) as monitored:
         for incarnation in (2, 3):
-            until_held(watched, task)
+            task.wait_for_heartbeat()
             task.trouble = REFUSED
-            task.drop()
-            assert told(watched)["reason"].endswith("Connection refused")
+            task.disconnect()
+            assert next_event(monitored) == LOST
             task.incarnation, task.trouble = incarnation, None
-            assert told(watched) == {"task": "worker/0", "reason": "", "anew": True}
+            assert next_event(monitored) == REPLACED
 
 
-def test_who_knows_more_of_a_loss_tells_it(task: Task) -> None:
-    with TaskMonitor({"worker/0": task.dial}, 1 << 30, lambda task, seen: f"{task}: evicted, not {seen!r}") as watched:
-        until_held(watched, task)
+def test_backend_explains_the_loss(task: Task) -> None:
+    with monitor(task, lambda task, symptom: f"{task}: evicted, not {symptom!r}") as monitored:
+        task.wait_for_heartbeat()
         task.trouble = REFUSED
-        task.drop()
-        assert told(watched)["reason"] == "worker/0: evicted, not 'does not answer at there: Connection refused'"
+        task.disconnect()
+        assert next_event(monitored).reason == ("worker/0: evicted, not 'does not answer at there: Connection refused'")
 
 
 @pytest.mark.parametrize("unseen", ["", BackendUnreachable("the API server does not answer")])
-def test_a_loss_that_nobody_can_see_is_none(task: Task, unseen: str | Tfk8sError) -> None:
-    asked: list[str] = []
+def test_loss_that_the_backend_does_not_see_is_none(task: Task, unseen: str | Tfk8sError) -> None:
+    symptoms: list[str] = []
 
-    def explain(name: str, seen: str) -> str:
-        asked.append(seen)
+    def explain(_: str, symptom: str) -> str:
+        symptoms.append(symptom)
         if isinstance(unseen, Tfk8sError):
             raise unseen
         return unseen
 
-    with TaskMonitor({"worker/0": task.dial}, silent=3, explain=explain) as watched:
-        until(lambda: task_monitor.SILENCE in asked)
-        task.held[0].sendall(wire.HEARTBEAT)
+    with monitor(task, explain, missed=3) as monitored:
+        until(lambda: task_monitor.SILENCE in symptoms)
+        task.streams[0].sendall(wire.HEARTBEAT)
         task.trouble = REFUSED
-        task.drop()
-        until(lambda: "does not answer at there: Connection refused" in asked)
-        assert not select.select([watched.news], [], [], 0)[0]
+        task.disconnect()
+        until(lambda: LOST.reason in symptoms)
+        assert not has_event(monitored)
 
 
-def test_a_broken_way_to_the_servers_loses_none(task: Task) -> None:
-    with watching(task) as watched:
-        until_held(watched, task)
+def test_server_is_not_lost_while_no_task_can_be_reached(task: Task) -> None:
+    with monitor(task) as monitored:
+        task.wait_for_heartbeat()
         task.trouble = BackendUnreachable("the API server does not answer")
-        task.drop()
+        task.disconnect()
         until(lambda: task.dials > 3)
         task.trouble = REFUSED
-        assert told(watched)["reason"].endswith("Connection refused")
+        assert next_event(monitored) == LOST
 
 
-def test_a_server_that_never_answered_is_not_lost(task: Task) -> None:
+def test_server_that_never_answered_is_not_lost(task: Task) -> None:
     task.trouble = REFUSED
-    with watching(task) as watched:
+    with monitor(task) as monitored:
         until(lambda: task.dials > 3)
-        assert not select.select([watched.news], [], [], 0)[0]
+        assert not has_event(monitored)
 
 
-def test_a_server_that_gives_no_sign_of_life_is_lost_until_it_does(task: Task) -> None:
-    with TaskMonitor({"worker/0": task.dial}, silent=20) as watched:
+def test_server_without_heartbeats_is_lost_until_it_answers(task: Task) -> None:
+    with monitor(task, missed=20) as monitored:
         reason = "does not answer: its server is stopped, or its machine or the network is gone"
-        assert told(watched) == {"task": "worker/0", "reason": reason}
-        assert task.held[0].recv(1000).endswith(wire.HEARTBEAT)
-        with contextlib.suppress(OSError):  # given up by now: then a new connection tells
-            task.held[0].sendall(wire.HEARTBEAT)
-        assert told(watched) == {"task": "worker/0", "reason": ""}
+        assert next_event(monitored) == lost("worker/0", reason)
+        assert task.streams[0].recv(1000).endswith(wire.HEARTBEAT)
+        with contextlib.suppress(OSError):  # closed by now: then a new connection shows it
+            task.streams[0].sendall(wire.HEARTBEAT)
+        assert next_event(monitored) == BACK
 
 
-def test_a_connection_without_a_sign_of_life_is_given_up(task: Task) -> None:
-    with TaskMonitor({"worker/0": task.dial}, silent=2) as watched:
-        assert told(watched)["reason"]
-        until(lambda: len(task.held) > 1)
+def test_connection_without_heartbeats_is_dialled_again(task: Task) -> None:
+    with monitor(task, missed=2) as monitored:
+        assert next_event(monitored).change is TaskChange.LOST
+        until(lambda: len(task.streams) > 1)
 
 
-def test_where_nobody_listens_the_address_is_said() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+def test_error_of_a_connection_has_the_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
         task_monitor.connect("ps/0", address).close()
     with pytest.raises(TaskUnreachable, match=f"^ps/0 does not answer at {address}: Connection refused$"):
         task_monitor.connect("ps/0", address)

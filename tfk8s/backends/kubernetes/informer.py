@@ -28,9 +28,9 @@ from tfk8s.errors import Tfk8sError
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions.task_monitor import SILENCE
+from tfk8s.sessions.timing import TIMING
 from tfk8s.task.config import is_listening_line
 
-KUBELET_TIMEOUT = 2.5  # kubelet reports the end of a container within this time
 MAX_END_AGE = 20.0  # an older end is not the reason for a loss that is seen now
 RELIST_INTERVAL = 0.25  # for users who may list, but not watch
 
@@ -137,7 +137,7 @@ class Informer:
             ClusterError: the API server does not answer, so that nothing is known of the task.
         """
         pod = naming.pod(self._name, task.job, task.index)
-        timeout = 0.0 if symptom == SILENCE else KUBELET_TIMEOUT  # a silent server has not ended
+        timeout = 0.0 if symptom == SILENCE else TIMING.kubelet_delay  # a silent server has not ended
         with self._ended:
             self._ended.wait_for(lambda: pod in self._ends, timeout)
             if reason := self._ends.pop(pod, ""):

@@ -18,9 +18,9 @@ from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names, pod_entrypoint
+from tfk8s.sessions.timing import TIMING
 
 START_TIMEOUT = 120.0
-TASK_ENDS_TIMEOUT = 3.0  # more than informer.KUBELET_TIMEOUT
 _MARK = pod_entrypoint.MARK.decode()
 _STREAMS = 2
 
@@ -94,7 +94,8 @@ def follow(informer: Informer, cluster: DeployedCluster, name: str, tail: int | 
         ) from error
     outcome = _outcome(pod, end)
     if outcome.task_failed:
-        ends = informer.ends(TASK_ENDS_TIMEOUT if end["message"] == error_names.A_TASK_FAILED_JUST_NOW else 0.0)
+        is_recent = end["message"] == error_names.A_TASK_FAILED_JUST_NOW
+        ends = informer.ends(TIMING.script_reason_timeout if is_recent else 0.0)
         _explain(informer.client, cluster, pod_status.seconds(pod["metadata"]["creationTimestamp"]), ends)
     return outcome
 

@@ -26,8 +26,8 @@ from tfk8s.core.script import LogLine, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable, there_are
+from tfk8s.sessions.timing import TIMING
 
-_SUPERVISOR_TIMEOUT = 1.0
 _MAX_END_AGE = 20.0
 
 
@@ -136,7 +136,7 @@ class LocalBackend(ForegroundScripts):
         return socket.socket(fileno=descriptors[0])
 
     def _why_lost(self, name: str, task: Task) -> str:
-        for _ in polling.poll(_SUPERVISOR_TIMEOUT):
+        for _ in polling.poll(TIMING.local_reason_timeout):
             status = self.observe(name)
             (task_status,) = (other for other in status.tasks if other.task == task)
             if reason := status.reason or task_status.reason_since(time.time() - _MAX_END_AGE):

@@ -21,6 +21,7 @@ from pathlib import Path
 from tfk8s.backends.local import interpreter, ipc, processes
 from tfk8s.backends.local.event_loop import Loop
 from tfk8s.core.status import MAX_COMMAND_LENGTH
+from tfk8s.sessions.task_events import TaskEvent
 
 _KILL_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a script whose client has ended
 
@@ -121,12 +122,11 @@ class ScriptRunner:
             except OSError:
                 self._on_server_exit()
 
-    def notify_lost(self, task: str, reason: str) -> None:
-        """Send an event for a lost task to the running scripts."""
+    def send_event(self, event: TaskEvent) -> None:
+        """Send an event to the running scripts."""
         for script in self._running:
-            event = json.dumps({"task": task, "reason": reason}) + "\n"
             with _PEER_MAY_BE_GONE:
-                os.write(script.events, event.encode())
+                os.write(script.events, event.to_line())
 
     def stop(self) -> None:
         """End all scripts."""

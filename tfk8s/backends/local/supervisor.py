@@ -28,11 +28,12 @@ from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.task_processes import TaskProcess, TaskSettings
 from tfk8s.core.spec import EVALUATOR
 from tfk8s.core.status import Phase
+from tfk8s.sessions.task_events import lost
+from tfk8s.sessions.timing import TIMING
 from tfk8s.task import server
 from tfk8s.task.config import TaskConfig
 
 _READY_TIMEOUT = 3.0  # for tasks that restart while a script waits to start
-_STOPPED_INTERVAL = 1.0  # between two polls for stopped tasks, while scripts run
 _MESSAGE_TIMEOUT = 5.0  # for one message of a client
 
 
@@ -173,7 +174,7 @@ class Supervisor:
             self._start_scripts()
         elif task.phase is Phase.FAILED and task.name not in self._lost and task.settings.config.job != EVALUATOR:
             self._lost.add(task.name)
-            self._scripts.notify_lost(task.name, task.reason)
+            self._scripts.send_event(lost(task.name, task.reason))
 
     def _start_polling(self) -> None:
         """Start to poll for tasks that a signal has stopped, because sessions wait for such tasks without an end.
@@ -184,19 +185,19 @@ class Supervisor:
         self._previously_stopped = set()
         if not self._is_polling:
             self._is_polling = True
-            self._loop.after(_STOPPED_INTERVAL, self._poll_stopped)
+            self._loop.after(TIMING.stopped_interval, self._poll_stopped)
 
     def _poll_stopped(self) -> None:
         stopped = {task.name: reason for task in self._tasks if (reason := task.stopped_reason())}
         for name, reason in stopped.items():
             if name in self._previously_stopped and name not in self._lost:  # at two polls in a row
                 self._lost.add(name)
-                self._scripts.notify_lost(name, reason)
+                self._scripts.send_event(lost(name, reason))
         self._lost -= self._previously_stopped - stopped.keys()
         self._previously_stopped = set(stopped)
         self._is_polling = bool(self._scripts.describe())
         if self._is_polling:
-            self._loop.after(_STOPPED_INTERVAL, self._poll_stopped)
+            self._loop.after(TIMING.stopped_interval, self._poll_stopped)
 
     # ---- the end ----
 

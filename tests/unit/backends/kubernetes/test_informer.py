@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -244,7 +245,7 @@ def test_why_a_task_is_pending_explains_its_loss(api: Api, observer: Informer) -
 
 
 def test_a_silent_server_has_not_ended(observer: Informer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informer, "KUBELET_TIMEOUT", 600.0)  # nothing waits for it
+    monkeypatch.setattr(informer, "TIMING", replace(informer.TIMING, kubelet_delay=600.0))  # nothing waits for it
     assert observer.why_lost(CHIEF, SILENCE) == SILENCE
 
 

@@ -1,0 +1,89 @@
+"""A thread that hands events of tasks and Ctrl-C to a guard, and has the guard check calls."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import Protocol
+
+from tfk8s import polling
+from tfk8s.sessions.task_events import TaskEvent, read_events
+
+_left_open: set[int] = set()  # pipes that signals may still be written to
+
+
+class Guard(Protocol):
+    """What the thread needs of a guard, such as `CallGuard`."""
+
+    @property
+    def check_interval(self) -> float | None:
+        """The seconds until the next `check`; None if only an event makes one necessary."""
+
+    def on_event(self, event: TaskEvent) -> None:
+        """Take note of a change of a task."""
+
+    def on_interrupt(self) -> None:
+        """Take note of Ctrl-C."""
+
+    def check(self, now: float) -> None:
+        """End the calls whose time is up."""
+
+
+class GuardThread(threading.Thread):
+    """Runs a guard from `start` until `stop`.
+
+    Args:
+        guard: the guard.
+        events: a descriptor with lines of `TaskEvent`; None if nobody reports changes.
+
+    Attributes:
+        guard: as given.
+    """
+
+    def __init__(self, guard: Guard, events: int | None) -> None:
+        super().__init__(name="tfk8s-guard", daemon=True)
+        self.guard, self._events = guard, events
+        self._is_over = self._has_signals = False
+        self._wakeup, self._signals = os.pipe()
+        os.set_blocking(self._signals, False)
+
+    def run(self) -> None:
+        """Wait for events and deadlines."""
+        sources = [self._wakeup] if self._events is None else [self._wakeup, self._events]
+        while not self._is_over:
+            self.guard.check(time.monotonic())
+            readable = polling.ready(sources, self.guard.check_interval)
+            if self._wakeup in readable and signal.SIGINT in os.read(self._wakeup, 64):
+                self.guard.on_interrupt()
+            if self._events in readable:
+                events = read_events(self._events)
+                for event in events:
+                    self.guard.on_event(event)
+                if not events:  # the pipe has ended
+                    sources.remove(self._events)
+
+    def take_signals(self) -> None:
+        """Receive this process' signals from now on, unless an event loop does; works in the main thread only."""
+        if threading.current_thread() is threading.main_thread():
+            other = signal.set_wakeup_fd(self._signals, warn_on_full_buffer=False)
+            self._has_signals = other in (-1, self._signals, *_left_open)
+            if not self._has_signals:
+                signal.set_wakeup_fd(other)
+
+    def stop(self) -> None:
+        """End this thread."""
+        self._is_over = True
+        os.write(self._signals, b"\0")
+        self.join()
+        if self._has_signals and threading.current_thread() is not threading.main_thread():
+            # Signals are written there until the main thread changes it, and must not be written to another file.
+            _left_open.add(self._signals)
+            return
+        if self._has_signals:
+            other = signal.set_wakeup_fd(-1)
+            if other != self._signals:
+                signal.set_wakeup_fd(other)
+        for descriptor in (self._wakeup, self._signals):
+            os.close(descriptor)

@@ -1,0 +1,74 @@
+"""The timeouts and intervals that depend on each other, in one place.
+
+These must hold, and tests/unit/sessions/test_timing.py asserts them:
+
+| greater | smaller | because |
+| --- | --- | --- |
+| `recovering_timeout` | TensorFlow's 11 s | such scripts wait for TensorFlow's report of a lost master |
+| `recovering_timeout` | `opening_timeout` | a script that recovers may open a session, too |
+| `opening_timeout` | silence of a far task, `call_timeout` | a session opens when the lost task is back |
+| `call_timeout` | `abort_timeout` | the end of a script costs more than the end of a call |
+| `abort_timeout` | `check_interval` | a guard checks calls before their time is up |
+| `probe_timeout` | `heartbeat_interval` | one late answer is no loss |
+| `reason_timeout` | `kubelet_delay` | a session names the reason that kubelet reports late |
+| `reason_timeout` | two times `stopped_interval` | the supervisor reports a stopped task at its second poll |
+| `reason_timeout` | `local_reason_timeout` | a monitor asks the supervisor before it reports a loss |
+| `script_reason_timeout` | `kubelet_delay` | `submit` names the reason, too |
+| `script_end_timeout` | `script_reason_timeout` | `run` sees the end of scripts that wait for the reason |
+| kubelet's 5 s for a pod | `interrupt_timeout` + `close_timeout` | a deleted pod's script is ended by tfk8s first |
+| `lookup_timeout` | `partial_lookup_timeout` | the master's connections are the most important ones |
+| `partial_lookup_timeout` | gRPC's 30 s | gRPC looks a name up again after 30 s at the earliest |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Timeouts and intervals, in seconds.
+
+    Attributes:
+        heartbeat_interval: between two heartbeats of a server.
+        missed_heartbeats: a server that misses more is lost; one that misses three times as many is dialled again.
+        probe_timeout: for a connection to a server, and for its answer.
+        check_interval: between two checks of a guard, while a task is lost.
+        call_timeout: for a call after a loss; TensorFlow reports most losses itself within this time.
+        abort_timeout: likewise, if the call alone ends; TensorFlow reports many losses within this time.
+        opening_timeout: for a call that opens a session, which waits for all tasks.
+        recovering_timeout: for calls of scripts that recover from losses themselves.
+        interrupt_timeout: for a call after Ctrl-C.
+        close_timeout: for a call whose session was closed after Ctrl-C.
+        reason_timeout: until a session knows why a task was lost.
+        kubelet_delay: until kubelet has reported the end of a container.
+        script_reason_timeout: until `submit` knows why a task was lost.
+        script_end_timeout: until scripts that lost the same task have ended, for `run`, which then removes the cluster.
+        local_reason_timeout: until the supervisor knows why a task was lost.
+        stopped_interval: between two polls of the supervisor for stopped tasks.
+        lookup_timeout: until the master has the new address of a task.
+        partial_lookup_timeout: until all other tasks have that address.
+    """
+
+    heartbeat_interval: float = 1.0
+    missed_heartbeats: int = 2
+    probe_timeout: float = 2.0
+    check_interval: float = 0.25
+    call_timeout: float = 3.0
+    abort_timeout: float = 1.0
+    opening_timeout: float = 9.0
+    recovering_timeout: float = 30.0
+    interrupt_timeout: float = 1.0
+    close_timeout: float = 2.0
+    reason_timeout: float = 3.0
+    kubelet_delay: float = 2.5
+    script_reason_timeout: float = 3.0
+    script_end_timeout: float = 5.0
+    local_reason_timeout: float = 1.0
+    stopped_interval: float = 1.0
+    lookup_timeout: float = 90.0
+    partial_lookup_timeout: float = 40.0
+
+
+TIMING = Timing()
+FAR = replace(TIMING, missed_heartbeats=3)  # for connections through others, such as an API server
