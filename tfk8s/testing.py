@@ -1,10 +1,10 @@
 """A backend in memory, for tests of programs that use tfk8s.
 
-from tfk8s.testing import FakeBackend, use_backend
+    with use_backend(FakeBackend()) as backend:
+        train.main(["cluster.yaml"])
+    assert backend.calls == ["apply mnist", "run mnist train.py", "delete mnist"]
 
-with use_backend(FakeBackend()) as backend:
-train.main(["cluster.yaml"])
-assert backend.calls == ["apply mnist", "run mnist train.py", "delete mnist"]
+docs/testing.md has a complete example.
 """
 
 from __future__ import annotations
