@@ -12,7 +12,7 @@ import pytest
 from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend, paths, streams
+from tfk8s.backends.kubernetes import KubernetesBackend, paths
 from tfk8s.core.script import Script
 from tfk8s.errors import ClusterError, InvalidInput
 
@@ -182,7 +182,9 @@ def test_a_script_outlives_a_command_that_is_killed(backend, cluster, namespace,
     (name,) = {script.name for script in backend.observe(cluster).scripts} - before
     assert status_of(backend, cluster, name).phase == "Running"
     pod = status_of(backend, cluster, name).runs_on.partition(" ")[0]
-    streams.execute(backend._client, namespace, pod, ["touch", "/tmp/end"], [])
+    subprocess.run(
+        ["kubectl", "exec", "--namespace", namespace, pod, "--", "touch", "/tmp/end"], check=True, timeout=60
+    )
     assert backend.show(cluster, name, follow=True, tail=None) == 0
     assert capfd.readouterr().out == "runs\n"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fakes.command_line import Run
 
-from tfk8s import api
+import tfk8s
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
 from tfk8s.testing import FakeBackend, change
@@ -23,7 +23,7 @@ CHANGED = "~ cluster mnist\n    jobs.ps: none → 1 task\n    jobs.worker.tasks:
 @pytest.fixture
 def changed(backend: FakeBackend, folder: Path) -> str:
     """A job file of the cluster that runs, with other numbers."""
-    backend.job_files["mnist"] = api._load("mnist.yaml")
+    backend.job_files["mnist"] = tfk8s.load("mnist.yaml")
     (folder / "changed.yaml").write_text((folder / "mnist.yaml").read_text().replace("worker: 2", "worker: 3, ps: 1"))
     return "changed.yaml"
 

@@ -146,7 +146,8 @@ def _end(status: ClusterStatus) -> ClusterStatus:
 
 
 def test_ls(run: Run, backend: FakeBackend) -> None:
-    backend._make(job_file("a", worker=1), Phase.STARTING)
+    backend.first_phase = Phase.STARTING
+    backend.apply(job_file("a", worker=1))
     assert run("ls") == (
         0,
         (

@@ -12,6 +12,7 @@ import pytest
 from fakes.command_line import Run
 from job_files import job_file
 
+import tfk8s
 from tfk8s import api, polling
 from tfk8s.cli import scripts
 from tfk8s.core.script import Script
@@ -210,12 +211,12 @@ def test_run_says_nothing_of_others_in_a_cluster_that_it_would_not_remove(run: R
     other = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
     backend.on_run = lambda script: backend.updates.append(lambda status: replace(status, scripts=(other,)))
     assert run("run", "--keep", "new.yaml", "train.py") == (0, "", "")
-    backend.job_files["mnist"] = api._load("mnist.yaml")
+    backend.job_files["mnist"] = tfk8s.load("mnist.yaml")
     assert run("run", "mnist.yaml", "train.py")[2] == 'cluster "mnist" already runs: run uses it and keeps it\n'
 
 
 def test_run_uses_a_cluster_that_is_there(run: Run, backend: FakeBackend) -> None:
-    backend.job_files["mnist"] = api._load("mnist.yaml")
+    backend.job_files["mnist"] = tfk8s.load("mnist.yaml")
     assert run("run", "mnist.yaml", "train.py") == (
         0,
         "",
