@@ -84,7 +84,7 @@ def test_tokens_that_end_are_got_again(client, namespace, kubeconfig, gke_plugin
     assert len((tmp_path / "asked").read_text().splitlines()) == 2
 
 
-def test_a_plugin_that_is_missing_or_fails_is_one_clear_error(kubeconfig, gke_plugin, monkeypatch, tmp_path) -> None:
+def test_a_plugin_that_fails_is_one_error(kubeconfig, gke_plugin, monkeypatch, tmp_path) -> None:
     kubeconfig(gke_plugin)
 
     def said() -> str:

@@ -6,7 +6,7 @@ from tfk8s.backends.kubernetes import paths
 from tfk8s.tools.doctor import kubernetes
 
 
-def test_nothing_is_missing_policies_are_enforced_and_no_pod_is_left(client, namespace):
+def test_doctor_finds_no_problem_and_leaves_no_pod(client, namespace):
     found = {check.name: check for check in kubernetes.checks(None, namespace, IMAGE)}
     assert {name: check.state for name, check in found.items()} == dict.fromkeys(found, "ok")
     assert found["NetworkPolicy"].detail.startswith("enforced")

@@ -94,7 +94,7 @@ def test_data_parallel_learns_as_a_single_device_does(submit, data_parallel):
     assert single[399] < 0.01 < single[1]
 
 
-def test_a_script_on_this_machine_finds_the_tasks_at_its_addresses(backend, tutorial, capfd, caplog):
+def test_submit_here_forwards_the_tasks_addresses(backend, tutorial, capfd, caplog):
     script = make_script(EXAMPLES / "tutorial/two_tasks.py", tf1=True)
     assert run_here(backend, tutorial, script) == 0
     assert (capfd.readouterr().out, caplog.messages) == ("238\n", [])

@@ -64,7 +64,7 @@ def test_a_task_gets_gpus_and_another_job_hides_them(gpus, up, client, namespace
         ),
     ],
 )
-def test_what_no_node_can_ever_hold_is_refused_before_anything_is_made(gpus, backend, client, namespace, job, words):
+def test_a_task_that_fits_no_node_is_refused(gpus, backend, client, namespace, job, words):
     for call in (backend.apply, backend.plan):
         with pytest.raises(InvalidInput) as caught:
             call(make_job_file("too-much", job))
@@ -72,13 +72,13 @@ def test_what_no_node_can_ever_hold_is_refused_before_anything_is_made(gpus, bac
     assert left(client, namespace, "too-much") == []
 
 
-def test_gpus_that_are_in_use_are_waited_for_and_said_with_the_field(gpus, up, backend):
+def test_the_reason_names_the_field_of_gpus_in_use(gpus, up, backend):
     up(make_job_file("has-gpus", make_job(gpus=2)))
     name = up(make_job_file("more-gpus", make_job(gpus=1, accelerator="nvidia-l4")), wait=0)
     assert "lower jobs.worker.gpus" in until_reason(backend, name, "no node has 1 nvidia.com/gpu free")
 
 
-def test_where_nodes_may_come_by_themselves_the_scheduler_has_the_last_word(gpus, up, backend, client, node):
+def test_a_cluster_with_an_autoscaler_refuses_no_task(gpus, up, backend, client, node):
     pool = "cloud.google.com/gke-nodepool"
     client.send("PATCH", node, body={"metadata": {"labels": {pool: "default"}}}, content_type=MERGE)
     try:

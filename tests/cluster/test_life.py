@@ -173,9 +173,7 @@ def changed(plan):
     return [(change.action, change.kind, change.name) for change in plan.changes]
 
 
-def test_a_plan_says_what_is_made_changed_and_removed_and_which_tasks_that_restarts_and_up_does_so(
-    up, backend, client, namespace
-):
+def test_up_does_what_plan_shows(up, backend, client, namespace):
     first, second = make_job_file("planned", make_job(tasks=2), make_job("ps")), make_job_file("planned", make_job())
     made = backend.plan(first)
     assert {change.action for change in made.changes} == {Action.CREATE}

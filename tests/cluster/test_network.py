@@ -73,9 +73,7 @@ def test_a_pod_of_another_namespace_does_not_reach_a_task(ask, make_namespace, a
     assert "silent" in ask(make_namespace(), address, manifests.selector("shared"))
 
 
-def test_a_pod_with_the_clusters_labels_reaches_it_so_that_the_silence_of_others_means_something(
-    ask, namespace, address
-):
+def test_a_pod_of_the_cluster_reaches_a_task(ask, namespace, address):
     assert ask(namespace, address, manifests.selector("shared")) == "answers"
 
 

@@ -119,7 +119,7 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_a_user_can_do_everything_and_has_no_right_that_nothing_needs(become, tfk8s, asked, files, client, team):
+def test_the_role_of_a_user_is_sufficient_and_minimal(become, tfk8s, asked, files, client, team):
     become("tfk8s-user")
     asked.clear()
     tfk8s("up", str(files / "two.yaml"))
@@ -155,7 +155,7 @@ CHANGES = (
 )  # fmt: skip
 
 
-def test_who_only_submits_can_do_that_and_see_what_becomes_of_it(become, tfk8s, files, team, monkeypatch):
+def test_the_role_of_a_submitter_is_sufficient(become, tfk8s, files, team, monkeypatch):
     monkeypatch.chdir(files)
     monkeypatch.setattr(scripts, "until_gone", lambda _: None)
     become("tfk8s-user")
@@ -174,7 +174,7 @@ def test_who_only_submits_can_do_that_and_see_what_becomes_of_it(become, tfk8s, 
     tfk8s("down", "ours")
 
 
-def test_without_a_role_every_command_names_the_right_that_is_missing(become, tfk8s, files, team, monkeypatch):
+def test_without_a_role_every_command_names_the_missing_permission(become, tfk8s, files, team, monkeypatch):
     monkeypatch.chdir(files)
     become("stranger")
     for command in (*CHANGES, ("status", "ours"), ("ls",), ("logs", "ours"), ("submit", "ours", "small/script.py")):

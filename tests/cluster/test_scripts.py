@@ -45,13 +45,13 @@ def test_arguments_folder_variables_and_exit_code(run, tmp_path):
     assert lines == ["['a b', '--flag'] data $(HOME)"]
 
 
-def test_a_folder_too_large_for_a_secret_comes_by_a_stream(run, tmp_path):
+def test_a_folder_too_large_for_a_secret_is_streamed(run, tmp_path):
     (tmp_path / "large").write_bytes(os.urandom(3_000_000))
     code, lines = run("import os; print(os.path.getsize('large'))")
     assert (code, lines[-1]) == (0, "3000000")
 
 
-def test_a_folder_that_is_too_large_is_refused_before_anything_is_made(run, tmp_path, backend, client, namespace):
+def test_a_folder_over_100_mb_is_refused(run, tmp_path, backend, client, namespace):
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(101_000_000)
     before = left(client, namespace, "shared")
@@ -93,7 +93,7 @@ def test_a_script_that_can_not_start_is_said_why(up, backend, run):
         run("print()", name=name)
 
 
-def test_the_script_sees_its_cluster_and_opens_a_session_on_every_task(run):
+def test_a_session_of_a_script_has_every_task(run):
     code, lines = run(
         "import json, os, tfk8s\nimport tensorflow as tf\n"
         "print(sorted(json.loads(os.environ['TFK8S_CLUSTER'])['worker'])[1])\n"
@@ -201,7 +201,7 @@ def test_standard_input_and_its_end_reach_the_script(cluster, namespace, tmp_pat
         assert (process.returncode, out.rstrip()) == (0, f"{len(text)} {text[:5]}".rstrip()), err
 
 
-def test_requirements_are_installed_beside_what_the_image_has(run, tmp_path):
+def test_requirements_are_added_to_the_packages_of_the_image(run, tmp_path):
     (tmp_path / "wheels").mkdir()
     about = "tiny-1.0.dist-info"
     with zipfile.ZipFile(tmp_path / "wheels/tiny-1.0-py3-none-any.whl", "w") as wheel:

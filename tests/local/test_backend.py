@@ -155,7 +155,7 @@ def test_an_unknown_name_is_an_error_that_lists_the_clusters(backend: LocalBacke
         assert str(caught.value) == f'there is no cluster "{name}" on this machine; there is pair'
 
 
-def test_a_cluster_that_needs_more_memory_than_is_free_is_refused(backend: LocalBackend) -> None:
+def test_a_cluster_larger_than_free_memory_is_refused(backend: LocalBackend) -> None:
     with pytest.raises(InvalidInput) as caught:
         backend.apply(job_file("huge", Job(name="worker", tasks=4, memory=Quantity.parse("1Ti"))))
     assert 'cluster "huge" needs 4,096.3 GiB of memory (worker 4 × 1Ti); this machine has ' in str(caught.value)

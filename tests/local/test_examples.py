@@ -91,7 +91,7 @@ def test_the_example_of_the_page_on_python(tmp_path: Path) -> None:
     assert re.fullmatch(r"grpc://127\.0\.0\.1:\d+ \['local/0', 'local/1'\]\n238\n", done.stdout)
 
 
-def test_every_example_has_its_place_in_a_test_and_leaves_nothing_behind() -> None:
+def test_every_example_has_a_test() -> None:
     here = Path(__file__).read_text() + (Path(__file__).parent / "test_recover.py").read_text()
     for script in EXAMPLES.glob("*/*.py"):
         run = script.name in here or script.name in EXPECTED

@@ -70,7 +70,7 @@ def kill(name: str, task: Task) -> None:
     )
 
 
-def test_training_survives_its_worker_its_ps_and_its_master(recover: str, tmp_path: Path) -> None:
+def test_training_recovers_from_the_loss_of_each_task(recover: str, tmp_path: Path) -> None:
     victims = {15: Task("worker", 1), 35: Task("ps", 0), 55: Task("master", 0)}
     script = start_tfk8s(
         "submit", "--local", "--tf1", recover, TRAIN, str(tmp_path), *map(str, victims), stdin=subprocess.PIPE
@@ -95,7 +95,7 @@ def test_training_undisturbed_ends_with_the_same(recover: str, tmp_path: Path) -
     assert weights(done.stdout) == LEARNT
 
 
-def test_a_script_runs_again_after_a_loss_and_a_plain_one_is_told_which(recover: str, tmp_path: Path) -> None:
+def test_retries_repeat_a_script_after_a_loss(recover: str, tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text(RUNS_TWICE)
     script = start_tfk8s("submit", "--local", "--tf1", "--retries", "2", recover, str(path), stdin=subprocess.PIPE)
@@ -113,7 +113,7 @@ def test_a_script_runs_again_after_a_loss_and_a_plain_one_is_told_which(recover:
     assert "tensorflow/python" not in err
 
 
-def test_a_script_does_without_a_task_that_does_not_answer(recover: str, tmp_path: Path) -> None:
+def test_a_script_runs_without_an_excluded_task(recover: str, tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text(WITHOUT)
     pid = pids(LocalBackend().observe(recover))[Task("worker", 1)]

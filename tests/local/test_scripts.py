@@ -65,7 +65,7 @@ def test_the_exit_code_is_the_scripts(run, pair: str, text: str, code: int, fres
     assert ("said on standard error" in err) == ("said on" in text)
 
 
-def test_a_traceback_shows_the_script_and_nothing_of_tfk8s(run, pair: str, tmp_path: Path) -> None:
+def test_a_traceback_shows_only_the_script(run, pair: str, tmp_path: Path) -> None:
     _, _, err = run(pair, "def f():\n    return 1 / 0\nf()\n")
     path = tmp_path / "script.py"
     assert err == (
@@ -103,7 +103,7 @@ def test_tfk8s_session_and_the_environment(run, pair: str) -> None:
     assert run(pair, text)[:2] == (0, expected)
 
 
-def test_isolated_sessions_keep_their_variables_to_themselves(run, pair: str) -> None:
+def test_isolated_sessions_share_no_variables(run, pair: str) -> None:
     text = (
         "import tensorflow as tf\n"
         "v = tf.get_variable('shared_by_name', initializer=1.0)\n"
@@ -147,9 +147,7 @@ def test_random_numbers_differ_from_script_to_script(run, pair: str) -> None:
     assert run(pair, text)[1] != run(pair, text)[1]
 
 
-def test_a_setting_that_tensorflow_reads_while_importing_gets_an_interpreter_of_its_own(
-    run, pair: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_of_tensorflow_get_a_fresh_interpreter(run, pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "import sys; print('tensorflow' in sys.modules)"
     assert run(pair, text)[1] == "True\n"
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
@@ -194,7 +192,7 @@ def test_ctrl_c_ends_a_session_call_and_leaves_the_cluster_usable(
     assert run(cluster, text, tf1=True)[:2] == (0, "3\n")
 
 
-def test_a_client_that_is_killed_takes_its_script_with_it(backend: LocalBackend, pair: str, start) -> None:
+def test_killing_submit_ends_the_script(backend: LocalBackend, pair: str, start) -> None:
     wait_for(backend, pair, is_ready)
     process = start(pair, "import time; print('up', flush=True); time.sleep(60)")
     assert process.stdout is not None
@@ -206,9 +204,7 @@ def test_a_client_that_is_killed_takes_its_script_with_it(backend: LocalBackend,
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_task_killed_during_a_call_ends_the_script_and_is_named(
-    backend: LocalBackend, cluster: str, start, index: int
-) -> None:
+def test_a_task_killed_in_a_call_is_named(backend: LocalBackend, cluster: str, start, index: int) -> None:
     process = start(cluster, STUCK)
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
@@ -218,7 +214,7 @@ def test_a_task_killed_during_a_call_ends_the_script_and_is_named(
     assert f"worker/{index} was lost: killed by SIGKILL" in err
 
 
-def test_a_script_goes_on_if_the_lost_task_does_not_stop_it(backend: LocalBackend, cluster: str, start) -> None:
+def test_a_script_survives_the_loss_of_a_task_it_does_not_need(backend: LocalBackend, cluster: str, start) -> None:
     text = "print('up', flush=True); print(input())"
     process = start(cluster, text)
     assert process.stdout is not None
@@ -231,7 +227,7 @@ def test_a_script_goes_on_if_the_lost_task_does_not_stop_it(backend: LocalBacken
     assert (process.returncode, out) == (0, "still here\n")
 
 
-def test_a_task_killed_before_the_script_is_waited_for(run, backend: LocalBackend, cluster: str) -> None:
+def test_a_script_waits_for_a_task_that_was_killed_before(run, backend: LocalBackend, cluster: str) -> None:
     os.kill(pids(backend.observe(cluster))[Task("worker", 1)], signal.SIGKILL)
     text = (
         "import tensorflow as tf\nwith tf.device('/job:worker/task:1'): y = tf.constant(8)\n"
@@ -265,7 +261,7 @@ def test_scripts_run_side_by_side(pair: str, start) -> None:
     assert [process.communicate(timeout=30)[0] for process in processes] == ["1\n"] * 4
 
 
-def test_the_death_of_the_supervisor_ends_the_script_and_the_client(backend: LocalBackend, cluster: str, start) -> None:
+def test_scripts_end_with_the_supervisor(backend: LocalBackend, cluster: str, start) -> None:
     process = start(cluster, "import time; print('up', flush=True); time.sleep(60)")
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
@@ -302,9 +298,7 @@ def fork_server(name: str) -> int:
     return int(found)
 
 
-def test_a_fork_server_that_dies_ends_its_scripts_and_nothing_else(
-    backend: LocalBackend, cluster: str, start, run
-) -> None:
+def test_scripts_end_with_the_fork_server(backend: LocalBackend, cluster: str, start, run) -> None:
     process = start(cluster, "import time; print('up', flush=True); time.sleep(60)")
     assert process.stdout.readline() == "up\n"
     os.kill(fork_server(cluster), signal.SIGKILL)
@@ -316,7 +310,7 @@ def test_a_fork_server_that_dies_ends_its_scripts_and_nothing_else(
     assert run(cluster, "print('again')")[:2] == (0, "again\n")
 
 
-def test_a_fork_server_that_dies_with_a_request_unread(backend: LocalBackend, cluster: str, start) -> None:
+def test_an_unread_request_ends_with_the_fork_server(backend: LocalBackend, cluster: str, start) -> None:
     os.kill(fork_server(cluster), signal.SIGSTOP)
     process = start(cluster, "print('not reached')")
     wait_for(backend, cluster, lambda status: status.running == 1)
@@ -327,7 +321,7 @@ def test_a_fork_server_that_dies_with_a_request_unread(backend: LocalBackend, cl
     assert is_ready(backend.observe(cluster))
 
 
-def test_a_large_request_does_not_make_the_supervisor_wait(backend: LocalBackend, cluster: str, run) -> None:
+def test_a_large_request_does_not_block_the_supervisor(backend: LocalBackend, cluster: str, run) -> None:
     server = fork_server(cluster)
     os.kill(server, signal.SIGSTOP)
     try:

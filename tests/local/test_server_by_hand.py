@@ -92,9 +92,7 @@ def test_bad_input_exits_with_2(start: Start) -> None:
     assert err.startswith('error: "my-job" is not a TensorFlow job name')
 
 
-def test_without_the_library_it_imports_tensorflow_and_says_so(
-    start: Start, ports: tuple[int, int], tmp_path: Path
-) -> None:
+def test_without_the_library_the_task_imports_tensorflow(start: Start, ports: tuple[int, int], tmp_path: Path) -> None:
     """The library is hidden by a package `tensorflow` that is all links to the real one, but for the library."""
     real = server.find_tensorflow()
     assert real is not None

@@ -57,7 +57,7 @@ def test_job_files_need_no_more_than_their_parser() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["render", CLUSTER], ["roles"], ["doctor", "--local"], ["image", "--help"]])
-def test_only_what_asks_an_api_server_imports_its_client(arguments: list[object]) -> None:
+def test_other_commands_import_no_kubernetes_client(arguments: list[object]) -> None:
     assert "kubernetes" not in imported(*arguments)
 
 
