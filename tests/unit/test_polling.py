@@ -162,7 +162,6 @@ def test_changes_are_yielded() -> None:
 # ---- nobody waits in other ways ------------------------------------------------------------------------------------
 
 EVENT_LOOPS = {
-    "backends/kubernetes/stdin.py",  # looks whether there is something, without waiting
     "backends/kubernetes/streams.py",
     "backends/local/fork_server.py",
     "backends/local/event_loop.py",

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import paths, scheduling, script_archive, script_pod, stdin, streams
+from tfk8s.backends.kubernetes import paths, scheduling, script_archive, script_pod, streams
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
@@ -37,7 +37,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
     Ctrl-C and SIGTERM end the script too. The script continues if this process is killed, loses its terminal, or can't
     reach the API server.
     """
-    blocks = stdin.read_blocks()
+    blocks = streams.read_stdin()
     failures: list[Tfk8sError] = []
 
     def discard(error: Tfk8sError) -> None:
@@ -53,7 +53,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
             raise
         if blocks is not None:
             arguments = client, cluster.namespace, pod, blocks, discard
-            threading.Thread(target=stdin.send, args=arguments, name="tfk8s-stdin", daemon=True).start()
+            threading.Thread(target=streams.send_stdin, args=arguments, name="tfk8s-stdin", daemon=True).start()
         try:
             return script_pod.follow(informer, cluster, name, tail=None)
         except (KeyboardInterrupt, SystemExit) as end:

@@ -1,47 +1,48 @@
-"""Streams through the API server: a connection to a pod's port, and the input of a command in it.
+"""Streams to pods through the API server: a connection to a port, and the standard input of a container.
 
-Both are WebSockets whose messages begin with the number of a channel (k8s.io/apimachinery, pkg/util/remotecommand and
-kubelet's portforward/websocket.go, protocol v4.channel.k8s.io): a forwarded port has one for data and one for errors.
-A stream on which nothing is said is asked for a sign of life every few seconds: load balancers drop idle ones, and of a
-machine or a network that is gone, no connection tells.
+Streams are WebSockets. Each message begins with the number of a channel; a forwarded port has one channel for data and
+one for errors (k8s.io/apimachinery, pkg/util/remotecommand; kubelet's portforward/websocket.go). Quiet streams are
+pinged: load balancers drop idle connections, and a dead machine or network closes none.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
+import itertools
 import json
+import os
 import select
 import socket
 import ssl
+import stat
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
-from urllib.parse import SplitResult, urlencode, urlsplit
+from urllib.parse import urlencode
 
 import websocket
 
 from tfk8s.backends.kubernetes import errors, paths
 from tfk8s.backends.kubernetes.client import Client
 from tfk8s.backends.kubernetes.transport import UNAUTHORIZED, Access
-from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
+from tfk8s.errors import ClusterError, TaskUnreachable, Tfk8sError
 
 _PROTOCOL = "v4.channel.k8s.io"
 _DATA, _STATUS = 0, 3
 _PORT_MESSAGE = 2  # the first message of each channel of a forwarded port is the port's number
-_MOST_BUFFERED = 1 << 20
+_MAX_BUFFERED = 1 << 20
 _BLOCK = 1 << 16
-_PING_SECONDS = 2.0
-_DEAD_SECONDS = 8.0
-_OPEN_SECONDS = 30.0  # kubelet may have much to do
+PING_INTERVAL = 2.0
+DEAD_PEER_TIMEOUT = 8.0
+_OPEN_TIMEOUT = 30.0  # a busy kubelet is slow
 
 
 def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
-    """Return a stream that is connected to a port of a pod.
+    """Return a stream to a port of a pod. The stream ends at once if nothing listens on the port.
 
     Raises:
-        TaskUnreachable: there is no such pod, or none that runs. A port where nobody listens ends the stream.
+        TaskUnreachable: the pod does not exist, or does not run.
     """
     try:
         stream = _open(client, paths.pod(namespace, pod, "portforward"), [("ports", port)])
@@ -49,37 +50,43 @@ def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
         if error.code == 403:
             raise
         raise TaskUnreachable(f'pod "{pod}" can\'t be reached: {error}') from error
-    ours, theirs = socket.socketpair()
-    threading.Thread(target=_relay, args=(stream, ours), name=f"tfk8s-dial-{pod}", daemon=True).start()
-    return theirs
+    local, caller = socket.socketpair()
+    threading.Thread(target=relay, args=(stream, local), name=f"tfk8s-dial-{pod}", daemon=True).start()
+    return caller
 
 
 def execute(
-    client: Client, namespace: str, pod: str, command: Sequence[str], data: Iterable[bytes], silence: float = 60.0
+    client: Client, namespace: str, pod: str, command: Sequence[str], data: Iterable[bytes], timeout: float = 60.0
 ) -> None:
-    """Run a command in a pod's container with `data` as its standard input, until it ends.
+    """Run a command in a pod's container until the command ends.
 
-    The input has no end of its own: the command must know when it has all.
+    Args:
+        client: the API server.
+        namespace: the pod's.
+        pod: the pod's name.
+        command: the command, which must not wait for the end of its standard input.
+        data: the standard input.
+        timeout: the longest time without a message from the pod.
 
     Raises:
-        ClusterError: the command failed; says what it wrote. Or nothing came of it for `silence` seconds.
+        ClusterError: the command failed, with its output as the reason; or the stream broke.
     """
     query = [*(("command", word) for word in command), ("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
     stream = _open(client, paths.pod(namespace, pod, "exec"), query)
-    said = b""
+    output = b""
     try:
-        stream.settimeout(silence)
+        stream.settimeout(timeout)
         for block in data:
-            send(stream, block)
+            _send(stream, block)
         while True:
             operation, message = stream.recv_data()
             if operation == websocket.ABNF.OPCODE_CLOSE:
                 raise ClusterError(f"the stream to pod {pod} ended before {command[0]} did")
             if message[:1] == bytes([_STATUS]):
                 if json.loads(message[1:]).get("status") != "Success":
-                    raise ClusterError(f"{command[0]} failed in pod {pod}: {said.decode(errors='replace').strip()}")
+                    raise ClusterError(f"{command[0]} failed in pod {pod}: {output.decode(errors='replace').strip()}")
                 return
-            said += message[1:]
+            output += message[1:]
     except (OSError, websocket.WebSocketException) as error:
         raise ClusterError(f"the stream to pod {pod} broke: {error}") from error
     finally:
@@ -87,18 +94,57 @@ def execute(
 
 
 def attach(client: Client, namespace: str, pod: str) -> websocket.WebSocket:
-    """Return a connection to the standard input of a pod's container; closing it is the input's end.
+    """Return a connection to the standard input of a pod's container. Closing the connection ends the input.
 
     Raises:
-        ClusterError: it can't be attached to.
+        ClusterError: attaching failed.
     """
     stream = _open(client, paths.pod(namespace, pod, "attach"), [("stdin", "true"), ("stdout", "false")])
-    _give_up_after(stream, 0)  # never: a script may read late
+    _set_write_timeout(stream, 0)  # none: a script may read late
     return stream
 
 
-def send(stream: websocket.WebSocket, block: bytes) -> None:
-    """Send a block of a container's standard input."""
+def read_stdin(descriptor: int = 0) -> Iterator[bytes] | None:
+    """Return the blocks of this process' standard input until its end; None if there is no input.
+
+    A terminal, /dev/null, a closed descriptor, and an ended file or pipe are no input. The blocks are read from the
+    descriptor, because a thread in a buffered read would keep Python from ending.
+    """
+    try:
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+            return None
+        first = os.read(descriptor, _BLOCK) if select.select([descriptor], [], [], 0)[0] else None
+    except OSError:
+        return None
+    if first == b"":
+        return None
+    return itertools.chain([first] if first else [], iter(lambda: os.read(descriptor, _BLOCK), b""))
+
+
+def send_stdin(
+    client: Client, namespace: str, pod: str, blocks: Iterator[bytes], on_failure: Callable[[Tfk8sError], None]
+) -> None:
+    """Send blocks to a pod's standard input, and then close it. It is also closed when this process ends.
+
+    Args:
+        client: the API server.
+        namespace: the pod's.
+        pod: the pod's name.
+        blocks: the input.
+        on_failure: called if the pod can't be attached to, because the script would wait for its input for ever.
+    """
+    try:
+        stream = attach(client, namespace, pod)
+    except Tfk8sError as error:
+        on_failure(error)
+        return
+    # A failure ends the script's input: the script ended, the connection broke, or standard input can't be read.
+    with contextlib.closing(stream), contextlib.suppress(OSError, websocket.WebSocketException):
+        for block in blocks:
+            _send(stream, block)
+
+
+def _send(stream: websocket.WebSocket, block: bytes) -> None:
     stream.send_binary(bytes([_DATA]) + block)
 
 
@@ -121,12 +167,12 @@ def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websoc
     if isinstance(opened, websocket.WebSocketBadStatusException):
         body = opened.resp_body if isinstance(opened.resp_body, bytes) else str(opened.resp_body or "").encode()
         raise errors.refused(opened.status_code, body, client.context) from opened
-    _give_up_after(opened, _DEAD_SECONDS)
+    _set_write_timeout(opened, DEAD_PEER_TIMEOUT)
     return opened
 
 
 def _open_websocket(url: str, access: Access) -> websocket.WebSocket:
-    connection = _connect(urlsplit(url), access)
+    connection = access.connect(_OPEN_TIMEOUT)
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
         stream = websocket.WebSocket(skip_utf8_validation=False)
@@ -140,113 +186,96 @@ def _open_websocket(url: str, access: Access) -> websocket.WebSocket:
     return stream
 
 
-def _connect(server: SplitResult, access: Access) -> socket.socket:
-    """Return a connection to the API server. websocket-client has its own rules for proxies, so it does not connect."""
-    host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
-    connection = http.client.HTTPConnection(host, port, timeout=_OPEN_SECONDS)
-    if access.configuration.proxy:
-        proxy = urlsplit(access.configuration.proxy)
-        if proxy.scheme != "http":
-            raise InvalidInput(
-                "streams to pods can't go through a proxy that speaks TLS",
-                help='name an http:// proxy in the kubeconfig ("proxy-url"), or in HTTPS_PROXY',
-            )
-        connection = http.client.HTTPConnection(proxy.hostname or "", proxy.port or 80, timeout=_OPEN_SECONDS)
-        headers = access.configuration.proxy_headers or {}
-        connection.set_tunnel(f"[{host}]" if ":" in host else host, port, headers)
-    try:
-        connection.connect()
-    except http.client.HTTPException as error:
-        connection.close()
-        raise ConnectionError("the proxy before it speaks no HTTP") from error
-    connected: socket.socket = connection.sock
-    if server.scheme != "https":
-        return connected
-    return access.tls.wrap_socket(connected, server_hostname=access.configuration.tls_server_name or host)
-
-
-def _give_up_after(stream: websocket.WebSocket, seconds: float) -> None:
-    """Have what is sent to who is gone end the stream; else that would wait for a quarter of an hour."""
+def _set_write_timeout(stream: websocket.WebSocket, seconds: float) -> None:
+    """Fail writes to a dead peer after `seconds`, instead of TCP's 15 minutes."""
     if stream.sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
         stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * seconds))
 
 
-def _relay(stream: websocket.WebSocket, ours: socket.socket) -> None:
-    """Copy both ways until either side ends; one thread, since TLS connections do not bear two."""
-    with contextlib.closing(stream), ours, contextlib.suppress(OSError, websocket.WebSocketException):
-        ours.setblocking(False)
-        stream.settimeout(_DEAD_SECONDS)  # of a message that has begun, too, the rest may never come
-        _copy(stream, ours)
+def relay(stream: websocket.WebSocket, local: socket.socket, timeout: float = DEAD_PEER_TIMEOUT) -> None:
+    """Copy between a forwarded port and a local socket, until either ends or the peer is silent for `timeout` seconds.
+
+    One thread copies in both directions, because two threads can't share a TLS connection.
+    """
+    with contextlib.closing(stream), local, contextlib.suppress(OSError, websocket.WebSocketException):
+        local.setblocking(False)
+        stream.settimeout(timeout)  # the rest of a message may never arrive
+        _copy(stream, local, Heartbeat(stream.ping, timeout))
 
 
-def _copy(stream: websocket.WebSocket, ours: socket.socket) -> None:
+class Heartbeat:
+    """Pings a silent peer, and detects a dead peer. A peer responds to pings even if it is busy.
+
+    Args:
+        ping: sends a ping.
+        timeout: a peer that is silent for longer is dead.
+        clock: for tests.
+    """
+
+    def __init__(self, ping: Callable[[], None], timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ping, self._timeout, self._clock = ping, timeout, clock
+        self._last_received = self._last_ping = clock()
+
+    def is_dead(self, *, received: bool) -> bool:
+        """Return whether the peer is dead. Sends a ping if one is due.
+
+        Args:
+            received: whether anything was received since the last call.
+        """
+        now = self._clock()
+        if received:
+            self._last_received = now
+        elif now - max(self._last_received, self._last_ping) >= PING_INTERVAL:
+            self._ping()
+            self._last_ping = now
+        return now - self._last_received > self._timeout
+
+
+def _copy(stream: websocket.WebSocket, local: socket.socket, heartbeat: Heartbeat) -> None:
     remote = stream.sock
     assert remote is not None
-    greeted: set[int] = set()
-    buffer = bytearray()  # what came from the pod and was not taken yet
-    life = _Life(stream)
+    opened: set[int] = set()
+    buffer = bytearray()  # from the pod, and not yet written to `local`
     poll = select.poll()
     poll.register(remote, select.POLLIN)
-    poll.register(ours, select.POLLIN)
+    poll.register(local, select.POLLIN)
     while True:
-        full = len(buffer) > _MOST_BUFFERED
-        poll.modify(remote, 0 if full else select.POLLIN)
-        poll.modify(ours, select.POLLIN | (select.POLLOUT if buffer else 0))
-        # A TLS connection may hold messages that it has read already, of which the poll knows nothing.
-        held = isinstance(remote, ssl.SSLSocket) and remote.pending() > 0 and not full
-        events = dict(poll.poll(0 if held else 1000 * _PING_SECONDS))
-        if life.is_over(said=held or events.get(remote.fileno(), 0) != 0 or full):
+        is_full = len(buffer) > _MAX_BUFFERED
+        poll.modify(remote, 0 if is_full else select.POLLIN)
+        poll.modify(local, select.POLLIN | (select.POLLOUT if buffer else 0))
+        # A TLS connection may have decrypted bytes that `poll` does not report.
+        has_bytes = isinstance(remote, ssl.SSLSocket) and remote.pending() > 0 and not is_full
+        events = dict(poll.poll(0 if has_bytes else 1000 * PING_INTERVAL))
+        is_readable = has_bytes or events.get(remote.fileno(), 0) != 0
+        if heartbeat.is_dead(received=is_readable or is_full):
             return
-        if held or (not full and events.get(remote.fileno(), 0)):
-            data = _receive(stream, greeted)
+        if is_readable and not is_full:
+            data = _receive(stream, opened)
             if data is None:
-                _drain(ours, buffer)
+                local.settimeout(5)
+                local.sendall(buffer)
                 return
             buffer += data
-        if events.get(ours.fileno(), 0) & select.POLLOUT:
-            del buffer[: ours.send(buffer)]
-        if events.get(ours.fileno(), 0) & ~select.POLLOUT:
-            block = ours.recv(_BLOCK)
+        if events.get(local.fileno(), 0) & select.POLLOUT:
+            del buffer[: local.send(buffer)]
+        if events.get(local.fileno(), 0) & ~select.POLLOUT:
+            block = local.recv(_BLOCK)
             if not block:
                 return
-            stream.send_binary(bytes([_DATA]) + block)
+            _send(stream, block)
 
 
-class _Life:
-    """Whether the other side of a stream still is there: it answers pings, be it busy or idle."""
-
-    def __init__(self, stream: websocket.WebSocket) -> None:
-        self._stream = stream
-        self._heard = self._asked = time.monotonic()
-
-    def is_over(self, *, said: bool) -> bool:
-        """Return whether nothing was heard for too long; asks for a sign of life where nothing is `said`."""
-        now = time.monotonic()
-        if said:
-            self._heard = now
-        elif now - max(self._heard, self._asked) >= _PING_SECONDS:
-            self._stream.ping()
-            self._asked = now
-        return now - self._heard > _DEAD_SECONDS
-
-
-def _receive(stream: websocket.WebSocket, greeted: set[int]) -> bytes | None:
-    """Return the data in the next message, or None at the end or at an error."""
+def _receive(stream: websocket.WebSocket, opened: set[int]) -> bytes | None:
+    """Return the data in the next message, or None at the end or at an error; `opened` are the channels so far."""
     operation, frame = stream.recv_data_frame(True)
     if operation == websocket.ABNF.OPCODE_CLOSE:
         return None
     if operation != websocket.ABNF.OPCODE_BINARY or not frame.data:
         return b""
     channel, data = frame.data[0], frame.data[1:]
-    if channel not in greeted:
-        greeted.add(channel)
+    if channel not in opened:
+        opened.add(channel)
         data = data[_PORT_MESSAGE:]
     if channel == _DATA:
         return bytes(data)
     return None if data else b""
-
-
-def _drain(ours: socket.socket, buffer: bytearray) -> None:
-    ours.setblocking(True)
-    ours.settimeout(5)
-    ours.sendall(buffer)

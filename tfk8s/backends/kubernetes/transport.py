@@ -6,9 +6,11 @@ credentials after a 401 and when a plugin's expire, no redirects, kubectl's choi
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -31,7 +33,7 @@ from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
 from tfk8s.backends.kubernetes import errors
-from tfk8s.errors import quoted
+from tfk8s.errors import InvalidInput, quoted
 
 IN_CLUSTER = "in-cluster"
 PLUGIN_SECONDS = 180.0  # some plugins open a browser for a login
@@ -59,6 +61,30 @@ class Access:
     until: float = field(compare=False)
     tls: ssl.SSLContext = field(compare=False)
     pool: urllib3.PoolManager = field(compare=False)
+
+    def connect(self, timeout: float) -> socket.socket:
+        """Return a connection to the API server for a stream. websocket-client would choose another proxy."""
+        server, tunnel = urlsplit(self.configuration.host), urlsplit(self.configuration.proxy or "")
+        host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
+        connection = http.client.HTTPConnection(host, port, timeout=timeout)
+        if tunnel.scheme == "https":
+            raise InvalidInput(
+                "streams to pods can't go through a proxy that speaks TLS",
+                help='name an http:// proxy in the kubeconfig ("proxy-url"), or in HTTPS_PROXY',
+            )
+        if tunnel.hostname:
+            connection = http.client.HTTPConnection(tunnel.hostname, tunnel.port or 80, timeout=timeout)
+            headers = self.configuration.proxy_headers or {}
+            connection.set_tunnel(f"[{host}]" if ":" in host else host, port, headers)
+        try:
+            connection.connect()
+        except http.client.HTTPException as error:
+            connection.close()
+            raise ConnectionError("the proxy does not speak HTTP") from error
+        connected: socket.socket = connection.sock
+        if server.scheme != "https":
+            return connected
+        return self.tls.wrap_socket(connected, server_hostname=self.configuration.tls_server_name or host)
 
 
 class Transport:

@@ -1,69 +1,65 @@
-"""Streams to pods: forwarded ports, and commands in containers."""
+"""Streams to pods: forwarded ports, commands in containers, and standard input."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 import types
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import websocket
 
 from tfk8s.backends.kubernetes import errors, streams
-from tfk8s.errors import ClusterError, TaskUnreachable
+from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
 
 
-class Pinged:
-    def __init__(self):
-        self.pings = 0
-
-    def ping(self):
-        self.pings += 1
-
-
-def test_a_silent_stream_is_pinged_and_then_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(streams.time, "monotonic", lambda: now)
-    stream = Pinged()
-    life = streams._Life(stream)
-    over = []
+def test_a_silent_stream_is_pinged_and_then_closed() -> None:
+    now, pings = 0.0, []
+    heartbeat = streams.Heartbeat(lambda: pings.append(now), 8.0, lambda: now)
+    dead = []
     for second in range(1, 21):
-        now = 100.0 + second
-        over.append(life.is_over(said=second in (3, 9)))
-    assert over.index(True) == 9 + streams._DEAD_SECONDS  # the second 18
-    assert stream.pings == 8  # at 2, 5, 7, 11, 13, 15, 17 and 19
+        now = float(second)
+        if heartbeat.is_dead(received=second in (3, 9)):
+            dead.append(second)
+    assert dead == [18, 19, 20]
+    assert pings == [2, 5, 7, 11, 13, 15, 17, 19]
 
 
-class Told:
-    """A stream of a command that says these messages."""
+class Stream:
+    """A stream that yields these messages, and records what it is sent."""
 
     sock = None
 
-    def __init__(self, *messages):
-        self.messages, self.sent, self.closed = list(messages), [], False
+    def __init__(self, *messages: tuple[int, bytes]) -> None:
+        self.messages = list(messages)
+        self.sent: list[bytes] = []
+        self.closed = False
 
-    def settimeout(self, seconds):
+    def settimeout(self, seconds: float) -> None:
         pass
 
-    def recv_data(self):
+    def recv_data(self) -> tuple[int, bytes]:
         return self.messages.pop(0)
 
-    def send_binary(self, data):
+    def send_binary(self, data: bytes) -> None:
         self.sent.append(data)
 
-    def close(self):
+    def close(self) -> None:
         self.closed = True
 
 
-def client_that_opens(stream):
+def client_that_opens(stream: object) -> Any:
     transport = types.SimpleNamespace(with_credentials=lambda *_: stream)
     return types.SimpleNamespace(transport=transport, url="https://h", context="c")
 
 
-def execute(monkeypatch, *messages):
-    stream = Told(*messages)
+def execute(*messages: tuple[int, bytes]) -> None:
+    stream = Stream(*messages)
     try:
         streams.execute(client_that_opens(stream), "ns", "pod", ["run"], [b"in"])
     finally:
@@ -73,81 +69,130 @@ def execute(monkeypatch, *messages):
 BINARY, CLOSE = websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_CLOSE
 
 
-def test_a_command_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    execute(monkeypatch, (BINARY, b""), (BINARY, b"\1out"), (BINARY, b'\3{"status": "Success"}'))
+def test_a_command_succeeds() -> None:
+    execute((BINARY, b""), (BINARY, b"\1out"), (BINARY, b'\3{"status": "Success"}'))
 
 
 @pytest.mark.parametrize(
-    ("messages", "words"),
+    ("messages", "error"),
     [
         ([(BINARY, b"\2no such file\n"), (BINARY, b'\3{"status": "Failure"}')], "run failed in pod pod: no such file"),
-        ([(CLOSE, b"\x03\xe8")], "the stream to pod pod ended before run did"),  # 1000, which begins as a status does
+        # The code 1000 begins with the same byte as a status.
+        ([(CLOSE, b"\x03\xe8")], "the stream to pod pod ended before run did"),
         ([(BINARY, b"\1"), (CLOSE, b"")], "the stream to pod pod ended before run did"),
     ],
 )
-def test_a_command_fails_or_is_lost(
-    monkeypatch: pytest.MonkeyPatch, messages: list[tuple[int, bytes]], words: str
-) -> None:
+def test_a_command_fails_or_is_lost(messages: list[tuple[int, bytes]], error: str) -> None:
     with pytest.raises(ClusterError) as caught:
-        execute(monkeypatch, *messages)
-    assert str(caught.value) == words
+        execute(*messages)
+    assert str(caught.value) == error
 
 
 class Port:
-    """A forwarded port: the API server's end, and whose stream it is."""
+    """A forwarded port: `server` is the API server's end, `stream` the caller's."""
 
-    def __init__(self):
-        here, self.server = socket.socketpair()
-        ours, self.stream = socket.socketpair()
-        for one in (self.server, self.stream):
-            one.settimeout(20)
+    def __init__(self, timeout: float) -> None:
+        remote, self.server = socket.socketpair()
+        local, self.stream = socket.socketpair()
+        for end in (self.server, self.stream):
+            end.settimeout(20)
         opened = websocket.WebSocket(skip_utf8_validation=False)
-        opened.sock, opened.connected = here, True
-        self.carrying = threading.Thread(target=streams._relay, args=(opened, ours), daemon=True)
-        self.carrying.start()
+        opened.sock, opened.connected = remote, True
+        self.relay = threading.Thread(target=streams.relay, args=(opened, local, timeout), daemon=True)
+        self.relay.start()
 
-    def says(self, *messages):
-        self.server.sendall(b"".join(bytes([0x82, len(one)]) + one for one in messages))
+    def send(self, *messages: bytes) -> None:
+        self.server.sendall(b"".join(bytes([0x82, len(message)]) + message for message in messages))
 
-    def hears(self):
-        """Return the next message, which its key is laid over."""
+    def receive(self) -> bytes:
+        """Return the next message, unmasked."""
         head = self.server.recv(6, socket.MSG_WAITALL)
         data = self.server.recv(head[1] & 0x7F, socket.MSG_WAITALL)
-        return bytes(one ^ head[2 + at % 4] for at, one in enumerate(data))
+        return bytes(byte ^ head[2 + index % 4] for index, byte in enumerate(data))
 
 
 @pytest.fixture
-def port(request, monkeypatch):
-    monkeypatch.setattr(streams, "_DEAD_SECONDS", getattr(request, "param", streams._DEAD_SECONDS))
-    port = Port()
+def port(request: pytest.FixtureRequest) -> Iterator[Port]:
+    port = Port(getattr(request, "param", streams.DEAD_PEER_TIMEOUT))
     yield port
-    for one in (port.server, port.stream):
-        one.close()
-    port.carrying.join(20)
-    assert not port.carrying.is_alive()
+    for end in (port.server, port.stream):
+        end.close()
+    port.relay.join(20)
+    assert not port.relay.is_alive()
 
 
-def test_data_goes_both_ways_without_channel_headers(port: Port) -> None:
-    port.says(b"\0\xae\x08", b"\1\xae\x08", b"\0one")
+def test_data_is_copied_both_ways_without_channel_numbers(port: Port) -> None:
+    port.send(b"\0\xae\x08", b"\1\xae\x08", b"\0one")
     assert port.stream.recv(100) == b"one"
     port.stream.sendall(b"two")
-    assert port.hears() == b"\0two"
+    assert port.receive() == b"\0two"
 
 
 @pytest.mark.parametrize("port", [600.0], indirect=True)
 def test_data_before_an_error_arrives(port: Port) -> None:
-    port.says(b"\0\xae\x08", b"\1\xae\x08", b"\0one", b"\1nobody listens")
+    port.send(b"\0\xae\x08", b"\1\xae\x08", b"\0one", b"\1nobody listens")
     assert [port.stream.recv(100) for _ in range(2)] == [b"one", b""]
 
 
 @pytest.mark.parametrize("port", [0.05], indirect=True)
 def test_an_incomplete_message_ends_the_stream(port: Port) -> None:
-    port.server.sendall(b"\x82\x05\0")  # a binary message of five bytes, of which one comes
+    port.server.sendall(b"\x82\x05\0")  # the first byte of a binary message of five bytes
     assert port.stream.recv(100) == b""
 
 
 @pytest.mark.parametrize(("code", "error"), [(403, errors.ApiError), (404, TaskUnreachable), (500, TaskUnreachable)])
-def test_a_pod_that_can_t_be_dialled(code: int, error: Any) -> None:
+def test_a_pod_that_can_t_be_dialled(code: int, error: type[Exception]) -> None:
     refusal = websocket.WebSocketBadStatusException("", code, resp_body=json.dumps({"message": "no"}).encode())
     with pytest.raises(error):
         streams.dial(client_that_opens(refusal), "ns", "pod", 2222)
+
+
+# ---- standard input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["/dev/null", "an empty file", "an ended pipe", "closed"])
+def test_no_input(source: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    if source == "an ended pipe":
+        read, write = os.pipe()
+        os.close(write)
+    else:
+        read = os.open({"an empty file": tmp_path / "empty"}.get(source, "/dev/null"), os.O_RDONLY)
+    if source == "closed":
+        os.close(read)
+    assert streams.read_stdin(read) is None
+
+
+def test_a_pipe_is_read_to_its_end() -> None:
+    read, write = os.pipe()
+    idle = streams.read_stdin(read)
+    os.write(write, b"one")
+    begun = streams.read_stdin(read)
+    os.write(write, b"two")
+    os.close(write)
+    assert begun is not None
+    assert idle is not None
+    assert list(begun) == [b"one", b"two"]
+    assert list(idle) == []
+
+
+@pytest.mark.parametrize("error", [ClusterError("no"), InvalidInput("no")])
+def test_a_pod_that_can_t_be_attached_to(error: Exception) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    client = client_that_opens(None)
+    client.transport.with_credentials = refuse
+    failures: list[Exception] = []
+    streams.send_stdin(client, "ns", "pod", iter([b"in"]), failures.append)
+    assert failures == [error]
+
+
+def test_broken_standard_input_closes_the_pods() -> None:
+    def blocks() -> Iterator[bytes]:
+        yield b"in"
+        raise OSError
+
+    stream = Stream()
+    streams.send_stdin(client_that_opens(stream), "ns", "pod", blocks(), print)
+    assert (stream.sent, stream.closed) == ([b"\0in"], True)

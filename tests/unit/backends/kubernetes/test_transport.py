@@ -679,7 +679,7 @@ def test_proxy_that_speaks_no_http(write: Write) -> None:
         write(config(cluster={"server": "https://api.test", "proxy-url": f"127.0.0.1:{other.getsockname()[1]}"}))
         answering = threading.Thread(target=say, args=(other, b"SSH-2.0-OpenSSH\r\n"))
         answering.start()
-        with pytest.raises(BackendUnreachable, match="the proxy before it speaks no HTTP"):
+        with pytest.raises(BackendUnreachable, match="the proxy does not speak HTTP"):
             stream(Client(None))
         answering.join(30)
 
