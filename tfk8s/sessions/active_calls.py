@@ -38,7 +38,7 @@ class Call:
 
     @property
     def opens(self) -> bool:
-        """Whether the call opens the session, as the first call does; opening waits for all tasks."""
+        """The call opens the session, as the first call does; opening waits for all tasks."""
         return bool(self.frames) and self.frames[-1].f_code.co_name == "_extend_graph"
 
     @property

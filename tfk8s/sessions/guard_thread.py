@@ -15,7 +15,7 @@ _left_open: set[int] = set()  # pipes that signals may still be written to
 
 
 class Guard(Protocol):
-    """What the thread needs of a guard, such as `CallGuard`."""
+    """The part of a guard that the thread uses; `CallGuard` has it."""
 
     @property
     def check_interval(self) -> float | None:

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked of the API server.
+    """A request to the API server.
 
     Attributes:
         method, path, query: what.

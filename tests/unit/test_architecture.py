@@ -1,0 +1,60 @@
+"""The tree as docs/architecture.md and house rules have it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "tfk8s"
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+MODULES = sorted(PACKAGE.rglob("*.py"))
+CLAUSE = re.compile(r"(who|what|where|whether|how|whoever|whatever|wherever|however)\b", re.IGNORECASE)
+
+
+def table(heading: str) -> list[str]:
+    """Return the first cells of the first table below a heading."""
+    rows = re.findall(r"^\| (.*?) \|", PAGE.partition(heading)[2].partition("\n\n## ")[0], re.MULTILINE)
+    return [row for row in rows[1:] if not row.startswith("---")]
+
+
+def test_the_page_has_the_layers_that_import_linter_checks() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    assert [set(re.findall(r"\w+", row)) for row in table("# Architecture")] == [
+        set(layer.split(" | ")) for layer in layers
+    ]
+
+
+def test_modules_on_the_page_exist() -> None:
+    for path in re.findall(r"`([\w/]+/(?:\w+\.py)?)`", PAGE):
+        known = [PACKAGE / path, ROOT / path, PACKAGE / "backends" / path, PACKAGE / "backends" / "kubernetes" / path]
+        assert any(place.exists() for place in known), path
+
+
+def test_folders_and_modules_are_small() -> None:
+    assert len([path for path in PACKAGE.iterdir() if path.is_file()]) <= 12
+    for folder in {path.parent for path in MODULES}:
+        assert len([path for path in folder.iterdir() if path.is_file()]) <= 20, folder
+    for module in MODULES:
+        assert len(module.read_text().splitlines()) <= 300, module
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_docstrings_name_a_thing_or_an_action(module: Path) -> None:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for node in ast.walk(ast.parse(module.read_text())):
+        text = ast.get_docstring(node) if isinstance(node, documented) else None
+        assert not CLAUSE.match(text or ""), text
+
+
+@pytest.mark.parametrize("module", ["core/environment.py", "sessions/timing.py"])
+def test_the_page_has_the_tables_of_variables_and_timing(module: str) -> None:
+    text = ast.get_docstring(ast.parse((PACKAGE / module).read_text())) or ""
+    rows = [line.strip() for line in text.splitlines() if line.startswith(("    ", "|"))]
+    assert rows
+    assert [row for row in rows if row not in PAGE] == []
