@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import settings
 
-settings.register_profile("unit", max_examples=30, deadline=None, derandomize=True, database=None)
+settings.register_profile("unit", max_examples=15, deadline=None, derandomize=True, database=None)
 settings.load_profile("unit")
 
 _HERE = ("127.", "::1", "::ffff:127.", "localhost", "/", "\0")

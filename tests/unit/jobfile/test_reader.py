@@ -95,7 +95,7 @@ def test_unambiguous_scalars(text: str, value: object) -> None:
 
 
 @given(st.text(st.sampled_from("0123456789._-+eExobTZynaftrul:"), min_size=1, max_size=8))
-@settings(max_examples=300)
+@settings(max_examples=60)
 def test_unambiguous_scalars_equal_yaml_1_1(text: str) -> None:
     assume(":" not in (text[0], text[-1]) and text[0] != "-")
     value = resolve(text)

@@ -156,7 +156,7 @@ def problems(data: object) -> set[str]:
 
 
 @given(job_files(wrong=True))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_schema_and_load_accept_the_same_files(data: object) -> None:
     codes = problems(data)
     if VALIDATOR.is_valid(data):
