@@ -1,6 +1,6 @@
 """Monitors a cluster's tasks beside a forward to its master, for sessions of other processes.
 
-Such a session is TensorFlow's own, in a process that may know nothing of tfk8s, such as a notebook's. Its calls would
+Those sessions are TensorFlow's own, and their processes, such as a notebook's, may know nothing of tfk8s. A call would
 wait for ever for a master that is gone, or for a task that is stopped.
 """
 
@@ -41,7 +41,7 @@ class ForwardGuard:
         timing: for tests.
 
     Attributes:
-        monitor: watches the tasks.
+        monitor: reports the changes of the tasks.
     """
 
     def __init__(

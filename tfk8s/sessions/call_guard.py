@@ -159,7 +159,7 @@ class CallGuard:
                 self._suspicions[key, event.task] = Suspicion(now + self._ending.timeout(call), is_older=True)
         elif event.change is TaskChange.BACK:  # calls that need the task go on
             self._losses.back(event.task)
-            self._suspicions = {key: kept for key, kept in self._suspicions.items() if key[1] != event.task}
+            self._suspicions = {key: call for key, call in self._suspicions.items() if key[1] != event.task}
         else:  # a replaced task counts as lost until a call needs it
             return
         self._notify(str(event))

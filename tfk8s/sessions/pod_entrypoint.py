@@ -173,7 +173,7 @@ def extract(archive: Path) -> None:
     with tarfile.open(archive) as files:
         if hasattr(tarfile, "data_filter"):  # Python 3.12, and later releases of older versions
             files.extraction_filter = tarfile.data_filter
-        files.extractall()  # noqa: S202 - the user's own folder, made by `script_archive.pack`
+        files.extractall()  # noqa: S202 - the user's own folder, packed by `script_archive.pack`
 
 
 def install(requirements: str) -> None:

@@ -24,7 +24,6 @@ import threading
 import traceback
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -40,18 +39,7 @@ from tfk8s.sessions.preflight import ClusterView
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerOptions:
-    """The script and its flags, as in `core.script.Script`."""
-
-    script: str
-    arguments: Sequence[str] = ()
-    tf1: bool = False
-    isolate: bool = False
-    events: int | None = None  # a descriptor with a line for each `TaskEvent`
-
-
-def execute(options: RunnerOptions) -> int:
+def execute(options: argparse.Namespace) -> int:
     """Run the script in this process, as `__main__`; return its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the script, Ctrl-C just ends this process
     _install_log_handler()
@@ -73,15 +61,10 @@ def execute(options: RunnerOptions) -> int:
     return run_main(options.script, options.arguments, cluster, note)
 
 
-class _LogHandler(logging.Handler):
-    """Prints messages on standard error, as lines that begin with "tfk8s: "."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print(f"tfk8s: {record.getMessage()}", file=sys.stderr, flush=True)
-
-
 def _install_log_handler() -> None:
-    log.addHandler(_LogHandler())
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("tfk8s: %(message)s"))
+    log.addHandler(handler)
     log.propagate = False  # a script's own handlers would print messages again
 
 
@@ -277,8 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--events", type=int, metavar="FD", help="the pipe with changes of tasks")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
-    options = parser.parse_args(arguments)
-    return execute(RunnerOptions(options.script, options.arguments, options.tf1, options.isolate, options.events))
+    return execute(parser.parse_args(arguments))
 
 
 if __name__ == "__main__":

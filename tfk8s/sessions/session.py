@@ -85,7 +85,7 @@ def session(
         TaskUnreachable: tasks do not answer; the text has a table of all tasks.
         TaskLost, TaskRestarted: a task went away. With `recover`, the last loss after `recoveries` sessions.
         VersionSkew: the tasks have different versions of TensorFlow.
-        DeviceMissing: the graph names a device that is not there.
+        DeviceMissing: the graph names a device that does not exist.
         GraphTooLarge: the graph, a feed or a result is over 2 GB.
         OutOfMemory: a task has too little memory for a step.
         WaitTimeout: not all tasks answered again within `timeout`.

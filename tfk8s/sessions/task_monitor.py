@@ -32,7 +32,7 @@ def connect(task: str, address: str, timeout: float = TIMING.probe_timeout) -> s
     """Return a connection to a task's server.
 
     Raises:
-        TaskUnreachable: there is none; the text has the reason.
+        TaskUnreachable: the server can't be reached; the text has the reason.
     """
     try:
         return socket.create_connection(host_and_port(address), timeout)

@@ -59,7 +59,7 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
 
         Raises:
             TaskLost, TaskRestarted, TaskUnreachable: a task is gone, was replaced, or can't be reached.
-            DeviceMissing: the graph names a device that is not there.
+            DeviceMissing: the graph names a device that does not exist.
             GraphTooLarge: the graph, the feed or the result is over 2 GB.
             OutOfMemory: a task has too little memory for a step.
             tf.errors.OpError: all other errors of TensorFlow.

@@ -42,7 +42,7 @@ def test_failure_of_a_task_is_noted(
     path = tmp_path / "note"
     monkeypatch.setenv(error_names.VARIABLE, str(path))
     monkeypatch.setattr(ClusterProbe, "check", check)
-    assert runner.execute(runner.RunnerOptions("train.py")) == error.exit_code
+    assert runner.main(["train.py"]) == error.exit_code
     assert path.exists() == is_noted
     assert not is_noted or error_names.is_task_failure(path.read_text())
 
