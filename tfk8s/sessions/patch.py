@@ -92,8 +92,8 @@ def run_checked(session: Any, feed_dict: Any, run: Callable[[], Any]) -> Any:
     return result
 
 
-def close_with_timeout(close: Callable[[], object]) -> bool:
-    """Close a broken session; return False if that takes longer than a moment.
+def close_with_timeout(close: Callable[[], object], timeout: float = _CLOSE_TIMEOUT) -> bool:
+    """Close a broken session; return False if that takes more than `timeout` seconds.
 
     A session waits for a task that is gone. It also waits for a restarted task, until the master has the new address.
     """
@@ -104,7 +104,7 @@ def close_with_timeout(close: Callable[[], object]) -> bool:
 
     closing = threading.Thread(target=attempt, name="tfk8s-close", daemon=True)
     closing.start()
-    closing.join(_CLOSE_TIMEOUT)
+    closing.join(timeout)
     return not closing.is_alive()
 
 
