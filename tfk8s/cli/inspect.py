@@ -1,4 +1,4 @@
-"""Commands that only read: status, ls, devices, logs."""
+"""Commands that only read: status, ls, devices, logs, events."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from tfk8s.cli.output import age, document, line, memory, note, paint, prefix_co
 if TYPE_CHECKING:
     from tfk8s.backends.devices import TaskDevices
     from tfk8s.cluster.handle import Cluster
+    from tfk8s.core.events import Event
     from tfk8s.core.status import ClusterStatus, ScriptStatus
 
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tfk8s.core.events import Event
 
 _CLUSTER = ("NAME", "PHASE", "READY", "MASTER", "TARGET", "SCRIPTS", "AGE", "LOCATION")
 _SCRIPT = ("SCRIPT", "PHASE", "EXIT", "AGE", "COMMAND", "REASON")

@@ -1,25 +1,25 @@
 """The environment of session scripts, and the table of all `TFK8S_*` variables.
 
-    variable            set by                      read by                      meaning
-    TFK8S_NAME          render.pods                 task.config                  the cluster's name
-    TFK8S_NAMESPACE     render.pods                 task.config                  the cluster's namespace
-    TFK8S_JOBS          render.pods                 task.config, kubernetes      the ClusterSpec, as in core.compact
-    TFK8S_PORT          render.pods                 task.config, kubernetes      the port of jobs without their own
-    TFK8S_JOB           render.pods                 task.server, kubernetes      the job of this task
-    TFK8S_INDEX         render.pods                 task.server                  the index of this task
-    TFK8S_PRELOAD       render.pods                 task.server                  modules to import before the server
-    TFK8S_TARGET        this module                 sessions.session             the master, "grpc://host:port"
-    TFK8S_CLUSTER       this module, pod_entrypoint sessions.preflight           the ClusterSpec as JSON
-    TFK8S_WITHOUT       cluster.scripts             preflight, local.supervisor  tasks that sessions leave out
-    TFK8S_VERDICT       foreground_scripts,         sessions.runner,             the file for the name of the failure
-                        kubernetes.script_jobs      pod_entrypoint               that ended the script
-    TFK8S_ARCHIVE       kubernetes.script_jobs      sessions.pod_entrypoint      the archive of the script's folder
-    TFK8S_REQUIREMENTS  kubernetes.script_jobs      sessions.pod_entrypoint      the file for `pip install -r`
-    TFK8S_CLUSTER_ID    backends.local              local.state                  the cluster of a local process
-    TFK8S_LOCAL         the user                    backends.options             1: `--local` is the default
-    TFK8S_DEBUG         the user                    cli, sessions.runner         1: errors show their traceback
+    variable            set by                            read by                     meaning
+    TFK8S_NAME          render/pods                       task/config                 the cluster's name
+    TFK8S_NAMESPACE     render/pods                       task/config                 the cluster's namespace
+    TFK8S_JOBS          render/pods                       task/config, kubernetes/    the ClusterSpec (core/compact)
+    TFK8S_PORT          render/pods                       task/config, kubernetes/    the port of jobs without their own
+    TFK8S_JOB           render/pods                       task/server, kubernetes/    the job of this task
+    TFK8S_INDEX         render/pods                       task/server                 the index of this task
+    TFK8S_PRELOAD       render/pods                       task/server                 modules to import first
+    TFK8S_TARGET        core/environment, kubernetes/     sessions/session            the master, "grpc://host:port"
+    TFK8S_CLUSTER       core/environment, pod_entrypoint  sessions/preflight          the ClusterSpec as JSON
+    TFK8S_WITHOUT       cluster/scripts                   preflight, local/, retries  tasks that sessions leave out
+    TFK8S_VERDICT       foreground_scripts, kubernetes/   runner, pod_entrypoint      the file for a failure's name
+    TFK8S_ARCHIVE       kubernetes/                       pod_entrypoint              the archive of the script's folder
+    TFK8S_REQUIREMENTS  kubernetes/                       pod_entrypoint              the file for `pip install -r`
+    TFK8S_CLUSTER_ID    local/                            local/state                 the cluster of a local process
+    TFK8S_LOCAL         the user                          backends/options            1: `--local` is the default
+    TFK8S_DEBUG         the user                          cli/, sessions/runner       1: errors show their traceback
 
-`render.pods` sets its variables in tasks' pods; scripts' pods inherit the first four from the master's.
+`render/pods` sets its variables in tasks' pods. Scripts' pods inherit the first four from the master's pod.
+`kubernetes/` and `local/` are the folders of `backends/`.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ These must hold, and tests/unit/sessions/test_timing.py asserts them:
 
 | greater | smaller | because |
 | --- | --- | --- |
-| `recovering_timeout` | TensorFlow's 11 s | such scripts wait for TensorFlow's report of a lost master |
+| `recovering_timeout` | TensorFlow's 11 s | scripts that recover wait for TensorFlow's report of a lost master |
 | `recovering_timeout` | `opening_timeout` | a script that recovers may open a session, too |
-| `opening_timeout` | silence of a far task, `call_timeout` | a session opens when the lost task is back |
+| `opening_timeout` | the heartbeats that a far task misses, `call_timeout` | a session opens when the lost task is back |
 | `call_timeout` | `abort_timeout` | the end of a script costs more than the end of a call |
 | `abort_timeout` | `check_interval` | a guard checks calls before their time is up |
 | `probe_timeout` | `heartbeat_interval` | one late answer is no loss |
@@ -15,8 +15,8 @@ These must hold, and tests/unit/sessions/test_timing.py asserts them:
 | `reason_timeout` | `local_reason_timeout` | a monitor asks the supervisor before it reports a loss |
 | `script_reason_timeout` | `kubelet_delay` | `submit` names the reason, too |
 | `script_end_timeout` | `script_reason_timeout` | `run` sees the end of scripts that wait for the reason |
-| kubelet's 5 s for a pod | `interrupt_timeout` + `close_timeout` | a deleted pod's script is ended by tfk8s first |
-| `lookup_timeout` | `partial_lookup_timeout` | the master's connections are the most important ones |
+| a deleted pod's grace period, 5 s | `interrupt_timeout` + `close_timeout` | tfk8s ends the script first |
+| `lookup_timeout` | `partial_lookup_timeout` | each session needs the master's connections, few need the others |
 | `partial_lookup_timeout` | gRPC's 30 s | gRPC looks a name up again after 30 s at the earliest |
 """
 
