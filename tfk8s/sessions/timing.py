@@ -6,7 +6,7 @@ These must hold, and tests/unit/sessions/test_timing.py asserts them:
 | --- | --- | --- |
 | `recovering_timeout` | TensorFlow's 11 s | scripts that recover wait for TensorFlow's report of a lost master |
 | `recovering_timeout` | `opening_timeout` | a script that recovers may open a session, too |
-| `opening_timeout` | the heartbeats that a far task misses, `call_timeout` | a session opens when the lost task is back |
+| `opening_timeout` | the heartbeats a far task misses, `call_timeout` | a session opens once the lost task is back |
 | `call_timeout` | `abort_timeout` | the end of a script costs more than the end of a call |
 | `abort_timeout` | `check_interval` | a guard checks calls before their time is up |
 | `probe_timeout` | `heartbeat_interval` | one late answer is no loss |
