@@ -138,5 +138,5 @@ def test_a_field_that_others_own(client, namespace):
     body = {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"replicas": 1}}
     client.send("PATCH", path, {"fieldManager": "somebody", "force": True}, body, "application/apply-patch+yaml")
     error = refusal(ClusterError, lambda: backend.apply(job_file))
-    assert "spec.replicas belongs to somebody" in str(error)
+    assert 'field spec.replicas is owned by "somebody"' in str(error)
     backend.delete("shared-field")

@@ -66,7 +66,7 @@ def become(client, team, tmp_path, monkeypatch):
 def asked(monkeypatch):
     """Notes what is asked of the API server, in the words of RBAC; a stream asks for two things at once."""
     found = set()
-    ask, open_stream = Client._ask_once, streams._open
+    ask, open_stream = Client._send_once, streams._open
 
     def note(path, verb):
         parts = path.split("/")
@@ -89,7 +89,7 @@ def asked(monkeypatch):
         note(path, lambda named: "get create")
         return open_stream(client, path, query)
 
-    monkeypatch.setattr(Client, "_ask_once", ask_once)
+    monkeypatch.setattr(Client, "_send_once", ask_once)
     monkeypatch.setattr(streams, "_open", opened)
     return found
 

@@ -13,7 +13,7 @@ from fakes.api_server import ApiServer, Fault, refuses
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend, client, paths
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.errors import ApiError, Unserved
+from tfk8s.backends.kubernetes.errors import ApiError, TemporaryApiError
 from tfk8s.backends.kubernetes.informer import ObjectCache
 from tfk8s.backends.kubernetes.reflector import ObjectChange, Reflector
 from tfk8s.core.spec import Job, JobFile, Task
@@ -39,7 +39,7 @@ FAULTS: dict[str, Fault] = {
 def fault(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fault:
     """One of `FAULTS` or `BREAKS`; only where no answer comes is the wait for it short."""
     if request.param == "no answer":
-        monkeypatch.setattr(client, "READ_SECONDS", 0.2)
+        monkeypatch.setattr(client, "READ_TIMEOUT", 0.2)
         monkeypatch.setattr("tfk8s.backends.kubernetes.reflector.DEAD_STREAM_TIMEOUT", 0.2)
     return {**FAULTS, **BREAKS}[request.param]
 
@@ -128,16 +128,16 @@ def test_post_is_retried_only_if_the_server_refused_it(server: ApiServer, fault:
 def test_a_permanent_fault_is_an_error_in_bounded_time(
     server: ApiServer, fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "PATIENCE", 0.2)
+    monkeypatch.setattr(client, "RETRY_TIMEOUT", 0.2)
     mine = backend()
     server.always = fault
     with pytest.raises(BackendUnreachable) as caught:
         mine.observe("demo")
     address = f"http://127.0.0.1:{server.port}"
-    if isinstance(caught.value, Unserved):
-        assert str(caught.value) == 'the API server of context "fake" can\'t do it now: Faulty'
+    if isinstance(caught.value, TemporaryApiError):
+        assert str(caught.value) == 'the API server of context "fake" can\'t serve the request now: Faulty'
     else:
-        cause = "no answer in time" if fault is api_server.stalls else "its answer broke off"
+        cause = "no answer in time" if fault is api_server.stalls else "its answer was cut off"
         assert str(caught.value) == f'the API server of context "fake" ({address}) does not answer: {cause}'
 
 
@@ -151,7 +151,7 @@ def test_retry_after_is_respected_or_refused_at_once(server: ApiServer, monkeypa
     mine.require_version()
     assert slept == [3.0]
     server.faults[len(server.requests)] = refuses(429, **{"retry-after": "60"})
-    with pytest.raises(Unserved):
+    with pytest.raises(TemporaryApiError):
         mine.require_version()
     assert slept == [3.0]
 

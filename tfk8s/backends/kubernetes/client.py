@@ -1,15 +1,14 @@
 """Requests to the API server, with objects as plain dicts.
 
-The official client connects (`transport`). None of its classes for objects is used: what tfk8s sends is what
-`manifests` renders.
-
-API servers are restarted, refuse when they have too much to do, and lose connections. What may be asked twice (all but
-POST: `up` is server-side apply) is asked again for `PATIENCE` seconds; POST only where it was not heard.
+API servers restart, refuse requests when they are overloaded, and lose connections. Every request but a POST can be
+repeated (`up` is server-side apply), and is retried for `RETRY_TIMEOUT` seconds. A POST is retried only if it had no
+effect.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -25,13 +24,13 @@ from tfk8s.backends.kubernetes.transport import Response, Transport
 from tfk8s.log import log
 from tfk8s.render.pods import Object
 
-CONNECT_SECONDS = 3.0
-READ_SECONDS = 6.0
-STREAM_SECONDS = 10.0  # a stream on which nothing came for so long may be dead
-PATIENCE = 8.0
-SETTLES_SECONDS = 15.0  # an API server that starts answers before it has read its Roles, and forbids everything
+CONNECT_TIMEOUT = 3.0
+READ_TIMEOUT = 6.0
+STREAM_TIMEOUT = 10.0  # a stream that is silent for longer may be dead
+RETRY_TIMEOUT = 8.0
+STARTUP_TIMEOUT = 15.0  # an API server that has just started forbids everything until it has read its Roles
 
-OLDEST = (1, 28)  # gives a StatefulSet's pods the label apps.kubernetes.io/pod-index
+MIN_VERSION = (1, 28)  # gives a StatefulSet's pods the label apps.kubernetes.io/pod-index
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -45,10 +44,10 @@ class Request:
     """A request to the API server.
 
     Attributes:
-        method, path, query: what.
+        method, path, query: as in HTTP.
         body: an object, or None.
         content_type: the body's.
-        seconds: how long to wait for the answer, and for each part of it; None is `READ_SECONDS`.
+        timeout: for the response, and for each part of it; None is `READ_TIMEOUT`.
     """
 
     method: str
@@ -56,35 +55,35 @@ class Request:
     query: Query | None = None
     body: Object | None = None
     content_type: str = "application/json"
-    seconds: float | None = None
+    timeout: float | None = None
 
 
 class Client:
-    """One API server, as one context of the kubeconfig names it.
+    """A client of one API server.
 
     Args:
-        context: None is the kubeconfig's current one.
+        context: a context of the kubeconfig; None is the current context.
 
     Attributes:
-        context: its name; "in-cluster" in a pod without a kubeconfig.
-        namespace: the one that the context names.
-        url: its address.
-        transport: connects to it.
+        context: the context's name; "in-cluster" in a pod without a kubeconfig.
+        namespace: the context's namespace.
+        url: the API server's address.
+        transport: connects to the API server.
     """
 
     def __init__(self, context: str | None) -> None:
         self.transport = Transport(context)
         self.context, self.namespace, self.url = self.transport.context, self.transport.namespace, self.transport.url
-        self._answered = self._told = False
+        self._has_responded = self._outage_logged = False
         self._lock = threading.Lock()
-        self._broke = -SETTLES_SECONDS  # when a connection broke last
+        self._broken_at = -math.inf  # the time when a connection broke last
 
     def get(self, path: str, query: Query | None = None) -> Object:
-        """Return an object, or a list of them."""
+        """Return an object or a list."""
         return self.send("GET", path, query)
 
     def find(self, path: str) -> Object | None:
-        """Return an object, or None where there is none."""
+        """Return an object, or None if it does not exist."""
         try:
             return self.send("GET", path)
         except errors.ApiError as error:
@@ -100,16 +99,15 @@ class Client:
         body: Object | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        """Make a request and return the object in its answer; deleting what is not there is no failure.
+        """Make a request; return the object in the response, or {} if the object to delete does not exist.
 
         Raises:
             ApiError: the API server refuses.
-            BackendUnreachable: it does not answer, or can't for now.
+            BackendUnreachable: the API server does not answer, or can't serve the request now.
         """
+        request = Request(method=method, path=path, query=query, body=body, content_type=content_type)
         try:
-            return self._ask(
-                Request(method=method, path=path, query=query, body=body, content_type=content_type), _object
-            )
+            return self._send(request, lambda response: cast(Object, json.loads(response.data)))
         except errors.ApiError as error:
             if (method, error.code) == ("DELETE", 404):
                 return {}
@@ -117,97 +115,87 @@ class Client:
 
     def text(self, path: str, query: Query | None = None) -> str:
         """Return a text, such as a log."""
-        return self._ask(
-            Request(method="GET", path=path, query=query), lambda answer: answer.data.decode(errors="replace")
-        )
+        request = Request(method="GET", path=path, query=query)
+        return self._send(request, lambda response: response.data.decode(errors="replace"))
 
-    def lines(self, path: str, query: Query | None = None, seconds: float = STREAM_SECONDS) -> Generator[str]:
-        """Ask for a text; return its lines while it is written, to its end.
+    def lines(self, path: str, query: Query | None = None, timeout: float = STREAM_TIMEOUT) -> Generator[str]:
+        """Yield the lines of a text while it is written.
 
-        A broken connection ends it too, and one on which nothing comes for so many seconds; what came of a line then
-        is left out.
+        The end is the text's, or a broken connection, or `timeout` seconds of silence. A line that was cut off is
+        left out.
         """
-        return self._lines(
-            self._ask(Request(method="GET", path=path, query=query, seconds=seconds), lambda answer: answer)
-        )
+        request = Request(method="GET", path=path, query=query, timeout=timeout)
+        return self._lines(self._send(request, lambda response: response))
 
-    def _lines(self, answer: Response) -> Generator[str]:
-        rest = b""
+    def _lines(self, response: Response) -> Generator[str]:
         try:
-            for block in answer.stream(1 << 16):
-                *whole, rest = (rest + block).split(b"\n")
-                for line in whole:
-                    yield line.decode(errors="replace")
+            for line in response:
+                yield line.decode(errors="replace").removesuffix("\n")
         except (urllib3.exceptions.HTTPError, OSError):
-            self._broke = time.monotonic()
-            return
+            self._broken_at = time.monotonic()
         finally:
-            answer.close()
-        if rest:
-            yield rest.decode(errors="replace")
+            response.close()
 
-    def _ask(self, request: Request, read: Callable[[Response], T]) -> T:
-        """Return what `read` makes of the answer to a request, which is made again while that may help."""
-        retries = polling.Retries(PATIENCE)
+    def _send(self, request: Request, read: Callable[[Response], T]) -> T:
+        """Send a request, with retries; return the result of `read` for the response."""
+        retries = polling.Retries(RETRY_TIMEOUT)
         while True:
             try:
-                answer = self._ask_once(request, read, min(request.seconds or READ_SECONDS, max(1.0, retries.left)))
-                self._tell_of_silence(None)
-                return answer
-            except (errors.Unserved, errors.Unanswered) as error:
-                nobody_there = not self._answered and isinstance(error, errors.Unanswered) and error.unheard
-                harmful = request.method == "POST" and not error.unheard
-                if nobody_there or harmful or not retries.wait(error.retry_after):
+                result = self._send_once(request, read, min(request.timeout or READ_TIMEOUT, max(1.0, retries.left)))
+                self._log_outage(None)
+                return result
+            except (errors.TemporaryApiError, errors.NoResponse) as error:
+                never_connected = (
+                    not self._has_responded and isinstance(error, errors.NoResponse) and error.had_no_effect
+                )
+                may_repeat = request.method != "POST" or error.had_no_effect
+                if never_connected or not may_repeat or not retries.wait(error.retry_after):
                     raise
-                if PATIENCE - retries.left > polling.TELL_SECONDS:
-                    self._tell_of_silence(error)
+                if RETRY_TIMEOUT - retries.left > polling.TELL_SECONDS:
+                    self._log_outage(error)
 
-    def _tell_of_silence(self, error: Exception | None) -> None:
-        """Tell the user, once, that the API server has been silent for a while, or that it no longer is."""
-        silent = error is not None
+    def _log_outage(self, error: Exception | None) -> None:
+        """Log the begin of an outage (an error) and its end (None), each once."""
         with self._lock:
-            if silent != self._told:
+            if self._outage_logged == (error is None):
                 log.warning("%s", f"{error}; trying again" if error else "the API server answers again")
-            self._told = silent
+            self._outage_logged = error is not None
 
-    def _ask_once(self, request: Request, read: Callable[[Response], T], seconds: float) -> T:
+    def _send_once(self, request: Request, read: Callable[[Response], T], timeout: float) -> T:
         try:
-            answer = self.transport.request(
+            response = self.transport.request(
                 request.method,
-                address(request.path, request.query),
+                add_query(request.path, request.query),
                 headers={} if request.body is None else {"content-type": request.content_type},
                 body=None if request.body is None else json.dumps(request.body),
-                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds),
+                timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT, read=timeout),
             )
-            self._answered = True
-            if answer.status < 400:
-                return read(answer)
-            data = answer.data
+            self._has_responded = True
+            if response.status < 400:
+                return read(response)
+            data = response.data
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            self._broke = time.monotonic()
+            self._broken_at = time.monotonic()
             raise errors.unreachable(error, self.context, self.url) from error
-        refusal = errors.refused(answer.status, data, self.context, answer.headers.get("retry-after"), request.path)
-        if refusal.code == 403 and time.monotonic() - self._broke < SETTLES_SECONDS:
-            raise errors.unsettled(refusal)
+        retry_after = response.headers.get("retry-after")
+        refusal = errors.from_response(response.status, data, self.context, retry_after, request.path)
+        if refusal.code == 403 and time.monotonic() - self._broken_at < STARTUP_TIMEOUT:
+            raise errors.at_startup(refusal)
         raise refusal
 
     def require_version(self) -> None:
         """Raise a ClusterError if the API server is too old."""
         version = self.get("/version")
         numbers = tuple(int("".join(filter(str.isdigit, version.get(part, "0"))) or 0) for part in ("major", "minor"))
-        if numbers < OLDEST:
-            oldest = ".".join(map(str, OLDEST))
+        if numbers < MIN_VERSION:
+            oldest = ".".join(map(str, MIN_VERSION))
             raise errors.ApiError(
                 0,
                 f'context "{self.context}" runs Kubernetes {version.get("gitVersion")}; tfk8s needs {oldest} or newer',
             )
 
 
-def address(path: str, query: Query | None = None) -> str:
-    """Return a path with its query."""
-    words = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (query or {}).items()}
-    return path + (f"?{urlencode(words)}" if words else "")
-
-
-def _object(answer: Response) -> Object:
-    return cast(Object, json.loads(answer.data))
+def add_query(path: str, query: Query | None = None) -> str:
+    """Return a path with a query."""
+    items = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (query or {}).items()}
+    return path + (f"?{urlencode(items)}" if items else "")

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from tfk8s.backends.kubernetes import disruptions, paths, pod_status, status
-from tfk8s.backends.kubernetes.client import Client, Query, address
+from tfk8s.backends.kubernetes.client import Client, Query, add_query
 from tfk8s.backends.kubernetes.errors import ApiError
 from tfk8s.backends.kubernetes.reflector import ObjectChange, Reflector
 from tfk8s.backends.kubernetes.status import Reader
@@ -107,7 +107,7 @@ class Informer:
 
     def __enter__(self) -> Self:
         path, query = self._pods_query
-        cache = self._caches[address(path, query)] = ObjectCache(self.client, path, query, self._take)
+        cache = self._caches[add_query(path, query)] = ObjectCache(self.client, path, query, self._take)
         for pod in cache.items():
             self._pods[pod["metadata"]["uid"]] = ObjectChange(deleted=False, object=pod)
             self._known_ends.update(_container_ends(pod))
@@ -168,7 +168,7 @@ class Informer:
         Raises:
             ApiError, BackendUnreachable: as the client raises them; also while the API server is silent.
         """
-        url = address(path, query)
+        url = add_query(path, query)
         if url not in self._caches:
             self._caches[url] = ObjectCache(self.client, path, query or {})
             self._caches[url].start()

@@ -1,4 +1,4 @@
-"""Reads what tasks wrote, and what they go on to write, across restarts."""
+"""Reads and follows the logs of tasks, across restarts of their containers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfk8s.core.script import LogLine
 from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, Tfk8sError
 
-_SILENT_SECONDS = 300.0  # for so long may the API server be away
+_OUTAGE_TIMEOUT = 300.0  # the longest outage of the API server that `follow` survives
 
 Pods = Sequence[tuple[Task, str]]
 
@@ -28,29 +28,29 @@ def read(client: Client, namespace: str, pods: Pods, tail: int | None) -> Iterat
 
 
 def read_pod(client: Client, namespace: str, pod: str, tail: int | None) -> list[str]:
-    """Return the last `tail` lines (None: all) of one pod; none where it has not started, or isn't there."""
+    """Return the last `tail` lines (None: all) of one pod; none if the pod has not started, or does not exist."""
     try:
         text = client.text(paths.pod(namespace, pod, "log"), _query(tail))
     except ApiError as error:
         if error.code not in (400, 404):
             raise
         return []
-    return text.removesuffix("\n").split("\n") if text else []  # str.splitlines would split at pod_entrypoint.MARK too
+    return text.removesuffix("\n").split("\n") if text else []  # `splitlines` would also split at `pod_entrypoint.MARK`
 
 
 def follow(
     client: Client, namespace: str, pods: Pods, tail: int | None, exists: Callable[[], bool]
 ) -> Iterator[LogLine]:
-    """Yield lines of all tasks as they are written, until the cluster is gone."""
+    """Yield the lines of all tasks as they are written, until the cluster is gone."""
     lines: queue.SimpleQueue[LogLine | Tfk8sError | None] = queue.SimpleQueue()
     for task, pod in pods:
         reader = Follower(client, namespace, pod, tail, exists)
         threading.Thread(target=_forward, args=(reader, task, lines), name=f"tfk8s-log-{pod}", daemon=True).start()
-    left = len(pods)
-    while left:
+    open_logs = len(pods)
+    while open_logs:
         item = lines.get()
         if item is None:
-            left -= 1
+            open_logs -= 1
         elif isinstance(item, Tfk8sError):
             raise item
         else:
@@ -67,9 +67,16 @@ def _forward(reader: Follower, task: Task, lines: queue.SimpleQueue[LogLine | Tf
 
 
 class Follower:
-    """The lines of one pod, each once, while streams break and containers restart.
+    """The lines of one pod, each once, although streams break and containers restart.
 
-    Every line comes with its time, of which a new stream is asked to go on; lines of the same time are counted.
+    The API server puts a time before each line. A new stream begins at the last time; lines with that time are counted.
+
+    Args:
+        client: the API server.
+        namespace: the pod's.
+        pod: the pod's name.
+        tail: begin with the last `tail` lines; None for all.
+        exists: returns whether the pod may still write.
     """
 
     def __init__(self, client: Client, namespace: str, pod: str, tail: int | None, exists: Callable[[], bool]) -> None:
@@ -78,16 +85,16 @@ class Follower:
         self._last, self._count = "", 0
 
     def __iter__(self) -> Iterator[str]:
-        silence = polling.Retries(_SILENT_SECONDS)
+        outage = polling.Retries(_OUTAGE_TIMEOUT)
         for _ in polling.poll(None):
             try:
                 yield from self._stream()
                 if not self._exists():
                     yield from self._stream(follow=False)
                     return
-                silence = polling.Retries(_SILENT_SECONDS)
+                outage = polling.Retries(_OUTAGE_TIMEOUT)
             except BackendUnreachable:
-                if not silence.wait():
+                if not outage.wait():
                     raise
 
     def _stream(self, *, follow: bool = True) -> Iterator[str]:
@@ -97,18 +104,18 @@ class Follower:
             with contextlib.closing(self._client.lines(self._path, query)) as lines:
                 yield from self._new(lines)
         except ApiError as error:
-            if error.code not in (400, 404):  # no container has started yet, or there is no pod
+            if error.code not in (400, 404):  # no container has started, or the pod does not exist
                 raise
 
     def _new(self, lines: Iterator[str]) -> Iterator[str]:
-        """Yield the lines that were not there before, without their times."""
-        last, known = self._last, self._count
+        """Yield the lines that were not read before, without their times."""
+        last, repeated = self._last, self._count
         for line in lines:
             time, _, text = line.partition(" ")
-            if time < last or not time[:1].isdigit():  # kubelet says in such a line that a container's log is gone
+            if time < last or not time[:1].isdigit():  # kubelet reports a lost log in a line without a time
                 continue
-            if time == last and known:
-                known -= 1
+            if time == last and repeated:
+                repeated -= 1
                 continue
             self._count = self._count + 1 if time == self._last else 1
             self._last = time

@@ -32,7 +32,7 @@ def path(item: Object, namespace: str) -> str:
 
 
 def pod(namespace: str, name: str, subresource: str = "") -> str:
-    """Return the path of a pod, or of its subresource."""
+    """Return the path of a pod, or of a subresource of the pod."""
     return f"{collection('Pod', namespace)}/{name}" + (f"/{subresource}" if subresource else "")
 
 

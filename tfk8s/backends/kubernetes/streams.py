@@ -157,16 +157,16 @@ def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websoc
         except websocket.WebSocketBadStatusException as error:
             return error
 
-    def is_refused(opened: object) -> bool:
+    def is_unauthorized(opened: object) -> bool:
         return isinstance(opened, websocket.WebSocketBadStatusException) and opened.status_code == UNAUTHORIZED
 
     try:
-        opened = client.transport.with_credentials(open_with, is_refused)
+        opened = client.transport.with_credentials(open_with, is_unauthorized)
     except (OSError, websocket.WebSocketException) as error:
         raise errors.unreachable(error, client.context, client.url) from error
     if isinstance(opened, websocket.WebSocketBadStatusException):
         body = opened.resp_body if isinstance(opened.resp_body, bytes) else str(opened.resp_body or "").encode()
-        raise errors.refused(opened.status_code, body, client.context) from opened
+        raise errors.from_response(opened.status_code, body, client.context) from opened
     _set_write_timeout(opened, DEAD_PEER_TIMEOUT)
     return opened
 

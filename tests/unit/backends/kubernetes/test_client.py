@@ -1,11 +1,10 @@
-"""Which requests are made again, and what answers mean; whole exchanges that break are in tests/faults."""
+"""Retries of requests, and the meaning of responses. Faults in whole exchanges are in tests/faults."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import urllib3
@@ -14,7 +13,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes import client, errors
 from tfk8s.backends.kubernetes.client import Client
 
-NOBODY = urllib3.exceptions.NewConnectionError(None, "Connection refused")  # type: ignore[arg-type]
+REFUSED = urllib3.exceptions.NewConnectionError(None, "Connection refused")  # type: ignore[arg-type]
 BROKEN = urllib3.exceptions.ProtocolError("Connection aborted.")
 KUBECONFIG = """
 current-context: one
@@ -23,22 +22,22 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
 """
 
 
-class Answers:
-    """In the place of the transport: gives these, one a request."""
+class Responses:
+    """A transport with these responses: a status, a body, or an error for each request."""
 
-    def __init__(self, *answers: int | str | Exception) -> None:
-        self.left = list(answers)
-        self.asked: list[tuple[str, str]] = []
-        self.given: list[urllib3.HTTPResponse] = []
+    def __init__(self, *responses: int | str | Exception) -> None:
+        self.left = list(responses)
+        self.requests: list[tuple[str, str]] = []
+        self.responses: list[urllib3.HTTPResponse] = []
 
     def request(self, method: str, path: str, **_: object) -> urllib3.HTTPResponse:
-        self.asked.append((method, path))
-        answer = self.left.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        code, text = (200, answer) if isinstance(answer, str) else (answer, "{}")
-        self.given.append(urllib3.HTTPResponse(io.BytesIO(text.encode()), status=code, preload_content=False))
-        return self.given[-1]
+        self.requests.append((method, path))
+        response = self.left.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        code, text = (200, response) if isinstance(response, str) else (response, "{}")
+        self.responses.append(urllib3.HTTPResponse(io.BytesIO(text.encode()), status=code, preload_content=False))
+        return self.responses[-1]
 
 
 @pytest.fixture(autouse=True)
@@ -48,95 +47,99 @@ def _kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "FIRST_RETRY_INTERVAL", 0.001)
 
 
-def asking(*answers: int | str | Exception) -> tuple[Client, Answers]:
-    made, given = Client(None), Answers(*answers)
-    made.transport = given  # type: ignore[assignment]
-    return made, given
+def connect(*responses: int | str | Exception) -> tuple[Client, Responses]:
+    api, transport = Client(None), Responses(*responses)
+    api.transport = transport  # type: ignore[assignment]
+    return api, transport
 
 
-@pytest.mark.parametrize("trouble", [429, 500, 503, BROKEN])
+@pytest.mark.parametrize("failure", [429, 500, 503, BROKEN])
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
-def test_what_may_be_asked_twice_is_asked_again(method: str, trouble: int | Exception) -> None:
-    made, given = asking(trouble, trouble, '{"a": 1}')
-    assert made.send(method, "/x") == {"a": 1}
-    assert given.asked == [(method, "/x")] * 3
+def test_idempotent_requests_are_retried(method: str, failure: int | Exception) -> None:
+    api, transport = connect(failure, failure, '{"a": 1}')
+    assert api.send(method, "/x") == {"a": 1}
+    assert transport.requests == [(method, "/x")] * 3
 
 
-@pytest.mark.parametrize("trouble", [500, 503, BROKEN])
-def test_what_would_make_two_is_not(trouble: int | Exception) -> None:
-    made, given = asking(trouble, "{}")
+@pytest.mark.parametrize("failure", [500, 503, BROKEN])
+def test_a_post_is_not_retried(failure: int | Exception) -> None:
+    api, transport = connect(failure, "{}")
     with pytest.raises(errors.BackendUnreachable):
-        made.send("POST", "/x")
-    assert len(given.asked) == 1
+        api.send("POST", "/x")
+    assert len(transport.requests) == 1
 
 
-@pytest.mark.parametrize("trouble", [429, NOBODY])
-def test_unless_the_first_was_not_heard(trouble: int | Exception) -> None:
-    made, _ = asking("{}", trouble, '{"a": 1}')
-    made.get("/version")
-    assert made.send("POST", "/x") == {"a": 1}
+@pytest.mark.parametrize("failure", [429, REFUSED])
+def test_a_post_without_effect_is_retried(failure: int | Exception) -> None:
+    api, _ = connect("{}", failure, '{"a": 1}')
+    api.get("/version")
+    assert api.send("POST", "/x") == {"a": 1}
 
 
-def test_where_nobody_was_there_ever_nobody_is_waited_for() -> None:
-    made, given = asking(NOBODY, "{}")
-    with pytest.raises(errors.Unanswered, match="Connection refused"):
-        made.get("/x")
-    assert len(given.asked) == 1
+def test_the_first_connection_is_not_retried() -> None:
+    api, transport = connect(REFUSED, "{}")
+    with pytest.raises(errors.NoResponse, match="Connection refused"):
+        api.get("/x")
+    assert len(transport.requests) == 1
 
 
-@pytest.mark.parametrize(("before", "asked"), [([], 1), ([BROKEN], 3)])
-def test_who_may_do_what_is_asked_again_of_an_api_server_that_broke_a_moment_ago(before: list[Any], asked: int) -> None:
-    made, given = asking(*before, 403, '{"a": 1}')
-    if before:
-        assert made.get("/x") == {"a": 1}
-    else:
-        with pytest.raises(errors.ApiError):
-            made.get("/x")
-    assert len(given.asked) == asked
+def test_forbidden_is_retried_after_a_broken_connection() -> None:
+    api, transport = connect(BROKEN, 403, '{"a": 1}')
+    assert api.get("/x") == {"a": 1}
+    assert len(transport.requests) == 3
 
 
-def test_what_is_not_there() -> None:
-    made, _ = asking(404, 404, 404)
-    assert made.send("DELETE", "/x") == {}
-    assert made.find("/x") is None
+def test_forbidden_is_an_error_at_once() -> None:
+    api, transport = connect(403, '{"a": 1}')
     with pytest.raises(errors.ApiError):
-        made.get("/x")
+        api.get("/x")
+    assert len(transport.requests) == 1
 
 
-class Stream(urllib3.HTTPResponse):
-    """Comes in blocks, and breaks."""
+def test_absent_objects() -> None:
+    api, _ = connect(404, 404, 404)
+    assert api.send("DELETE", "/x") == {}
+    assert api.find("/x") is None
+    with pytest.raises(errors.ApiError):
+        api.get("/x")
+
+
+class BrokenStream(urllib3.HTTPResponse):
+    """A response that breaks in its second line."""
 
     def stream(self, *_: object, **__: object) -> Iterator[bytes]:  # type: ignore[override]
         yield from (b"one\ntw", b"o\nhal")
         raise BROKEN
 
 
-def test_lines_come_whole_to_the_end_of_their_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, given = asking("one\ntwo\nthree")
-    assert list(made.lines("/x")) == ["one", "two", "three"]
-    made, given = asking("one\n" * 100_000)
-    lines = made.lines("/x")
+def test_lines_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    api, transport = connect("one\n\ntwo\nthree")
+    assert list(api.lines("/x")) == ["one", "", "two", "three"]
+    api, transport = connect("one\n" * 100_000)
+    lines = api.lines("/x")
     assert next(lines) == "one"
     lines.close()
-    broken = Stream()
-    monkeypatch.setattr(given, "request", lambda *_, **__: broken)
-    assert list(made.lines("/x")) == ["one", "two"]
-    assert all(answer.closed for answer in (*given.given, broken))
+    broken = BrokenStream()
+    monkeypatch.setattr(transport, "request", lambda *_, **__: broken)
+    assert list(api.lines("/x")) == ["one", "two"]
+    assert all(response.closed for response in (*transport.responses, broken))
 
 
-@pytest.mark.parametrize(("minor", "fits"), [("27", False), ("28", True), ("29+", True)])
-def test_an_api_server_has_to_be_new_enough(minor: str, fits: bool) -> None:
-    made, _ = asking(f'{{"major": "1", "minor": "{minor}", "gitVersion": "v1.{minor}"}}')
-    if fits:
-        made.require_version()
-    else:
-        with pytest.raises(
-            errors.ApiError, match=r'^context "one" runs Kubernetes v1\.27; tfk8s needs 1\.28 or newer$'
-        ):
-            made.require_version()
+def version(minor: str) -> str:
+    return f'{{"major": "1", "minor": "{minor}", "gitVersion": "v1.{minor}"}}'
 
 
-def test_a_query_is_written_as_kubernetes_reads_it() -> None:
+@pytest.mark.parametrize("minor", ["28", "29+"])
+def test_a_new_api_server(minor: str) -> None:
+    connect(version(minor))[0].require_version()
+
+
+def test_an_old_api_server_is_an_error() -> None:
+    with pytest.raises(errors.ApiError, match=r'^context "one" runs Kubernetes v1\.27; tfk8s needs 1\.28 or newer$'):
+        connect(version("27"))[0].require_version()
+
+
+def test_queries_are_encoded() -> None:
     query = {"watch": True, "tailLines": 5, "labelSelector": "a=b,c!=d"}
-    assert client.address("/x", query) == "/x?watch=true&tailLines=5&labelSelector=a%3Db%2Cc%21%3Dd"
-    assert client.address("/x") == "/x"
+    assert client.add_query("/x", query) == "/x?watch=true&tailLines=5&labelSelector=a%3Db%2Cc%21%3Dd"
+    assert client.add_query("/x") == "/x"

@@ -13,7 +13,7 @@ import pytest
 from tfk8s import polling, render
 from tfk8s.backends.kubernetes import informer, paths
 from tfk8s.backends.kubernetes.client import Query
-from tfk8s.backends.kubernetes.errors import ApiError, Unanswered
+from tfk8s.backends.kubernetes.errors import ApiError, NoResponse
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.core import naming
 from tfk8s.core.spec import Job, JobFile, Task
@@ -132,7 +132,7 @@ def test_each_list_is_requested_once(api: Api, observer: Informer) -> None:
 
 
 def test_status_fails_while_the_api_server_is_silent(api: Api) -> None:
-    api.refusal = Unanswered("no answer", unheard=False)
+    api.refusal = NoResponse("no answer", had_no_effect=False)
     with Informer(api, "ns", "demo") as observer:  # type: ignore[arg-type]
         polling.wait_until(lambda: isinstance(status_or_error(observer), BackendUnreachable), "an error", TIMEOUT)
         api.refusal = None

@@ -22,7 +22,7 @@ from kubernetes.config import incluster_config
 
 from tfk8s.backends.kubernetes import streams, transport
 from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.errors import ApiError, Unanswered
+from tfk8s.backends.kubernetes.errors import ApiError, NoResponse
 from tfk8s.backends.kubernetes.transport import Transport
 from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput
 
@@ -252,7 +252,7 @@ def test_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("KUBECONFIG", place)
     with pytest.raises(InvalidInput) as caught:
         Transport(None)
-    assert str(caught.value) == f"no Kubernetes cluster to talk to: there is no kubeconfig ({place})"
+    assert str(caught.value) == f"no Kubernetes cluster is configured: there is no kubeconfig ({place})"
     assert "--local" in str(caught.value.help)
 
 
@@ -274,11 +274,11 @@ def test_in_a_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secure: Servi
 
 
 C = 'context "one" of F'
-A_FIELD = "a field is not as it has to be"
-A_HEADER = "a token, or a user's name, has line ends or other alphabets in it"
-A_KEY = "a certificate or a key is wrong"
-A_PROXY = 'the proxy, in "proxy-url" or HTTPS_PROXY, has to be as http://HOST:PORT'
-A_SERVER = '"server" has to be as https://HOST:PORT'
+A_FIELD = "a field has a wrong type or value"
+A_HEADER = "a token or a user's name contains line breaks or non-ASCII characters"
+A_KEY = "a certificate or key is invalid"
+A_PROXY = 'the proxy ("proxy-url" or HTTPS_PROXY) must be http://HOST:PORT'
+A_SERVER = '"server" must be https://HOST:PORT'
 
 
 def encoded(data: bytes) -> str:
@@ -301,7 +301,7 @@ MISTAKES = [
         for server in ("", "https:///", "ftp://a", "localhost:8080", "https://me:SECRET@a")
     ),
     (
-        f'{C} can\'t be used: "insecure-skip-tls-verify" has to be true or false',
+        f'{C} can\'t be used: "insecure-skip-tls-verify" must be true or false',
         config(cluster={"insecure-skip-tls-verify": "false"}),
     ),
     (f"{C} can't be used: {A_HEADER}", config({"token": "SECRET\nx: y"})),
@@ -324,7 +324,7 @@ MISTAKES = [
         config({**PAIR, "client-key-data": encoded(key_pair.KEY_OF_ANOTHER)}),
     ),
     (
-        f"{C} can't be used: {A_KEY}: no PEM, or a password",
+        f"{C} can't be used: {A_KEY}: not PEM, or protected by a password",
         config({**PAIR, "client-key-data": encoded(key_pair.KEY_WITH_A_PASSWORD)}),
     ),
     *(
@@ -537,14 +537,14 @@ def test_threads_start_a_plugin_once_after_a_401(
     assert len(starts(tmp_path)) == 2
 
 
-NO_STATUS = "its answer is no ExecCredential with a status"
+NO_STATUS = "its output is no ExecCredential with a status"
 FAILURES = [
     ("it ended with exit code 3", "exit 3"),
     (NO_STATUS, "echo SECRET"),
     (NO_STATUS, "echo '{}'"),
     (NO_STATUS, """echo '{"status": {"token": "SECRET", "expirationTimestamp": "soon"}}'"""),
     (NO_STATUS, """echo '{"status": {"clientCertificateData": "SECRET"}}'"""),
-    ("its answer has neither a token nor a certificate", """echo '{"status": {}}'"""),
+    ("its output has neither a token nor a certificate", """echo '{"status": {}}'"""),
     ("it did not end in 0.1 s", "exec sleep 1000"),
 ]
 
@@ -552,7 +552,7 @@ FAILURES = [
 def test_plugin_mistake_shows_no_secret(write: Write) -> None:
     settings = {"command": "login", "apiVersion": V1, "env": [{"name": "A"}], "args": ["SECRET"]}
     (file,) = write(config({"exec": settings}))
-    with pytest.raises(Unanswered) as caught:
+    with pytest.raises(NoResponse) as caught:
         Transport(None)
     assert str(caught.value).endswith(f"gave no credentials: Expected key value in {file}")
 
@@ -564,13 +564,13 @@ def test_plugin_that_fails(
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     if "sleep" in script:
-        monkeypatch.setattr(transport, "PLUGIN_SECONDS", 0.1)
+        monkeypatch.setattr(transport, "PLUGIN_TIMEOUT", 0.1)
     (tmp_path / "0" / "bin" / "log in").write_text(f"#!/bin/sh\necho please log in >&2\n{script}\n")
     (file,) = write(config(plugin))
-    with pytest.raises(Unanswered) as caught:
+    with pytest.raises(NoResponse) as caught:
         Transport(None)
     about = f'context "one" of {file}'
-    assert str(caught.value) == f'the program "bin/log in", by which {about} logs in, gave no credentials: {why}'
+    assert str(caught.value) == f'the credential plugin "bin/log in" of {about} gave no credentials: {why}'
     assert capfd.readouterr().err == "please log in\n"
 
 
@@ -581,12 +581,12 @@ def test_plugin_that_can_not_be_started(write: Write, plugin: dict[str, Any], tm
     program.chmod(mode) if mode else program.unlink()
     plugin["exec"]["installHint"] = "Install\n it \x1b[31m from there"
     (file,) = write(config(plugin))
-    with pytest.raises((Unanswered, InvalidInput)) as caught:
+    with pytest.raises((NoResponse, InvalidInput)) as caught:
         Transport(None)
     if mode:
         assert str(caught.value).endswith("gave no credentials: it can't be started: Permission denied")
     else:
-        program_missing = 'it logs in by the program "bin/log in", which is not installed, or not in PATH'
+        program_missing = 'its credential plugin "bin/log in" is not installed, or not in PATH'
         assert str(caught.value) == f'context "one" of {file} can\'t be used: {program_missing}'
         assert caught.value.help == "Install it \N{REPLACEMENT CHARACTER}[31m from there"
 
@@ -659,12 +659,12 @@ def test_proxy_where_nobody_listens(connect: Callable[..., Client], secure: Serv
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     client = connect(secure, **TRUSTED, **{"proxy-url": f"http://127.0.0.1:{port}"})
-    with pytest.raises(Unanswered) as caught:
+    with pytest.raises(NoResponse) as caught:
         request(client)
     error = caught.value
-    assert str(error).endswith("does not answer: the proxy before it lets nobody through: Connection refused")
-    assert error.unheard
-    assert str(error.help).startswith("HTTPS_PROXY, or the kubeconfig's proxy-url, names it")
+    assert str(error).endswith("does not answer: the proxy failed: Connection refused")
+    assert error.had_no_effect
+    assert str(error.help).startswith("HTTPS_PROXY or the kubeconfig's proxy-url sets the proxy")
 
 
 def test_ipv6_address_behind_a_proxy(write: Write, plain: Service) -> None:
