@@ -1,4 +1,4 @@
-"""The way to an API server, from the kubeconfig to requests and streams; on loopback."""
+"""Requests and streams to an API server on loopback, by all kinds of kubeconfigs."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ TRUSTED = {
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers with the headers it got, refuses all tokens but `server.token`, makes WebSockets, and is a proxy too."""
+    """Records requests, refuses other tokens than `server.token`, opens WebSockets, and is a proxy too."""
 
-    timeout = 30  # of sockets
+    timeout = 30
 
     def do_GET(self) -> None:
         server: Any = self.server
@@ -80,17 +80,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.end_headers()
-        with socket.create_connection(("127.0.0.1", int(self.path.rpartition(":")[2]))) as there:
-            back = threading.Thread(target=pump, args=(there, self.connection), daemon=True)
-            back.start()
-            pump(self.connection, there)
-            back.join(30)
+        with socket.create_connection(("127.0.0.1", int(self.path.rpartition(":")[2]))) as target:
+            downstream = threading.Thread(target=copy, args=(target, self.connection), daemon=True)
+            downstream.start()
+            copy(self.connection, target)
+            downstream.join(30)
 
     def log_message(self, *_: object) -> None:
         pass
 
 
-def pump(source: socket.socket, sink: socket.socket) -> None:
+def copy(source: socket.socket, sink: socket.socket) -> None:
     try:
         while block := source.recv(1 << 16):
             sink.sendall(block)
@@ -99,15 +99,15 @@ def pump(source: socket.socket, sink: socket.socket) -> None:
         pass
 
 
-def say(listener: socket.socket, words: bytes) -> None:
+def respond(listener: socket.socket, data: bytes) -> None:
     client, _ = listener.accept()
     with client:
         client.recv(1 << 16)
-        client.sendall(words)
+        client.sendall(data)
 
 
 class Service(http.server.ThreadingHTTPServer):
-    daemon_threads = False  # its end waits for them
+    daemon_threads = False  # `server_close` waits for them
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -149,7 +149,7 @@ def plain() -> Iterator[Service]:
 
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[Service]:
-    """A service for the host api.test that wants to see a certificate."""
+    """A service for the host api.test that requires a client certificate."""
     (tmp_path / "pair.pem").write_bytes(key_pair.CERTIFICATE + key_pair.KEY)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "pair.pem")
@@ -178,7 +178,7 @@ Write = Callable[..., list[Path]]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write kubeconfigs, each in a folder of its own, and name them in KUBECONFIG."""
+    """Write kubeconfigs, each in a new folder, and name them in KUBECONFIG."""
 
     def write(*configs: object) -> list[Path]:
         files = [tmp_path / str(number) / "config" for number in range(len(configs))]
@@ -212,7 +212,7 @@ def stream(client: Client) -> None:
 
 
 def both(client: Client) -> list[object]:
-    """Return the answer to a request, and what comes over a WebSocket."""
+    """Return the response to a request, and the first message of a WebSocket."""
     opened = streams.attach(client, "ns", "pod")
     try:
         assert opened.sock is not None
@@ -228,13 +228,13 @@ BOTH = ["hi", b"hi"]
 # ---- the kubeconfig ------------------------------------------------------------------------------------------------
 
 
-def test_of_several_files_the_first_with_a_name_counts(write: Write) -> None:
+def test_the_first_of_several_files_with_a_name_counts(write: Write) -> None:
     first = config(cluster={"server": "https://first"}, context={"namespace": "mine"}, **{"current-context": ""})
     second = config(cluster={"server": "https://second"}, **{"current-context": "two"})
     second["contexts"].append({"name": "two", "context": {"cluster": "c", "user": "u"}})
     write("", first, second, config(**{"current-context": "one"}))
-    found = Transport(None)
-    assert (found.context, found.namespace, found.url) == ("two", "default", "https://first")
+    used = Transport(None)
+    assert (used.context, used.namespace, used.url) == ("two", "default", "https://first")
     assert Transport("one").namespace == "mine"
 
 
@@ -247,12 +247,12 @@ def test_kubeconfig_at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var
     assert Transport(None).context == "one"
 
 
-@pytest.mark.parametrize("place", ["/none", "~no-such-user/none"])
-def test_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    monkeypatch.setenv("KUBECONFIG", place)
+@pytest.mark.parametrize("path", ["/none", "~no-such-user/none"])
+def test_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setenv("KUBECONFIG", path)
     with pytest.raises(InvalidInput) as caught:
         Transport(None)
-    assert str(caught.value) == f"no Kubernetes cluster is configured: there is no kubeconfig ({place})"
+    assert str(caught.value) == f"no Kubernetes cluster is configured: there is no kubeconfig ({path})"
     assert "--local" in str(caught.value.help)
 
 
@@ -264,8 +264,8 @@ def test_in_a_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, secure: Servi
         (tmp_path / name).write_text(text)
         monkeypatch.setattr(incluster_config, f"SERVICE_{name}_FILENAME", str(tmp_path / name))
     (tmp_path / "namespace").write_text("mine\n")
-    found = Transport(None)
-    assert (found.context, found.namespace, found.url) == ("in-cluster", "mine", f"https://127.0.0.1:{secure.port}")
+    used = Transport(None)
+    assert (used.context, used.namespace, used.url) == ("in-cluster", "mine", f"https://127.0.0.1:{secure.port}")
     with pytest.raises(InvalidInput, match="there is no kubeconfig"):
         Transport("one")
     monkeypatch.delenv("KUBERNETES_SERVICE_PORT")
@@ -334,12 +334,12 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("words", "mistake"), MISTAKES)
-def test_kubeconfig_mistake_is_one_error_without_secrets(write: Write, words: str, mistake: object) -> None:
+@pytest.mark.parametrize(("message", "mistake"), MISTAKES)
+def test_kubeconfig_mistake_is_one_error_without_secrets(write: Write, message: str, mistake: object) -> None:
     (file,) = write(mistake)
     with pytest.raises(InvalidInput) as caught:
         Transport(None)
-    assert str(caught.value).replace(str(file.parent), "D").replace("D/config", "F") == words
+    assert str(caught.value).replace(str(file.parent), "D").replace("D/config", "F") == message
     assert "SECRET" not in f"{caught.value}{caught.value.help}"
 
 
@@ -402,7 +402,7 @@ def test_password(connect: Callable[..., Client], secure: Service) -> None:
     assert secure.heads[0]["authorization"] == "Basic " + base64.b64encode(b"me:p:").decode()
 
 
-def test_id_token_that_kubectl_keeps(connect: Callable[..., Client], secure: Service) -> None:
+def test_id_token_of_an_auth_provider(connect: Callable[..., Client], secure: Service) -> None:
     provider = {"name": "oidc", "config": {"id-token": "a.b.c", "idp-issuer-url": "https://127.0.0.1:1"}}
     request(connect(secure, {**PAIR, "auth-provider": provider}, **TRUSTED))
     assert secure.heads[0]["authorization"] == "Bearer a.b.c"
@@ -436,13 +436,13 @@ def test_refused_token_is_read_again(
     assert [head["authorization"] for head in secure.heads] == ["Bearer old", "Bearer old", "Bearer new"]
 
 
-@pytest.mark.parametrize(("ask", "error"), [(request, ApiError), (stream, ApiError)])
+@pytest.mark.parametrize("ask", [request, stream])
 def test_token_that_stays_refused_is_one_error(
-    connect: Callable[..., Client], secure: Service, ask: Callable[[Client], object], error: type[Exception]
+    connect: Callable[..., Client], secure: Service, ask: Callable[[Client], object]
 ) -> None:
     secure.token = "other"
     client = connect(secure, {**PAIR, "token": "t"}, **TRUSTED)
-    with pytest.raises(error, match="refuses your credentials"):
+    with pytest.raises(ApiError, match="refuses your credentials"):
         ask(client)
     assert len(secure.heads) == 1
 
@@ -489,9 +489,9 @@ def test_plugin_with_a_token(
     assert starts(tmp_path) == ["one me "]
     asked = json.loads((tmp_path / "0" / "bin" / "asked").read_text())
     assert (asked["kind"], asked["apiVersion"], asked["spec"]["interactive"]) == ("ExecCredential", V1, False)
-    told = asked["spec"]["cluster"]
-    assert (told["server"], told["config"]) == (f"https://127.0.0.1:{secure.port}", {"audience": "a"})
-    assert told["certificate-authority-data"] == TRUSTED["certificate-authority-data"]
+    cluster = asked["spec"]["cluster"]
+    assert (cluster["server"], cluster["config"]) == (f"https://127.0.0.1:{secure.port}", {"audience": "a"})
+    assert cluster["certificate-authority-data"] == TRUSTED["certificate-authority-data"]
     secure.token = "new"
     print_next(tmp_path, token="new")
     assert both(client) == BOTH
@@ -499,7 +499,7 @@ def test_plugin_with_a_token(
 
 
 @pytest.mark.programs
-def test_plugin_with_a_certificate_is_asked_again_before_it_expires(
+def test_plugin_is_started_again_before_its_certificate_expires(
     connect: Callable[..., Client], secure: Service, plugin: dict[str, Any], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -558,9 +558,9 @@ def test_plugin_mistake_shows_no_secret(write: Write) -> None:
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize(("why", "script"), FAILURES)
+@pytest.mark.parametrize(("reason", "script"), FAILURES)
 def test_plugin_that_fails(
-    write: Write, plugin: dict[str, Any], tmp_path: Path, why: str, script: str, monkeypatch: pytest.MonkeyPatch,
+    write: Write, plugin: dict[str, Any], tmp_path: Path, reason: str, script: str, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     if "sleep" in script:
@@ -569,8 +569,8 @@ def test_plugin_that_fails(
     (file,) = write(config(plugin))
     with pytest.raises(NoResponse) as caught:
         Transport(None)
-    about = f'context "one" of {file}'
-    assert str(caught.value) == f'the credential plugin "bin/log in" of {about} gave no credentials: {why}'
+    plugin_of = f'the credential plugin "bin/log in" of context "one" of {file}'
+    assert str(caught.value) == f"{plugin_of} gave no credentials: {reason}"
     assert capfd.readouterr().err == "please log in\n"
 
 
@@ -594,7 +594,7 @@ def test_plugin_that_can_not_be_started(write: Write, plugin: dict[str, Any], tm
 @pytest.mark.parametrize(
     ("user", "expected"), [({"token": "t"}, "Bearer t"), ({"tokenFile": "token"}, "Bearer in-file"), ({}, None)]
 )
-def test_plugin_is_asked_only_without_other_credentials(
+def test_plugin_is_started_only_without_other_credentials(
     connect: Callable[..., Client], secure: Service, plugin: dict[str, Any], tmp_path: Path, user: dict[str, str],
     expected: str | None,
 ) -> None:  # fmt: skip
@@ -646,7 +646,7 @@ def test_proxy_of_the_kubeconfig_is_always_used(
 
 
 @pytest.mark.parametrize("ask", [request, stream])
-def test_proxy_that_refuses(
+def test_proxy_that_requires_a_login(
     connect: Callable[..., Client], secure: Service, plain: Service, ask: Callable[[Client], object]
 ) -> None:
     plain.token = "another"
@@ -655,7 +655,7 @@ def test_proxy_that_refuses(
         ask(client)
 
 
-def test_proxy_where_nobody_listens(connect: Callable[..., Client], secure: Service) -> None:
+def test_proxy_that_refuses_connections(connect: Callable[..., Client], secure: Service) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     client = connect(secure, **TRUSTED, **{"proxy-url": f"http://127.0.0.1:{port}"})
@@ -677,7 +677,7 @@ def test_ipv6_address_behind_a_proxy(write: Write, plain: Service) -> None:
 def test_proxy_that_speaks_no_http(write: Write) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         write(config(cluster={"server": "https://api.test", "proxy-url": f"127.0.0.1:{other.getsockname()[1]}"}))
-        answering = threading.Thread(target=say, args=(other, b"SSH-2.0-OpenSSH\r\n"))
+        answering = threading.Thread(target=respond, args=(other, b"SSH-2.0-OpenSSH\r\n"))
         answering.start()
         with pytest.raises(BackendUnreachable, match="the proxy does not speak HTTP"):
             stream(Client(None))
