@@ -142,15 +142,7 @@ def plugin_errors(subject: str, plugin: Mapping[str, Any]) -> Iterator[None]:
 
 
 def from_response(code: int, body: bytes, context: str, retry_after: str | None = None, path: str = "") -> ApiError:
-    """Return the error for a response.
-
-    Args:
-        code: the HTTP status, 400 or more.
-        body: the response's.
-        context: the name of the context.
-        retry_after: the response's header.
-        path: the request's.
-    """
+    """Return the error for a response of status 400 or more; `retry_after` is its header, `path` the request's."""
     status = _status(body)
     message = status.get("message") or body.decode(errors="replace").strip() or f"HTTP status {code}"
     details = status.get("details", {})
@@ -169,18 +161,11 @@ def from_response(code: int, body: bytes, context: str, retry_after: str | None 
     if code == 403 and (match := _FORBIDDEN.search(message)):
         return _forbidden(**match.groupdict())
     if code == 409 and (fields := list(_owned_fields(status))):
-        _, kind, name = f"//{path}".rsplit("/", 2)
-        return ApiError(
-            code,
-            f'conflict on {details.get("kind") or kind} "{details.get("name") or name}": {"; ".join(fields)}',
-            help="release the field there, or delete the object; tfk8s never takes over fields",
-        )
+        return _conflict(details, path, fields)
     if code == 404 and details.get("kind") == "namespaces":
         name = details["name"]
         return ApiError(code, f'there is no namespace "{name}"', help=f"kubectl create namespace {name}")
-    if code in _TEMPORARY or (
-        code == 409 and status.get("reason") == "Conflict"
-    ):  # another client was a moment earlier
+    if code in _TEMPORARY or (code == 409 and status.get("reason") == "Conflict"):  # a race with another client
         message = f'the API server of context "{context}" can\'t serve the request now: {message}'
         wait = retry_after if retry_after and retry_after.isdigit() else 0
         return TemporaryApiError(code, message, retry_after=float(wait))
@@ -252,6 +237,15 @@ def _forbidden(user: str, verb: str, resource: str, group: str, namespace: str |
         command = f"kubectl create clusterrole tfk8s --verb={verb} --resource={kind}"
         help_ = f"a ClusterRole allows it: {command}, bound to that user"
     return ApiError(403, f'"{user}" may not {verb} {kind} {scope}', help=help_)
+
+
+def _conflict(details: dict[str, Any], path: str, fields: Sequence[str]) -> ApiError:
+    _, kind, name = f"//{path}".rsplit("/", 2)
+    return ApiError(
+        409,
+        f'conflict on {details.get("kind") or kind} "{details.get("name") or name}": {"; ".join(fields)}',
+        help="release the field there, or delete the object; tfk8s never takes over fields",
+    )
 
 
 def _owned_fields(status: dict[str, Any]) -> Iterator[str]:
