@@ -7,20 +7,23 @@ effect.
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
+import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import urllib3
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import errors
-from tfk8s.backends.kubernetes.transport import Response, Transport
+from tfk8s.backends.kubernetes.transport import Access, Response, Transport
+from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.render.pods import Object
 
@@ -199,3 +202,37 @@ def add_query(path: str, query: Query | None = None) -> str:
     """Return a path with a query."""
     items = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (query or {}).items()}
     return path + (f"?{urlencode(items)}" if items else "")
+
+
+def connect(access: Access, timeout: float) -> socket.socket:
+    """Return a connection for a stream. websocket-client would choose another proxy than kubectl.
+
+    Args:
+        access: the credentials, the address and the proxy.
+        timeout: in seconds, for each part of the handshake.
+
+    Raises:
+        InvalidInput: the proxy can't carry a stream.
+        OSError: the API server or the proxy does not respond.
+    """
+    configuration = access.configuration
+    server, tunnel = urlsplit(configuration.host), urlsplit(configuration.proxy or "")
+    host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    if tunnel.scheme == "https":
+        raise InvalidInput(
+            "streams to pods can't go through a proxy that speaks TLS",
+            help='name an http:// proxy in the kubeconfig ("proxy-url"), or in HTTPS_PROXY',
+        )
+    if tunnel.hostname:
+        connection = http.client.HTTPConnection(tunnel.hostname, tunnel.port or 80, timeout=timeout)
+        connection.set_tunnel(f"[{host}]" if ":" in host else host, port, configuration.proxy_headers or {})
+    try:
+        connection.connect()
+    except http.client.HTTPException as error:
+        connection.close()
+        raise ConnectionError("the proxy does not speak HTTP") from error
+    connected: socket.socket = connection.sock
+    if server.scheme != "https":
+        return connected
+    return access.tls.wrap_socket(connected, server_hostname=configuration.tls_server_name or host)

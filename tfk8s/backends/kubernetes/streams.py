@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 import websocket
 
 from tfk8s.backends.kubernetes import errors, paths
-from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.client import Client, connect
 from tfk8s.backends.kubernetes.transport import UNAUTHORIZED, Access
 from tfk8s.errors import ClusterError, TaskUnreachable, Tfk8sError
 
@@ -172,7 +172,7 @@ def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websoc
 
 
 def _open_websocket(url: str, access: Access) -> websocket.WebSocket:
-    connection = access.connect(_OPEN_TIMEOUT)
+    connection = connect(access, _OPEN_TIMEOUT)
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
         stream = websocket.WebSocket(skip_utf8_validation=False)

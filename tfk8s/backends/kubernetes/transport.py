@@ -1,17 +1,14 @@
-"""Connections to an API server with the official client, and the parts of kubectl that the client lacks.
+"""The official client by its public names, and what it lacks beside kubectl.
 
-The official client reads kubeconfigs, tokens and certificates, and makes requests. Only its public names are used. Here
-are impersonation, fresh credentials after a 401 and before a plugin's expire, no redirects, kubectl's choice of context
-and proxy, and errors without secrets.
+Added are impersonation, fresh credentials after a 401 and before a plugin's expire, no redirects, kubectl's choice of
+context and proxy, and errors without secrets.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import math
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -34,7 +31,7 @@ from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
 from tfk8s.backends.kubernetes import errors
-from tfk8s.errors import InvalidInput, quoted
+from tfk8s.errors import quoted
 
 IN_CLUSTER = "in-cluster"
 PLUGIN_TIMEOUT = 180.0  # some plugins open a browser for a login
@@ -50,11 +47,9 @@ class Access:
 
     Attributes:
         configuration: the official client's, without the certificates.
-        headers: the headers of every request.
-        certificate: the client certificate and its key.
+        headers, certificate: of every request; the client certificate with its key.
         expires: the time when the credentials expire, in seconds since 1970.
-        tls: for connections.
-        pool: for requests.
+        tls, pool: for connections, and for requests.
     """
 
     configuration: Configuration = field(compare=False)
@@ -64,30 +59,6 @@ class Access:
     tls: ssl.SSLContext = field(compare=False)
     pool: urllib3.PoolManager = field(compare=False)
 
-    def connect(self, timeout: float) -> socket.socket:
-        """Return a connection for a stream. websocket-client would choose another proxy than kubectl."""
-        server, tunnel = urlsplit(self.configuration.host), urlsplit(self.configuration.proxy or "")
-        host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
-        connection = http.client.HTTPConnection(host, port, timeout=timeout)
-        if tunnel.scheme == "https":
-            raise InvalidInput(
-                "streams to pods can't go through a proxy that speaks TLS",
-                help='name an http:// proxy in the kubeconfig ("proxy-url"), or in HTTPS_PROXY',
-            )
-        if tunnel.hostname:
-            connection = http.client.HTTPConnection(tunnel.hostname, tunnel.port or 80, timeout=timeout)
-            headers = self.configuration.proxy_headers or {}
-            connection.set_tunnel(f"[{host}]" if ":" in host else host, port, headers)
-        try:
-            connection.connect()
-        except http.client.HTTPException as error:
-            connection.close()
-            raise ConnectionError("the proxy does not speak HTTP") from error
-        connected: socket.socket = connection.sock
-        if server.scheme != "https":
-            return connected
-        return self.tls.wrap_socket(connected, server_hostname=self.configuration.tls_server_name or host)
-
 
 class Transport:
     """Connects to the API server of one context. Threads may share it.
@@ -96,8 +67,7 @@ class Transport:
         context: a context of the kubeconfig; None is its current context, or a pod's service account.
 
     Attributes:
-        context: the context's name.
-        namespace: the context's namespace.
+        context, namespace: the names of the context and of its namespace.
         url: the API server's address.
 
     Raises:
@@ -112,13 +82,7 @@ class Transport:
         self.url: str = self._access.configuration.host
 
     def request(self, method: str, path: str, *, headers: Mapping[str, str], **options: Any) -> Response:
-        """Send a request; return the response, with its body unread.
-
-        Args:
-            method: of HTTP.
-            path: with the query.
-            headers: besides the credentials.
-            options: urllib3's.
+        """Send a request with the credentials; return the response, with its body unread. The options are urllib3's.
 
         Raises:
             urllib3.exceptions.HTTPError, OSError: there is no response.
@@ -164,13 +128,7 @@ class Transport:
 
 
 class _Login:
-    """The login of one context of the kubeconfig, which is read once, or of a pod's service account.
-
-    Attributes:
-        subject: the context or the files, for messages.
-        context: the context's name.
-        namespace: the context's namespace.
-    """
+    """One context of the kubeconfig, which is read once, or a pod's service account; `subject` is for messages."""
 
     def __init__(self, context: str | None) -> None:
         variable = os.environ.get("KUBECONFIG") or "~/.kube/config"
