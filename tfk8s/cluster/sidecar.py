@@ -121,7 +121,7 @@ def main(where: str, name: str) -> None:
         master = backend.observe(name).master
         dial = functools.partial(backend.dial, name, master)
         with (
-            Forward(dial, tell=lambda text: write(json.dumps(text))) as forward,
+            Forward(dial, notify=lambda text: write(json.dumps(text))) as forward,
             ForwardGuard(backend, name, forward, report),
         ):
             write(forward.target)

@@ -25,7 +25,7 @@ from tfk8s.sessions.http2_proxy import ProxiedConnection, stand_in
 _LOOPBACK = "127.0.0.1"
 
 Dial = Callable[[], socket.socket]
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 _BROKEN = "the connection to the task broke: pending calls fail, later calls connect again"
 _CLOSED = "the task does not answer: the connection to it was closed"
@@ -37,7 +37,7 @@ class Forward:
     Args:
         dial: opens a stream to the server, for each connection.
         port: the port to listen on; 0 is any free port.
-        tell: is called, on another thread, with the reason when connections break, and when they work again.
+        notify: is called, on another thread, with the reason when connections break, and when they work again.
 
     Attributes:
         port: the port in use.
@@ -46,8 +46,8 @@ class Forward:
         InvalidInput: the port is in use, or not allowed.
     """
 
-    def __init__(self, dial: Dial, port: int = 0, tell: Tell | None = None) -> None:
-        self._dial, self._tell = dial, tell
+    def __init__(self, dial: Dial, port: int = 0, notify: Notify | None = None) -> None:
+        self._dial, self._notify = dial, notify
         self._listener = _listen(port)
         self._lock = threading.Lock()
         self._connections: dict[ProxiedConnection, bool] = {}  # True: to the server; False: to its stand-in
@@ -169,8 +169,8 @@ class Forward:
             self._say(trouble or "the task can be reached again")
 
     def _say(self, text: str) -> None:
-        if self._tell is not None and not self._closing.is_set():
-            self._tell(text)
+        if self._notify is not None and not self._closing.is_set():
+            self._notify(text)
 
 
 def _listen(port: int) -> socket.socket:

@@ -113,7 +113,7 @@ def test_failed_dials_are_reported_once() -> None:
         raise TaskUnreachable("worker/0 does not answer: Connection refused")
 
     messages: list[str] = []
-    with Forward(dial, tell=messages.append) as to:
+    with Forward(dial, notify=messages.append) as to:
         for _ in range(2):
             with connect(to) as client:
                 assert client.recv(1) == b""
@@ -122,7 +122,7 @@ def test_failed_dials_are_reported_once() -> None:
 
 def test_broken_and_working_connections_are_reported(servers: Servers) -> None:
     messages: queue.SimpleQueue[str] = queue.SimpleQueue()
-    with Forward(servers.dial, tell=messages.put) as to:
+    with Forward(servers.dial, notify=messages.put) as to:
         with connect(to) as client:
             server = servers.next()
             server.sendall(b"x")
@@ -143,7 +143,7 @@ def test_broken_and_working_connections_are_reported(servers: Servers) -> None:
 
 def test_calls_to_a_stand_in_are_aborted(servers: Servers) -> None:
     messages: list[str] = []
-    with Forward(servers.dial, tell=messages.append) as to:
+    with Forward(servers.dial, notify=messages.append) as to:
         to.stand_in()
         with connect(to) as client:
             assert client.recv(9) == wire.HEARTBEAT
@@ -164,7 +164,7 @@ def test_error_of_the_stream_is_reported() -> None:
         raise ConnectionResetError(104, "Connection reset by peer")
 
     messages: list[str] = []
-    with Forward(dial, tell=messages.append) as to, connect(to) as client:
+    with Forward(dial, notify=messages.append) as to, connect(to) as client:
         assert client.recv(1) == b""
     assert messages == ["the task does not answer: [Errno 104] Connection reset by peer"]
 
@@ -208,7 +208,7 @@ def test_invalid_port_is_refused(servers: Servers) -> None:
 def test_connection_of_another_user_is_refused(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forward, "peer_user", lambda *_: os.geteuid() + 1)
     messages: list[str] = []
-    with Forward(servers.dial, tell=messages.append) as to, connect(to) as client:
+    with Forward(servers.dial, notify=messages.append) as to, connect(to) as client:
         assert client.recv(1) == b""
     assert messages == [f"refused a connection to port {to.port}: it came from another user's process"]
     assert servers.ends == []
