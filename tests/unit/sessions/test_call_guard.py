@@ -106,6 +106,17 @@ def test_call_that_needs_a_lost_task_ends_the_script(task: str, capsys: pytest.C
     )
 
 
+def test_no_stack_is_read_while_all_is_well() -> None:
+    read: list[float] = []
+    view = SimpleNamespace(master="master/0", without=set())
+    guard = CallGuard(LostTasks(), view, AbortCalls(print), active=lambda: read.append(1) or {}, notify=print)
+    guard.check(100.0)
+    assert read == []
+    guard.on_event(WORKER_LOST)
+    guard.check(100.0)
+    assert read
+
+
 def test_call_continues_if_its_task_was_only_silent() -> None:
     scene = Scene()
     scene.call(needs=("worker/1",))
