@@ -73,7 +73,7 @@ def up(backend: KubernetesBackend, client: KubeApi, namespace: str) -> Iterator[
 @pytest.fixture
 def unseen_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user may not list nodes, so that pods which fit no node wait instead of being refused."""
-    monkeypatch.setattr(scheduling, "_list_nodes", lambda client: [])
+    monkeypatch.setattr(scheduling, "list_nodes", lambda client: [])
 
 
 @pytest.fixture(scope="session")

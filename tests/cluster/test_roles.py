@@ -8,6 +8,7 @@ from on_cluster import IMAGE, kubeconfig, left, token
 from tfk8s import polling
 from tfk8s.backends.kubernetes import streams
 from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.transport import Transport
 from tfk8s.cli import scripts
 from tfk8s.cli.app import main
 from tfk8s.errors import ClusterError
@@ -66,7 +67,7 @@ def become(client, team, tmp_path, monkeypatch):
 def asked(monkeypatch):
     """Notes what is asked of the API server, in the words of RBAC; a stream asks for two things at once."""
     found = set()
-    ask, open_stream = Client._send_once, streams._open
+    send, open_stream = Transport.request, streams.open_stream
 
     def note(path, verb):
         parts = path.split("/")
@@ -75,22 +76,23 @@ def asked(monkeypatch):
             kind, name, *rest = [*parts[parts.index("namespaces") + 2 :], ""]
             found.update((one, "/".join([kind, *rest[:-1]]), group) for one in verb(bool(name)).split())
 
-    def ask_once(self, request, *arguments):
+    def request(self, method, url, *, headers, **options):
+        path, _, query = url.partition("?")
         verbs = {
-            "GET": lambda named: "get" if named else "watch" if "watch" in (request.query or {}) else "list",
+            "GET": lambda named: "get" if named else "watch" if "watch=" in query else "list",
             "POST": lambda named: "create",
-            "PATCH": lambda named: "create patch" if "apply" in request.content_type else "patch",
+            "PATCH": lambda named: "create patch" if "apply" in headers["content-type"] else "patch",
             "DELETE": lambda named: "delete" if named else "deletecollection",
         }
-        note(request.path, verbs[request.method])
-        return ask(self, request, *arguments)
+        note(path, verbs[method])
+        return send(self, method, url, headers=headers, **options)
 
     def opened(client, path, query):
         note(path, lambda named: "get create")
         return open_stream(client, path, query)
 
-    monkeypatch.setattr(Client, "_send_once", ask_once)
-    monkeypatch.setattr(streams, "_open", opened)
+    monkeypatch.setattr(Transport, "request", request)
+    monkeypatch.setattr(streams, "open_stream", opened)
     return found
 
 

@@ -6,6 +6,7 @@ library only: this file also runs in pods.
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import sys
@@ -23,7 +24,7 @@ _LOST_TIMEOUT = 1.0  # for a lost task, if all tasks are probed
 _BACK_TIMEOUT = 2.0  # for a lost task that may be back
 _REACH_TIMEOUT = 1.0
 _MAX_THREADS = 64
-_MAX_SOURCES = 16  # in a larger cluster, only the master is asked for the tasks that it can reach
+MAX_SOURCES = 16  # in a larger cluster, only the master is asked for the tasks that it can reach
 _MAX_ROWS = 20
 Dial = Callable[[str], socket.socket]
 
@@ -102,8 +103,8 @@ class ClusterView:
         A session would wait for the tasks that the master can't reach. A step would wait 20 seconds for a task that
         another one can't reach.
         """
-        sources = self._tasks if len(self._tasks) <= _MAX_SOURCES else [self.master]
-        targets = concurrency.map_parallel(self.unreachable, sources, _MAX_SOURCES)
+        sources = self._tasks if len(self._tasks) <= MAX_SOURCES else [self.master]
+        targets = concurrency.map_parallel(self.unreachable, sources, MAX_SOURCES)
         return {source: tasks for source, tasks in zip(sources, targets, strict=True) if tasks}
 
     def unreachable(self, source: str | None = None) -> list[str]:
@@ -215,13 +216,13 @@ def warning(answers: Sequence[ProbeResult], own: str) -> str | None:
 
 def warn(answers: Sequence[ProbeResult]) -> None:
     """Print the `warning` on standard error, once in this process."""
-    global _warned
-    if not _warned and (text := warning(answers, own_version())):
-        _warned = True
-        print(f"warning: {text}", file=sys.stderr, flush=True)  # noqa: T201 - for the script's user
+    if text := warning(answers, own_version()):
+        _print_once(f"warning: {text}")
 
 
-_warned = False
+@functools.cache
+def _print_once(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - for the script's user
 
 
 def own_version() -> str:

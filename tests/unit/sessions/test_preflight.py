@@ -87,7 +87,6 @@ def test_warning_about_another_version(own: str, warns: bool) -> None:
 
 def test_warning_is_printed_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "own_version", lambda: "2.15.0")
-    monkeypatch.setattr(preflight, "_warned", False)
     preflight.warn([answer("master/0")])
     preflight.warn([answer("master/0")])
     assert capsys.readouterr().err.count("warning: this script has TensorFlow 2.15.0") == 1
@@ -154,7 +153,7 @@ def test_unreachable_pairs_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert preflight.unreachable(pairs) == (
         "chief/0, worker/0 can't reach ps/0, although ps/0 is running: they have a stale address for it, or none"
     )
-    monkeypatch.setattr(preflight, "_MAX_SOURCES", 2)
+    monkeypatch.setattr(preflight, "MAX_SOURCES", 2)
     assert list(view.unreachable_pairs()) == ["chief/0"]
 
 

@@ -127,7 +127,7 @@ def require_room(client: Client, objects: Sequence[Object]) -> None:
 
     Where nodes may join, or can't be listed, only the scheduler decides, and `up` reports its message.
     """
-    nodes = _list_nodes(client)
+    nodes = list_nodes(client)
     if may_grow(nodes):
         return
     reasons = []
@@ -142,7 +142,7 @@ def require_room(client: Client, objects: Sequence[Object]) -> None:
 
 def require_gpus(client: Client, resource: str, count: int) -> None:
     """Raise an InvalidInput if no node has as many GPUs as a script asks for."""
-    nodes = _list_nodes(client)
+    nodes = list_nodes(client)
     if may_grow(nodes):
         return
     maximum = max(allocatable(node, resource) for node in nodes)
@@ -153,7 +153,7 @@ def require_gpus(client: Client, resource: str, count: int) -> None:
         )
 
 
-def _list_nodes(client: Client) -> list[Object]:
+def list_nodes(client: Client) -> list[Object]:
     """Return all nodes; none if the user may not list them, or if they are too many."""
     try:
         answer = client.get(_PATH, {"limit": _MAX_NODES})

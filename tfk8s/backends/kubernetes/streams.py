@@ -45,7 +45,7 @@ def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
         TaskUnreachable: the pod does not exist, or does not run.
     """
     try:
-        stream = _open(client, paths.pod(namespace, pod, "portforward"), [("ports", port)])
+        stream = open_stream(client, paths.pod(namespace, pod, "portforward"), [("ports", port)])
     except errors.ApiError as error:
         if error.code == 403:
             raise
@@ -72,7 +72,7 @@ def execute(
         ClusterError: the command failed, with its output as the reason; or the stream broke.
     """
     query = [*(("command", word) for word in command), ("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
-    stream = _open(client, paths.pod(namespace, pod, "exec"), query)
+    stream = open_stream(client, paths.pod(namespace, pod, "exec"), query)
     output = b""
     try:
         stream.settimeout(timeout)
@@ -99,7 +99,7 @@ def attach(client: Client, namespace: str, pod: str) -> websocket.WebSocket:
     Raises:
         ClusterError: attaching failed.
     """
-    stream = _open(client, paths.pod(namespace, pod, "attach"), [("stdin", "true"), ("stdout", "false")])
+    stream = open_stream(client, paths.pod(namespace, pod, "attach"), [("stdin", "true"), ("stdout", "false")])
     _set_write_timeout(stream, 0)  # none: a script may read late
     return stream
 
@@ -148,7 +148,13 @@ def _send(stream: websocket.WebSocket, block: bytes) -> None:
     stream.send_binary(bytes([_DATA]) + block)
 
 
-def _open(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websocket.WebSocket:
+def open_stream(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websocket.WebSocket:
+    """Return a WebSocket to the API server, whose writes fail once the peer is dead.
+
+    Raises:
+        ApiError: the API server refuses the stream.
+        BackendUnreachable: there is no connection.
+    """
     url = f"{client.url}{path}?{urlencode(query)}"
 
     def open_with(access: Access) -> websocket.WebSocket | websocket.WebSocketBadStatusException:

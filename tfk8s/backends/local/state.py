@@ -30,7 +30,7 @@ from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
 from tfk8s.polling import wait_until
 
-_LOCK_TIMEOUT = 60.0
+LOCK_TIMEOUT = 60.0
 _MIN_FREE_BYTES = 1 << 20  # for a cluster's record and the beginning of its logs
 
 
@@ -202,7 +202,7 @@ def locked() -> Iterator[None]:
     descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY)
     another = "another `tfk8s up`, `scale` or `down` of this user to end"
     try:
-        wait_until(lambda: _try_lock(descriptor), another, _LOCK_TIMEOUT, announce=True)
+        wait_until(lambda: _try_lock(descriptor), another, LOCK_TIMEOUT, announce=True)
         yield
     finally:
         os.close(descriptor)

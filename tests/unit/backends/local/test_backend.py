@@ -208,7 +208,7 @@ def test_a_lock_of_another_command_is_awaited(
     monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
     with state.locked():
         assert caplog.messages == []
-        monkeypatch.setattr(state, "_LOCK_TIMEOUT", 0.01)
+        monkeypatch.setattr(state, "LOCK_TIMEOUT", 0.01)
         with pytest.raises(WaitTimeout), state.locked():
             pass
     assert caplog.messages == ["waiting for another `tfk8s up`, `scale` or `down` of this user to end"]
