@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kube_api import KubeApi
 
-from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.api_server import paths
 
 KUBE_SCORE_WITHOUT = ("container-image-pull-policy", "service-targets-pod")
 CHECKOV_WITHOUT = ("CKV_K8S_8", "CKV_K8S_15")

@@ -14,7 +14,8 @@ from job_files import job_file
 from kube_api import KubeApi
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend, paths
+from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.task import probe

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.api_server.client import Client
 
 BETA = "client.authentication.k8s.io/v1beta1"
 ANSWER = '{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1beta1", "status": {"token": "%s"}}'

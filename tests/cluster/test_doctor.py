@@ -2,7 +2,7 @@
 
 from on_cluster import IMAGE
 
-from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.tools.doctor import kubernetes
 
 

@@ -5,7 +5,7 @@ from kube_api import MERGE
 from on_cluster import left, make_job, make_job_file, until_reason
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.errors import InvalidInput
 
 PRETENDED = "/status/capacity/nvidia.com~1gpu"

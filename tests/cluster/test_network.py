@@ -7,7 +7,7 @@ import pytest
 from on_cluster import IMAGE, devices, make_job, make_job_file
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.spec import Network, Peer
 from tfk8s.render import manifests, package_files, pods
 

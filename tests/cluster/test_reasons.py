@@ -3,7 +3,8 @@
 import pytest
 from on_cluster import make_job, make_job_file, until_reason
 
-from tfk8s.backends.kubernetes import KubernetesBackend, paths
+from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Security, Volume

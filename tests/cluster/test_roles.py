@@ -6,9 +6,9 @@ import pytest
 from on_cluster import IMAGE, kubeconfig, left, token
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import streams
-from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.transport import Transport
+from tfk8s.backends.kubernetes.api_server import streams
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.transport import Transport
 from tfk8s.cli import scripts
 from tfk8s.cli.app import main
 from tfk8s.errors import ClusterError

@@ -8,7 +8,7 @@ from job_files import EVERYTHING
 from on_cluster import make_job_file
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.jobfile.loader import load, loads
 from tfk8s.render import manifests, script_job, yaml
 

@@ -12,7 +12,8 @@ import pytest
 from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend, paths
+from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.script import Script
 from tfk8s.errors import ClusterError, InvalidInput
 

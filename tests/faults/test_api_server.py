@@ -11,11 +11,12 @@ from fakes import api_server
 from fakes.api_server import ApiServer, Fault, refuses
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend, client, paths
-from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.errors import ApiError, TemporaryApiError
+from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes.api_server import client, paths
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError, TemporaryApiError
+from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
 from tfk8s.backends.kubernetes.informer import ObjectCache
-from tfk8s.backends.kubernetes.reflector import ObjectChange, Reflector
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import BackendUnreachable, NoSuchCluster
@@ -40,7 +41,7 @@ def fault(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fa
     """One of `FAULTS` or `BREAKS`; only where no answer comes is the wait for it short."""
     if request.param == "no answer":
         monkeypatch.setattr(client, "READ_TIMEOUT", 0.2)
-        monkeypatch.setattr("tfk8s.backends.kubernetes.reflector.DEAD_STREAM_TIMEOUT", 0.2)
+        monkeypatch.setattr("tfk8s.backends.kubernetes.api_server.reflector.DEAD_STREAM_TIMEOUT", 0.2)
     return {**FAULTS, **BREAKS}[request.param]
 
 

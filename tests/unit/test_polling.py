@@ -162,7 +162,7 @@ def test_changes_are_yielded() -> None:
 # ---- nobody waits in other ways ------------------------------------------------------------------------------------
 
 EVENT_LOOPS = {
-    "backends/kubernetes/streams.py",
+    "backends/kubernetes/api_server/streams.py",
     "backends/local/fork_server.py",
     "backends/local/event_loop.py",
     "sessions/task_monitor.py",

@@ -19,7 +19,7 @@ from tfk8s.tools import package_data
 from tfk8s.tools.images import Engine, in_pods
 
 if TYPE_CHECKING:  # most commands need no API server
-    from tfk8s.backends.kubernetes.client import Client
+    from tfk8s.backends.kubernetes.api_server.client import Client
 
 OLDEST = (0, 24)  # the first version with a network that enforces NetworkPolicy (kubernetes-sigs/kind#842)
 GPU = "nvidia.com/gpu"
@@ -61,7 +61,7 @@ def up(name: str, *, gpus: int = 0, image: str | None = None) -> None:
     with _delete_on_failure(name):
         _create(name)
         if gpus:
-            from tfk8s.backends.kubernetes.client import Client
+            from tfk8s.backends.kubernetes.api_server.client import Client
 
             pretend_gpus(Client(context(name)), gpus)
             log.info("each node pretends to have %d %s", gpus, GPU)
@@ -88,7 +88,7 @@ def advice(name: str, image: str | None) -> list[str]:
             f"test whether NetworkPolicy is enforced: tfk8s doctor {option} --image IMAGE",
             f"start a cluster: tfk8s up {option} FILE",
         ]
-    from tfk8s.backends.kubernetes.client import Client
+    from tfk8s.backends.kubernetes.api_server.client import Client
     from tfk8s.tools.doctor import kubernetes
 
     policy = kubernetes.network_policy(Client(context(name)), "default", image)
@@ -137,7 +137,7 @@ def require_version() -> None:
 
 def pretend_gpus(client: Client, count: int) -> None:
     """Make each node report GPUs that do not exist, to try scheduling. A restart of a node removes them."""
-    from tfk8s.backends.kubernetes.client import MERGE
+    from tfk8s.backends.kubernetes.api_server.client import MERGE
 
     names = [node["metadata"]["name"] for node in client.get("/api/v1/nodes")["items"]]
     status = {"status": {"capacity": {GPU: str(count)}, "allocatable": {GPU: str(count)}}}

@@ -15,7 +15,7 @@ from harness.kube import NAME, KubeEnvironment
 from harness.row import VERDICT, Row
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.api_server import paths
 
 _API_SERVER = {"labelSelector": "component=kube-apiserver"}
 _NAP = 20

@@ -10,7 +10,7 @@ from harness.kube import NOW, KubeEnvironment, pod_of
 from harness.row import NOTHING, VERDICT, Row
 from kube_api import MERGE
 
-from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.quantity import Quantity
 from tfk8s.render.pods import Object
 

@@ -1,6 +1,6 @@
 """Tests of the permissions and the Roles."""
 
-from tfk8s.backends.kubernetes import paths
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.cli.app import COMMANDS
 from tfk8s.render import rbac
 

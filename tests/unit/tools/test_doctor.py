@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fakes.command_line import Run
 
-from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.options import BackendOptions
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.render import rbac

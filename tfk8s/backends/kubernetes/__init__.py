@@ -6,11 +6,12 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, events, logs, paths, restart, scheduling, status, streams
-from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes import apply, events, logs, restart, scheduling, status
+from tfk8s.backends.kubernetes.api_server import paths, streams
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
-from tfk8s.backends.kubernetes.transport import IN_CLUSTER
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core import naming
 from tfk8s.core.events import Event

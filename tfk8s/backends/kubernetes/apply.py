@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import paths, status
-from tfk8s.backends.kubernetes.client import APPLY, Client
+from tfk8s.backends.kubernetes import status
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import APPLY, Client
 from tfk8s.backends.kubernetes.restart import recreate_pods
 from tfk8s.core.plan import Change, Plan, compare
 from tfk8s.core.spec import Task

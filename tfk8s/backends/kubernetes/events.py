@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from tfk8s.backends.kubernetes import paths, status
-from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.reflector import Reflector
+from tfk8s.backends.kubernetes import status
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.reflector import Reflector
 from tfk8s.core import naming
 from tfk8s.core.events import Event
 from tfk8s.errors import NoSuchCluster

@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from tfk8s.backends.kubernetes import disruptions, paths, pod_status, status
-from tfk8s.backends.kubernetes.client import Client, Query, add_query
-from tfk8s.backends.kubernetes.errors import ApiError
-from tfk8s.backends.kubernetes.reflector import ObjectChange, Reflector
+from tfk8s.backends.kubernetes import disruptions, pod_status, status
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client, Query, add_query
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
 from tfk8s.backends.kubernetes.status import Reader
 from tfk8s.core import naming
 from tfk8s.core.spec import Task

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import paths
-from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core.script import LogLine
 from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, Tfk8sError

@@ -12,9 +12,10 @@ import time
 from collections.abc import Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import paths, pod_status, streams
-from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes import pod_status
+from tfk8s.backends.kubernetes.api_server import paths, streams
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.errors import ClusterError, WaitTimeout
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object

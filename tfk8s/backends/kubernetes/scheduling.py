@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from tfk8s.backends.kubernetes import status
-from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core.quantity import Quantity
 from tfk8s.errors import InvalidInput
 from tfk8s.render.pods import GKE_ACCELERATOR, GKE_SPOT, Object

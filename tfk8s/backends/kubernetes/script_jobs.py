@@ -8,8 +8,9 @@ import threading
 from collections.abc import Iterator
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import paths, scheduling, script_archive, script_pod, streams
-from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes import scheduling, script_archive, script_pod
+from tfk8s.backends.kubernetes.api_server import paths, streams
+from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.core.script import Outcome, Script

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import disruptions, logs, paths, pod_status, script_status, status
-from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes import disruptions, logs, pod_status, script_status, status
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.core import naming

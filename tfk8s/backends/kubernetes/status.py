@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tfk8s import concurrency
-from tfk8s.backends.kubernetes import paths, pod_status, script_status
-from tfk8s.backends.kubernetes.client import Query
-from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes import pod_status, script_status
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Query
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core import compact, naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus

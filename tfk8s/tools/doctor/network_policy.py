@@ -11,8 +11,9 @@ import contextlib
 import secrets
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import paths, pod_status
-from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes import pod_status
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.core.spec import Security
 from tfk8s.errors import ClusterError
 from tfk8s.render import pods

@@ -9,7 +9,8 @@ import pytest
 from fakes.stateful_sets import JOB_FILE, stateful_sets
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, paths, status
+from tfk8s.backends.kubernetes import apply, status
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object

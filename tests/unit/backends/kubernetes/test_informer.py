@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tfk8s import polling, render
-from tfk8s.backends.kubernetes import informer, paths
-from tfk8s.backends.kubernetes.client import Query
-from tfk8s.backends.kubernetes.errors import ApiError, NoResponse
+from tfk8s.backends.kubernetes import informer
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Query
+from tfk8s.backends.kubernetes.api_server.errors import ApiError, NoResponse
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.core import naming
 from tfk8s.core.spec import Job, JobFile, Task

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfk8s.backends.kubernetes import errors, logs
+from tfk8s.backends.kubernetes import logs
+from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.logs import Follower
 
 

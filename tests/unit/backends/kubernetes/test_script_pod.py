@@ -10,7 +10,7 @@ import pytest
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import script_pod
-from tfk8s.backends.kubernetes.reflector import ObjectChange
+from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.core.script import Outcome
 from tfk8s.core.spec import Task

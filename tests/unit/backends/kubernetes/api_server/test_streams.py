@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import websocket
 
-from tfk8s.backends.kubernetes import errors, streams
+from tfk8s.backends.kubernetes.api_server import errors, streams
 from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
 
 

@@ -20,10 +20,10 @@ import yaml
 from fakes import key_pair
 from kubernetes.config import incluster_config
 
-from tfk8s.backends.kubernetes import streams, transport
-from tfk8s.backends.kubernetes.client import Client
-from tfk8s.backends.kubernetes.errors import ApiError, NoResponse
-from tfk8s.backends.kubernetes.transport import Transport
+from tfk8s.backends.kubernetes.api_server import streams, transport
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError, NoResponse
+from tfk8s.backends.kubernetes.api_server.transport import Transport
 from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput
 
 V1 = "client.authentication.k8s.io/v1"

@@ -10,8 +10,8 @@ import pytest
 import urllib3
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import client, errors
-from tfk8s.backends.kubernetes.client import Client
+from tfk8s.backends.kubernetes.api_server import client, errors
+from tfk8s.backends.kubernetes.api_server.client import Client
 
 REFUSED = urllib3.exceptions.NewConnectionError(None, "Connection refused")  # type: ignore[arg-type]
 BROKEN = urllib3.exceptions.ProtocolError("Connection aborted.")

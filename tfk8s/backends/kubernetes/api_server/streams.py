@@ -23,9 +23,9 @@ from urllib.parse import urlencode
 
 import websocket
 
-from tfk8s.backends.kubernetes import errors, paths
-from tfk8s.backends.kubernetes.client import Client, connect
-from tfk8s.backends.kubernetes.transport import UNAUTHORIZED, Access
+from tfk8s.backends.kubernetes.api_server import errors, paths
+from tfk8s.backends.kubernetes.api_server.client import Client, connect
+from tfk8s.backends.kubernetes.api_server.transport import UNAUTHORIZED, Access
 from tfk8s.errors import ClusterError, TaskUnreachable, Tfk8sError
 
 _PROTOCOL = "v4.channel.k8s.io"

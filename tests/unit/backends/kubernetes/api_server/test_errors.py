@@ -8,7 +8,7 @@ import ssl
 import pytest
 import urllib3
 
-from tfk8s.backends.kubernetes import errors
+from tfk8s.backends.kubernetes.api_server import errors
 
 
 def body(message: str, **details: object) -> bytes:

@@ -30,7 +30,7 @@ from kubernetes.config.dateutil import parse_rfc3339
 from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
-from tfk8s.backends.kubernetes import errors
+from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.errors import quoted
 
 IN_CLUSTER = "in-cluster"

@@ -21,8 +21,8 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import errors
-from tfk8s.backends.kubernetes.transport import Access, Response, Transport
+from tfk8s.backends.kubernetes.api_server import errors
+from tfk8s.backends.kubernetes.api_server.transport import Access, Response, Transport
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.render.pods import Object

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.client import Client, Query
-from tfk8s.backends.kubernetes.errors import ApiError
+from tfk8s.backends.kubernetes.api_server.client import Client, Query
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.errors import BackendUnreachable
 from tfk8s.render.pods import Object
 
