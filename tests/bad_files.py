@@ -186,6 +186,15 @@ TABLE = r"""
   3:25+3 unclear: YAML parsers disagree on what "1e9" means [expected a number of bytes, such as 4Gi or 512Mi] -> write "1e9", in quotes
 = jobs: {worker: {cpu: 0.0001}}
   3:22+6 bad-quantity: "0.0001" is not a number of cores [at least 1m, in steps of 1m]
+= jobs: {worker: {cpu: 1e30, memory: "1e30"}}
+  3:22+4 unclear: YAML parsers disagree on what "1e30" means [expected a number of cores, such as 2 or 500m] -> write "1e30", in quotes
+  3:36+6 bad-quantity: "1e30" is too large [at most 8Ei]
+= jobs: {worker: {cpu: "1e30"}}
+  3:22+6 bad-quantity: "1e30" is too large [at most 1000000 cores]
+= jobs: {worker: {cpu: "1.000000000000000000000000000001"}}
+  3:22+34 bad-quantity: "1.000000000000000000000000000001" is not a number of cores [at least 1m, in steps of 1m]
+= volumes: [{path: /a, size: "0.000000000000000000000000000000000000000000000000000000000000001"}]\njobs: {worker: 1}
+  3:28+67 bad-quantity: "0.000000000000000000000000000000000000000000000000000000000000001" is not a quantity [at most 64 characters]
 = jobs: {worker: {cpu: two}}
   3:22+3 bad-quantity: "two" is not a quantity [expected a number of cores, such as 2 or 500m]
 = port: 70000\njobs: {worker: {port: 0}}

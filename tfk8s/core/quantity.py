@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 
 SYNTAX = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]{1,3})?")
 _BINARY = {suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
@@ -16,6 +16,7 @@ _DECIMAL = {
     suffix: Decimal(10) ** (3 * power)
     for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
 }
+_SCALE_DIGITS = 19  # of 1024 ** 6, the longest scale: a product of this precision is exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Quantity:
             scale = _DECIMAL[suffix]
         else:
             scale = Decimal(f"1{suffix}")
-        return cls(text, Decimal(number) * scale)
+        return cls(text, Context(prec=len(number) + _SCALE_DIGITS).multiply(Decimal(number), scale))
 
     def __str__(self) -> str:
         return self.text

@@ -190,7 +190,13 @@ CPU = Parsed(
     values.cpu,
     (int, float, str),
     values.CORES,
-    {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": syntax.QUANTITY},
+    {
+        "type": ["number", "string"],
+        "exclusiveMinimum": 0,
+        "maximum": values.MAX_CORES,
+        "pattern": syntax.QUANTITY,
+        "maxLength": values.MAX_QUANTITY_LENGTH,
+    },
 )
 SIZE = Parsed(
     values.size,
@@ -201,6 +207,7 @@ SIZE = Parsed(
         "minimum": values.MIN_BYTES,
         "maximum": values.MAX_BYTES,
         "pattern": syntax.QUANTITY,
+        "maxLength": values.MAX_QUANTITY_LENGTH,
         "not": {"type": "string", "pattern": values.TOO_SMALL},
     },
 )

@@ -11,6 +11,9 @@ from tfk8s.errors import quoted
 from tfk8s.jobfile import syntax
 
 MAX_SECONDS = 2**31 - 1
+MAX_QUANTITY_LENGTH = 64
+MIN_CORES = Decimal("0.001")
+MAX_CORES = 1_000_000  # more than a machine has, and a number that every reader of the objects takes
 MIN_BYTES = 1 << 20
 MAX_BYTES = 2**63 - 1
 CORES = "a number of cores, such as 2 or 500m"
@@ -58,11 +61,19 @@ def number_text(value: int | float) -> str:
 def cpu(value: int | float | str) -> Quantity:
     """Parse a number of cores."""
     quantity = _quantity(value, CORES)
-    if quantity.value * 1000 % 1 or not 0 < quantity.value <= MAX_BYTES / 1000:
+    if quantity.value > MAX_CORES:
+        raise Invalid("bad-quantity", f"{quoted(quantity.text)} is too large", f"at most {MAX_CORES} cores")
+    if quantity.value < MIN_CORES or not _is_whole(quantity.value, 1000):
         raise Invalid(
             "bad-quantity", f"{quoted(quantity.text)} is not a number of cores", "at least 1m, in steps of 1m"
         )
     return quantity
+
+
+def _is_whole(value: Decimal, parts: int = 1) -> bool:
+    """Return whether a number is a multiple of one `parts`-th. Decimal's own `%` fails for large numbers."""
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * parts % denominator == 0
 
 
 def size(value: int | float | str) -> Quantity:
@@ -77,13 +88,15 @@ def size(value: int | float | str) -> Quantity:
         advice = f"write {match[1]}{unit}" if match and quantity.value else None
         label = "the suffix m means thousandths" if match and match[2] else "a number without a unit means bytes"
         raise Invalid("bad-quantity", f"{quoted(quantity.text)} is less than 1 MiB", label, advice)
-    if re.search("[num]$", quantity.text) or (isinstance(value, float) and quantity.value % 1):
+    if re.search("[num]$", quantity.text) or (isinstance(value, float) and not _is_whole(quantity.value)):
         raise Invalid("bad-quantity", f"{quoted(quantity.text)} is not a number of bytes", "expected whole bytes")
     return quantity
 
 
 def _quantity(value: int | float | str, expected: str) -> Quantity:
     text = value if isinstance(value, str) else number_text(value)
+    if len(text) > MAX_QUANTITY_LENGTH:
+        raise Invalid("bad-quantity", f"{quoted(text)} is not a quantity", f"at most {MAX_QUANTITY_LENGTH} characters")
     try:
         return Quantity.parse(text)
     except ValueError as error:

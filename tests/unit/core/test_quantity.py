@@ -17,7 +17,7 @@ SUFFIXES = {
 }  # fmt: skip
 
 
-@given(st.integers(0, 10**12), st.none() | st.integers(0, 10**6), st.sampled_from(sorted(SUFFIXES)))
+@given(st.integers(0, 10**40), st.none() | st.integers(0, 10**40), st.sampled_from(sorted(SUFFIXES)))
 def test_values_are_exact(whole: int, fraction: int | None, suffix: str) -> None:
     number = str(whole) if fraction is None else f"{whole}.{fraction}"
     base, power = SUFFIXES[suffix]

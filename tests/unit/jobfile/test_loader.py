@@ -295,6 +295,26 @@ error[unclear]: YAML parsers disagree on what "yes" means
     )
 
 
+quantity_texts = st.text("0123456789.+-eEmkKMGTPinu _", max_size=70) | st.from_regex(
+    r"\A[0-9]{0,40}\.?[0-9]{0,40}([eE][+-]?[0-9]{1,3}|[EPTGMK]i|[numkMGTPE])?\Z"
+)
+
+
+@pytest.mark.parametrize(("key", "least", "most"), [("cpu", Decimal("0.001"), 10**6), ("memory", 1 << 20, 1 << 63)])
+@given(quantity_texts)
+def test_every_quantity_is_in_range_or_refused_at_its_place(key: str, least: Decimal, most: int, text: str) -> None:
+    problems: tuple[Problem, ...] = ()
+    quantities: list[Quantity] = []
+    try:
+        job = loads(f"{HEAD}jobs: {{worker: {{{key}: {json.dumps(text)}}}}}", "job.yaml").jobs[0]
+        quantities = [getattr(job, key)]
+    except JobFileError as error:
+        problems = error.problems
+    assert all((problem.code, problem.line) == ("bad-quantity", 3) for problem in problems)
+    assert all(least <= quantity.value <= most for quantity in quantities)
+    assert len(problems) + len(quantities) == 1
+
+
 def test_long_lines_are_cut_and_control_characters_replaced() -> None:
     problems = rejected(f"{HEAD}jobs: {{worker: 1}}\nenv: {{A: '漢字\t', B\u200b: '{'x' * 100}', C: 1}}")
     label = 'U+200B ZERO WIDTH SPACE is not allowed; expected letters, digits and "_", not starting with a digit'
