@@ -5,15 +5,19 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfk8s.errors import InvalidInput
+from pathspec import GitIgnoreSpec
+
+from tfk8s.errors import InvalidInput, quoted
 
 MAX_BYTES = 100_000_000
 REQUIREMENTS_FILE = "tfk8s-requirements.txt"
-_EXCLUDED = {".git", "__pycache__", "node_modules", ".venv", "venv"}
+IGNORE_FILE = ".tfk8signore"
+_IGNORED = (".git/", "__pycache__/", "node_modules/", ".venv/", "venv/")
 
 
 def pack(script: Path, requirements: Path | None = None) -> bytes:
@@ -22,11 +26,13 @@ def pack(script: Path, requirements: Path | None = None) -> bytes:
     A file of requirements outside of the folder is added as `REQUIREMENTS_FILE`.
 
     Raises:
-        InvalidInput: the script does not exist, or its folder is too large.
+        InvalidInput: the script does not exist or is ignored, or its folder is too large.
     """
     if not script.is_file():
         raise InvalidInput(f'there is no script "{script}"')
     folder = script.resolve().parent
+    if ignored(folder).match_file(script.name):
+        raise InvalidInput(f"{folder / IGNORE_FILE} leaves out the script {quoted(script.name)}")
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=3, mtime=0) as compressed,
@@ -42,9 +48,30 @@ def pack(script: Path, requirements: Path | None = None) -> bytes:
 def requirements_in_folder(script: Path, requirements: Path) -> str:
     """Return the path of a file of requirements in the archive."""
     folder, path = script.resolve().parent, requirements.resolve()
-    if path.is_relative_to(folder) and _EXCLUDED.isdisjoint(path.relative_to(folder).parts):
-        return path.relative_to(folder).as_posix()
+    if path.is_relative_to(folder):
+        inside, spec = path.relative_to(folder), ignored(folder)
+        if not any(map(spec.match_file, [inside.as_posix(), *(f"{parent}/" for parent in inside.parents[:-1])])):
+            return inside.as_posix()
     return REQUIREMENTS_FILE
+
+
+def ignored(folder: Path) -> GitIgnoreSpec:
+    """Return the patterns of what is left out of the archive: the defaults, then the folder's `IGNORE_FILE`.
+
+    Raises:
+        InvalidInput: the file can't be read, or has an invalid pattern.
+    """
+    file = folder / IGNORE_FILE
+    try:
+        lines = file.read_text().splitlines() if file.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file} can't be read: {error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except (ValueError, re.error) as error:
+            raise InvalidInput(f"{file}:{number}: {quoted(line)} is no pattern of gitignore") from error
+    return GitIgnoreSpec.from_lines([*_IGNORED, *lines])
 
 
 def files(folder: Path) -> list[Path]:
@@ -60,15 +87,19 @@ def files(folder: Path) -> list[Path]:
         if total > MAX_BYTES:
             raise InvalidInput(
                 f'the folder "{folder}" has more than {MAX_BYTES // 10**6} MB, and is copied with its script',
-                help="put the script into a folder of its own, and its data into a volume of the job file",
+                help=f"name in {IGNORE_FILE} what the script does not need (gitignore's rules); "
+                "or put its data into a volume of the job file",
             )
     return paths
 
 
 def _walk(folder: Path) -> Iterator[Path]:
+    spec = ignored(folder)
     for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _EXCLUDED)
-        yield from (path for name in sorted(names) if (path := Path(parent, name)).is_file())
+        inside = os.path.relpath(parent, folder)
+        folders[:] = sorted(name for name in folders if not spec.match_file(f"{inside}/{name}/"))
+        kept = sorted(name for name in names if not spec.match_file(f"{inside}/{name}"))
+        yield from (path for name in kept if (path := Path(parent, name)).is_file())
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -47,6 +47,8 @@ def test_a_large_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(InvalidInput) as caught:
         script_archive.pack(tmp_path / "a.py")
     assert str(caught.value) == f'the folder "{tmp_path}" has more than 10 MB, and is copied with its script'
+    assert caught.value.help is not None
+    assert caught.value.help.startswith("name in .tfk8signore what the script does not need")
 
 
 def test_a_pod_unpacks_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +58,34 @@ def test_a_pod_unpacks_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     pod_entrypoint.extract(tmp_path / "archive")
     assert (tmp_path / "a.py").read_text() == "a"
+
+
+def archived(folder: Path, ignore: str) -> list[str]:
+    (folder / ".tfk8signore").write_text(ignore)
+    with tarfile.open(fileobj=io.BytesIO(script_archive.pack(folder / "a.py"))) as files:
+        return files.getnames()
+
+
+def test_the_ignore_file_has_the_rules_of_gitignore(tmp_path: Path) -> None:
+    for name in ("a.py", "data/x", "deep/data/y", "deep/z.h5", "keep.h5", "venv/lib", ".git/config", "only/kept/b"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert archived(tmp_path, "# large\n/data\n*.h5\n!keep.h5\nonly/*\n!only/kept/\n!venv/\n") == [
+        ".tfk8signore", "a.py", "keep.h5", "deep/data/y", "only/kept/b", "venv/lib",
+    ]  # fmt: skip
+    assert script_archive.requirements_in_folder(tmp_path / "a.py", tmp_path / "data/x") == "tfk8s-requirements.txt"
+
+
+@pytest.mark.parametrize(
+    ("ignore", "error"),
+    [
+        ("data/\n!\n", '{}/.tfk8signore:2: "!" is no pattern of gitignore'),
+        ("[z-a]", '{}/.tfk8signore:1: "[z-a]" is no pattern of gitignore'),
+        ("*.py", '{}/.tfk8signore leaves out the script "a.py"'),
+    ],
+)
+def test_a_bad_ignore_file_is_refused(tmp_path: Path, ignore: str, error: str) -> None:
+    (tmp_path / "a.py").touch()
+    with pytest.raises(InvalidInput) as caught:
+        archived(tmp_path, ignore)
+    assert str(caught.value) == error.format(tmp_path)
