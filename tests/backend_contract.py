@@ -11,7 +11,7 @@ from job_files import job_file
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.plan import Plan
-from tfk8s.core.script import Script
+from tfk8s.core.script import LogOptions, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import NoSuchCluster
@@ -24,7 +24,7 @@ CALLS: dict[str, Callable[[Backend, str], object]] = {
     "delete": lambda backend, name: backend.delete(name),
     "dial": lambda backend, name: backend.dial(name, FIRST),
     "events": lambda backend, name: list(backend.events(name, follow=False)),
-    "logs": lambda backend, name: list(backend.logs(name, [FIRST], follow=False, tail=None)),
+    "logs": lambda backend, name: list(backend.logs(name, [FIRST], LogOptions())),
     "observe": lambda backend, name: backend.observe(name),
     "restart": lambda backend, name: backend.restart(name, None),
     "run": lambda backend, name: backend.run(name, Script(path=Path(__file__))),
@@ -104,10 +104,12 @@ class BackendContract:
             assert len(probe.list_devices(stream, TIMEOUT)) == 3
 
     def test_logs_have_the_last_lines_of_each_task(self, backend: Backend, shared: str) -> None:
-        lines = list(backend.logs(shared, [FIRST, PS], follow=False, tail=1))
+        lines = list(backend.logs(shared, [FIRST, PS], LogOptions(tail=1)))
         assert [line.task for line in lines] == [FIRST, PS]
         assert all(line.text for line in lines)
-        followed = backend.logs(shared, [FIRST, PS], follow=True, tail=1)
+        (line,) = backend.logs(shared, [FIRST], LogOptions(tail=1, timestamps=True, since=TIMEOUT))
+        assert line.text.endswith(lines[0].text)
+        followed = backend.logs(shared, [FIRST, PS], LogOptions(follow=True, tail=1))
         assert {next(followed).task for _ in range(2)} == {FIRST, PS}
 
     def test_events_are_in_order_of_time(self, backend: Backend, shared: str) -> None:
@@ -124,6 +126,7 @@ class BackendContract:
         wait_until_ready(backend, own, TIMEOUT, before={PS: before[PS]})
         after = {task.task: task for task in backend.observe(own).tasks}
         assert {task for task in after if after[task] != before[task]} == {PS}
+        assert {line.task for line in backend.logs(own, [FIRST, PS], LogOptions(previous=True))} == {PS}
         backend.restart(own, None)
         wait_until_ready(backend, own, TIMEOUT, before=after)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 from unittest import mock
 
@@ -23,7 +23,7 @@ from tfk8s.backends.protocol import Backend, Observer, PollingObserver
 from tfk8s.core import addresses
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, compare
-from tfk8s.core.script import LogLine, Outcome, Script
+from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import EVALUATOR, JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
@@ -128,11 +128,13 @@ class FakeBackend:
         self.calls.append(f"events {name} follow={follow}")
         return iter(self.past_events)
 
-    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
-        """Yield one line for each task."""
-        self._check(name)
-        self.calls.append(f"logs {name} {' '.join(map(str, tasks))} follow={follow} tail={tail}")
-        return iter([LogLine(task=task, text=f"{task} listens") for task in tasks])
+    def logs(self, name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
+        """Yield one line for each task; with `previous`, for each task that was restarted."""
+        status = self._check(name)
+        self.calls.append(f"logs {name} {' '.join(map(str, tasks))} {_words(options)}")
+        restarted = {task.task for task in status.tasks if task.restarts}
+        shown = [task for task in tasks if task in restarted or not options.previous]
+        return iter([LogLine(task=task, text=f"{task} listens") for task in shown])
 
     def run(self, name: str, script: Script) -> Outcome:
         """Call `on_run` with the script; return `exit_code`."""
@@ -147,11 +149,11 @@ class FakeBackend:
         self.run(name, script)
         return "script-4e9c21"
 
-    def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
+    def show(self, name: str, script: str, options: LogOptions) -> int:
         """Write nothing; return `exit_code` if the script is followed."""
         self._check(name)
-        self.calls.append(f"show {name} {script} follow={follow} tail={tail}")
-        return self.exit_code if follow else 0
+        self.calls.append(f"show {name} {script} {_words(options)}")
+        return self.exit_code if options.follow else 0
 
     def stop(self, name: str, script: str) -> None:
         """Record the call."""
@@ -247,6 +249,12 @@ def change(task: str, **values: Any) -> Callable[[ClusterStatus], ClusterStatus]
         return replace(status, tasks=tasks)
 
     return changed
+
+
+def _words(options: LogOptions) -> str:
+    """Return the options that differ from the defaults, and always the first two."""
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
+    return " ".join(f"{name}={value}" for name, value in values.items() if value or name in ("follow", "tail"))
 
 
 def _device(task: Task) -> bytes:

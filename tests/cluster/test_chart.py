@@ -11,7 +11,7 @@ from on_cluster import IMAGE, devices, left
 
 from tfk8s import polling
 from tfk8s.cluster.readiness import wait_until_ready
-from tfk8s.core.script import Script
+from tfk8s.core.script import LogOptions, Script
 from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
 from tfk8s.jobfile.loader import load
@@ -63,7 +63,7 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
     # tfk8s works on it ...
     assert "charted" in [one.name for one in backend.clusters()]
     assert len(devices(backend, "charted")) == 2
-    lines = backend.logs("charted", [Task("Worker", 0)], follow=False, tail=None)
+    lines = backend.logs("charted", [Task("Worker", 0)], LogOptions())
     assert any("Worker/0 of 2 tasks listens" in line.text for line in lines)
     (tmp_path / "script" / "script.py").parent.mkdir()
     (tmp_path / "script" / "script.py").write_text(textwrap.dedent(SCRIPT))

@@ -14,7 +14,7 @@ from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.core.script import Script
+from tfk8s.core.script import LogOptions, Script
 from tfk8s.errors import ClusterError, InvalidInput
 
 
@@ -108,7 +108,7 @@ def test_a_session_of_a_script_has_every_task(run):
 def test_ctrl_c_ends_the_script_and_removes_its_job(cluster, client, namespace, tmp_path):
     (tmp_path / "script.py").write_text("import time\nprint('runs', flush=True)\ntime.sleep(600)\n")
     program = (
-        "import sys; from pathlib import Path; from tfk8s.core.script import Script\n"
+        "import sys; from pathlib import Path; from tfk8s.core.script import LogOptions, Script\n"
         "from tfk8s.backends.kubernetes import KubernetesBackend\n"
         f"KubernetesBackend(namespace={namespace!r}).run({cluster!r}, Script(path=Path(sys.argv[1])))"
     )
@@ -158,7 +158,7 @@ def test_a_detached_script_is_shown_followed_and_removed(backend, cluster, capfd
     (tmp_path / "a.py").write_text("import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)")
     name = backend.start(cluster, Script(path=tmp_path / "a.py", arguments=("--steps", "5")))
     for follow, code in ((True, 7), (False, 0)):
-        assert backend.show(cluster, name, follow=follow, tail=None) == code
+        assert backend.show(cluster, name, LogOptions(follow=follow)) == code
         out, err = capfd.readouterr()
         assert (out, err.splitlines()[-1]) == ("out\n", "err")
     polling.wait_until(lambda: status_of(backend, cluster, name).exit_code == 7, "the exit code to be shown", 20)
@@ -186,7 +186,7 @@ def test_a_script_outlives_a_command_that_is_killed(backend, cluster, namespace,
     subprocess.run(
         ["kubectl", "exec", "--namespace", namespace, pod, "--", "touch", "/tmp/end"], check=True, timeout=60
     )
-    assert backend.show(cluster, name, follow=True, tail=None) == 0
+    assert backend.show(cluster, name, LogOptions(follow=True)) == 0
     assert capfd.readouterr().out == "runs\n"
 
 

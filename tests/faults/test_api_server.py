@@ -17,6 +17,7 @@ from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError, TemporaryApiError
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
 from tfk8s.backends.kubernetes.informer import ObjectCache
+from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import BackendUnreachable, NoSuchCluster
@@ -98,7 +99,7 @@ def test_reads_survive_a_fault_at_each_request(server: ApiServer, fault: Fault) 
 
     def look() -> tuple[object, object]:
         mine = backend()
-        lines = mine.logs("demo", [Task("ps", 1)], follow=False, tail=None)
+        lines = mine.logs("demo", [Task("ps", 1)], LogOptions())
         return mine.observe("demo"), [line.text for line in lines]
 
     expected = look()

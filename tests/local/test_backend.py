@@ -17,6 +17,7 @@ from job_files import job_file
 
 from tfk8s.backends.local import LocalBackend, state
 from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import EVALUATOR, Job, JobFile, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import InvalidInput, NoSuchCluster
@@ -164,7 +165,7 @@ def test_a_cluster_larger_than_free_memory_is_refused(backend: LocalBackend) -> 
 
 def log_of(backend: LocalBackend, name: str) -> list[str]:
     wait_for(backend, name, is_ready)
-    return [line.text for line in backend.logs(name, [Task("worker", 0)], follow=False, tail=None)]
+    return [line.text for line in backend.logs(name, [Task("worker", 0)], LogOptions())]
 
 
 def test_settings_for_tensorflow_reach_the_task(backend: LocalBackend, up: Up) -> None:
@@ -210,7 +211,7 @@ def test_a_restarted_task_has_that_as_its_reason(backend: LocalBackend, cluster:
 
 def test_the_log_names_the_version_of_tensorflow(backend: LocalBackend, pair: str) -> None:
     wait_for(backend, pair, is_ready)
-    (line,) = backend.logs(pair, [Task("local", 1)], follow=False, tail=1)
+    (line,) = backend.logs(pair, [Task("local", 1)], LogOptions(tail=1))
     assert line.task == Task("local", 1)
     assert line.text.startswith("tfk8s: local/1 of 2 tasks listens on port 2223: TensorFlow 2.")
     assert line.text.endswith(", 1 CPU")

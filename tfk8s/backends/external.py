@@ -15,7 +15,7 @@ from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core import addresses
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
-from tfk8s.core.script import LogLine, Outcome, Script
+from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster
@@ -77,9 +77,9 @@ class ExternalBackend(ForegroundScripts):
         del follow
         self._refuse(name, "show the events of")
 
-    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+    def logs(self, name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
         """Refuse: the servers' output is where they were started."""
-        del tasks, follow, tail
+        del tasks, options
         self._refuse(name, "show the logs of")
 
     def run(self, name: str, script: Script) -> Outcome:

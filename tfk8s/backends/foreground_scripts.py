@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import IO, NoReturn
 
-from tfk8s.core.script import Outcome, Script
+from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import InvalidInput
 from tfk8s.sessions import error_names
 
@@ -67,9 +67,9 @@ class ForegroundScripts:
             help=f"detach it in the shell: nohup tfk8s submit … {script.path} > {script.path.stem}.log 2>&1 &",
         )
 
-    def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> NoReturn:
+    def show(self, name: str, script: str, options: LogOptions) -> NoReturn:
         """Refuse."""
-        del name, follow, tail
+        del name, options
         raise InvalidInput(f"the output of {script} is not stored: scripts on this machine write to their terminal")
 
     def stop(self, name: str, script: str) -> NoReturn:

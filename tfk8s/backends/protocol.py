@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.core.plan import Plan
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.status import ClusterStatus
-from tfk8s.core.script import LogLine, Outcome, Script
+from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 
 
 class Observer(Protocol):
@@ -96,8 +96,8 @@ class Backend(Protocol):
         """Yield past events by time; then, with `follow`, each new event until the cluster is gone."""
         ...
 
-    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
-        """Yield the last `tail` lines of each task's log (None: all); then, with `follow`, each new line."""
+    def logs(self, name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
+        """Yield the chosen lines of each task's log; then, with `follow`, each new line."""
         ...
 
     def run(self, name: str, script: Script) -> Outcome:
@@ -118,10 +118,13 @@ class Backend(Protocol):
         """
         ...
 
-    def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
+    def show(self, name: str, script: str, options: LogOptions) -> int:
         """Write a script's output to this process' standard streams; return 0.
 
         With `follow`, continue until the script's end, and return its exit code.
+
+        Raises:
+            InvalidInput: the options ask for the log before a restart: scripts never restart.
         """
         ...
 

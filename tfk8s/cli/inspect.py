@@ -1,4 +1,4 @@
-"""Commands that only read: status, ls, devices, logs, events."""
+"""Commands that only read: status, ls, devices, events."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfk8s.cli import completion, options
-from tfk8s.cli.output import age, document, line, memory, note, paint, prefix_colour, say, table
+from tfk8s.cli import options
+from tfk8s.cli.output import age, document, line, memory, note, say, table
 
 if TYPE_CHECKING:
     from tfk8s.backends.devices import TaskDevices
@@ -131,56 +131,6 @@ def devices(
         rows = [row for answer in answers for row in _devices(answer)]
         say(table(("TASK", "DEVICE", "MEMORY", "DESCRIPTION"), rows))
     require_all(answers)
-
-
-def logs(
-    name: options.Name,
-    tasks: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TASK",
-            help="JOB/INDEX, or JOB for all its tasks; default: all tasks. Or a script's name.",
-            show_default=False,
-            autocompletion=completion.tasks_and_scripts,
-        ),
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new output until Ctrl-C.")] = False,
-    tail: Annotated[
-        int | None,
-        typer.Option("--tail", metavar="N", callback=options.count, help="Print only the last N lines of each."),
-    ] = None,
-    local: options.Local = False,
-    context: options.Context = None,
-    namespace: options.Namespace = None,
-) -> int:
-    """Print the output of tasks, or of a script.
-
-    With --follow, returns the script's exit code.
-
-    Examples:
-        tfk8s logs --local mnist
-        tfk8s logs -f --tail 10 mnist worker/0 worker/1
-        tfk8s logs -f mnist script-4e9c21
-    """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
-    from tfk8s.render import script_job
-
-    cluster = find(name, BackendOptions(local or None, context, namespace))
-    if tasks and script_job.is_name(tasks[0]) and len(tasks) == 1:
-        return cluster.show(tasks[0], follow=follow, tail=tail)
-    chosen, lines = cluster.logs(tasks or (), follow=follow, tail=tail)
-    width = max(len(str(task)) for task in chosen)
-    prefixes = {
-        task: paint(f"{str(task).ljust(width)} | ", prefix_colour(number), sys.stdout) if len(chosen) > 1 else ""
-        for number, task in enumerate(chosen)
-    }
-    last = None
-    for last in lines:
-        say(f"{prefixes[last.task]}{last.text}")
-    if last is None:
-        note(f"no output; tfk8s status{cluster.backend.flags} {cluster.name} shows what runs")
-    return 0
 
 
 def _show(cluster: ClusterStatus, output: str | None) -> None:

@@ -15,7 +15,7 @@ from tfk8s.cluster.connection import ClusterConnection
 from tfk8s.cluster.readiness import OnChange, wait_until_ready
 from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.events import Event
-from tfk8s.core.script import LogLine, Script
+from tfk8s.core.script import LogLine, LogOptions, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, TaskStatus
 from tfk8s.core.task_names import parse_task, require_counts, select
@@ -143,32 +143,28 @@ class Cluster:
         """Start a session script that outlives this process; return its name."""
         return self.backend.start(self.name, script)
 
-    def show(self, script: str, *, follow: bool = False, tail: int | None = None) -> int:
+    def show(self, script: str, **options: Any) -> int:
         """Copy a script's output to this process' standard streams; return 0, or its exit code with `follow`.
 
         Args:
             script: the script's name, as in `start` and in the status.
-            follow: continue until the script ends.
-            tail: the number of last lines; None is all.
+            **options: the part of the output, as `LogOptions` has it; default: all so far.
         """
-        return self.backend.show(self.name, script, follow=follow, tail=tail)
+        return self.backend.show(self.name, script, LogOptions(**options))
 
     def stop(self, script: str) -> None:
         """Stop a script, and delete its output."""
         self.backend.stop(self.name, script)
 
-    def logs(
-        self, tasks: Iterable[str] = (), *, follow: bool = False, tail: int | None = None
-    ) -> tuple[list[Task], Iterator[LogLine]]:
+    def logs(self, tasks: Iterable[str] = (), **options: Any) -> tuple[list[Task], Iterator[LogLine]]:
         """Return the chosen tasks, and their output.
 
         Args:
             tasks: "worker/1", or "worker" for all tasks of the job; none means all.
-            follow: continue with new output.
-            tail: the number of last lines of each task; None is all.
+            **options: the part of the output, as `LogOptions` has it; default: all so far.
         """
         chosen = select(tasks, [task.task for task in self.tasks()])
-        return chosen, self.backend.logs(self.name, chosen, follow=follow, tail=tail)
+        return chosen, self.backend.logs(self.name, chosen, LogOptions(**options))
 
     def events(self, *, follow: bool = False) -> Iterator[Event]:
         """Return the cluster's events in the order of time; with `follow`, continue until the cluster is removed."""

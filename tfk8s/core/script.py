@@ -56,7 +56,26 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line of a task's log."""
+    """One line of a task's log, which begins with its time if `LogOptions.timestamps` asked for that."""
 
     task: Task
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """The part of a log to read, as `kubectl logs` has it.
+
+    Attributes:
+        follow: continue with each new line.
+        tail: the number of last lines; None is all.
+        previous: the log of the run before the last restart.
+        since: only lines of the last so many seconds; None is all.
+        timestamps: begin each line with its time, in RFC 3339.
+    """
+
+    follow: bool = False
+    tail: int | None = None
+    previous: bool = False
+    since: float | None = None
+    timestamps: bool = False

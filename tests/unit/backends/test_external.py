@@ -13,7 +13,7 @@ from job_files import job_file
 
 from tfk8s.backends import local_scripts
 from tfk8s.backends.external import ExternalBackend
-from tfk8s.core.script import Outcome, Script
+from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase, TaskStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
@@ -134,14 +134,14 @@ def test_scripts_can_t_be_detached_shown_or_stopped(backend: ExternalBackend) ->
     with pytest.raises(
         InvalidInput, match="script-0a1b2c is not stored: scripts on this machine write to their terminal"
     ):
-        backend.show("there", "script-0a1b2c", follow=False, tail=None)
+        backend.show("there", "script-0a1b2c", LogOptions())
     with pytest.raises(InvalidInput, match="can't be stopped by name"):
         backend.stop("there", "script-0a1b2c")
 
 
 def test_logs_are_refused(backend: ExternalBackend) -> None:
     with pytest.raises(InvalidInput, match=r"^tfk8s can't show the logs of the servers of \"there\""):
-        backend.logs("there", [], follow=False, tail=None)
+        backend.logs("there", [], LogOptions())
 
 
 # ---- running a script ----------------------------------------------------------------------------------------------

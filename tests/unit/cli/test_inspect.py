@@ -94,10 +94,10 @@ def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:
 def test_logs_of_a_script(run: Run, backend: FakeBackend) -> None:
     backend.exit_code = 7
     assert run("logs", "mnist", "script-4e9c21")[0] == 0
-    assert run("logs", "-f", "--tail", "5", "mnist", "script-4e9c21")[0] == 7
+    assert run("logs", "-f", "--tail", "5", "--since", "2m", "--timestamps", "mnist", "script-4e9c21")[0] == 7
     assert backend.calls == [
         "show mnist script-4e9c21 follow=False tail=None",
-        "show mnist script-4e9c21 follow=True tail=5",
+        "show mnist script-4e9c21 follow=True tail=5 since=120.0 timestamps=True",
     ]
 
 
@@ -231,6 +231,14 @@ def test_logs_of_several_tasks_say_whose(run: Run, backend: FakeBackend) -> None
 def test_logs_of_one_task_are_as_it_wrote_them(run: Run, backend: FakeBackend) -> None:
     assert run("logs", "-f", "--tail", "10", "mnist", "/job:worker/task:1") == (0, "worker/1 listens\n", "")
     assert backend.calls == ["logs mnist worker/1 follow=True tail=10"]
+
+
+def test_logs_from_before_a_restart(run: Run, backend: FakeBackend) -> None:
+    assert run("logs", "--previous", "mnist", "worker/1") == (0, "", "no output from before a restart\n")
+    assert backend.calls == ["logs mnist worker/1 follow=False tail=None previous=True"]
+    assert run("logs", "--previous", "--follow", "mnist") == (
+        2, "", "error: --previous can't be combined with --follow: a run that has ended writes nothing more\n",
+    )  # fmt: skip
 
 
 def test_logs_of_tasks_that_wrote_nothing(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from tfk8s.backends.options import BackendOptions
 from tfk8s.core import naming
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
-from tfk8s.core.script import LogLine, Outcome, Script
+from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.render.pods import Object
@@ -77,18 +77,18 @@ class KubernetesBackend:
         """Yield Kubernetes' events of the cluster's objects and pods."""
         return events.read(self._client, self._find(name), follow=follow)
 
-    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+    def logs(self, name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
         """Yield the lines of the tasks' logs."""
         namespace = self._find(name).namespace
         pods = [(task, naming.pod(name, task.job, task.index)) for task in tasks]
-        if not follow:
-            return logs.read(self._client, namespace, pods, tail)
+        if not options.follow:
+            return logs.read(self._client, namespace, pods, options)
         query = paths.of_cluster(name)
         return logs.follow(
             self._client,
             namespace,
             pods,
-            tail,
+            options,
             lambda: bool(self._client.get(paths.collection("StatefulSet", namespace), query)["items"]),
         )
 
@@ -104,11 +104,11 @@ class KubernetesBackend:
 
         return script_jobs.start(self._client, self._find(name), script)
 
-    def show(self, name: str, script: str, *, follow: bool, tail: int | None) -> int:
+    def show(self, name: str, script: str, options: LogOptions) -> int:
         """Write the output of a script's pod."""
         from tfk8s.backends.kubernetes import script_jobs
 
-        return script_jobs.show(self._client, self._find(name), script, follow=follow, tail=tail).code
+        return script_jobs.show(self._client, self._find(name), script, options).code
 
     def stop(self, name: str, script: str) -> None:
         """Delete a script's Job."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.core.script import LogLine
+from tfk8s.core.script import LogLine, LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, Tfk8sError
 
@@ -20,17 +21,18 @@ _OUTAGE_TIMEOUT = 300.0  # the longest outage of the API server that `follow` su
 Pods = Sequence[tuple[Task, str]]
 
 
-def read(client: Client, namespace: str, pods: Pods, tail: int | None) -> Iterator[LogLine]:
-    """Yield the last `tail` lines (None: all) of each task."""
+def read(client: Client, namespace: str, pods: Pods, options: LogOptions) -> Iterator[LogLine]:
+    """Yield the chosen lines of each task."""
     for task, pod in pods:
-        for line in read_pod(client, namespace, pod, tail):
+        for line in read_pod(client, namespace, pod, options):
             yield LogLine(task=task, text=line)
 
 
-def read_pod(client: Client, namespace: str, pod: str, tail: int | None) -> list[str]:
-    """Return the last `tail` lines (None: all) of one pod; none if the pod has not started, or does not exist."""
+def read_pod(client: Client, namespace: str, pod: str, options: LogOptions) -> list[str]:
+    """Return the chosen lines of one pod; none if the pod has not started or restarted, or does not exist."""
+    query = {**_query(options), "previous": options.previous, "timestamps": options.timestamps}
     try:
-        text = client.text(paths.pod(namespace, pod, "log"), _query(tail))
+        text = client.text(paths.pod(namespace, pod, "log"), query)
     except ApiError as error:
         if error.code not in (400, 404):
             raise
@@ -39,12 +41,12 @@ def read_pod(client: Client, namespace: str, pod: str, tail: int | None) -> list
 
 
 def follow(
-    client: Client, namespace: str, pods: Pods, tail: int | None, exists: Callable[[], bool]
+    client: Client, namespace: str, pods: Pods, options: LogOptions, exists: Callable[[], bool]
 ) -> Iterator[LogLine]:
     """Yield the lines of all tasks as they are written, until the cluster is gone."""
     lines: queue.SimpleQueue[LogLine | Tfk8sError | None] = queue.SimpleQueue()
     for task, pod in pods:
-        reader = Follower(client, namespace, pod, tail, exists)
+        reader = Follower(client, namespace, pod, options, exists)
         threading.Thread(target=_forward, args=(reader, task, lines), name=f"tfk8s-log-{pod}", daemon=True).start()
     open_logs = len(pods)
     while open_logs:
@@ -75,13 +77,15 @@ class Follower:
         client: the API server.
         namespace: the pod's.
         pod: the pod's name.
-        tail: begin with the last `tail` lines; None for all.
+        options: the first lines, and whether each line begins with its time.
         exists: returns whether the pod may still write.
     """
 
-    def __init__(self, client: Client, namespace: str, pod: str, tail: int | None, exists: Callable[[], bool]) -> None:
+    def __init__(
+        self, client: Client, namespace: str, pod: str, options: LogOptions, exists: Callable[[], bool]
+    ) -> None:
         self._client, self._path = client, paths.pod(namespace, pod, "log")
-        self._tail, self._exists = tail, exists
+        self._options, self._exists = options, exists
         self._last, self._count = "", 0
 
     def __iter__(self) -> Iterator[str]:
@@ -98,7 +102,7 @@ class Follower:
                     raise
 
     def _stream(self, *, follow: bool = True) -> Iterator[str]:
-        query = _query(self._tail) if not self._last else {"sinceTime": self._last[:19] + "Z"}
+        query = _query(self._options) if not self._last else {"sinceTime": self._last[:19] + "Z"}
         try:
             query = {**query, "follow": follow, "timestamps": True}
             with contextlib.closing(self._client.lines(self._path, query)) as lines:
@@ -108,7 +112,7 @@ class Follower:
                 raise
 
     def _new(self, lines: Iterator[str]) -> Iterator[str]:
-        """Yield the lines that were not read before, without their times."""
+        """Yield the lines that were not read before."""
         last, repeated = self._last, self._count
         for line in lines:
             time, _, text = line.partition(" ")
@@ -119,8 +123,9 @@ class Follower:
                 continue
             self._count = self._count + 1 if time == self._last else 1
             self._last = time
-            yield text
+            yield line if self._options.timestamps else text
 
 
-def _query(tail: int | None) -> dict[str, str | int | bool]:
-    return {} if tail is None else {"tailLines": tail}
+def _query(options: LogOptions) -> dict[str, str | int | bool]:
+    query: dict[str, str | int | bool] = {} if options.tail is None else {"tailLines": options.tail}
+    return query if options.since is None else {**query, "sinceSeconds": max(1, math.ceil(options.since))}

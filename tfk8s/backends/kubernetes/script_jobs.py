@@ -13,7 +13,7 @@ from tfk8s.backends.kubernetes.api_server import paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
-from tfk8s.core.script import Outcome, Script
+from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, there_are
 from tfk8s.render import package_files, script_job
 from tfk8s.sessions import error_names
@@ -56,7 +56,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
             arguments = client, cluster.namespace, pod, blocks, discard
             threading.Thread(target=streams.send_stdin, args=arguments, name="tfk8s-stdin", daemon=True).start()
         try:
-            return script_pod.follow(informer, cluster, name, tail=None)
+            return script_pod.follow(informer, cluster, name, LogOptions(follow=True))
         except (KeyboardInterrupt, SystemExit) as end:
             if getattr(end, "code", None) != _HANGUP:
                 _discard(client, cluster, name)
@@ -116,13 +116,19 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
     return name
 
 
-def show(client: Client, cluster: DeployedCluster, name: str, *, follow: bool, tail: int | None = None) -> Outcome:
-    """Write a script's output to this process' streams; with `follow`, until the script's end. Return how it ended."""
+def show(client: Client, cluster: DeployedCluster, name: str, options: LogOptions) -> Outcome:
+    """Write a script's output to this process' streams; with `follow`, until the script's end. Return how it ended.
+
+    Raises:
+        InvalidInput: there is no such script, or the options ask for the log before a restart.
+    """
     _require(client, cluster, name)
-    if follow:
+    if options.previous:
+        raise InvalidInput(f"{name} has no previous log: a script never restarts", help="leave out --previous")
+    if options.follow:
         with Informer(client, cluster.namespace, cluster.name) as informer:
-            return script_pod.follow(informer, cluster, name, tail)
-    script_pod.show(client, cluster, name, tail)
+            return script_pod.follow(informer, cluster, name, options)
+    script_pod.show(client, cluster, name, options)
     return Outcome(0)
 
 

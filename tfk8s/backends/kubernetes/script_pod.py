@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import disruptions, logs, pod_status, script_status, status
@@ -13,7 +14,7 @@ from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.core import naming
-from tfk8s.core.script import Outcome
+from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
@@ -72,13 +73,14 @@ def _why_no_pod(informer: Informer, name: str) -> str:
     return "its pod is not created yet"
 
 
-def show(client: Client, cluster: DeployedCluster, name: str, tail: int | None) -> None:
+def show(client: Client, cluster: DeployedCluster, name: str, options: LogOptions) -> None:
     """Write the output of a script so far."""
     if pod := find(client, cluster, name):
-        _write(logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], _tail(pod, tail)))
+        options = _with_ends(pod, options)
+        _write(logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], options), options)
 
 
-def follow(informer: Informer, cluster: DeployedCluster, name: str, tail: int | None) -> Outcome:
+def follow(informer: Informer, cluster: DeployedCluster, name: str, options: LogOptions) -> Outcome:
     """Write the output of a script until its end, and why it lost tasks; return how it ended.
 
     Raises:
@@ -87,7 +89,7 @@ def follow(informer: Informer, cluster: DeployedCluster, name: str, tail: int | 
     """
     pod = wait_for_start(informer, cluster, name)
     try:
-        pod, end = _follow(informer, script_job.object_name(cluster.name, name), pod, _tail(pod, tail))
+        pod, end = _follow(informer, script_job.object_name(cluster.name, name), pod, _with_ends(pod, options))
     except ClusterError as error:
         raise ClusterError(
             f"lost sight of {name}, which goes on: {error}",
@@ -101,7 +103,7 @@ def follow(informer: Informer, cluster: DeployedCluster, name: str, tail: int | 
     return outcome
 
 
-def _follow(informer: Informer, job: str, pod: Object, tail: int | None) -> tuple[Object, Object]:
+def _follow(informer: Informer, job: str, pod: Object, options: LogOptions) -> tuple[Object, Object]:
     """Write the output of a script's pod until its end; return the pod's last version, and its container's end."""
     result: tuple[Object, Object] | None = None
 
@@ -113,8 +115,8 @@ def _follow(informer: Informer, job: str, pod: Object, tail: int | None) -> tupl
         result = None if end is None else (change.object, end)
         return result is None
 
-    lines = logs.Follower(informer.client, informer.namespace, pod["metadata"]["name"], tail, is_running)
-    end = _write(lines)
+    lines = logs.Follower(informer.client, informer.namespace, pod["metadata"]["name"], options, is_running)
+    end = _write(lines, options)
     return (pod, end) if end else result or (pod, {})
 
 
@@ -161,23 +163,26 @@ def _require_kept(pod: Object, state: str, deleted: bool = False) -> None:
         raise ClusterError(f"{state}: {disruptions.DELETED}")
 
 
-def _tail(pod: Object, tail: int | None) -> int | None:
-    """Return how many lines of a pod's log have the script's last lines: an ended script's log has two more."""
-    return tail if tail is None or script_status.ended(pod) is None else tail + _STREAMS
+def _with_ends(pod: Object, options: LogOptions) -> LogOptions:
+    """Return the options that read the script's last lines: an ended script's log has two more."""
+    if options.tail is None or script_status.ended(pod) is None:
+        return options
+    return replace(options, tail=options.tail + _STREAMS)
 
 
-def _write(lines: Iterable[str]) -> Object | None:
+def _write(lines: Iterable[str], options: LogOptions) -> Object | None:
     """Write a script's lines to this process' streams; return its end if both of its streams say that it lost a task.
 
     Any other end comes from kubelet, which reports it two seconds later.
     """
     ended = 0
     for line in lines:
+        time, space, line = line.partition(" ") if options.timestamps else ("", "", line)
         end = pod_entrypoint.read_end(line)
         text = end[0] if end else line
         if text or not end:
             stream = sys.stderr if text.startswith(_MARK) else sys.stdout
-            stream.write(f"{text.removeprefix(_MARK)}\n")
+            stream.write(f"{time}{space}{text.removeprefix(_MARK)}\n")
             stream.flush()
         if end and (ended := ended + 1) == _STREAMS and error_names.is_task_failure(end[2]):
             return {"exitCode": end[1], "message": end[2]}

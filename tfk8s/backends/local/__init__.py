@@ -22,7 +22,7 @@ from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.environment import script_environment
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Action, Change, Plan, compare, fields
-from tfk8s.core.script import LogLine, Outcome, Script
+from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable, there_are
@@ -105,10 +105,10 @@ class LocalBackend(ForegroundScripts):
         lines = logs.read([(record.job_file.master_task, folder.events)], follow=follow, tail=None)
         return (state.parse_event(line.text) for line in lines)
 
-    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
-        """Yield the lines of tasks' logs."""
+    def logs(self, name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
+        """Yield the lines of tasks' logs, of all runs."""
         folder, _ = _find(name)
-        return logs.read([(task, folder.log(task)) for task in tasks], follow=follow, tail=tail)
+        return logs.read_tasks([(task, folder.log(task)) for task in tasks], options)
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script inside the cluster's network, with this process' standard streams."""

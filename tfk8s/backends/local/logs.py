@@ -2,16 +2,56 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from tfk8s import polling
-from tfk8s.core.script import LogLine
+from tfk8s.backends.local import task_log
+from tfk8s.core.script import LogLine, LogOptions
 from tfk8s.core.spec import Task
 
 _BLOCK = 1 << 16
+_PREFIX = 64  # bytes, more than a line's time and run
+
+
+def read_tasks(files: Sequence[tuple[Task, Path]], options: LogOptions) -> Iterator[LogLine]:
+    """Yield lines of tasks' logs, which the supervisor has written."""
+    since = "" if options.since is None else task_log.timestamp(time.time() - options.since)
+    previous = (line for task, path in files for line in _previous_run(task, path, options.tail))
+    lines = previous if options.previous else read(files, follow=options.follow, tail=options.tail)
+    for line in lines:
+        logged = task_log.parse(line.text)
+        if logged.time >= since:
+            text = f"{logged.time} {logged.text}" if options.timestamps else logged.text
+            yield LogLine(task=line.task, text=text)
+
+
+def _previous_run(task: Task, path: Path, tail: int | None) -> Iterator[LogLine]:
+    """Yield the lines of the run before a task's last restart."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        start, end = _last_but_one(file)
+        file.seek(start)
+        lines: Iterable[bytes] = itertools.takewhile(lambda _: file.tell() <= end, iter(file.readline, b""))
+        for line in lines if tail is None else deque(lines, maxlen=tail):
+            yield LogLine(task=task, text=line.decode(errors="replace").removesuffix("\n"))
+
+
+def _last_but_one(file: BinaryIO) -> tuple[int, int]:
+    """Return the offsets of the begin and the end of the last run but one; both are 0 if there is only one run."""
+    begins, offset, run = [0, 0], 0, 0
+    for line in file:
+        number = task_log.parse(line[:_PREFIX].decode(errors="replace")).run
+        if number > run:
+            begins, run = [begins[-1], offset], number
+        offset += len(line)
+    return begins[0], begins[1]
 
 
 def read(files: Sequence[tuple[Task, Path]], *, follow: bool, tail: int | None) -> Iterator[LogLine]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfk8s.backends.local import capacity, interpreter, network_namespace, processes, state
+from tfk8s.backends.local import capacity, interpreter, network_namespace, processes, state, task_log
 from tfk8s.backends.local.event_loop import Loop
 from tfk8s.core.status import Phase
 from tfk8s.task import server
@@ -77,6 +77,7 @@ class TaskProcess:
         self._started = 0.0
         self._oom_kills_before = 0  # on this machine, when the task started
         self._last_reason = ""  # the cause of the last end
+        self._output: task_log.LogPipe | None = None  # of the last process
         self._stopping = False
         self._start_at_once = False
 
@@ -92,10 +93,12 @@ class TaskProcess:
         ready, notify = os.pipe()
         self._started = time.monotonic()
         self._oom_kills_before = capacity.count_oom_kills()
+        self._output = task_log.LogPipe(self._loop, self.settings.log, self.restarts)
         if self._library is None or self.settings.needs_interpreter:
-            self.pid = self._spawn(notify)
+            self.pid = self._spawn(self._output.writer, notify)
         else:
-            self.pid = self._fork(self._library, notify)
+            self.pid = self._fork(self._library, self._output.writer, notify)
+        os.close(self._output.writer)
         os.close(notify)
         self._enter(Phase.STARTING, self._last_reason)
         self._loop.on_readable(ready, lambda: self._read_ready(ready))
@@ -147,6 +150,8 @@ class TaskProcess:
 
     def _on_exit(self, status: int) -> None:
         self.pid = None
+        if self._output is not None:
+            self._output.drain()
         if self._stopping:
             self._enter(Phase.FAILED, "stopped")
         elif self._start_at_once:
@@ -171,12 +176,10 @@ class TaskProcess:
             self.restarts += 1
             self.start()
 
-    def _fork(self, library: server.Library, notify: int) -> int:
+    def _fork(self, library: server.Library, log: int, notify: int) -> int:
         parent, config = os.getpid(), self.settings.config
-        log = self._open_log()
         pid = os.fork()
         if pid:
-            os.close(log)
             return pid
         try:
             network_namespace.die_with_parent(parent)
@@ -185,8 +188,7 @@ class TaskProcess:
             os.environ.update(self.settings.environment)
             server.check_port(config)
             library.start(config)
-            with contextlib.suppress(OSError):  # the disk is full
-                print(server.first_line(config, library.version), flush=True)
+            print(server.first_line(config, library.version), flush=True)
             os.write(3, b"1")
             os.close(3)
             while True:
@@ -194,22 +196,15 @@ class TaskProcess:
         except BaseException as error:
             processes.exit_child(f"error: {error}", 1)
 
-    def _spawn(self, notify: int) -> int:
+    def _spawn(self, log: int, notify: int) -> int:
         config = self.settings.config
         options = [f"--cluster-spec={config.cluster_json}", f"--job-name={config.job}", f"--task-index={config.index}"]
         options += [f"--preload={module}" for module in self.settings.preload]
         command = interpreter.command(self.settings.python, "tfk8s.task.server", *options, "--ready-fd=3")
-        log, null = self._open_log(), os.open(os.devnull, os.O_RDONLY)
+        null = os.open(os.devnull, os.O_RDONLY)
         pid = processes.spawn(command, [null, log, log, notify], {**os.environ, **self.settings.environment})
-        os.close(log)
         os.close(null)
         return pid
-
-    def _open_log(self) -> int:
-        try:
-            return os.open(self.settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError:  # the disk is full
-            return os.open(os.devnull, os.O_WRONLY)
 
 
 def describe_exit(status: int, log: Path, *, out_of_memory: bool = False) -> str:
@@ -226,7 +221,8 @@ def describe_exit(status: int, log: Path, *, out_of_memory: bool = False) -> str
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
     last = ""
-    with contextlib.suppress(OSError), log.open("rb") as lines:
-        lines.seek(max(0, log.stat().st_size - 4096))
-        last = lines.read().decode(errors="replace").strip().rpartition("\n")[2]
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 4096))
+        texts = [task_log.parse(line).text.strip() for line in file.read().decode(errors="replace").splitlines()]
+        last = next(filter(None, reversed(texts)), "")
     return f"exited with {code}: {last}" if last else f"exited with {code}"

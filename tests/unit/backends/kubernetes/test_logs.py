@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tfk8s.backends.kubernetes import logs
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.logs import Follower
+from tfk8s.core.script import LogOptions
 
 
 class Streams:
@@ -26,9 +28,9 @@ class Streams:
         return (line for line in answer)
 
 
-def follow(*streams: list[str] | Exception) -> tuple[list[str], list[dict[str, object]]]:
+def follow(*streams: list[str] | Exception, **options: Any) -> tuple[list[str], list[dict[str, object]]]:
     client = Streams(*streams)
-    lines = list(Follower(client, "ns", "pod", 7, lambda: len(client.streams) > 1))
+    lines = list(Follower(client, "ns", "pod", LogOptions(tail=7, **options), lambda: len(client.streams) > 1))
     return lines, client.queries
 
 
@@ -46,12 +48,28 @@ def test_each_line_is_yielded_once_across_broken_streams() -> None:
     assert [query["follow"] for query in queries] == [True, True, True, False]
 
 
-def test_marks_of_standard_error_are_kept() -> None:
-    class OneLog:
-        def text(self, path: str, query: object) -> str:
-            return "out\n\x1eerr\n\n"
+class OneLog:
+    """A client with one log; it notes what it is asked for."""
 
-    assert logs.read_pod(OneLog(), "ns", "pod", None) == ["out", "\x1eerr", ""]
+    def text(self, path: str, query: object) -> str:
+        self.query = query
+        return "out\n\x1eerr\n\n"
+
+
+def test_marks_of_standard_error_are_kept() -> None:
+    assert logs.read_pod(OneLog(), "ns", "pod", LogOptions()) == ["out", "\x1eerr", ""]
+
+
+def test_options_are_those_of_the_api_server() -> None:
+    client = OneLog()
+    logs.read_pod(client, "ns", "pod", LogOptions(previous=True, since=0.5, timestamps=True))
+    assert client.query == {"sinceSeconds": 1, "previous": True, "timestamps": True}
+
+
+def test_followed_lines_begin_with_their_time() -> None:
+    lines, queries = follow(["2026-01-01T00:00:01.5Z one"], ["2026-01-01T00:00:01.5Z one"], timestamps=True, since=90.0)
+    assert lines == ["2026-01-01T00:00:01.5Z one"]
+    assert queries[0] == {"tailLines": 7, "sinceSeconds": 90, "follow": True, "timestamps": True}
 
 
 def test_a_container_that_has_not_started() -> None:

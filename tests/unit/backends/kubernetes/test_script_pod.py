@@ -12,7 +12,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes import script_pod
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
 from tfk8s.backends.kubernetes.status import DeployedCluster
-from tfk8s.core.script import Outcome
+from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import ClusterError, ScriptLost
@@ -76,8 +76,8 @@ class ScriptedInformer:
         yield from (f"2026-01-01T00:00:0{number}Z {line}" for number, line in enumerate(self.log))
 
 
-def follow(informer: ScriptedInformer, tail: int | None = None) -> Outcome:
-    return script_pod.follow(informer, CLUSTER, NAME, tail)  # type: ignore[arg-type]
+def follow(informer: ScriptedInformer, **options: Any) -> Outcome:
+    return script_pod.follow(informer, CLUSTER, NAME, LogOptions(**options))  # type: ignore[arg-type]
 
 
 def test_waiting_for_the_start_names_the_reason(
@@ -151,13 +151,15 @@ def test_the_tail_of_an_ended_script_includes_the_ends_of_its_streams(
     version: Object, tail: int | None, lines: int | None
 ) -> None:
     informer = ScriptedInformer(version, ended(0))
-    follow(informer, tail)
+    follow(informer, tail=tail)
     assert informer.queries[0].get("tailLines") == lines
 
 
 def test_output_goes_to_its_streams(capsys: pytest.CaptureFixture[str]) -> None:
     follow(ScriptedInformer(ended(0), lines=["one", "\x1etwo", f"three{END}0 "]))
     assert capsys.readouterr() == ("one\nthree\n", "two\n")
+    follow(ScriptedInformer(ended(0), lines=["\x1etwo", f"three{END}0 ", f"{END}0 "]), timestamps=True)
+    assert capsys.readouterr() == ("2026-01-01T00:00:01Z three\n", "2026-01-01T00:00:00Z two\n")
 
 
 def test_lost_tasks_are_explained_without_waiting_for_kubelet(

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,21 @@ from hypothesis import strategies as st
 from job_files import job_file
 
 from tfk8s import polling
-from tfk8s.backends.local import LocalBackend, capacity, interpreter, ipc, logs, script_processes, state, task_processes
+from tfk8s.backends.local import (
+    LocalBackend,
+    capacity,
+    interpreter,
+    ipc,
+    logs,
+    script_processes,
+    state,
+    task_log,
+    task_processes,
+)
 from tfk8s.backends.local.event_loop import Loop
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
 from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
 
@@ -131,6 +143,62 @@ def test_logs_are_read_in_lines(tmp_path: Path) -> None:
     assert read == ["one", "two�", "unfinished"]
 
 
+RUNS = """\
+2026-11-22T10:00:01.000000Z 0 first
+2026-11-22T10:00:02.000000Z 1 second
+2026-11-22T10:00:03.000000Z 1 third
+2026-11-22T10:00:04.000000Z 3 last
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (LogOptions(), ["first", "second", "third", "last"]),
+        (LogOptions(previous=True), ["second", "third"]),
+        (LogOptions(previous=True, tail=1, timestamps=True), ["2026-11-22T10:00:03.000000Z third"]),
+        (LogOptions(since=1.5), ["third", "last"]),
+        (LogOptions(since=10, tail=1), ["last"]),
+    ],
+)
+def test_parts_of_a_tasks_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: LogOptions, expected: list[str]
+) -> None:
+    (tmp_path / "log").write_text(RUNS)
+    (tmp_path / "once").write_text(RUNS.splitlines()[0])
+    now = datetime(2026, 11, 22, 10, 0, 4, tzinfo=UTC).timestamp()
+    monkeypatch.setattr(logs.time, "time", lambda: now)
+    files = [(Task("ps", 0), tmp_path / "log")]
+    assert [line.text for line in logs.read_tasks(files, options)] == expected
+    others = [(Task("ps", 1), tmp_path / "once"), (Task("ps", 2), tmp_path / "none")]
+    assert list(logs.read_tasks(others, LogOptions(previous=True))) == []
+
+
+def test_output_is_logged_line_by_line(tmp_path: Path) -> None:
+    loop = StubLoop()
+    pipe = task_log.LogPipe(loop, tmp_path / "log", 2)
+    (readable,) = loop.callbacks.values()
+    os.write(pipe.writer, b"one\ntw")
+    readable()
+    os.write(pipe.writer, b"o\n\nunfinished\xff")
+    pipe.drain()
+    assert [task_log.parse(line).text for line in (tmp_path / "log").read_text().splitlines()] == ["one", "two", ""]
+    os.close(pipe.writer)
+    pipe.drain()
+    pipe.drain()
+    assert loop.callbacks == {}
+    last = task_log.parse((tmp_path / "log").read_text(errors="replace").splitlines()[-1])
+    assert (last.run, last.text) == (2, "unfinished�")
+
+
+def test_output_without_room_for_it_is_dropped(tmp_path: Path) -> None:
+    pipe = task_log.LogPipe(StubLoop(), tmp_path / "none" / "log", 0)
+    os.write(pipe.writer, b"one\n")
+    os.close(pipe.writer)
+    pipe.drain()
+    assert list(tmp_path.iterdir()) == []
+
+
 # ---- processes -----------------------------------------------------------------------------------------------------
 
 
@@ -139,7 +207,7 @@ def test_logs_are_read_in_lines(tmp_path: Path) -> None:
     [
         (signal.SIGKILL, "", "killed by SIGKILL"),
         (1 << 8, "", "exited with 1"),
-        (1 << 8, "first\nerror: no such thing\n", "exited with 1: error: no such thing"),
+        (1 << 8, "T 0 first\nT 0 error: no such thing\nT 0 \n", "exited with 1: error: no such thing"),
     ],
 )
 def test_the_exit_of_a_process_is_described(tmp_path: Path, status: int, log: str, expected: str) -> None:

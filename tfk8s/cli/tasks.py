@@ -1,0 +1,92 @@
+"""Commands for a look at tasks: logs, exec."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfk8s.cli import completion, options
+from tfk8s.cli.output import note, paint, prefix_colour, say
+
+if TYPE_CHECKING:
+    from tfk8s.core.script import LogLine
+    from tfk8s.core.spec import Task
+
+
+def logs(
+    name: options.Name,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TASK",
+            help="JOB/INDEX, or JOB for all its tasks; default: all tasks. Or a script's name.",
+            show_default=False,
+            autocompletion=completion.tasks_and_scripts,
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new output until Ctrl-C.")] = False,
+    tail: Annotated[
+        int | None,
+        typer.Option("--tail", metavar="N", callback=options.count, help="Print only the last N lines of each."),
+    ] = None,
+    previous: Annotated[
+        bool, typer.Option("--previous", "-p", help="Print the output before each task's last restart.")
+    ] = False,
+    since: Annotated[
+        float | None,
+        typer.Option(
+            "--since", metavar="TIME", callback=options.seconds, help="Print only the output of the last TIME."
+        ),
+    ] = None,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> int:
+    """Print the output of tasks, or of a script.
+
+    With --follow, returns the script's exit code.
+
+    Examples:
+        tfk8s logs --local mnist
+        tfk8s logs -f --tail 10 mnist worker/0 worker/1
+        tfk8s logs --previous mnist worker/1
+        tfk8s logs --since 5m --timestamps mnist
+        tfk8s logs -f mnist script-4e9c21
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.options import BackendOptions
+    from tfk8s.errors import InvalidInput
+    from tfk8s.render import script_job
+
+    if previous and follow:
+        raise InvalidInput("--previous can't be combined with --follow: a run that has ended writes nothing more")
+    part = {
+        "follow": follow, "tail": tail, "previous": previous, "since": since, "timestamps": timestamps,
+    }  # fmt: skip
+    cluster = find(name, BackendOptions(local or None, context, namespace))
+    if tasks and script_job.is_name(tasks[0]) and len(tasks) == 1:
+        return cluster.show(tasks[0], **part)
+    chosen, lines = cluster.logs(tasks or (), **part)
+    last = _print(chosen, lines)
+    if last is None and previous:
+        note("no output from before a restart")
+    elif last is None:
+        note(f"no output; tfk8s status{cluster.backend.flags} {cluster.name} shows what runs")
+    return 0
+
+
+def _print(chosen: Sequence[Task], lines: Iterable[LogLine]) -> LogLine | None:
+    """Print lines, each with its task if there are several; return the last line."""
+    width = max(len(str(task)) for task in chosen)
+    prefixes = {
+        task: paint(f"{str(task).ljust(width)} | ", prefix_colour(number), sys.stdout) if len(chosen) > 1 else ""
+        for number, task in enumerate(chosen)
+    }
+    last = None
+    for last in lines:
+        say(f"{prefixes[last.task]}{last.text}")
+    return last
