@@ -83,7 +83,7 @@ TABLE = r"""
 = jobs: {worker: {gpu: 1}}
   3:17+3 unknown-key: there is no key "gpu" here -> write gpus
 = jobs: {worker: {xyzzy: 1}}
-  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, gpus, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority
+  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, gpus, gpus_optional, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority
 = jobs: {worker: {replicas: 1}}
   3:17+8 unknown-key: there is no key "replicas" here -> write tasks
 = jobs: {worker: {apiVersion: tfk8s.dev/v1}}
@@ -208,6 +208,8 @@ TABLE = r"""
   3:6+4 bad-duration: "010m" is not a duration [expected seconds, or a whole number with s, m, h or d, such as 10m; at most 9999d]
 = ttl: 0\njobs: {worker: 1}
   3:6+1 out-of-range: 0 is out of range [expected 1 to 2147483647 seconds]
+= jobs: {worker: {gpus: 1, gpus_optional: 1}}
+  3:41+1 wrong-type: "gpus_optional" can't be 1 [expected true or false]
 = ttl: []\njobs: {worker: 1}
   3:6+2 wrong-type: "ttl" can't be a list [expected a number of seconds, or a duration such as 10m]
 

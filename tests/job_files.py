@@ -39,6 +39,7 @@ jobs:
   worker:
     tasks: 4
     gpus: 2
+    gpus_optional: true
     accelerator: nvidia-l4
     spot: true
     priority: high
@@ -168,6 +169,7 @@ class _Parts:
             cpu=self.pick([1, 0.5, 2.25, 0.001, 1000000, "500m", "0.1", "1e1"], ["x", -1]),
             memory=self.size(),
             gpus=self.pick([0, 1, 8, 1000], [0.5]),
+            gpus_optional=self.pick([True, False], [1]),
             gpu_resource=self.pick(["amd.com/gpu"], ["gpu"]),
             node_selector=self.labels(),
             tolerations=self.several(self.pick(_TOLERATIONS, _BAD_TOLERATIONS)),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.select import choose
+from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.handle import TIMEOUT, Cluster
 from tfk8s.cluster.readiness import OnChange
 from tfk8s.core.plan import Plan
@@ -47,7 +48,7 @@ def up(
 
     Raises:
         InvalidInput: the job file is invalid, or another cluster has its name.
-        ClusterError: the cluster can't start.
+        ClusterError: the cluster can't start, or TensorFlow does not see GPUs that a task was given.
         WaitTimeout: the cluster did not start in time.
     """
     spec = _load(job_file)
@@ -56,7 +57,7 @@ def up(
         removal.enter_context(cluster)
         cluster.apply(spec)
         if timeout is not None:
-            cluster.wait(timeout, on_change)
+            require_gpus(cluster.backend, cluster.wait(timeout, on_change))
         removal.pop_all()
     return cluster
 

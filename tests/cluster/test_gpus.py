@@ -6,7 +6,8 @@ from on_cluster import left, make_job, make_job_file, until_reason
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.errors import InvalidInput
+from tfk8s.cluster.gpus import require_gpus
+from tfk8s.errors import ClusterError, InvalidInput
 
 PRETENDED = "/status/capacity/nvidia.com~1gpu"
 
@@ -37,8 +38,14 @@ def gpus(client, node):
     patch({"op": "remove"})
 
 
-def test_a_task_gets_gpus_and_another_job_hides_them(gpus, up, client, namespace):
+def test_a_task_gets_gpus_and_another_job_hides_them(gpus, up, client, namespace, backend):
     name = up(make_job_file("with-gpus", make_job(gpus=2, accelerator="nvidia-l4"), make_job("ps")))
+    with pytest.raises(ClusterError) as caught:
+        require_gpus(backend, backend.observe(name))
+    assert str(caught.value) == (
+        f'cluster "{name}" is up, but TensorFlow does not see all GPUs: worker/0 sees 0 of 2: '
+        "the image has TensorFlow for CPUs only"
+    )
     seen = {}
     for job in ("worker", "ps"):
         (container,) = client.get(paths.pod(namespace, f"{name}-{job}-0"))["spec"]["containers"]

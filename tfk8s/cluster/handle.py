@@ -12,6 +12,7 @@ from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import scripts
 from tfk8s.cluster.connection import ClusterConnection
+from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.readiness import OnChange, wait_until_ready
 from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.events import Event
@@ -185,7 +186,7 @@ class Cluster:
         self.backend.restart(self.name, chosen)
         if timeout is not None:
             restarted = before if chosen is None else {chosen: before[chosen]}
-            wait_until_ready(self.backend, self.name, timeout, on_change, restarted)
+            require_gpus(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, restarted))
 
     def scale(
         self, tasks: Mapping[str, int], *, timeout: float | None = TIMEOUT, on_change: OnChange | None = None
@@ -206,7 +207,8 @@ class Cluster:
         require_counts(tasks, before)
         changed = self.backend.scale(self.name, tasks)
         if timeout is not None:
-            wait_until_ready(self.backend, self.name, timeout, on_change, before if changed else None)
+            old = before if changed else None
+            require_gpus(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, old))
         return changed
 
     @property

@@ -8,6 +8,7 @@
     TFK8S_JOB           render/pods                       task/server, kubernetes/    the job of this task
     TFK8S_INDEX         render/pods                       task/server                 the index of this task
     TFK8S_PRELOAD       render/pods                       task/server                 modules to import first
+    TFK8S_GPUS          render/pods, local/               task/server, status          GPUs that TensorFlow must see
     TFK8S_TARGET        core/environment, kubernetes/     sessions/session            the master, "grpc://host:port"
     TFK8S_CLUSTER       core/environment, pod_entrypoint  sessions/preflight          the ClusterSpec as JSON
     TFK8S_WITHOUT       cluster/scripts                   preflight, local/, retries  tasks that sessions leave out

@@ -116,6 +116,7 @@ class Job:
         cpu: cores; request and limit.
         memory: bytes; request and limit.
         gpus: the number of GPUs of a task.
+        gpus_optional: whether a task may run if TensorFlow does not see its GPUs.
         gpu_resource: the resource that the GPUs are.
         accelerator: the kind of GPU, as the node label `cloud.google.com/gke-accelerator` names it.
         node_selector, tolerations: as in a pod's spec.
@@ -135,6 +136,7 @@ class Job:
     cpu: Quantity | None = None
     memory: Quantity | None = None
     gpus: int = 0
+    gpus_optional: bool = False
     gpu_resource: str = "nvidia.com/gpu"
     accelerator: str | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -147,6 +149,11 @@ class Job:
     port: int | None = None
     spot: bool = False
     priority: str | None = None
+
+    @property
+    def required_gpus(self) -> int:
+        """The number of GPUs that TensorFlow must see in each task."""
+        return 0 if self.gpus_optional else self.gpus
 
     def __iter__(self) -> Iterator[Task]:
         return (Task(self.name, index) for index in range(self.tasks))

@@ -32,6 +32,7 @@ class TaskStatus:
         restarts: the number of restarts.
         since: the start of the phase in seconds since the epoch; None if unknown.
         reason: the reason why the task is not ready, the cause of its last end, or what the task lacks; else "".
+        required_gpus: the number of GPUs that the task was given and that TensorFlow must see.
     """
 
     task: Task
@@ -41,6 +42,7 @@ class TaskStatus:
     restarts: int = 0
     since: float | None = None
     reason: str = ""
+    required_gpus: int = 0
 
     @property
     def state(self) -> str:

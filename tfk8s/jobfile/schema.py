@@ -27,6 +27,9 @@ JOB = Struct(
         "cpu": Key(types.CPU, "The CPU cores of a task: request and limit.", 2, "500m"),
         "memory": Key(types.SIZE, "The memory of a task: request and limit.", "4Gi"),
         "gpus": Key(types.GPUS, "The number of GPUs of a task.", 1, default=0),
+        "gpus_optional": Key(
+            types.BOOLEAN, "Let a task run even if TensorFlow does not see its GPUs.", True, default=False
+        ),
         "gpu_resource": Key(
             types.GPU_RESOURCE, "The name of the GPU resource in Kubernetes.", "amd.com/gpu", default="nvidia.com/gpu"
         ),

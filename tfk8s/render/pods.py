@@ -127,6 +127,8 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     yield {"name": "TFK8S_PORT", "value": str(job_file.port)}
     yield {"name": "TFK8S_JOB", "value": job.name}
     yield {"name": "TFK8S_INDEX", "valueFrom": _field(f"metadata.labels['{POD_INDEX}']")}
+    if job.required_gpus:
+        yield {"name": "TFK8S_GPUS", "value": str(job.required_gpus)}
     if job.preload:
         yield {"name": "TFK8S_PRELOAD", "value": ",".join(job.preload)}
 

@@ -37,7 +37,11 @@ class ServerError(Exception):
 
 
 class Library:
-    """TensorFlow's C API, as far as a server needs it."""
+    """TensorFlow's C API, as far as a server needs it.
+
+    Attributes:
+        folder: the folder of the package `tensorflow`.
+    """
 
     def __init__(self, folder: str) -> None:
         """Load the library from the folder of the package `tensorflow`.
@@ -46,6 +50,7 @@ class Library:
             OSError: the folder lacks the library, as in builds for other platforms.
             AttributeError: the library lacks a function, as in old versions.
         """
+        self.folder = folder
         # The library needs libtensorflow_framework, and names it itself. If that library were opened first, all
         # 400,000 symbols would be looked up there first, mostly in vain. That would take a tenth of the whole start.
         library = _open(f"{folder}/libtensorflow_cc.so.2")
@@ -127,7 +132,7 @@ _server: object = None
 
 
 def start(config: TaskConfig, preload: Sequence[str] = ()) -> str:
-    """Start the task's server in the quickest possible way, and return the first line of its log.
+    """Start the task's server in the quickest possible way, and return the first lines of its log.
 
     Raises:
         ServerError: TensorFlow is missing, the port is in use, or TensorFlow refuses.
@@ -147,7 +152,7 @@ def start(config: TaskConfig, preload: Sequence[str] = ()) -> str:
     else:
         library.start(config)
         version = library.version
-    return first_line(config, version) + note
+    return first_lines(config, version, folder, os.environ) + note
 
 
 def check_port(config: TaskConfig) -> None:
@@ -160,12 +165,27 @@ def check_port(config: TaskConfig) -> None:
         raise ServerError(f"{config.name} can't listen on port {config.port}: {error.strerror}") from error
 
 
-def first_line(config: TaskConfig, version: str) -> str:
-    """Return the first line of a task's log, with the devices that its server reports."""
+def first_lines(config: TaskConfig, version: str, tensorflow: str, environment: Mapping[str, str]) -> str:
+    """Return the first lines of a task's log: the GPUs that the server lacks, and the devices that it reports.
+
+    Args:
+        config: the task.
+        version: TensorFlow's.
+        tensorflow: the folder of the package `tensorflow`.
+        environment: the variables of the process.
+    """
     with socket.create_connection(("localhost", config.port), timeout=10) as stream:
         devices = probe.get_status(stream, timeout=10)
     kinds = [device.kind for device in devices]
-    return listening_line(config, version, ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)))
+    listed = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    line = listening_line(config, version, listed)
+    required = int(environment.get("TFK8S_GPUS", "0"))
+    if kinds.count("GPU") >= required:
+        return line
+    from tfk8s.task import gpus
+
+    reason = gpus.why_unseen(required, tensorflow, environment)
+    return f"{gpus.unseen_line(config.name, kinds.count('GPU'), required, reason)}\n{line}"
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------
@@ -183,11 +203,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     stop.start()
     try:
-        line = start(config, options.preload)
+        lines = start(config, options.preload)
     except ServerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(line, flush=True)
+    print(lines, flush=True)
     if options.ready_fd is not None:
         os.write(options.ready_fd, b"1")
         os.close(options.ready_fd)

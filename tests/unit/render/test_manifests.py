@@ -127,6 +127,7 @@ def test_stateful_set_with_every_setting():
                             {"name": "TFK8S_JOB", "value": "worker_"},
                             {"name": "TFK8S_INDEX", "valueFrom": {"fieldRef": {
                                 "apiVersion": "v1", "fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}},
+                            {"name": "TFK8S_GPUS", "value": "2"},
                             {"name": "TFK8S_PRELOAD", "value": "tensorflow_text,ops"},
                         ],
                         "ports": [{"name": "grpc", "containerPort": 2300}],

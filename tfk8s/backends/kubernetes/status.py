@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tfk8s import concurrency
@@ -50,12 +50,14 @@ class DeployedCluster:
         name, namespace: of the cluster.
         sets: its StatefulSets, by the job's DNS name.
         jobs: number of tasks and port of each job, the master's first.
+        required_gpus: the number of GPUs that TensorFlow must see in a task, by the job's DNS name.
     """
 
     name: str
     namespace: str
     sets: Mapping[str, Object]
     jobs: Mapping[str, tuple[int, int]]
+    required_gpus: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def master(self) -> Task:
@@ -105,6 +107,10 @@ def describe(sets: Sequence[Object]) -> DeployedCluster:
         name=metadata["labels"][manifests.INSTANCE],
         namespace=metadata["namespace"],
         sets={item["metadata"]["labels"][manifests.COMPONENT]: item for item in sets},
+        required_gpus={
+            item["metadata"]["labels"][manifests.COMPONENT]: int(container_environment(item).get("TFK8S_GPUS", "0"))
+            for item in sets
+        },
         jobs=compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"])),
     )
 
@@ -229,6 +235,7 @@ def _task(
         restarts=sum(item["restartCount"] for item in pod["status"].get("containerStatuses", ())) if pod else 0,
         since=pod_status.since(pod) if pod else None,
         reason=reason,
+        required_gpus=cluster.required_gpus.get(naming.dns_label(task.job), 0),
     )
 
 

@@ -106,7 +106,7 @@ def make_record(job_file: JobFile, *, exposed: bool) -> Record:
             job=job.name,
             index=task.index,
             address=address(task),
-            environment={**job_file.env, **job.env, **_gpu_environment(gpus[task])},
+            environment={**job_file.env, **job.env, **_gpu_environment(job, gpus[task])},
             preload=list(job.preload),
             note=_missing_gpus(job, len(gpus[task])),
         )
@@ -124,11 +124,12 @@ def _missing_gpus(job: Job, assigned: int) -> str:
     return f"asks for {job.gpus} GPUs, has {assigned} on this machine" if assigned < job.gpus else ""
 
 
-def _gpu_environment(gpus: Sequence[int]) -> dict[str, str]:
-    """Return the variables that show a task its own GPUs and no others."""
+def _gpu_environment(job: Job, gpus: Sequence[int]) -> dict[str, str]:
+    """Return the variables that show a task its own GPUs and no others, and how many of them TensorFlow must see."""
     if not gpus:
         return {"CUDA_VISIBLE_DEVICES": "-1"}
-    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    variables = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    return variables if job.gpus_optional else {**variables, "TFK8S_GPUS": str(len(gpus))}
 
 
 def job_file_to_dict(job_file: JobFile) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def _task_status(task: TaskRecord, values: dict[str, Any]) -> TaskStatus:
         restarts=values["restarts"],
         since=values["since"],
         reason=values["reason"] or task.note,
+        required_gpus=int(task.environment.get("TFK8S_GPUS", "0")),
     )
 
 

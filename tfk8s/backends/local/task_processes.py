@@ -188,7 +188,7 @@ class TaskProcess:
             os.environ.update(self.settings.environment)
             server.check_port(config)
             library.start(config)
-            print(server.first_line(config, library.version), flush=True)
+            print(server.first_lines(config, library.version, library.folder, os.environ), flush=True)
             os.write(3, b"1")
             os.close(3)
             while True:

@@ -1,0 +1,87 @@
+"""GPUs that tasks were given, compared with those that TensorFlow sees; the fake backend's tasks see none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from job_files import job_file
+
+import tfk8s
+from tfk8s.cluster.gpus import require_gpus
+from tfk8s.core.script import LogLine
+from tfk8s.core.spec import Job, Task
+from tfk8s.errors import ClusterError, NoSuchCluster
+from tfk8s.task import gpus
+from tfk8s.testing import FakeBackend, change, use_backend
+
+CPUS = "the image has TensorFlow for CPUs only"
+
+
+class Backend(FakeBackend):
+    """A backend whose logs have the reasons of some tasks."""
+
+    reasons: dict[str, str] = {}  # noqa: RUF012
+
+    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
+        del name, follow, tail
+        for task in tasks:
+            for reason in ("an old server's", self.reasons[str(task)]) if str(task) in self.reasons else ():
+                yield LogLine(task=task, text=gpus.unseen_line(str(task), 0, 1, reason))
+
+
+@pytest.fixture
+def backend() -> Backend:
+    return Backend(job_file("c", Job(name="chief"), Job(name="worker", tasks=3)))
+
+
+def check(backend: FakeBackend, *tasks: str, required: int = 1) -> str:
+    """Return the message for tasks that were given GPUs."""
+    for task in tasks:
+        backend.statuses["c"] = change(task, required_gpus=required)(backend.statuses["c"])
+    with pytest.raises(ClusterError) as caught:
+        require_gpus(backend, backend.observe("c"))
+    assert caught.value.exit_code == 1
+    return str(caught.value)
+
+
+def test_tasks_with_the_same_reason_are_named_together(backend: Backend) -> None:
+    backend.reasons = {"worker/0": CPUS, "worker/1": CPUS, "worker/2": "there is no NVIDIA driver"}
+    assert check(backend, "worker/0", "worker/1", "worker/2") == (
+        f'cluster "c" is up, but TensorFlow does not see all GPUs: worker/0 to worker/1 see 0 of 1: {CPUS}; '
+        "worker/2 sees 0 of 1: there is no NVIDIA driver"
+    )
+
+
+def test_the_help_names_the_jobs(backend: Backend) -> None:
+    backend.reasons = {"chief/0": CPUS, "worker/1": CPUS}
+    for task in backend.reasons:
+        backend.statuses["c"] = change(task, required_gpus=2)(backend.statuses["c"])
+    with pytest.raises(ClusterError) as caught:
+        require_gpus(backend, backend.observe("c"))
+    assert caught.value.help == (
+        "tfk8s logs --local c chief/0 shows TensorFlow's messages; gpus_optional: true in jobs.chief, jobs.worker lets "
+        "tasks run without GPUs"
+    )
+
+
+def test_a_log_without_a_reason(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfk8s.cluster.gpus.REASON_TIMEOUT", 0.01)
+    assert check(backend, "worker/0", required=2) == (
+        'cluster "c" is up, but TensorFlow does not see all GPUs: worker/0 sees 0 of 2: its log has no reason'
+    )
+
+
+def test_tasks_without_required_gpus_are_not_asked(backend: Backend) -> None:
+    backend.unresponsive = set(backend.job_files["c"])
+    require_gpus(backend, backend.observe("c"))
+
+
+def test_up_removes_its_cluster_if_gpus_are_missing() -> None:
+    backend = Backend()
+    backend.reasons = {"worker/0": CPUS}
+    backend.updates = [change("worker/0", required_gpus=1)]
+    with use_backend(backend), pytest.raises(ClusterError, match=CPUS):
+        tfk8s.up(job_file("c", Job(name="worker", gpus=1)))
+    with pytest.raises(NoSuchCluster):
+        backend.observe("c")
