@@ -9,8 +9,8 @@ from pathlib import Path
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.select import choose
 from tfk8s.cluster.gpus import require_gpus
-from tfk8s.cluster.handle import TIMEOUT, Cluster
-from tfk8s.cluster.readiness import OnChange
+from tfk8s.cluster.handle import Cluster
+from tfk8s.cluster.readiness import TIMEOUT, OnChange
 from tfk8s.core.plan import Plan
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus
@@ -38,7 +38,7 @@ def up(
         local: run on this machine; None uses the environment variable `TFK8S_LOCAL`.
         context: the kubeconfig's context; None is its current one.
         namespace: the Kubernetes namespace; None is the job file's, or the context's.
-        timeout: in seconds; None does not wait.
+        timeout: in seconds; the default is 15 minutes while an autoscaler starts a node. None does not wait.
         keep: keep the cluster after a failure, and at the end of a `with`.
         allow_exposed_ports: if this machine has no network namespaces, open the tasks' ports to others.
         on_change: called with the first status, and with each status that differs from the one before.

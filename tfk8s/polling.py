@@ -24,32 +24,38 @@ MAX_RETRY_INTERVAL = 2.0
 
 T = TypeVar("T")
 Clock = Callable[[], float]
+Timeout = float | Callable[[], float]
 Sleep = Callable[[float], None]
 
 
-def poll(timeout: float | None, *, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Iterator[float]:
+def poll(timeout: Timeout | None, *, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Iterator[float]:
     """Yield at once, then at growing intervals, and a last time when the timeout is over.
 
     Args:
-        timeout: in seconds; None means no end.
+        timeout: in seconds, or a function that returns the timeout now; None means no end.
         clock: for tests.
         sleep: for tests.
 
     Yields:
         The seconds left, `math.inf` without a timeout.
     """
-    limit = math.inf if timeout is None else timeout
     start = clock()
     waited = 0.0
-    while waited < limit:
+    while waited < (limit := _seconds(timeout)):
         yield limit - waited
         waited = clock() - start
-        if (rest := limit - waited) <= (next_pause := pause(waited)):
+        if (rest := _seconds(timeout) - waited) <= (next_pause := pause(waited)):
             sleep(max(0.0, rest))
             break
         sleep(next_pause)
         waited = clock() - start
     yield 0.0
+
+
+def _seconds(timeout: Timeout | None) -> float:
+    if timeout is None:
+        return math.inf
+    return timeout() if callable(timeout) else timeout
 
 
 def pause(waited: float) -> float:
@@ -63,7 +69,7 @@ def pause(waited: float) -> float:
 def wait_until(
     poll_once: Callable[[], T | None],
     what: str | Callable[[], str],
-    timeout: float,
+    timeout: Timeout,
     *,
     announce: bool = False,
     clock: Clock = time.monotonic,
@@ -74,7 +80,7 @@ def wait_until(
     Args:
         poll_once: polls once; called at least once, and a last time when the timeout is over.
         what: the awaited event, "… to …", for messages; or a function that returns it.
-        timeout: in seconds.
+        timeout: as for `poll`.
         announce: whether to log the awaited event after `TELL_SECONDS`, and again after each change of it.
         clock: for tests.
         sleep: for tests.
@@ -85,7 +91,8 @@ def wait_until(
     """
     unreachable: BackendUnreachable | None = None
     logged = ""
-    for number, left in enumerate(poll(timeout, clock=clock, sleep=sleep)):
+    start = clock()
+    for number, _ in enumerate(poll(timeout, clock=clock, sleep=sleep)):
         try:
             if result := poll_once():
                 return result
@@ -94,12 +101,12 @@ def wait_until(
             if number == 0:
                 raise
             unreachable = error
-        if announce and timeout - left >= TELL_SECONDS and (event := _words(what)) != logged:
+        if announce and clock() - start >= TELL_SECONDS and (event := _words(what)) != logged:
             log.warning("waiting for %s", event)
             logged = event
     if unreachable is not None:
-        raise WaitTimeout(f"waited {timeout:g} s: {unreachable}", help=unreachable.help) from unreachable
-    raise WaitTimeout(f"waited {timeout:g} s for {_words(what)}")
+        raise WaitTimeout(f"waited {_seconds(timeout):g} s: {unreachable}", help=unreachable.help) from unreachable
+    raise WaitTimeout(f"waited {_seconds(timeout):g} s for {_words(what)}")
 
 
 def _words(what: str | Callable[[], str]) -> str:

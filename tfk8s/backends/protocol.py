@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.core.status import ClusterStatus
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 
+NODE_TIMEOUT = 900.0  # replaces the default limit of a wait while an autoscaler starts a node
+
 
 class Observer(Protocol):
     """A cluster under observation."""

@@ -97,7 +97,11 @@ ExposedPorts = Annotated[
 Timeout = Annotated[
     float,
     typer.Option(
-        "--timeout", metavar="TIME", callback=seconds, show_default=False, help="Wait up to TIME; default: 120s."
+        "--timeout",
+        metavar="TIME",
+        callback=seconds,
+        show_default=False,
+        help="Wait up to TIME; default: 120s, or 15m while an autoscaler starts a node.",
     ),
 ]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't wait until the tasks are ready.")]

@@ -13,7 +13,7 @@ from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import scripts
 from tfk8s.cluster.connection import ClusterConnection
 from tfk8s.cluster.gpus import require_gpus
-from tfk8s.cluster.readiness import OnChange, wait_until_ready
+from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
 from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.events import Event
 from tfk8s.core.script import LogLine, LogOptions, Script
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tfk8s.sessions.forward import Forward
     from tfk8s.sessions.session import Prepare, RecoveringSessions
 
-TIMEOUT = 120.0
 MAX_RECOVERIES = 10  # as `tfk8s.session` has it, whose module is not imported for that
 
 
@@ -87,7 +86,7 @@ class Cluster:
         """Wait until every task is ready and answers the master.
 
         Args:
-            timeout: in seconds.
+            timeout: in seconds; the default is 15 minutes while an autoscaler starts a node.
             on_change: called with the first status, and with each status that differs from the one before.
             without: tasks not to wait for ("worker/3"). The others are then probed directly, not by the master.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tfk8s import polling
 from tfk8s.backends import devices
-from tfk8s.backends.protocol import Backend
+from tfk8s.backends.protocol import NODE_TIMEOUT, Backend
 from tfk8s.core.spec import EVALUATOR, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.task_names import format_tasks, parse_excluded
@@ -16,6 +16,7 @@ from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
 from tfk8s.sessions.preflight import ClusterView, unreachable
 
 OnChange = Callable[[ClusterStatus], None]
+TIMEOUT = 120.0
 _MAX_REASONS = 5
 
 
@@ -32,7 +33,7 @@ def wait_until_ready(
     Args:
         backend: the cluster's backend.
         name: the cluster's name.
-        timeout: in seconds.
+        timeout: in seconds. While an autoscaler starts a node, the default becomes `NODE_TIMEOUT`.
         on_change: called with the first status, and with each status that differs from the one before.
         before: restarting tasks with their former status. Each counts as ready once its status has changed.
         without: tasks not to wait for ("worker/3"). The others are then probed directly, not by the master.
@@ -48,7 +49,7 @@ def wait_until_ready(
     excluded = excluded_tasks(backend, name, without)
     with backend.observer(name) as observer:
         readiness = Readiness(backend, name, observer.status, on_change, before or {}, excluded)
-        return polling.wait_until(readiness.poll, readiness.missing, timeout)
+        return polling.wait_until(readiness.poll, readiness.missing, lambda: readiness.limit(timeout))
 
 
 def excluded_tasks(backend: Backend, name: str, words: Collection[str]) -> list[Task]:
@@ -104,6 +105,12 @@ class Readiness:
             self._report_silence(status)
             return None
         return status
+
+    def limit(self, timeout: float) -> float:
+        """Return the timeout, which is longer than the default while a node is being started."""
+        tasks = self._status.tasks if self._status else ()
+        is_starting = any(task.node_is_starting for task in tasks)
+        return NODE_TIMEOUT if is_starting and timeout == TIMEOUT else timeout
 
     def _report_silence(self, status: ClusterStatus) -> None:
         """Give the master a reason, once, if all tasks have been ready for a while and it does not answer for them."""

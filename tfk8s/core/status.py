@@ -33,6 +33,7 @@ class TaskStatus:
         since: the start of the phase in seconds since the epoch; None if unknown.
         reason: the reason why the task is not ready, the cause of its last end, or what the task lacks; else "".
         required_gpus: the number of GPUs that the task was given and that TensorFlow must see.
+        node_is_starting: whether an autoscaler starts a node for the task.
     """
 
     task: Task
@@ -43,6 +44,7 @@ class TaskStatus:
     since: float | None = None
     reason: str = ""
     required_gpus: int = 0
+    node_is_starting: bool = False
 
     @property
     def state(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tfk8s.backends.kubernetes.disruptions import DELETED, why_removed
+from tfk8s.backends.kubernetes.pod_events import NodeEvent, PodEvents
 from tfk8s.core.status import Phase
 from tfk8s.render.pods import Object
 
@@ -34,32 +35,44 @@ _NO_REASON = re.compile(r"Error: \w+")  # repeats the container's state, such as
 _KILLED = 137
 
 
-def phase_and_reason(job: str, pod: Object | None, warnings: Sequence[str], room: str = "") -> PhaseAndReason:
+def phase_and_reason(job: str, pod: Object | None, events: PodEvents, room: str = "") -> PhaseAndReason:
     """Return a task's phase and the reason for it.
 
     Args:
         job: the job's name in the job file.
         pod: from the API server; None before it exists.
-        warnings: the messages of warnings about the pod, else about its StatefulSet; the latest last.
+        events: of the pod, else of its StatefulSet.
         room: the advice if the namespace allows less; default: change what the job asks for.
     """
     if pod is None:
-        return _not_created(job, warnings, room)
+        return _not_created(job, events.warnings, room)
     status = pod["status"]
     removed = why_removed(job, pod)
     if "deletionTimestamp" in pod["metadata"]:
         return Phase.PENDING, "its previous pod is terminating" + ("" if removed == DELETED else f": {removed}")
     if status.get("phase") == "Failed":
         return Phase.FAILED, removed
-    if (scheduled := condition(pod, "PodScheduled")) and scheduled["status"] != "True":
-        return Phase.PENDING, scheduling_gate(pod) or unschedulable(job, pod, scheduled.get("message", ""))
+    if is_unscheduled(pod):
+        return Phase.PENDING, scheduling_gate(pod, events.queue) or _without_node(job, pod, events.node)
     containers = status.get("containerStatuses")
     if not containers:
         return _PENDING
     if is_node_silent(pod):
         node = pod["spec"].get("nodeName")
         return Phase.FAILED, f"its node {node} does not answer: `kubectl describe node {node}` shows since when"
-    return _container(job, pod, containers[0], warnings)
+    return _container(job, pod, containers[0], events.warnings)
+
+
+def is_unscheduled(pod: Object) -> bool:
+    """Return whether the scheduler has found no node for a pod, or may not look for one yet."""
+    scheduled = condition(pod, "PodScheduled")
+    return scheduled is not None and scheduled["status"] != "True"
+
+
+def waits_for_node(pod: Object | None, events: PodEvents) -> bool:
+    """Return whether a node is being started for a pod."""
+    is_starting = events.node is not None and events.node.is_starting
+    return is_starting and pod is not None and is_unscheduled(pod) and not pod["spec"].get("schedulingGates")
 
 
 def is_node_silent(pod: Object) -> bool:
@@ -168,12 +181,23 @@ def _image(job: str, image: str, reason: str, message: str) -> PhaseAndReason:
     return Phase.PENDING, f'image "{image}" can\'t be pulled: {cause or reason}; {change}'
 
 
-def scheduling_gate(pod: Object) -> str:
-    """Return what keeps a pod from the scheduler, or ""."""
+def scheduling_gate(pod: Object, queue: str = "") -> str:
+    """Return what keeps a pod from the scheduler, or ""; `queue` is what Kueue said last."""
     gates = [gate["name"] for gate in pod["spec"].get("schedulingGates", ())]
     if any(gate.startswith("kueue.x-k8s.io/") for gate in gates):
+        if queue:
+            return f"its queue has not admitted it: {queue}"
         return "its queue has not admitted it: `kubectl get workloads` shows the queue's workloads, and why they wait"
     return f"held back by its scheduling gate {' and '.join(gates)}" if gates else ""
+
+
+def _without_node(job: str, pod: Object, node: NodeEvent | None) -> str:
+    """Return why a pod has no node: by the autoscaler if it knows, else by the scheduler."""
+    if node is not None and not node.is_misfit:
+        return node.reason
+    scheduled = condition(pod, "PodScheduled") or {}
+    reason = unschedulable(job, pod, scheduled.get("message", ""))
+    return reason if node is None else f"{reason}; {node.reason}"
 
 
 def unschedulable(job: str, pod: Object, message: str) -> str:

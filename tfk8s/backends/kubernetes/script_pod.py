@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import disruptions, logs, pod_status, script_status, status
+from tfk8s.backends.kubernetes import disruptions, logs, pod_events, pod_status, script_status, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
+from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.status import DeployedCluster
+from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.core import naming
 from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.core.status import Phase
@@ -41,10 +43,10 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         ClusterError: the script can't start; says why.
         ScriptLost: Kubernetes removed the pod before its start.
     """
-    reason = ""
+    reason, node_is_starting = "", False
 
     def poll() -> Object | None:
-        nonlocal reason
+        nonlocal reason, node_is_starting
         change = informer.last_change(script_job.object_name(cluster.name, name))
         if change is None:
             return None
@@ -53,7 +55,9 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         _require_kept(pod, "the script was ended" if has_started else "the script can't start", change.deleted)
         if has_started:
             return pod
-        phase, reason = pod_status.phase_and_reason(cluster.master.job, pod, ())
+        events = _events(informer, pod) if pod_status.is_unscheduled(pod) else PodEvents()
+        node_is_starting = pod_status.waits_for_node(pod, events)
+        phase, reason = pod_status.phase_and_reason(cluster.master.job, pod, events)
         node = pod["spec"].get("nodeName")
         reason = reason or f"its container is being created on {node}, which may have to pull the image"
         if phase is Phase.FAILED:
@@ -61,8 +65,17 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         return None
 
     return polling.wait_until(
-        poll, lambda: f"the script to start: {reason or _why_no_pod(informer, name)}", START_TIMEOUT, announce=True
+        poll,
+        lambda: f"the script to start: {reason or _why_no_pod(informer, name)}",
+        lambda: NODE_TIMEOUT if node_is_starting else START_TIMEOUT,
+        announce=True,
     )
+
+
+def _events(informer: Informer, pod: Object) -> PodEvents:
+    with contextlib.suppress(ClusterError):  # users who may not read events learn less
+        return pod_events.of(pod, status.read_events(informer, informer.namespace))
+    return PodEvents()
 
 
 def _why_no_pod(informer: Informer, name: str) -> str:

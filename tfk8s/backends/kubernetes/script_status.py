@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 
 from tfk8s.backends.kubernetes import disruptions, pod_status
+from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core import compact
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object
 from tfk8s.render.script_job import COMMAND, QUOTA_ADVICE, name
 
 
-def status(job: Object, pod: Object | None, warnings: Sequence[str] = ()) -> ScriptStatus:
+def status(job: Object, pod: Object | None, events: PodEvents | None = None) -> ScriptStatus:
     """Return the status of a script.
 
     Args:
         job: the script's Job.
         pod: the Job's pod; None without a pod.
-        warnings: about the pod, else about the Job; the latest last.
+        events: of the pod, else of the Job.
     """
-    phase, exit_code, reason = _outcome(job, pod, warnings)
+    phase, exit_code, reason = _outcome(job, pod, events or PodEvents())
     words = job["spec"]["template"]["spec"]["containers"][0]["command"][len(COMMAND) :]
     return ScriptStatus(
         name=name(job),
@@ -33,7 +33,7 @@ def status(job: Object, pod: Object | None, warnings: Sequence[str] = ()) -> Scr
     )
 
 
-def _outcome(job: Object, pod: Object | None, warnings: Sequence[str]) -> tuple[ScriptPhase, int | None, str]:
+def _outcome(job: Object, pod: Object | None, events: PodEvents) -> tuple[ScriptPhase, int | None, str]:
     if pod is None:
         if any((item["type"], item["status"]) == ("Failed", "True") for item in job["status"].get("conditions", ())):
             return ScriptPhase.FAILED, None, "its pod was deleted"
@@ -43,7 +43,7 @@ def _outcome(job: Object, pod: Object | None, warnings: Sequence[str]) -> tuple[
         return _ended(pod, end)
     elif pod["status"].get("phase") == "Running":
         return ScriptPhase.RUNNING, None, ""
-    phase, reason = pod_status.phase_and_reason(_master_job(job), pod, warnings, QUOTA_ADVICE)
+    phase, reason = pod_status.phase_and_reason(_master_job(job), pod, events, QUOTA_ADVICE)
     return (ScriptPhase.FAILED if phase is Phase.FAILED else ScriptPhase.PENDING), None, reason
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tfk8s import concurrency
-from tfk8s.backends.kubernetes import pod_status, script_status
+from tfk8s.backends.kubernetes import pod_events, pod_status, script_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -184,9 +184,11 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
     by_task = {task: by_name.get(naming.pod(cluster.name, task.job, task.index)) for task in cluster.tasks}
     scripts = _scripts(client, cluster, pods)
     needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in scripts))))
-    warnings = _warnings(client, cluster.namespace) if needs_events else {}
+    events: pod_events.Events = {}
+    if needs_events:
+        events = read_events(client, cluster.namespace)
     last_lines = _last_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
-    tasks = [_task(cluster, task, pod, warnings, last_lines) for task, pod in by_task.items()]
+    tasks = [_task(cluster, task, pod, events, last_lines) for task, pod in by_task.items()]
     return ClusterStatus(
         name=cluster.name,
         backend="kubernetes",
@@ -196,9 +198,7 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
         tasks=tuple(_with_listening(client, tasks, by_task, is_listening)),
         created=min(pod_status.seconds(item["metadata"]["creationTimestamp"]) for item in cluster.sets.values()),
         reason=_why_hopeless(tasks, by_task),
-        scripts=tuple(
-            script_status.status(job, pod, warnings.get((pod or job)["metadata"]["uid"], ())) for job, pod in scripts
-        ),
+        scripts=tuple(script_status.status(job, pod, pod_events.of(pod or job, events)) for job, pod in scripts),
     )
 
 
@@ -214,16 +214,19 @@ def _task(
     cluster: DeployedCluster,
     task: Task,
     pod: Object | None,
-    warnings: Mapping[str, Sequence[str]],
+    events: pod_events.Events,
     last_lines: Mapping[str, str],
 ) -> TaskStatus:
     stateful_set = cluster.set_of(task.job)
+    is_starting = False
     if not (source := pod or stateful_set):
         phase, reason = Phase.PENDING, "its StatefulSet is missing: `tfk8s up` creates it again"
     elif pod and stateful_set and pod_status.is_outdated(pod, stateful_set):
         phase, reason = Phase.PENDING, "waits for its restart with the new settings"
     else:
-        phase, reason = pod_status.phase_and_reason(task.job, pod, warnings.get(source["metadata"]["uid"], ()))
+        found = pod_events.of(source, events)
+        phase, reason = pod_status.phase_and_reason(task.job, pod, found)
+        is_starting = pod_status.waits_for_node(pod, found)
     name = naming.pod(cluster.name, task.job, task.index)
     if reason and last_lines.get(name):
         reason += f": {last_lines[name]}"
@@ -236,6 +239,7 @@ def _task(
         since=pod_status.since(pod) if pod else None,
         reason=reason,
         required_gpus=cluster.required_gpus.get(naming.dns_label(task.job), 0),
+        node_is_starting=is_starting,
     )
 
 
@@ -266,24 +270,15 @@ def _with_listening(
 
 def _needs_events(pod: Object | None) -> bool:
     """Return whether only events can explain why a pod does not run."""
-    if pod is None:
+    if pod is None or pod_status.is_unscheduled(pod):
         return True
     containers = pod["status"].get("containerStatuses", ())
     return any(item["state"].get("waiting", {}).get("reason") == "ContainerCreating" for item in containers)
 
 
-def _warnings(client: Reader, namespace: str) -> dict[str, list[str]]:
-    """Return the messages of all warnings in a namespace, by the object's uid, the latest last.
-
-    The scheduler's are left out, because a pod that waits for the scheduler has them in its status. Those of probes are
-    left out, because a server that does not listen yet explains nothing.
-    """
-    query = {"fieldSelector": "type=Warning,reason!=FailedScheduling,reason!=Unhealthy"}
-    events = client.get(paths.collection("Event", namespace), query)["items"]
-    messages: dict[str, list[str]] = {}
-    for event in sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime"))):
-        messages.setdefault(event["involvedObject"].get("uid", ""), []).append(event.get("message", ""))
-    return messages
+def read_events(client: Reader, namespace: str) -> pod_events.Events:
+    """Return the events that explain why the pods of a namespace wait."""
+    return pod_events.group(client.get(paths.collection("Event", namespace), pod_events.QUERY)["items"], client.context)
 
 
 def _last_lines(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:

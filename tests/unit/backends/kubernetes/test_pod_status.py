@@ -3,6 +3,7 @@
 import pytest
 
 from tfk8s.backends.kubernetes import disruptions, pod_status
+from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.status import Phase
 
 RESOURCES = {"requests": {"nvidia.com/gpu": "4", "memory": "9Ti"}, "limits": {"memory": "1Gi"}}
@@ -157,13 +158,16 @@ CASES = [
 
 @pytest.mark.parametrize(("seen", "warnings", "phase", "reason"), CASES)
 def test_phase_and_reason(seen, warnings, phase, reason):
-    assert pod_status.phase_and_reason("worker", seen, warnings) == (phase, reason)
+    assert pod_status.phase_and_reason("worker", seen, PodEvents(list(warnings))) == (phase, reason)
 
 
 def test_a_terminating_pod_is_pending():
     stopped = pod(state={"running": {}}, ready=True)
     stopped["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert pod_status.phase_and_reason("worker", stopped, ()) == (Phase.PENDING, "its previous pod is terminating")
+    assert pod_status.phase_and_reason("worker", stopped, PodEvents()) == (
+        Phase.PENDING,
+        "its previous pod is terminating",
+    )
 
 
 DISRUPTED = [
@@ -191,7 +195,7 @@ def test_disruptions(reason, message, words):
     gone = pod(state={"running": {}}, ready=True, conditions=[condition])
     assert disruptions.why_removed("worker", gone) == words
     gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert pod_status.phase_and_reason("worker", gone, ()) == (
+    assert pod_status.phase_and_reason("worker", gone, PodEvents()) == (
         Phase.PENDING,
         f"its previous pod is terminating: {words}",
     )

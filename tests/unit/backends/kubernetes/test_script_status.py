@@ -4,6 +4,7 @@ import pytest
 from fakes.stateful_sets import stateful_sets
 
 from tfk8s.backends.kubernetes import script_status
+from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.status import ScriptPhase
 from tfk8s.render import script_job
 
@@ -71,7 +72,7 @@ def test_a_job_without_a_pod():
     gone = {**make_job(), "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
     assert script_status.status(gone, None).reason == "its pod was deleted"
     message = "exceeded quota: q, requested: cpu=1, used: cpu=2, limited: cpu=2"
-    assert script_status.status(make_job(), None, [message]).reason == (
+    assert script_status.status(make_job(), None, PodEvents([message])).reason == (
         'the namespace\'s quota "q" is used up (requested: cpu=1, used: cpu=2, limited: cpu=2): '
         "ask for higher limits: a script requests 50m cores and 512Mi, with limits of 4 cores and 4Gi "
         "(or the master's memory, if that is more)"

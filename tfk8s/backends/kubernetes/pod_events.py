@@ -1,0 +1,137 @@
+"""The events that explain why pods wait: warnings, and what autoscalers and Kueue say of pods without a node.
+
+The texts are those of the cluster autoscaler (TriggeredScaleUp, NotTriggerScaleUp), of GKE (FailedScaleUp), of
+Karpenter (Nominated, FailedScheduling) and of Kueue (events of its Workloads).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfk8s.render.pods import Object
+
+# The scheduler's events are left out, because a pod that waits for the scheduler has them in its status. Those of
+# probes are left out, because a server that does not listen yet explains nothing. The others are those of every start.
+QUERY = {
+    "fieldSelector": "source!=default-scheduler,reason!=Unhealthy,reason!=Pulling,reason!=Pulled,reason!=Created,"
+    "reason!=Started,reason!=Killing,reason!=SuccessfulCreate"
+}
+_POD_GROUP = "kueue.x-k8s.io/pod-group-name"  # the label of a pod of Kueue's; names the Workload, too
+_COMBINED = "(combined from similar events): "
+_GROUP = re.compile(r"\{(\S+) \d+->\d+ \(max: \d+\)\}")
+_NODE_CLAIM = re.compile(r"nodeclaim/(\S+?)(?:-[a-z0-9]{5})?(?:,|$)")
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_POOLS = tuple(map(re.compile, (r"gk[e3]-(.+)-[0-9a-f]{8}-grp", rf"eks-(.+)-{_UUID}", r"aks-(.+)-\d+-vmss")))
+_FULL = ("size reached", "limit reached")
+_BACKOFF = "in backoff after failed scale-up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvent:
+    """The last word of an autoscaler about a pod.
+
+    Attributes:
+        reason: in words.
+        is_starting: whether a node for the pod is being started.
+        is_misfit: whether no node that the autoscaler can start fits, so that the scheduler's reason counts, too.
+    """
+
+    reason: str
+    is_starting: bool = False
+    is_misfit: bool = False
+
+
+@dataclass(slots=True)
+class PodEvents:
+    """The events of one pod or of its controller.
+
+    Attributes:
+        warnings: their messages, the latest last.
+        node: what an autoscaler said last, if anything.
+        queue: what Kueue said last about the pod's Workload; "" if nothing.
+    """
+
+    warnings: list[str] = field(default_factory=list)
+    node: NodeEvent | None = None
+    queue: str = ""
+
+
+Events = Mapping[str, PodEvents]
+
+
+def group(events: Iterable[Object], context: str) -> Events:
+    """Return the events of a namespace by the uid of their object, those of Kueue's Workloads by the name.
+
+    Args:
+        events: as `QUERY` selects them.
+        context: the kubeconfig's context. GKE's contexts name the cluster, which begins the names of pools' groups.
+    """
+    groups: dict[str, PodEvents] = {}
+    for event in sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime"))):
+        subject, message = event["involvedObject"], event.get("message", "").removeprefix(_COMBINED)
+        is_workload = subject.get("kind") == "Workload"
+        found = groups.setdefault(_workload(subject["name"]) if is_workload else subject.get("uid", ""), PodEvents())
+        if is_workload:
+            found.queue = message
+        elif node := _node_event(event, message, context):
+            found.node = node
+        elif event.get("type") == "Warning" and event.get("reason") != "FailedScheduling":
+            found.warnings.append(message)
+    return groups
+
+
+def of(source: Object, events: Events) -> PodEvents:
+    """Return the events of a pod, or of another object."""
+    metadata = source["metadata"]
+    found = events.get(metadata["uid"], PodEvents())
+    workload = events.get(_workload(metadata.get("labels", {}).get(_POD_GROUP, "")))
+    return PodEvents(found.warnings, found.node, workload.queue if workload else "")
+
+
+def _workload(name: str) -> str:
+    return f"Workload/{name}"
+
+
+def _node_event(event: Object, message: str, context: str) -> NodeEvent | None:
+    """Return what an autoscaler says by an event; None for another event."""
+    is_karpenter = "karpenter" in (event.get("reportingComponent") or event.get("source", {}).get("component", ""))
+    match event.get("reason"):
+        case "TriggeredScaleUp":
+            return _starting([_pool(name, context) for name in _GROUP.findall(message)])
+        case "Nominated":
+            return _starting(_NODE_CLAIM.findall(message))
+        case "FailedScaleUp":
+            return NodeEvent(reason=f"the autoscaler could not start a node for it: {message}")
+        case "NotTriggerScaleUp":
+            return _not_starting(message.partition(": ")[2] or message)
+        case "FailedScheduling" if is_karpenter:
+            return NodeEvent(reason=f"Karpenter starts no node for it: {message}", is_misfit=True)
+    return None
+
+
+def _starting(pools: Sequence[str]) -> NodeEvent:
+    of_pool = f" of pool {' or '.join(dict.fromkeys(pools))}" if pools else ""
+    return NodeEvent(reason=f"a node{of_pool} is being started", is_starting=True)
+
+
+def _not_starting(cause: str) -> NodeEvent:
+    if _BACKOFF in cause:
+        return NodeEvent(
+            reason=f"the autoscaler failed to start a node, and tries again later ({cause}): the provider has no "
+            "quota, no machine or no address for it"
+        )
+    if any(words in cause for words in _FULL):
+        return NodeEvent(reason=f"the autoscaler may start no more nodes ({cause}): raise the maximum of the pool")
+    return NodeEvent(reason=f"the autoscaler starts no node for it ({cause})", is_misfit=True)
+
+
+def _pool(name: str, context: str) -> str:
+    """Return the pool of a provider's group of nodes, or the group's name."""
+    name = name.rpartition("/")[2]
+    for pattern in _POOLS:
+        if match := pattern.fullmatch(name):
+            cluster = context.rpartition("_")[2] if context.startswith("gke_") else ""
+            return match[1].removeprefix(f"{cluster}-")
+    return name
