@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import urllib3
@@ -77,3 +78,19 @@ class KubeApi:
         if response.status >= 400:
             raise ApiException.from_response(http_resp=response, body=response.data.decode(), data=None)
         return bytes(response.data)
+
+
+def post_event(client: KubeApi, pod: Mapping[str, Any], reason: str, message: str) -> None:
+    """Create an event of a pod, as an autoscaler does."""
+    metadata = pod["metadata"]
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    body = {
+        "apiVersion": "v1", "kind": "Event", "type": "Normal", "reason": reason, "message": message,
+        "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
+        "involvedObject": {
+            "apiVersion": "v1", "kind": "Pod",
+            **{key: metadata[key] for key in ("name", "namespace", "uid")},
+        },
+        "source": {"component": "cluster-autoscaler"}, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+    }  # fmt: skip
+    client.send("POST", f"/api/v1/namespaces/{metadata['namespace']}/events", body=body)

@@ -1,6 +1,7 @@
 """Reasons of tasks that do not start in a real cluster, with the field to change."""
 
 import pytest
+from kube_api import post_event
 from on_cluster import make_job, make_job_file, until_reason
 
 from tfk8s.backends.kubernetes import KubernetesBackend
@@ -38,6 +39,16 @@ def test_the_reason_names_the_cause_and_the_field(up, backend, case):
     job, cause, field = CASES[case]
     reason = until_reason(backend, up(make_job_file(f"why-{case}", job), wait=0), cause)
     assert field in reason
+
+
+def test_a_pod_waits_for_the_node_that_an_autoscaler_starts(up, backend, client, namespace):
+    name = up(make_job_file("why-node", make_job(accelerator="nvidia-l4")), wait=0)
+    until_reason(backend, name, "no node has the labels")
+    pod = client.get(paths.pod(namespace, f"{name}-worker-0"))
+    group = "https://www.googleapis.com/compute/v1/projects/p/zones/z/instanceGroups/gke-c-l4-8f1c2d3e-grp"
+    post_event(client, pod, "TriggeredScaleUp", f"pod triggered scale-up: [{{{group} 0->1 (max: 3)}}]")
+    until_reason(backend, name, "a node of pool c-l4 is being started")
+    assert backend.observe(name).tasks[0].node_is_starting
 
 
 def test_a_missing_service_account(up, backend):

@@ -39,6 +39,12 @@ def test_the_first_poll_is_at_once_and_the_last_at_the_timeout() -> None:
     assert looks == sorted(looks)
 
 
+def test_a_timeout_may_change() -> None:
+    clock = Clock()
+    polls = polling.poll(lambda: 5 if clock.now < 1002 else 8, clock=clock, sleep=clock.sleep)
+    assert [clock.now - 1000 for _ in polls][-1] == pytest.approx(8)
+
+
 def test_a_timeout_of_zero_polls_once() -> None:
     clock = Clock()
     assert list(polling.poll(0, clock=clock, sleep=clock.sleep)) == [0]

@@ -9,8 +9,11 @@ from harness.command import PATIENCE, Ended
 from harness.kube import NOW, KubeEnvironment
 from harness.row import CONNECTED, DEADLINE, MOMENTS, NOTHING, OWN_SESSION, VERDICT, Row, both_said
 from harness.signals import send_signal
+from kube_api import post_event
 from rows import api_server, commands, dns, removals
 from rows.removals import Fault, delete, lost
+
+from tfk8s import polling
 
 TASKS = ("worker/1", "ps/0", "chief/0")
 
@@ -182,6 +185,19 @@ def up_of(text: Callable[[str], str], before: Fault = lambda environment: None) 
     return run
 
 
+def slow_autoscaler(environment: KubeEnvironment) -> Ended:
+    """Run `up` of a task without a node, for which an autoscaler starts a node that never comes."""
+    environment.remove()
+    text = environment.text.replace("ps: {", "ps: {volumes: [{path: /data, claim: absent}], ")
+    up = environment.start("up", "--timeout", f"{DEADLINE}s", environment.file("changed.yaml", text))
+    pod = polling.wait_until(lambda: environment.pods().get("faults-ps-0"), "the pod of ps/0 to exist", PATIENCE)
+    message = "pod triggered scale-up: [{aks-l4-12345678-vmss 0->1 (max: 4)}]"
+    post_event(environment.client, pod, "TriggeredScaleUp", message)
+    ended = up.end(DEADLINE + PATIENCE)
+    environment.remove()
+    return ended
+
+
 def image(name: str) -> Callable[[str], str]:
     return lambda text: "".join(
         f"image: {name}\n" if line.startswith("image:") else line for line in text.splitlines(keepends=True)
@@ -202,6 +218,11 @@ def unready() -> Iterator[Row]:
         fault="no node has what a task asks for", when="in `up`",
         run=up_of(lambda text: text.replace("ps: {cpu: 50m", "ps: {cpu: 4k")), code=2, words=("task of ps",),
         left=NOTHING, limit=limit,
+    )  # fmt: skip
+    yield Row(
+        fault="a node that an autoscaler starts does not come", when=within, run=slow_autoscaler, code=124,
+        words=(f"waited {DEADLINE} s", "ps/0 is pending (a node of pool l4 is being started)"), left=NOTHING,
+        limit=limit,
     )  # fmt: skip
     yield Row(
         fault="a quota that is used up", when=within, code=124, left=NOTHING,

@@ -8,7 +8,9 @@ import pytest
 from job_files import job_file
 
 from tfk8s import polling
+from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.cluster.handle import Cluster
+from tfk8s.cluster.readiness import TIMEOUT, Readiness
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, WaitTimeout
@@ -39,6 +41,17 @@ def test_a_timeout_names_the_missing_tasks(cluster: Cluster, backend: FakeBacken
         'waited 0.01 s for cluster "mnist" to be ready: chief/0 is starting; '
         "worker/1 is pending (no node has 4 GPUs free)"
     )
+
+
+def test_the_default_timeout_is_longer_while_a_node_is_started(backend: FakeBackend) -> None:
+    starting = change("worker/0", phase=Phase.PENDING, node_is_starting=True)
+    backend.updates = [starting, change("worker/0", node_is_starting=False)]
+    readiness = Readiness(backend, "mnist", lambda: backend.observe("mnist"), None, {}, [])
+    limits = []
+    for _ in range(2):
+        readiness.poll()
+        limits.append((readiness.limit(TIMEOUT), readiness.limit(5)))
+    assert limits == [(NODE_TIMEOUT, 5), (TIMEOUT, 5)]
 
 
 def test_a_timeout_names_at_most_five_reasons() -> None:
