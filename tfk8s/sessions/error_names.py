@@ -7,7 +7,7 @@ messages (measured with 2.21; tests/unit/sessions/test_error_names.py has them w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfk8s.core import naming
@@ -32,6 +32,7 @@ A_TASK_FAILED_JUST_NOW = "a task failed just now"  # the backend may not have th
 
 # A task as TensorFlow writes it, in most messages with a replica, which is always 0.
 _TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
+_JOB = re.compile(r"/job:(\w+)")
 _PLACEMENT = re.compile(
     r"Cannot assign a device for operation (\S+): .*?explicitly assigned to (\S+) but available devices are \[(.*?)\]",
     re.DOTALL,
@@ -153,6 +154,11 @@ def _placement(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | No
     for device in available.split(","):
         if task := _TASK.search(device):
             devices.setdefault(naming.task(task[1], int(task[2])), []).extend(_DEVICE.findall(device))
+    if missing := _missing_job(pinned, devices, changes):
+        return DeviceMissing(
+            f'operation "{operation}" is pinned to {pinned}: {missing}',
+            help="change the job's name in the script's tf.device(…), or in the job file",
+        )
     return DeviceMissing(
         f'operation "{operation}" is pinned to {pinned}: {_missing_device(pinned, devices, changes)}',
         help="`tfk8s devices` lists all devices; a job gets GPUs by `gpus:` in the job file; with "
@@ -160,13 +166,21 @@ def _placement(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | No
     )
 
 
+def _missing_job(pinned: str, tasks: Iterable[str], changes: TaskChanges) -> str:
+    """Return that the cluster does not have the job of a pinned operation, with its jobs; "" if it has the job."""
+    jobs = sorted({task.partition("/")[0] for task in (*tasks, *changes.without)})
+    match = _JOB.search(pinned)
+    if match is None or not jobs or match[1] in jobs:
+        return ""
+    return f"this cluster has job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}, and no job {match[1]}"
+
+
 def _missing_device(pinned: str, devices: Mapping[str, Sequence[str]], changes: TaskChanges) -> str:
     match, device = _TASK.search(pinned), _DEVICE.search(pinned)
     if match is None:
-        job = re.search(r"/job:(\w+)", pinned)
         return (
             f"no task of the session has it; the session has {', '.join(devices)}"
-            if job or device is None
+            if _JOB.search(pinned) or device is None
             else (f"no task has a {device[1]}")
         )
     task = naming.task(match[1], int(match[2]))

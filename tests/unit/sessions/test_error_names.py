@@ -154,20 +154,31 @@ def test_named(kind: str, message: str, known: TaskChanges, meaning: type | None
         ("/job:worker/task:0/device:GPU:1", WELL, "worker/0 has 1 GPU"),
         ("/job:master/task:0/device:GPU:1", WELL, "master/0 has no GPUs"),
         ("/job:worker/task:7", WELL, "the session has no task worker/7; it has master/0, worker/0"),
-        ("/job:nosuch/task:0", WELL, "the session has no task nosuch/0; it has master/0, worker/0"),
+        ("/job:nosuch/task:0", WELL, "this cluster has jobs master, worker, and no job nosuch"),
         (
             "/job:worker/replica:0/task:3/device:CPU:0",
             TaskChanges(without=["worker/3"]),
             "worker/3 is left out of this session",
         ),
         ("/device:TPU:0", WELL, "no task has a TPU:0"),
-        ("/job:ps", WELL, "no task of the session has it; the session has master/0, worker/0"),
+        ("/job:ps", WELL, "this cluster has jobs master, worker, and no job ps"),
+        (
+            "/job:ps",
+            TaskChanges(without=["ps/0"]),
+            "no task of the session has it; the session has master/0, worker/0",
+        ),
     ],
 )
 def test_a_missing_device_is_named_with_what_there_is(wanted: str, known: TaskChanges, says: str) -> None:
     named = error_names.classify("InvalidArgumentError", PLACEMENT.format(wanted), known)
     assert isinstance(named, DeviceMissing)
     assert str(named) == f'operation "add" is pinned to {wanted}: {says}'
+
+
+def test_advice_for_a_job_with_another_name_is_about_names() -> None:
+    named = error_names.classify("InvalidArgumentError", PLACEMENT.format("/job:nosuch/task:0"), WELL)
+    assert named is not None
+    assert named.help == "change the job's name in the script's tf.device(…), or in the job file"
 
 
 def test_what_became_of_tasks_between_two_times_of_asking() -> None:
