@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import signal
 import site
 import socket
@@ -25,7 +24,7 @@ from tfk8s import polling
 from tfk8s.core import naming
 from tfk8s.core.addresses import host_and_port, loopback_ports
 from tfk8s.errors import WaitTimeout
-from tfk8s.sessions import error_names, runner
+from tfk8s.sessions import error_names, failures, runner
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
 from tfk8s.task.config import TaskAddresses, derive_cluster
@@ -34,7 +33,6 @@ MAX_FORWARDS = 256
 _ARCHIVE_TIMEOUT = 600.0  # for the transfer of a script's folder
 MARK = b"\x1e"  # ASCII's record separator; terminals do not show it
 END = MARK + MARK + b"tfk8s: exit code "
-_EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -73,7 +71,13 @@ def main(arguments: Sequence[str]) -> int:
     code = os.waitstatus_to_exitcode(status)
     if code >= 0 and not signals:  # else Kubernetes knows the reason
         write_end(code)
+    elif not signals and (message := failures.ended_by_signal(_script(arguments), code)):
+        os.write(2, MARK + f"tfk8s: {message}\n".encode())
     return code if code >= 0 else 128 - code
+
+
+def _script(arguments: Sequence[str]) -> str:
+    return next(word for word in arguments if not word.startswith("--"))
 
 
 def write_end(code: int) -> None:
@@ -94,15 +98,10 @@ def read_end(line: str) -> tuple[str, int, str] | None:
 
 
 def mark(source: int, sink: int) -> None:
-    """Copy lines from a descriptor to another, with `MARK` before each, without TensorFlow's early log lines.
-
-    Until its log is set up, TensorFlow 2.21 writes lines of the level INFO and ignores TF_CPP_MIN_LOG_LEVEL.
-    """
-    quiet = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") != "0"
+    """Copy lines from a descriptor to another, with `MARK` before each."""
     with open(source, "rb") as lines:
         for line in lines:
-            if not (quiet and _EARLY_LINES.match(line)):
-                os.write(sink, MARK + line)
+            os.write(sink, MARK + line)
 
 
 def _run(arguments: Sequence[str]) -> None:
@@ -116,7 +115,7 @@ def _run(arguments: Sequence[str]) -> None:
         os._exit(error.exit_code)
     if requirements := os.environ.get("TFK8S_REQUIREMENTS"):
         install(requirements)
-    runner.exit_process(runner.main([f"--events={monitor_tasks(cluster)}", *arguments]))
+    runner.exit_process(runner.main([f"--events={monitor_tasks(cluster)}", "--pod", *arguments]))
 
 
 def monitor_tasks(cluster: TaskAddresses) -> int:

@@ -18,25 +18,28 @@ import importlib.util
 import io
 import logging
 import os
+import re
 import signal
 import sys
+import tempfile
 import threading
-import traceback
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NoReturn
 
-from tfk8s.errors import TaskError, Tfk8sError
+from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
-from tfk8s.sessions import error_names, patch
-from tfk8s.sessions.call_guard import INTERRUPTED, TASK_FAILED, CallGuard, ExitScript
+from tfk8s.sessions import error_names, failures, patch
+from tfk8s.sessions.call_guard import TASK_FAILED, CallGuard, ExitScript
 from tfk8s.sessions.diagnosis import ClusterProbe
+from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
 from tfk8s.sessions.preflight import ClusterView
 
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -48,17 +51,20 @@ def execute(options: argparse.Namespace) -> int:
     try:
         cluster.check()
     except Tfk8sError as error:
-        return _report(error, note, error_names.A_TASK_FAILED)
+        return failures.report(error, note, error_names.A_TASK_FAILED)
     if options.events is not None:
         of_script.expect()
     guard = GuardThread(CallGuard(of_script, cluster.view, ExitScript(note.end)), options.events)
     guard.take_signals()
     guard.start()
     filters = cluster.view.filters
+    while_imported("tensorflow", without_early_lines)
     when_imported(patch.SESSION_MODULE, lambda: patch.patch_sessions(filters, isolate=options.isolate))
     if options.tf1:
         give_tf1()
-    return run_main(options.script, options.arguments, cluster, note)
+    requirements = os.environ.get("TFK8S_REQUIREMENTS", "")
+    run = ScriptRun(options.script, options.arguments, options.tf1, options.pod, requirements)
+    return run_main(run, cluster, note)
 
 
 def _install_log_handler() -> None:
@@ -85,17 +91,29 @@ def give_tf1() -> None:
 
 def when_imported(name: str, then: Callable[[], None]) -> None:
     """Call a function as soon as a module has been imported, or now if it has been."""
+
+    @contextlib.contextmanager
+    def call_after() -> Iterator[None]:
+        yield
+        then()
+
     if name in sys.modules:
         then()
     else:
-        sys.meta_path.insert(0, _Importer(name, then))
+        while_imported(name, call_after)
+
+
+def while_imported(name: str, make_context: Callable[[], AbstractContextManager[None]]) -> None:
+    """Enter a context while a module is imported, unless it has been."""
+    if name not in sys.modules:
+        sys.meta_path.insert(0, _Importer(name, make_context))
 
 
 class _Importer(importlib.abc.MetaPathFinder):
-    """Finds one module, once, as other finders would, and calls a function after the module's execution."""
+    """Finds one module, once, as other finders would, and executes the module in a context."""
 
-    def __init__(self, name: str, then: Callable[[], None]) -> None:
-        self._name, self._then = name, then
+    def __init__(self, name: str, make_context: Callable[[], AbstractContextManager[None]]) -> None:
+        self._name, self._make_context = name, make_context
 
     def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         del path, target
@@ -106,32 +124,55 @@ class _Importer(importlib.abc.MetaPathFinder):
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def execute_and_then(module: types.ModuleType) -> None:
-                execute(module)
-                self._then()
+            def execute_in_context(module: types.ModuleType) -> None:
+                with self._make_context():
+                    execute(module)
 
-            setattr(spec.loader, "exec_module", execute_and_then)  # noqa: B010 - of this one loader
+            setattr(spec.loader, "exec_module", execute_in_context)  # noqa: B010 - of this one loader
         return spec
 
 
-def run_main(script: str, arguments: Sequence[str], cluster: ClusterProbe, note: FailureNote) -> int:
+@contextlib.contextmanager
+def without_early_lines() -> Iterator[None]:
+    """Hold standard error back, and drop the log lines of TensorFlow's libraries that do not know the log level yet.
+
+    Until its log is set up, TensorFlow 2.21 writes lines of the level INFO and ignores TF_CPP_MIN_LOG_LEVEL.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") == "0":
+        yield
+        return
+    with open(os.dup(2), "wb") as errors, tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(errors.fileno(), 2)
+            held.seek(0)
+            with contextlib.suppress(OSError):  # its reader is gone
+                errors.writelines(line for line in held if not _EARLY_LINES.match(line))
+                errors.flush()
+
+
+def run_main(run: ScriptRun, cluster: ClusterProbe, note: FailureNote) -> int:
     """Run a file as `python FILE` does; return Python's exit code."""
-    path = Path(script).resolve()
-    sys.argv = [script, *arguments]
+    path = Path(run.script).resolve()
+    sys.argv = [run.script, *run.arguments]
     if not sys.flags.safe_path:
         del sys.path[0]  # this module's folder
     sys.path.insert(0, str(path.parent))
     sys.dont_write_bytecode = True  # no __pycache__ beside the user's files
     main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=script, __builtins__=__builtins__)
+    main.__dict__.update(__file__=run.script, __builtins__=__builtins__)
     sys.modules["__main__"] = main
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        exec(compile(path.read_bytes(), script, "exec", dont_inherit=True), main.__dict__)  # noqa: S102 - the user's own program
+        exec(compile(path.read_bytes(), run.script, "exec", dont_inherit=True), main.__dict__)  # noqa: S102 - the user's own program
     except SystemExit as end:
-        return _exit_code(end.code)
+        code = _exit_code(end.code)
+        failures.print_hint(end, run)
+        return code
     except BaseException as error:
-        return _fail(error, cluster, note)
+        return failures.fail(error, run, cluster, note)
     return 0
 
 
@@ -144,7 +185,7 @@ def _exit_code(code: object) -> int:
     return 1
 
 
-# ---- failures ------------------------------------------------------------------------------------------------------
+# ---- the end -------------------------------------------------------------------------------------------------------
 
 
 class FailureNote:
@@ -168,67 +209,6 @@ class FailureNote:
         if code == TASK_FAILED:
             self.write(error_names.A_TASK_FAILED)  # seconds ago
         _end(code)
-
-
-def _fail(error: BaseException, cluster: ClusterProbe, note: FailureNote) -> int:
-    """Print the error that ended the script; return the exit code."""
-    meaning: Tfk8sError | None = None
-    if isinstance(error, Tfk8sError):
-        meaning = error
-    elif isinstance(error, Exception) and _is_tensorflows(error):
-        meaning = cluster.explain(error)
-    if meaning is None or os.environ.get("TFK8S_DEBUG"):
-        _print_whole(error)
-    else:
-        _print_briefly(error)
-    if meaning is not None:
-        return _report(meaning, note, error_names.A_TASK_FAILED_JUST_NOW)
-    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-
-
-def _print_whole(error: BaseException) -> None:
-    """Print a traceback as Python does, without the frames of tfk8s."""
-    shown = traceback.TracebackException.from_exception(error)
-    part: traceback.TracebackException | None = shown
-    while part is not None:
-        part.stack = traceback.StackSummary.from_list(
-            [frame for frame in part.stack if not frame.filename.startswith(_PACKAGE)]
-        )
-        part = part.__cause__ or part.__context__
-    print("".join(shown.format()), end="", file=sys.stderr, flush=True)
-
-
-def _print_briefly(error: BaseException) -> None:
-    """Print the script's frames, and the first sentence of TensorFlow's message, which has a page of C++ after it."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_inside(frame.filename)]
-    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
-    cause = error.__cause__ if isinstance(error, Tfk8sError) else error
-    if cause is not None:
-        lines.append(
-            f"{type(cause).__name__}: {error_names.first_sentence(str(cause))} (TFK8S_DEBUG=1 shows the rest)\n"
-        )
-    print("".join(lines), end="", file=sys.stderr, flush=True)
-
-
-def _is_tensorflows(error: Exception) -> bool:
-    """Return whether TensorFlow raised an error: one of its own, or one about its arguments."""
-    raised_at = traceback.extract_tb(error.__traceback__)[-1].filename
-    return type(error).__module__.startswith("tensorflow.") or _is_inside(raised_at)
-
-
-def _is_inside(file: str) -> bool:
-    return file.startswith(_PACKAGE) or f"{os.sep}tensorflow{os.sep}python{os.sep}" in file
-
-
-def _report(error: Tfk8sError, note: FailureNote, text: str) -> int:
-    """Print an error, and note the failure of a task; return the exit code."""
-    if isinstance(error, TaskError):
-        note.write(text)
-    print(f"error: {error}" + (f"\n  = help: {error.help}" if error.help else ""), file=sys.stderr, flush=True)
-    return error.exit_code
-
-
-# ---- the end -------------------------------------------------------------------------------------------------------
 
 
 def _end(code: int) -> NoReturn:
@@ -258,6 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tf1", action="store_true", help="`import tensorflow` gives TensorFlow 1's")
     parser.add_argument("--isolate", action="store_true", help="sessions keep their variables to themselves")
     parser.add_argument("--events", type=int, metavar="FD", help="the pipe with changes of tasks")
+    parser.add_argument("--pod", action="store_true", help="the script runs in a pod of the cluster")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     return execute(parser.parse_args(arguments))

@@ -62,3 +62,24 @@ def test_failure_is_noted_if_the_guard_ends_the_script(
 def test_failure_is_not_noted_without_a_file_or_on_a_full_disk(tmp_path: Path) -> None:
     FailureNote(None).write(error_names.A_TASK_FAILED)
     FailureNote(str(tmp_path / "no" / "such" / "folder")).write(error_names.A_TASK_FAILED)
+
+
+EARLY = """\
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795263665.384623       6 port.cc:153] oneDNN custom operations are on.
+E0000 00:00:1795263665.384623       6 port.cc:153] an error
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [("1", "E0000 00:00:1795263665.384623       6 port.cc:153] an error\n"), ("0", EARLY)],
+)
+def test_early_log_lines_follow_the_log_level(
+    level: str, expected: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+    with runner.without_early_lines():
+        os.write(2, EARLY.encode())
+    os.write(2, b"after\n")
+    assert capfd.readouterr().err == f"{expected}after\n"

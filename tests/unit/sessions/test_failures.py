@@ -1,0 +1,96 @@
+"""What a user reads below the traceback of a script. The messages are TensorFlow's and Python's own: 2.21, 3.11."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import pytest
+
+from tfk8s.sessions import failures
+from tfk8s.sessions.failures import ScriptRun
+
+TF1_NAMES = {("tensorflow", "placeholder"), ("tensorflow._api.v2.train", "AdamOptimizer"), ("tensorflow", "Session")}
+
+AGAIN = "run again with --tf1 before SCRIPT: tfk8s submit --tf1 NAME SCRIPT"
+MISPLACED = "--tf1 after SCRIPT is an argument of the script; write --tf1 before SCRIPT: tfk8s submit --tf1 NAME SCRIPT"
+EAGER = f"this is TensorFlow 1's code, which TensorFlow 2 runs eagerly; {AGAIN}"
+REQUIREMENTS = (
+    "write pandas into a file, and run again with --requirements before SCRIPT: "
+    "tfk8s submit --requirements FILE NAME SCRIPT"
+)
+OWN = "a module of your own belongs beside SCRIPT"
+
+PLACEHOLDER = AttributeError("module 'tensorflow' has no attribute 'placeholder'")
+OPTIMIZER = AttributeError("module 'tensorflow._api.v2.train' has no attribute 'AdamOptimizer'")
+CONTRIB = AttributeError("module 'tensorflow' has no attribute 'contrib'")
+SESSION = ImportError("cannot import name 'Session' from 'tensorflow' (/lib/tensorflow/__init__.py)")
+DEVICE = ValueError("/job:worker/replica:0/task:1/device:CPU:0 unknown device.")
+EMPTY = RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
+FED = RuntimeError("tf.placeholder() is not compatible with eager execution.")
+
+
+def run(*arguments: str, tf1: bool = False, in_pod: bool = False, requirements: str = "") -> ScriptRun:
+    return ScriptRun("train.py", arguments, tf1, in_pod, requirements)
+
+
+@pytest.mark.parametrize(
+    ("error", "how", "expected"),
+    [
+        (PLACEHOLDER, run(), f"only TensorFlow 1 has placeholder; {AGAIN}"),
+        (OPTIMIZER, run("--steps", "5"), f"only TensorFlow 1 has AdamOptimizer; {AGAIN}"),
+        (SESSION, run(), f"only TensorFlow 1 has Session; {AGAIN}"),
+        (DEVICE, run(), EAGER),
+        (EMPTY, run(), EAGER),
+        (FED, run(), EAGER),
+        (PLACEHOLDER, run("--tf1"), MISPLACED),
+        (SystemExit(2), run("--tf1"), MISPLACED),  # argparse does not know the option
+        (SystemExit(0), run("--tf1"), None),
+        (SystemExit(2), run(), None),
+        (PLACEHOLDER, run(tf1=True), None),
+        (SystemExit(2), run("--tf1", tf1=True), None),
+        (CONTRIB, run(), None),  # TensorFlow 1 had it, and `tensorflow.compat.v1` has not
+        (ValueError("shapes"), run("--tf1"), None),
+    ],
+)
+def test_a_script_for_tensorflow_1(error: BaseException, how: ScriptRun, expected: str | None) -> None:
+    assert failures.hint(error, how, lambda *name: name in TF1_NAMES) == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "how", "expected"),
+    [
+        ("pandas", run(), f"install the package: {sys.executable} -m pip install pandas; {OWN}"),
+        ("sklearn", run(tf1=True), f"install the package: {sys.executable} -m pip install scikit-learn; {OWN}"),
+        (
+            "pandas",
+            run(in_pod=True),
+            f"the image has no pandas; {REQUIREMENTS}; {OWN}",
+        ),
+        (
+            "yaml",
+            run(in_pod=True, requirements="needs.txt"),
+            f"the image has no yaml; add pyyaml to needs.txt; {OWN}",
+        ),
+        ("tensorflow.contrib", run(in_pod=True), None),  # the image has the package, and not this part of it
+        ("tkinter", run(), None),  # Python's own
+    ],
+)
+def test_a_package_that_is_missing(module: str, how: ScriptRun, expected: str | None) -> None:
+    error = ModuleNotFoundError(f"No module named '{module}'", name=module)
+    assert failures.hint(error, how, lambda *name: False) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (-signal.SIGSEGV, "train.py was ended by signal SIGSEGV"),
+        (-signal.SIGKILL, "train.py was ended by signal SIGKILL"),
+        (-40, "train.py was ended by signal 40"),
+        (-signal.SIGINT, None),
+        (-signal.SIGTERM, None),
+        (139, None),
+    ],
+)
+def test_a_signal_is_named(code: int, expected: str | None) -> None:
+    assert failures.ended_by_signal("train.py", code) == expected

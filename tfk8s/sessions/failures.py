@@ -1,0 +1,204 @@
+"""Reports the failure of a script: the error in words, and a hint what to type instead.
+
+Standard library only: this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfk8s.errors import TaskError, Tfk8sError
+from tfk8s.sessions import error_names
+from tfk8s.sessions.call_guard import INTERRUPTED
+
+if TYPE_CHECKING:
+    from tfk8s.sessions.diagnosis import ClusterProbe
+    from tfk8s.sessions.runner import FailureNote
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+# TensorFlow 2's words about a name that only TensorFlow 1 has, and about TensorFlow 1's calls with eager execution.
+_MISSING_NAME = re.compile(r"module '(?P<module>tensorflow[\w.]*)' has no attribute '(?P<name>\w+)'")
+_MISSING_IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>tensorflow[\w.]*)'")
+_EAGER = re.compile(r"is not compatible with eager execution|^The Session graph is empty\.|^/job:\S+ unknown device\.$")
+_TF1_COMMAND = "tfk8s submit --tf1 NAME SCRIPT"
+_USAGE_ERRORS = (1, 2)  # the exit codes of absl's flags and of argparse for an option that they do not know
+
+# Packages with another name than their module.
+_PACKAGE_NAMES = {"PIL": "pillow", "cv2": "opencv-python-headless", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+_OWN_MODULE = "a module of your own belongs beside SCRIPT"
+
+_EXPECTED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # of users, and of tfk8s itself
+
+IsTf1Name = Callable[[str, str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRun:
+    """A script, and how it runs.
+
+    Attributes:
+        script: its path.
+        arguments: its own arguments.
+        tf1: whether `import tensorflow` gives TensorFlow 1.
+        in_pod: whether it runs in a pod of the cluster.
+        requirements: the file of packages that were installed for it, or "".
+    """
+
+    script: str
+    arguments: Sequence[str] = ()
+    tf1: bool = False
+    in_pod: bool = False
+    requirements: str = ""
+
+
+# ---- hints ---------------------------------------------------------------------------------------------------------
+
+
+def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | None:
+    """Return what the user may type instead, or None.
+
+    Args:
+        error: the error that ended the script.
+        run: how the script ran.
+        is_tf1_name: returns whether TensorFlow 1 has a name in a module, such as "tensorflow._api.v2.train".
+    """
+    if isinstance(error, ModuleNotFoundError):
+        return _missing_package(error.name or "", run)
+    if run.tf1:
+        return None
+    is_misplaced = "--tf1" in run.arguments
+    if isinstance(error, SystemExit):
+        return _misplaced() if is_misplaced and error.code in _USAGE_ERRORS else None
+    cause = _tf1_cause(str(error), is_tf1_name)
+    if cause is None:
+        return None
+    return _misplaced() if is_misplaced else f"{cause}; run again with --tf1 before SCRIPT: {_TF1_COMMAND}"
+
+
+def _misplaced() -> str:
+    return f"--tf1 after SCRIPT is an argument of the script; write --tf1 before SCRIPT: {_TF1_COMMAND}"
+
+
+def _tf1_cause(message: str, is_tf1_name: IsTf1Name) -> str | None:
+    """Return why a script needs TensorFlow 1, from the message of its error; None if it does not."""
+    if _EAGER.search(message):
+        return "this is TensorFlow 1's code, which TensorFlow 2 runs eagerly"
+    match = _MISSING_NAME.search(message) or _MISSING_IMPORT.search(message)
+    if match is None or not is_tf1_name(match["module"], match["name"]):
+        return None
+    return f"only TensorFlow 1 has {match['name']}"
+
+
+def _missing_package(module: str, run: ScriptRun) -> str | None:
+    """Return how to install a module's package; None for a part of a package, and for a module of Python."""
+    if not module or "." in module or module in sys.stdlib_module_names:
+        return None
+    package = _PACKAGE_NAMES.get(module, module)
+    if not run.in_pod:
+        return f"install the package: {sys.executable} -m pip install {package}; {_OWN_MODULE}"
+    if run.requirements:
+        return f"the image has no {module}; add {package} to {run.requirements}; {_OWN_MODULE}"
+    return (
+        f"the image has no {module}; write {package} into a file, and run again with --requirements before SCRIPT: "
+        f"tfk8s submit --requirements FILE NAME SCRIPT; {_OWN_MODULE}"
+    )
+
+
+def print_hint(error: BaseException, run: ScriptRun) -> None:
+    """Print the hint about the error that ended a script, if there is one."""
+    if text := hint(error, run, _is_tf1_name):
+        print(f"hint: {text}", file=sys.stderr, flush=True)
+
+
+def _is_tf1_name(module: str, name: str) -> bool:
+    found: object = getattr(getattr(sys.modules.get("tensorflow"), "compat", None), "v1", None)
+    for part in (*module.removeprefix("tensorflow").removeprefix("._api.v2").split(".")[1:], name):
+        found = getattr(found, part, None)
+    return found is not None
+
+
+# ---- errors --------------------------------------------------------------------------------------------------------
+
+
+def fail(error: BaseException, run: ScriptRun, cluster: ClusterProbe, note: FailureNote) -> int:
+    """Print the error that ended a script, with a hint; return the exit code."""
+    meaning: Tfk8sError | None = None
+    if isinstance(error, Tfk8sError):
+        meaning = error
+    elif isinstance(error, Exception) and _is_tensorflows(error):
+        meaning = cluster.explain(error)
+    if meaning is None or os.environ.get("TFK8S_DEBUG"):
+        _print_whole(error)
+    else:
+        _print_briefly(error)
+    if meaning is not None:
+        return report(meaning, note, error_names.A_TASK_FAILED_JUST_NOW)
+    print_hint(error, run)
+    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _print_whole(error: BaseException) -> None:
+    """Print a traceback as Python does, without the frames of tfk8s."""
+    shown = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = shown
+    while part is not None:
+        part.stack = traceback.StackSummary.from_list(
+            [frame for frame in part.stack if not frame.filename.startswith(_PACKAGE)]
+        )
+        part = part.__cause__ or part.__context__
+    print("".join(shown.format()), end="", file=sys.stderr, flush=True)
+
+
+def _print_briefly(error: BaseException) -> None:
+    """Print the script's frames, and the first sentence of TensorFlow's message, which has a page of C++ after it."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_inside(frame.filename)]
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
+    cause = error.__cause__ if isinstance(error, Tfk8sError) else error
+    if cause is not None:
+        lines.append(
+            f"{type(cause).__name__}: {error_names.first_sentence(str(cause))} (TFK8S_DEBUG=1 shows the rest)\n"
+        )
+    print("".join(lines), end="", file=sys.stderr, flush=True)
+
+
+def _is_tensorflows(error: Exception) -> bool:
+    """Return whether TensorFlow raised an error: one of its own, or one about its arguments."""
+    raised_at = traceback.extract_tb(error.__traceback__)[-1].filename
+    return type(error).__module__.startswith("tensorflow.") or _is_inside(raised_at)
+
+
+def _is_inside(file: str) -> bool:
+    return file.startswith(_PACKAGE) or f"{os.sep}tensorflow{os.sep}python{os.sep}" in file
+
+
+def report(error: Tfk8sError, note: FailureNote, text: str) -> int:
+    """Print an error, and note the failure of a task; return the exit code."""
+    if isinstance(error, TaskError):
+        note.write(text)
+    print(f"error: {error}" + (f"\n  = help: {error.help}" if error.help else ""), file=sys.stderr, flush=True)
+    return error.exit_code
+
+
+# ---- signals -------------------------------------------------------------------------------------------------------
+
+
+def ended_by_signal(script: str, code: int) -> str | None:
+    """Return the message about a script that a signal ended; None for signals that users or tfk8s send.
+
+    Args:
+        script: its path.
+        code: the return code, as in `subprocess`.
+    """
+    if code >= 0 or -code in _EXPECTED_SIGNALS:
+        return None
+    names = {number.value: number.name for number in signal.Signals}
+    return f"{script} was ended by signal {names.get(-code, -code)}"
