@@ -1,4 +1,4 @@
-"""Patches of TensorFlow's sessions: tasks that they leave out, private variables, and a check of sizes.
+"""Patches of TensorFlow's sessions: tasks that they leave out, private variables, and checks of targets and sizes.
 
 Scripts that know nothing of tfk8s get the patches by TensorFlow's session class, during the import of TensorFlow. So
 this module does not import TensorFlow as a whole.
@@ -9,18 +9,29 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import os
+import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfk8s import polling
+from tfk8s.core.addresses import host_and_port, loopback_ports
+from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.sessions import error_names
 from tfk8s.sessions.error_names import MAX_BYTES
+from tfk8s.task import probe, wire
 
 SESSION_MODULE = "tensorflow.python.client.session"
+CHILD_TIMEOUT = 30.0  # for a server in a child process, which has to import TensorFlow
 
 _LARGE_BYTES = 1 << 20
 _CLOSE_TIMEOUT = 1.0
+_PROBE_TIMEOUT = 4.0
+_SCHEME = "grpc://"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_MAX_LISTED = 8
 
 
 def patch_config(config: Any, filters: Sequence[str], *, isolate: bool = False) -> Any:
@@ -38,16 +49,90 @@ def patch_config(config: Any, filters: Sequence[str], *, isolate: bool = False) 
     return patched
 
 
+def check_target(
+    target: object, tasks: Mapping[str, str], *, in_pod: bool = False, child_timeout: float = CHILD_TIMEOUT
+) -> None:
+    """Check that a session's target is a task of the cluster, or that another TensorFlow server answers there.
+
+    TensorFlow waits silently and for ever for a server that does not answer. The server may be one that the script has
+    started in its own process. A server that a child process starts gets `child_timeout` seconds.
+
+    Args:
+        target: the target, "grpc://host:port"; TensorFlow itself refuses other forms.
+        tasks: the address of each task, by its short name.
+        in_pod: whether the tasks have the loopback addresses of a single machine, too.
+        child_timeout: for tests.
+
+    Raises:
+        InvalidInput: no TensorFlow server answers; the help lists the addresses of the tasks.
+    """
+    text = target.decode() if isinstance(target, bytes) else str(target)
+    address = text.removeprefix(_SCHEME)
+    if address == text or not address.rpartition(":")[2].isdecimal() or _is_task(address, tasks, in_pod=in_pod):
+        return
+    trouble = ""
+
+    def answers() -> bool:
+        nonlocal trouble
+        trouble = _probe(address)
+        return not trouble
+
+    timeout = child_timeout if _has_children() else 0.0
+    try:
+        polling.wait_until(answers, f"a TensorFlow server to answer at {address}", timeout, announce=True)
+    except WaitTimeout:
+        raise InvalidInput(f"no TensorFlow server answers at {address}: {trouble}", help=_addresses(tasks)) from None
+
+
+def _is_task(address: str, tasks: Mapping[str, str], *, in_pod: bool) -> bool:
+    known = {_normal(host_and_port(other)) for other in tasks.values()}
+    if in_pod:
+        ports = loopback_ports({task: host_and_port(other)[1] for task, other in tasks.items()})
+        known |= {(_LOOPBACK[0], port) for port in ports.values()}
+    return _normal(host_and_port(address)) in known
+
+
+def _normal(address: tuple[str, int]) -> tuple[str, int]:
+    return (_LOOPBACK[0] if address[0] in _LOOPBACK else address[0], address[1])
+
+
+def _probe(address: str) -> str:
+    """Return why no TensorFlow server answers at an address; "" if a server does."""
+    try:
+        with socket.create_connection(host_and_port(address), _PROBE_TIMEOUT) as stream:
+            probe.get_status(stream, _PROBE_TIMEOUT)
+    except (OSError, OverflowError, UnicodeError, wire.ProbeError) as error:
+        return str(getattr(error, "strerror", None) or error)
+    return ""
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _addresses(tasks: Mapping[str, str]) -> str | None:
+    if not tasks:
+        return None
+    listed = [f"{task} at {address}" for task, address in tasks.items()]
+    more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
+    return f"this cluster's tasks are {', '.join(listed[:_MAX_LISTED])}{more}; TFK8S_TARGET is the master's address"
+
+
 def last_success(session: Any) -> float:
     """Return the time of a session's last successful call, by `time.monotonic`; infinity before the first one."""
     return float(getattr(session, "_tfk8s_last_success", math.inf))
 
 
-def patch_sessions(filters: Sequence[str], *, isolate: bool) -> None:
+def patch_sessions(filters: Sequence[str], check: Callable[[object], None], *, isolate: bool) -> None:
     """Patch the sessions of this process.
 
     Args:
         filters: `ConfigProto.device_filters`, which leave tasks out.
+        check: is called with the target of each session, and raises an error for one that would wait for ever.
         isolate: sessions share no variables with others.
     """
     from tensorflow.python.client.session import BaseSession
@@ -55,6 +140,8 @@ def patch_sessions(filters: Sequence[str], *, isolate: bool) -> None:
     make, run, close = BaseSession.__init__, BaseSession.run, BaseSession.close
 
     def patched_init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        self._session = None  # `__del__` reads it
+        check(target)
         make(self, target, graph, patch_config(config, filters, isolate=isolate))
 
     @functools.wraps(run)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import functools
 import gc
 import importlib.abc
 import importlib.machinery
@@ -58,8 +59,9 @@ def execute(options: argparse.Namespace) -> int:
     guard.take_signals()
     guard.start()
     filters = cluster.view.filters
+    check = functools.partial(patch.check_target, tasks=cluster.view.addresses, in_pod=options.pod)
     while_imported("tensorflow", without_early_lines)
-    when_imported(patch.SESSION_MODULE, lambda: patch.patch_sessions(filters, isolate=options.isolate))
+    when_imported(patch.SESSION_MODULE, lambda: patch.patch_sessions(filters, check, isolate=options.isolate))
     if options.tf1:
         give_tf1()
     requirements = os.environ.get("TFK8S_REQUIREMENTS", "")

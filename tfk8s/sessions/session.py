@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from tfk8s import polling
 from tfk8s.errors import InvalidInput, TaskError
 from tfk8s.log import log
+from tfk8s.sessions import patch
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.lost_tasks import LostTasks, of_script
 from tfk8s.sessions.preflight import ClusterView
@@ -81,7 +82,7 @@ def session(
         cause. With `recover`, such sessions one after another.
 
     Raises:
-        InvalidInput: the target is missing.
+        InvalidInput: the target is missing, or no TensorFlow server answers there.
         TaskUnreachable: tasks do not answer; the text has a table of all tasks.
         TaskLost, TaskRestarted: a task went away. With `recover`, the last loss after `recoveries` sessions.
         VersionSkew: the tasks have different versions of TensorFlow.
@@ -90,8 +91,10 @@ def session(
         OutOfMemory: a task has too little memory for a step.
         WaitTimeout: not all tasks answered again within `timeout`.
     """
-    view = ClusterView({}, without)
-    if target is None:
+    if target is not None:
+        patch.check_target(target, ClusterView.of(os.environ).addresses)
+        view = ClusterView({}, without)
+    else:
         target = os.environ.get("TFK8S_TARGET")
         if target is None:
             raise InvalidInput(

@@ -38,12 +38,16 @@ def network_gone(environment: KubeEnvironment) -> Ended:
     return script.end(PATIENCE)
 
 
-def eats(environment: KubeEnvironment) -> Ended:
-    """Run a script that has the fault."""
-    command = environment.submit("eater.py")
-    command.until_says("a step")
-    command.now()
-    return command.end(PATIENCE)
+def script(name: str) -> Callable[[KubeEnvironment], Ended]:
+    """Run a script whose fault begins with a step."""
+
+    def run(environment: KubeEnvironment) -> Ended:
+        command = environment.submit(name)
+        command.until_says("a step")
+        command.now()
+        return command.end(PATIENCE)
+
+    return run
 
 
 def signals() -> Iterator[Row]:
@@ -81,8 +85,12 @@ def pods() -> Iterator[Row]:
             code=3, words=(deleted.format(task),), thorough=(task, moment) != ("chief/0", "after"),
         )  # fmt: skip
     yield Row(
-        fault="worker/1 needs more memory than it may use", when="in a step", run=eats, code=3,
+        fault="worker/1 needs more memory than it may use", when="in a step", run=script("eater.py"), code=3,
         words=("worker/1: killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory",),
+    )  # fmt: skip
+    yield Row(
+        fault="an address that no task has", when="as a session is opened", run=script("stray.py"), code=2,
+        words=("no TensorFlow server answers at localhost:2299", "chief/0 at faults-chief-0.faults."),
     )  # fmt: skip
 
 

@@ -139,3 +139,7 @@ def in_scripts() -> Iterator[Row]:
         fault="a result of 2.1 GiB", when="in a step", run=script("large.py", "result"), code=2,
         words=("what the session fetches is too large",), thorough=True, limit=2 * VERDICT,
     )  # fmt: skip
+    yield Row(
+        fault="an address that no task has", when="as a session is opened", run=script("stray.py"), code=2,
+        words=("no TensorFlow server answers at localhost:2299", "chief/0 at localhost:2222"),
+    )  # fmt: skip

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import socket
+import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from fakes import tensorflow_server
 
-from tfk8s.errors import GraphTooLarge
+from tfk8s.errors import GraphTooLarge, InvalidInput
 from tfk8s.sessions import patch
 
 FILTERS = ["/job:chief/task:0"]
@@ -123,3 +127,84 @@ def test_errors_of_close_are_ignored() -> None:
 
     patch.close_with_timeout(close)
     assert closed
+
+
+TASKS = {"chief/0": "localhost:2222", "worker/0": "localhost:2223"}
+PODS = {"chief/0": "m-chief-0.m.ns.svc:2222", "worker/0": "m-worker-0.m.ns.svc:2222"}
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """The address of something that answers as a TensorFlow server does."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            stream = listener.accept()[0]
+            with stream:
+                stream.sendall(tensorflow_server.answer([tensorflow_server.device("/job:own")]))
+                stream.recv(1 << 16)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address where nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"localhost:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("target", "tasks", "in_pod"),
+    [
+        ("grpc://localhost:2223", TASKS, False),
+        (b"grpc://127.0.0.1:2223", TASKS, False),
+        ("grpc://m-worker-0.m.ns.svc:2222", PODS, True),
+        ("grpc://localhost:2223", PODS, True),
+        ("", PODS, True),  # this process computes
+        ("localhost:1", PODS, True),  # TensorFlow refuses it
+        ("grpc://localhost", PODS, True),
+    ],
+)
+def test_tasks_and_what_tensorflow_refuses_are_not_probed(target: object, tasks: dict[str, str], in_pod: bool) -> None:
+    patch.check_target(target, tasks, in_pod=in_pod)
+
+
+def test_a_server_of_the_scripts_own_is_a_target(server: str) -> None:
+    patch.check_target(f"grpc://{server}", TASKS)
+
+
+def test_an_address_without_a_server_is_refused_with_those_of_the_tasks(nobody: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        patch.check_target(f"grpc://{nobody}", TASKS)
+    assert str(caught.value) == f"no TensorFlow server answers at {nobody}: Connection refused"
+    assert caught.value.help == (
+        "this cluster's tasks are chief/0 at localhost:2222, worker/0 at localhost:2223; "
+        "TFK8S_TARGET is the master's address"
+    )
+
+
+def test_few_of_many_tasks_are_listed(nobody: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        patch.check_target(f"grpc://{nobody}", {f"w/{i}": f"h{i}:1" for i in range(10)})
+    assert caught.value.help is not None
+    assert "w/7 at h7:1 and 2 more; TFK8S_TARGET" in caught.value.help
+
+
+@pytest.mark.parametrize("address", ["localhost:99999", f"{'x' * 64}.invalid:1"])
+def test_an_impossible_address_is_refused(address: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^no TensorFlow server answers at {address}: "):
+        patch.check_target(f"grpc://{address}", {})
+
+
+@pytest.mark.programs
+def test_a_server_that_a_child_process_starts_is_waited_for(nobody: str) -> None:
+    answer = tensorflow_server.answer([tensorflow_server.device("/job:own")])
+    text = (
+        f"import socket; stream = socket.create_server(('127.0.0.1', {nobody.partition(':')[2]})).accept()[0]; "
+        f"stream.sendall({answer!r}); stream.recv(1 << 16)"
+    )
+    with subprocess.Popen([sys.executable, "-c", text]):
+        patch.check_target(f"grpc://{nobody}", TASKS)
