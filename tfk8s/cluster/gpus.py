@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tfk8s import polling
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
+from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.core.task_names import format_tasks
@@ -57,7 +58,7 @@ def _read_reasons(backend: Backend, name: str, tasks: Sequence[Task]) -> dict[Ta
     """Return the reason that each task's server has logged; none for a server that logs no reason in time."""
     reasons: dict[Task, str] = {}
     for _ in polling.poll(REASON_TIMEOUT):
-        for line in backend.logs(name, [task for task in tasks if task not in reasons], follow=False, tail=None):
+        for line in backend.logs(name, [task for task in tasks if task not in reasons], LogOptions()):
             if reason := gpus.parse_unseen_line(line.text):
                 reasons[line.task] = reason
         if len(reasons) == len(tasks):

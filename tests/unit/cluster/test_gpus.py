@@ -9,7 +9,7 @@ from job_files import job_file
 
 import tfk8s
 from tfk8s.cluster.gpus import require_gpus
-from tfk8s.core.script import LogLine
+from tfk8s.core.script import LogLine, LogOptions
 from tfk8s.core.spec import Job, Task
 from tfk8s.errors import ClusterError, NoSuchCluster
 from tfk8s.task import gpus
@@ -23,8 +23,8 @@ class Backend(FakeBackend):
 
     reasons: dict[str, str] = {}  # noqa: RUF012
 
-    def logs(self, name: str, tasks: Sequence[Task], *, follow: bool, tail: int | None) -> Iterator[LogLine]:
-        del name, follow, tail
+    def logs(self, name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
+        del name, options
         for task in tasks:
             for reason in ("an old server's", self.reasons[str(task)]) if str(task) in self.reasons else ():
                 yield LogLine(task=task, text=gpus.unseen_line(str(task), 0, 1, reason))
