@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tfk8s"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 MODULES = sorted(PACKAGE.rglob("*.py"))
-CLAUSE = re.compile(r"(who|what|where|whether|how|whoever|whatever|wherever|however)\b", re.IGNORECASE)
+CLAUSE = re.compile(r"^ *r?\"\"\"\s*((?:who|what|where|whether|how)(?:ever)?\b.*)", re.IGNORECASE | re.MULTILINE)
+CLASS = re.compile(r"^ *class (\w+)", re.MULTILINE)
 
 
 def table(heading: str) -> list[str]:
@@ -45,10 +47,18 @@ def test_folders_and_modules_are_small() -> None:
 
 
 def test_docstrings_name_a_thing_or_an_action() -> None:
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    nodes = (node for module in MODULES for node in ast.walk(ast.parse(module.read_text())))
-    texts = (ast.get_docstring(node) or "" for node in nodes if isinstance(node, documented))
-    assert [text for text in texts if CLAUSE.match(text)] == []
+    assert [text for module in MODULES for text in CLAUSE.findall(module.read_text())] == []
+
+
+def test_each_class_has_a_name_of_its_own() -> None:
+    names = Counter(name for module in MODULES for name in CLASS.findall(module.read_text()))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_tests_patch_no_private_name() -> None:
+    """`os._exit` is a public function of Python."""
+    patched = re.compile(r"setattr\([\w.]+, \"_(?!_|exit\")")
+    assert [path.name for path in (ROOT / "tests").rglob("*.py") if patched.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("module", ["core/environment.py", "sessions/timing.py"])
