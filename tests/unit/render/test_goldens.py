@@ -93,9 +93,9 @@ scalars = texts | st.integers() | st.booleans() | st.none()
 values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=10)
 
 
-@pytest.mark.parametrize("text", ["", "2001-12-14 21:59:43.10 -5", *AMBIGUOUS_TEXTS])
-def test_texts_that_a_reader_may_take_for_something_else_are_quoted(text):
-    assert dump([{text: [text]}]) == f"---\n'{text}': ['{text}']\n"
+def test_texts_that_a_reader_may_take_for_something_else_are_quoted():
+    for text in ("", "2001-12-14 21:59:43.10 -5", *AMBIGUOUS_TEXTS):
+        assert dump([{text: [text]}]) == f"---\n'{text}': ['{text}']\n"
 
 
 @given(st.dictionaries(texts, values))
