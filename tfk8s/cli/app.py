@@ -102,6 +102,7 @@ class Program(Group):
         return super().get_command(ctx, cmd_name)
 
 
+@functools.cache
 def program() -> Program:
     """Return the command line."""
     group = typer.main.get_command(_app(tfk8s, Program, add_completion=True, epilog=_EXIT_CODES))

@@ -25,12 +25,15 @@ pytest_plugins = ("fakes.command_line",)
 Tab = Callable[[str], tuple[list[str], str]]
 
 
-@pytest.fixture(autouse=True)
-def _clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two clusters, as the local backend leaves them on disk."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    for name in ("mnist", "toy"):
-        state.folder(name).create(record.make_record(job_file(name), exposed=False))
+@pytest.fixture(scope="module")
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of two clusters, as the local backend leaves them on disk."""
+    path = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(path))
+        for name in ("mnist", "toy"):
+            state.folder(name).create(record.make_record(job_file(name), exposed=False))
+        yield path
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def remote() -> Iterator[FakeBackend]:
 
 
 @pytest.fixture
-def tab(run: Run, monkeypatch: pytest.MonkeyPatch) -> Tab:
+def tab(run: Run, state_home: Path, monkeypatch: pytest.MonkeyPatch) -> Tab:
     monkeypatch.setitem(sys.modules, "rich", None)
 
     def tab(line: str, shell: str = "bash") -> tuple[list[str], str]:
@@ -140,7 +143,7 @@ def test_a_script_for_each_shell(run: Run, shell: str, line: str) -> None:
 
 
 @pytest.mark.programs
-def test_bash_takes_the_words(run: Run, tmp_path: Path) -> None:
+def test_bash_takes_the_words(run: Run, state_home: Path, tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tfk8s "$@"\n')
     program.chmod(0o755)
@@ -148,7 +151,7 @@ def test_bash_takes_the_words(run: Run, tmp_path: Path) -> None:
     line = f'COMP_WORDS=(tfk8s status m); COMP_CWORD=2; _tfk8s_completion {program}; printf "%s," "${{COMPREPLY[@]}}"'
     shown = subprocess.run(
         ["bash", "-c", f"{script}\n{line}"], cwd=Path(__file__).parents[3],
-        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path), "TFK8S_LOCAL": "1"},
+        env={"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(state_home), "TFK8S_LOCAL": "1"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert (shown.stdout, shown.stderr) == ("mnist,", "")
