@@ -101,6 +101,13 @@ class Program(Group):
             self.add_command(_command(name), name)
         return super().get_command(ctx, cmd_name)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with the first line of its docstring. Builds no command: all would take 40 ms."""
+        del ctx
+        lines = ((name, (function.__doc__ or "").partition("\n")[0]) for name, function in COMMANDS.items())
+        with formatter.section("Commands"):
+            formatter.write_dl(list(lines))
+
 
 @functools.cache
 def program() -> Program:
