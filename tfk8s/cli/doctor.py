@@ -19,6 +19,9 @@ _WIDTHS = max(map(len, _COLOURS)), len("permissions: submit")
 
 
 def doctor(
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A job file whose tasks need room.", show_default=False)
+    ] = None,
     image: Annotated[
         str | None,
         typer.Option("--image", metavar="IMAGE", help="Test NetworkPolicy with two short-lived pods of this image."),
@@ -30,11 +33,12 @@ def doctor(
 ) -> int:
     """Check what is missing here, and say how to fix it.
 
-    Checks Kubernetes or, with --local, this machine. Prints one line per check: ok, missing or unknown. The exit code
-    is 1 if something required is missing.
+    Checks Kubernetes or, with --local, this machine. With FILE, also checks the room for its tasks. Prints one line per
+    check: ok, missing or unknown. The exit code is 1 if something required is missing.
 
     Examples:
         tfk8s doctor --local
+        tfk8s doctor cluster.yaml
         tfk8s doctor --context kind-tfk8s --image tensorflow/tensorflow:2.21.0
         tfk8s doctor -o json
 
@@ -44,8 +48,13 @@ def doctor(
     from tfk8s.tools.doctor import examine
     from tfk8s.tools.doctor.check import complete
 
+    job_file = None
+    if file is not None:
+        from tfk8s.jobfile.loader import load
+
+        job_file = load(file)
     checks = []
-    for check in examine(BackendOptions(local or None, context, namespace), image):
+    for check in examine(BackendOptions(local or None, context, namespace), image, job_file):
         checks.append(check)
         if output is None:
             say(_line(check))

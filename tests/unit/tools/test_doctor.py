@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 from fakes.command_line import Run
+from job_files import job_file
 
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.room import Room
 from tfk8s.backends.options import BackendOptions
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.resources import Resources
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.render import rbac
 from tfk8s.tools import doctor
@@ -59,9 +64,11 @@ def node(allocatable: dict[str, str], **labels: str) -> dict[str, Any]:
     return {"metadata": {"labels": labels}, "status": {"allocatable": allocatable}}
 
 
-def on_kubernetes(monkeypatch: pytest.MonkeyPatch, client: FakeClient, image: str | None = None) -> dict[str, Check]:
+def on_kubernetes(
+    monkeypatch: pytest.MonkeyPatch, client: FakeClient, image: str | None = None, job_file: JobFile | None = None
+) -> dict[str, Check]:
     monkeypatch.setattr(kubernetes, "Client", client)
-    return {check.name: check for check in doctor.examine(BackendOptions(context="kind-test"), image)}
+    return {check.name: check for check in doctor.examine(BackendOptions(context="kind-test"), image, job_file)}
 
 
 # ---- Kubernetes ----------------------------------------------------------------------------------------------------
@@ -174,6 +181,39 @@ def test_waiting_reason_of_a_pod(status: dict[str, Any], words: str) -> None:
     assert network_policy.waiting_reason({"status": status}) == words
 
 
+ASKED = Resources.parse({"cpu": "300m", "memory": "1536Mi"})
+SHORT = "the tasks of worker request 300m cpu in sum, and the only node for them has 200m cpu"
+
+
+@pytest.mark.parametrize(
+    ("room", "check"),
+    [
+        (
+            Room(asked=ASKED),
+            Check("room", State.OK, "the tasks request 300m cpu, 1536Mi memory in sum, and the nodes lack nothing"),
+        ),
+        (
+            Room(asked=ASKED, is_known=False),
+            Check(
+                "room",
+                State.UNKNOWN,
+                "the tasks request 300m cpu, 1536Mi memory in sum; the scheduler or an autoscaler decides",
+            ),
+        ),
+        (Room(asked=ASKED, shortage=SHORT), Check("room", State.UNKNOWN, SHORT)),
+        (Room(asked=ASKED, shortage=SHORT, is_final=True), Check("room", State.MISSING, SHORT, "or add such nodes")),
+    ],
+)
+def test_room_for_a_job_file(monkeypatch: pytest.MonkeyPatch, room: Room, check: Check) -> None:
+    monkeypatch.setattr(kubernetes, "find_room", lambda client, namespace, name, objects: room)
+    assert on_kubernetes(monkeypatch, FakeClient(), job_file=job_file(image="tf:1"))["room"] == check
+
+
+def test_room_for_a_job_file_without_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = on_kubernetes(monkeypatch, FakeClient(), job_file=job_file())["room"]
+    assert (check.state, check.detail) == (State.MISSING, 'job "chief" has no image')
+
+
 # ---- this machine --------------------------------------------------------------------------------------------------
 
 
@@ -209,6 +249,19 @@ def test_forbidden_network_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--allow-exposed-ports" in check.help
 
 
+def test_room_for_a_job_file_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_checks.capacity, "available_memory", lambda: 1 << 30)
+    check = local_checks.room(job_file())
+    assert check == Check("room", State.OK, 'enough memory for all tasks of "mnist"')
+    large = job_file("mnist", Job(name="worker", tasks=2, memory=Quantity.parse("1Gi")))
+    assert local_checks.room(large) == Check(
+        "room",
+        State.MISSING,
+        'cluster "mnist" needs 2.3 GiB of memory (worker 2 × 1Gi); this machine has 1.0 GiB free',
+        "lower `memory` or `tasks` in a copy of the job file for this machine",
+    )
+
+
 def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert this_machine(monkeypatch, free=1 << 28)["memory"].state is State.MISSING
 
@@ -238,12 +291,12 @@ CHECKS = [
 def test_exit_code_is_1_if_a_requirement_is_missing(
     run: Run, monkeypatch: pytest.MonkeyPatch, count: int, code: int
 ) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda where, image: iter(CHECKS[:count]))
+    monkeypatch.setattr(doctor, "examine", lambda where, image, job_file: iter(CHECKS[:count]))
     assert run("doctor")[0] == code
 
 
 def test_text_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda where, image: iter(CHECKS))
+    monkeypatch.setattr(doctor, "examine", lambda where, image, job_file: iter(CHECKS))
     assert run("doctor")[1].splitlines() == [
         "ok       API server           answers",
         "unknown  NetworkPolicy        not tested; test it",
@@ -252,7 +305,7 @@ def test_text_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda where, image: iter(CHECKS[1:2]))
+    monkeypatch.setattr(doctor, "examine", lambda where, image, job_file: iter(CHECKS[1:2]))
     code, out, _ = run("doctor", "-o", "json")
     assert (code, json.loads(out)) == (
         0, [{"name": "NetworkPolicy", "state": "unknown", "detail": "not tested", "help": "test it"}],

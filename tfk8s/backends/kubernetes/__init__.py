@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, events, logs, restart, scheduling, status
+from tfk8s.backends.kubernetes import apply, events, logs, restart, room, status
 from tfk8s.backends.kubernetes.api_server import paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
@@ -141,9 +141,9 @@ class KubernetesBackend:
 
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()
-        objects = self.objects(job_file)
-        scheduling.require_room(self._client, objects)
-        return apply.apply(self._client, self._namespace_for(job_file), job_file.name, objects, dry_run=dry_run)
+        objects, namespace = self.objects(job_file), self._namespace_for(job_file)
+        room.require_room(self._client, namespace, job_file.name, objects)
+        return apply.apply(self._client, namespace, job_file.name, objects, dry_run=dry_run)
 
     def _namespace_for(self, job_file: JobFile) -> str:
         return self._namespace or job_file.namespace or self._client.namespace

@@ -1,4 +1,4 @@
-"""Refuses tasks that no node can ever hold: compares the requests of a pod with all that each node has.
+"""Compares a task with each node: the task's requests, its node labels and tolerations with all that the node has.
 
 Resources in use and cordoned nodes are ignored, because both may change while a pod waits.
 """
@@ -6,12 +6,11 @@ Resources in use and cordoned nodes are ignored, because both may change while a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 
-from tfk8s.backends.kubernetes import status
-from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.core.quantity import Quantity
+from tfk8s.backends.kubernetes.shortages import allocatable, field_of, requests
+from tfk8s.core.resources import Resources, amount_text
 from tfk8s.errors import InvalidInput
 from tfk8s.render.pods import GKE_ACCELERATOR, GKE_SPOT, Object
 
@@ -66,6 +65,22 @@ def _no_label(job: str, label: str, value: str, nodes: Sequence[Object]) -> str:
     return f"no node has the label {label}={value}{others}: change jobs.{job}.{field}"
 
 
+def can_hold(pod: Object, node: Object) -> bool:
+    """Return whether a node that is empty, and ready, can hold a pod."""
+    selector, requested, present = pod.get("nodeSelector", {}), counted_requests(pod), allocatable(node)
+    return (
+        selector.items() <= _labels(node).items()
+        and not _repelling_taint(pod, node)
+        and all(amount <= present[name] for name, amount in requested.amounts.items())
+    )
+
+
+def counted_requests(pod: Object) -> Resources:
+    """Return the requests of a pod that are compared with nodes."""
+    requested = requests(pod)
+    return requested.only(name for name in requested.amounts if name != _UNCOUNTED)
+
+
 def _repelling_taint(pod: Object, node: Object) -> str:
     """Return a taint of a node that the pod does not tolerate, as kubectl writes it; "" if it tolerates all."""
     for taint in node["spec"].get("taints", ()):
@@ -73,6 +88,12 @@ def _repelling_taint(pod: Object, node: Object) -> str:
         if not harmless and not any(_tolerates(item, taint) for item in pod.get("tolerations", ())):
             return f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
     return ""
+
+
+def is_closed(node: Object) -> bool:
+    """Return whether Kubernetes itself keeps new pods from a node: a cordoned node, or one that is not ready."""
+    taints = node["spec"].get("taints", ())
+    return any(taint["key"].startswith(_TRANSIENT) and taint["effect"] in _REPELLING for taint in taints)
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
@@ -85,32 +106,16 @@ def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
 
 
 def _why_too_small(job: str, pod: Object, nodes: Sequence[Object]) -> str:
-    requests = pod["containers"][0]["resources"]["requests"]
-    amounts = {name: str(amount) for name, amount in requests.items() if name != _UNCOUNTED}
-    fields = {name: f"jobs.{job}.{name if name in ('cpu', 'memory') else 'gpus'}" for name in amounts}
-    for name, amount in amounts.items():
-        largest = max(nodes, key=lambda node: allocatable(node, name))
-        if _number(amount) > allocatable(largest, name):
-            maximum = _copyable(largest["status"]["allocatable"].get(name, "0"))
-            return f"it asks for {amount} {name}, and no node has more than {maximum}: lower {fields[name]}"
-    if any(all(_number(amount) <= allocatable(node, name) for name, amount in amounts.items()) for node in nodes):
+    requested = counted_requests(pod)
+    fields = {name: f"jobs.{job}.{field_of(name)}" for name in requested.amounts}
+    for name, amount in requested.amounts.items():
+        maximum = max(allocatable(node)[name] for node in nodes)
+        if amount > maximum:
+            words = f"{amount_text(name, amount)} {name}, and no node has more than {amount_text(name, maximum)}"
+            return f"it asks for {words}: lower {fields[name]}"
+    if any(can_hold(pod, node) for node in nodes):
         return ""
-    together = ", ".join(f"{amount} {name}" for name, amount in amounts.items())
-    return f"no node has {together} together: lower {' or '.join(fields.values())}"
-
-
-def _copyable(amount: str) -> str:
-    """Return an amount in a job file's units: kubelet reports memory in KiB."""
-    return f"{int(_number(amount)) >> 20}Mi" if amount.endswith("Ki") else amount
-
-
-def allocatable(node: Object, resource: str) -> Decimal:
-    """Return how much of a resource a node has for pods, used or free."""
-    return _number(node["status"].get("allocatable", {}).get(resource, "0"))
-
-
-def _number(amount: str) -> Decimal:
-    return Quantity.parse(amount).value
+    return f"no node has {requested} together: lower {' or '.join(fields.values())}"
 
 
 def _labels(node: Object) -> Mapping[str, str]:
@@ -118,26 +123,8 @@ def _labels(node: Object) -> Mapping[str, str]:
     return labels
 
 
-_PATH = "/api/v1/nodes"
-_MAX_NODES = 500  # more nodes take several requests, and are not checked
-
-
-def require_room(client: Client, objects: Sequence[Object]) -> None:
-    """Raise an InvalidInput if no node can ever hold a task of a job.
-
-    Where nodes may join, or can't be listed, only the scheduler decides, and `up` reports its message.
-    """
-    nodes = list_nodes(client)
-    if may_grow(nodes):
-        return
-    reasons = []
-    for item in objects:
-        if item["kind"] == "StatefulSet":
-            job = status.container_environment(item)["TFK8S_JOB"]
-            reason = why_impossible(job, item["spec"]["template"]["spec"], nodes)
-            reasons += [f"no node can ever hold a task of {job}: {reason}"] if reason else []
-    if reasons:
-        raise InvalidInput("; ".join(reasons), help="or add such nodes first; nothing was created")
+_NODES = "/api/v1/nodes"
+_MAX_ITEMS = 500  # more nodes or pods take several requests, and are not compared
 
 
 def require_gpus(client: Client, resource: str, count: int) -> None:
@@ -145,7 +132,7 @@ def require_gpus(client: Client, resource: str, count: int) -> None:
     nodes = list_nodes(client)
     if may_grow(nodes):
         return
-    maximum = max(allocatable(node, resource) for node in nodes)
+    maximum = max(allocatable(node)[resource] for node in nodes)
     if maximum < count:
         raise InvalidInput(
             f"the script asks for {count} {resource}, and no node has more than {maximum}",
@@ -155,8 +142,13 @@ def require_gpus(client: Client, resource: str, count: int) -> None:
 
 def list_nodes(client: Client) -> list[Object]:
     """Return all nodes; none if the user may not list them, or if they are too many."""
+    return list_few(client, _NODES)
+
+
+def list_few(client: Client, path: str, query: Query | None = None) -> list[Object]:
+    """Return all objects of a list; none if the user may not list them, or if they are too many."""
     try:
-        answer = client.get(_PATH, {"limit": _MAX_NODES})
+        answer = client.get(path, {**(query or {}), "limit": _MAX_ITEMS})
     except ApiError as error:
         if error.code != 403:
             raise

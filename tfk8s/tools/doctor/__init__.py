@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfk8s.backends.options import BackendOptions
+from tfk8s.core.spec import JobFile
 from tfk8s.task.server import find_tensorflow
 from tfk8s.tools.doctor.check import Check, State
 from tfk8s.version import __version__
@@ -17,12 +18,13 @@ from tfk8s.version import __version__
 _DIST_INFO = re.compile(r"tensorflow(?:_cpu|_gpu|_intel|_macos|_rocm)?-([0-9][^-]*)\.dist-info", re.ASCII)
 
 
-def examine(where: BackendOptions, image: str | None = None) -> Iterator[Check]:
+def examine(where: BackendOptions, image: str | None = None, job_file: JobFile | None = None) -> Iterator[Check]:
     """Yield the checks of a backend, each when it is done.
 
     Args:
         where: the options that select the backend.
         image: on Kubernetes, an image with Python for two pods that test NetworkPolicy.
+        job_file: a job file whose tasks need room.
 
     Raises:
         InvalidInput: the options contradict each other.
@@ -32,11 +34,11 @@ def examine(where: BackendOptions, image: str | None = None) -> Iterator[Check]:
     if is_local:
         from tfk8s.tools.doctor import local
 
-        yield from local.checks(os.environ)
+        yield from local.checks(os.environ, job_file)
     else:
         from tfk8s.tools.doctor import kubernetes
 
-        yield from kubernetes.checks(where.context, where.namespace, image)
+        yield from kubernetes.checks(where.context, where.namespace, image, job_file)
 
 
 def _versions() -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tfk8s import concurrency
+from tfk8s import concurrency, render
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.room import find_room
+from tfk8s.core.spec import JobFile
 from tfk8s.errors import Tfk8sError
 from tfk8s.render import rbac
 from tfk8s.render.pods import GKE_ACCELERATOR, Object
@@ -21,17 +23,20 @@ _MAX_REQUESTS = 8  # at the same time
 _MAX_NAMED = 3
 
 
-def checks(context: str | None, namespace: str | None, image: str | None) -> Iterator[Check]:
+def checks(
+    context: str | None, namespace: str | None, image: str | None, job_file: JobFile | None = None
+) -> Iterator[Check]:
     """Yield the checks, up to one that fails and that the others depend on.
 
     Args:
         context: the kubeconfig's context; None is the current context.
         namespace: the namespace; None is the context's namespace.
         image: an image with Python for the pods that test NetworkPolicy; None skips the test.
+        job_file: a job file whose tasks need room on the nodes.
     """
     try:
         client = Client(context)
-        namespace = namespace or client.namespace
+        namespace = namespace or (job_file and job_file.namespace) or client.namespace
         yield Check("kubeconfig", State.OK, f'context "{client.context}", namespace "{namespace}"')
     except Tfk8sError as error:
         yield _failed("kubeconfig", error)
@@ -47,6 +52,8 @@ def checks(context: str | None, namespace: str | None, image: str | None) -> Ite
     if namespace_check.state is not State.MISSING:
         yield from _permissions(client, namespace)
     yield _gpus(client)
+    if job_file is not None:
+        yield room(client, namespace, job_file)
     if namespace_check.state is not State.MISSING:
         yield network_policy(client, namespace, image)
 
@@ -165,3 +172,23 @@ def gpus(nodes: Sequence[Object]) -> str:
     ]
     of = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
     return f"{', '.join(words)} on {of}" if words else f"none on {of}: tasks with `gpus` would stay pending"
+
+
+# ---- room ----------------------------------------------------------------------------------------------------------
+
+
+def room(client: Client, namespace: str, job_file: JobFile) -> Check:
+    """Return whether the nodes have room for all tasks of a job file together."""
+    try:
+        found = find_room(client, namespace, job_file.name, render.objects(job_file, namespace))
+    except Tfk8sError as error:
+        return _failed("room", error)
+    if found.is_final:
+        return Check("room", State.MISSING, found.shortage, "or add such nodes")
+    if found.shortage:
+        return Check("room", State.UNKNOWN, found.shortage)
+    if not found.is_known:
+        return Check(
+            "room", State.UNKNOWN, f"the tasks request {found.asked} in sum; the scheduler or an autoscaler decides"
+        )
+    return Check("room", State.OK, f"the tasks request {found.asked} in sum, and the nodes lack nothing")

@@ -7,14 +7,16 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from tfk8s.backends.local import capacity, interpreter
+from tfk8s.core.spec import JobFile
+from tfk8s.errors import InvalidInput
 from tfk8s.tools.doctor.check import Check, State
 
 _ENTER = "from tfk8s.backends.local import network_namespace; network_namespace.enter()"
 _ENTER_TIMEOUT = 20.0
 
 
-def checks(environment: Mapping[str, str]) -> Iterator[Check]:
-    """Yield the checks of this machine; on a system other than Linux, the first check only."""
+def checks(environment: Mapping[str, str], job_file: JobFile | None = None) -> Iterator[Check]:
+    """Yield the checks of this machine and of its room for a job file; without Linux, the first check only."""
     yield (system := _system())
     if system.state is not State.OK:
         return
@@ -22,6 +24,17 @@ def checks(environment: Mapping[str, str]) -> Iterator[Check]:
     yield _tensorflow(interpreter.script_python(environment))
     yield _memory(capacity.available_memory())
     yield Check("GPUs", State.OK, f"{capacity.gpus() or 'none'}; a task that requests more GPUs runs without them")
+    if job_file is not None:
+        yield room(job_file)
+
+
+def room(job_file: JobFile) -> Check:
+    """Return whether this machine has the memory that the tasks of a job file need together."""
+    try:
+        capacity.check_memory(job_file)
+    except InvalidInput as error:
+        return Check("room", State.MISSING, str(error), error.help or "")
+    return Check("room", State.OK, f'enough memory for all tasks of "{job_file.name}"')
 
 
 def _system() -> Check:

@@ -1,0 +1,137 @@
+"""Refuses clusters that the nodes can never hold, and warns about clusters that have to wait for room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfk8s.backends.kubernetes import scheduling, status
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.shortages import Demand, Shortage, free, shortages
+from tfk8s.core.resources import Resources, total
+from tfk8s.errors import InvalidInput
+from tfk8s.log import log
+from tfk8s.render import manifests
+from tfk8s.render.pods import Object
+
+_UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+# Either exists where an autoscaler adds nodes: the status of Kubernetes' cluster-autoscaler, and Karpenter's API.
+_AUTOSCALERS = ("/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status", "/apis/karpenter.sh")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """The room that nodes have for the tasks of a cluster.
+
+    Attributes:
+        asked: what all tasks request together.
+        shortage: what the nodes lack, or "".
+        is_final: whether nobody adds what the nodes lack.
+        is_known: whether the user may list the nodes, and no autoscaler adds any.
+    """
+
+    asked: Resources
+    shortage: str = ""
+    is_final: bool = False
+    is_known: bool = True
+
+
+def require_room(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> None:
+    """Raise an InvalidInput if the nodes can never hold all tasks; warn if tasks have to wait for room."""
+    room = find_room(client, namespace, name, objects)
+    if room.is_final:
+        raise InvalidInput(room.shortage, help="or add such nodes first; nothing was created")
+    if room.shortage:
+        log.warning("%s", room.shortage)
+
+
+def find_room(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> Room:
+    """Compare what a cluster's tasks request with what the nodes have, and with what other pods leave free.
+
+    Where the user may not list nodes, or an autoscaler adds nodes, only the scheduler decides.
+
+    Args:
+        client: a client of the API server.
+        namespace: the cluster's namespace.
+        name: the cluster's name.
+        objects: the objects to apply.
+    """
+    sets = [item for item in objects if item["kind"] == "StatefulSet"]
+    nodes = scheduling.list_nodes(client)
+    demands = [_demand(item, nodes) for item in sets]
+    asked = total((demand.requests, demand.tasks) for demand in demands)
+    if not nodes:
+        return Room(asked=asked, is_known=False)
+    is_fixed = not scheduling.may_grow(nodes)
+    is_queued = any(manifests.QUEUE in item["metadata"]["labels"] for item in sets)
+    short = shortages(demands, free(nodes, ()))
+    refusal = _misfits(sets, nodes) if is_fixed else ""
+    if short and is_fixed and not is_queued:
+        refusal = refusal or _refusal(short)
+    warning = _warning(short, "now")
+    if not short and not is_queued:  # a queue decides itself when there is room
+        warning = _warning(shortages(demands, _left_free(client, namespace, name, nodes)), "free")
+    if (refusal or warning) and _has_autoscaler(client):
+        return Room(asked=asked, is_known=False)
+    return Room(asked=asked, shortage=refusal or warning, is_final=bool(refusal))
+
+
+def _demand(stateful_set: Object, nodes: Sequence[Object]) -> Demand:
+    pod = stateful_set["spec"]["template"]["spec"]
+    return Demand(
+        job=_job(stateful_set),
+        tasks=stateful_set["spec"]["replicas"],
+        requests=scheduling.counted_requests(pod),
+        nodes=frozenset(node["metadata"]["name"] for node in nodes if scheduling.can_hold(pod, node)),
+    )
+
+
+def _job(stateful_set: Object) -> str:
+    return status.container_environment(stateful_set)["TFK8S_JOB"]
+
+
+def _misfits(sets: Sequence[Object], nodes: Sequence[Object]) -> str:
+    """Return the jobs whose tasks fit no node, and why."""
+    reasons = {
+        _job(item): scheduling.why_impossible(_job(item), item["spec"]["template"]["spec"], nodes) for item in sets
+    }
+    return "; ".join(f"no node can ever hold a task of {job}: {reason}" for job, reason in reasons.items() if reason)
+
+
+def _refusal(short: Sequence[Shortage]) -> str:
+    return "; ".join(f"{one}: lower their {' or '.join(('tasks', *one.fields))}" for one in short)
+
+
+def _warning(short: Sequence[Shortage], when: str) -> str:
+    return "; ".join(f"{one} {when}: tasks wait until nodes are added or pods end" for one in short)
+
+
+def _left_free(client: Client, namespace: str, name: str, nodes: Sequence[Object]) -> dict[str, Resources]:
+    """Return what pods leave free on the nodes that take new pods now. The cluster's own tasks are replaced."""
+    pods = scheduling.list_few(client, paths.collection("Pod", None), _UNFINISHED)
+    others = [pod for pod in pods if not _is_own_task(pod, namespace, name)]
+    return free([node for node in nodes if not scheduling.is_closed(node)], others)
+
+
+def _is_own_task(pod: Object, namespace: str, name: str) -> bool:
+    labels = pod["metadata"].get("labels", {})
+    is_script = labels.get(manifests.COMPONENT) == manifests.SCRIPT
+    return (
+        not is_script
+        and pod["metadata"]["namespace"] == namespace
+        and manifests.selector(name).items() <= labels.items()
+    )
+
+
+def _has_autoscaler(client: Client) -> bool:
+    """Return whether an autoscaler is seen. Users without rights in kube-system see Karpenter only."""
+    for path in _AUTOSCALERS:
+        try:
+            if client.find(path) is not None:
+                return True
+        except ApiError as error:
+            if error.code != 403:
+                raise
+    return False

@@ -1,0 +1,107 @@
+"""Compares what the tasks of jobs request together with what nodes have together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfk8s.core.resources import CPU, MEMORY, Resources, total
+from tfk8s.render.pods import Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """The tasks of a job, and the nodes that can take one of them.
+
+    Attributes:
+        job: the job's name in the job file.
+        tasks: the number of its tasks.
+        requests: the requests of one task.
+        nodes: the names of the nodes.
+    """
+
+    job: str
+    tasks: int
+    requests: Resources
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """Jobs whose tasks request more than their nodes have.
+
+    Attributes:
+        jobs: the names of the jobs.
+        nodes: the number of nodes that can take their tasks.
+        asked, present: what the tasks request, and what the nodes have, of the resources that are short.
+    """
+
+    jobs: tuple[str, ...]
+    nodes: int
+    asked: Resources
+    present: Resources
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of the jobs that ask for what is short."""
+        return list(map(field_of, self.asked.amounts))
+
+    def __str__(self) -> str:
+        nodes = f"the {self.nodes} nodes for them have" if self.nodes > 1 else "the only node for them has"
+        room = f"{nodes} {self.present}" if self.nodes else "no node takes them"
+        return f"the tasks of {' and '.join(self.jobs)} request {self.asked} in sum, and {room}"
+
+
+def field_of(resource: str) -> str:
+    """Return the field of a job that asks for a resource."""
+    return resource if resource in (CPU, MEMORY) else "gpus"
+
+
+def shortages(demands: Sequence[Demand], room: Mapping[str, Resources]) -> list[Shortage]:
+    """Return what is short in sum. Tasks may still not fit, as one task can't use two halves of nodes.
+
+    Some nodes take the tasks of some jobs only. So each set of nodes is compared with the jobs that depend on the set.
+
+    Args:
+        demands: the jobs.
+        room: what each node has, by its name; nothing if the name is absent.
+    """
+    found: list[Shortage] = []
+    sets = {*(demand.nodes for demand in demands), frozenset().union(*(demand.nodes for demand in demands))}
+    for nodes in sorted(sets, key=lambda names: (len(names), sorted(names))):
+        dependent = [demand for demand in demands if demand.nodes <= nodes]
+        asked = total((demand.requests, demand.tasks) for demand in dependent)
+        present = total((room[name], 1) for name in nodes if name in room)
+        jobs = tuple(demand.job for demand in dependent)
+        known = {name for shortage in found if set(shortage.jobs) <= set(jobs) for name in shortage.asked.amounts}
+        short = [name for name, amount in asked.amounts.items() if amount > present[name] and name not in known]
+        if short:
+            found.append(Shortage(jobs=jobs, nodes=len(nodes), asked=asked.only(short), present=present.only(short)))
+    return found
+
+
+def requests(pod: Object) -> Resources:
+    """Return what a pod's containers request together, without init containers that end."""
+    sidecars = [item for item in pod.get("initContainers", ()) if item.get("restartPolicy") == "Always"]
+    texts = (item.get("resources", {}).get("requests", {}) for item in (*pod["containers"], *sidecars))
+    return total((Resources.parse(text), 1) for text in texts)
+
+
+def allocatable(node: Object) -> Resources:
+    """Return what a node has for pods, used or free."""
+    return Resources.parse(node["status"].get("allocatable", {}))
+
+
+def free(nodes: Iterable[Object], pods: Iterable[Object]) -> dict[str, Resources]:
+    """Return what pods leave free on each node, by its name.
+
+    Args:
+        nodes: the nodes.
+        pods: the pods that use the nodes.
+    """
+    room = {node["metadata"]["name"]: allocatable(node) for node in nodes}
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if node in room:
+            room[node] -= requests(pod["spec"])
+    return room
