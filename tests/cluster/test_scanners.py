@@ -1,5 +1,6 @@
 """kubeconform, kube-score, checkov and the API server find no problems in rendered objects."""
 
+import dataclasses
 from pathlib import Path
 
 import check_manifests
@@ -9,6 +10,7 @@ from on_cluster import make_job_file
 
 from tfk8s import render
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.core.quantity import Quantity
 from tfk8s.jobfile.loader import load, loads
 from tfk8s.render import manifests, script_job, yaml
 
@@ -17,7 +19,18 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def job_files():
-    return [loads(EVERYTHING, "everything.yaml"), *map(load, sorted((ROOT / "examples").glob("*/*.yaml")))]
+    files = [loads(EVERYTHING, "everything.yaml"), *map(load, sorted((ROOT / "examples").glob("*/*.yaml")))]
+    return list(map(with_limits, files))
+
+
+def with_limits(job_file):
+    """Return a job file whose jobs all name `cpu` and `memory`, as scanners ask for limits."""
+    small = {"cpu": Quantity.parse("250m"), "memory": Quantity.parse("1Gi")}
+    jobs = (
+        dataclasses.replace(job, **{name: getattr(job, name) or amount for name, amount in small.items()})
+        for job in job_file.jobs
+    )
+    return dataclasses.replace(job_file, jobs=tuple(jobs))
 
 
 def test_scanners_find_nothing(job_files, tmp_path, capsys):

@@ -10,7 +10,10 @@ from tfk8s.render.pods import Object
 JOB_FILE = JobFile(
     name="demo", image="tf:1", master="chief", queue="gold", ttl=60, namespace="ns",
     jobs=(
-        Job(name="chief", gpus=1, accelerator="nvidia-l4", memory=Quantity.parse("8Gi"), preload=("ops",)),
+        Job(
+            name="chief", gpus=1, accelerator="nvidia-l4", cpu=Quantity.parse("2"), memory=Quantity.parse("8Gi"),
+            preload=("ops",),
+        ),
         Job(name="My_ps", tasks=2, port=2300),
     ),
 )  # fmt: skip

@@ -51,8 +51,7 @@ def cluster_name(text: str) -> str:
 def job_file_text(name: str, guess: Guess) -> str:
     """Return a commented job file."""
     jobs = "".join(
-        f"  {job}: {{tasks: {tasks}, cpu: 1, memory: 2Gi}}"
-        + ("  # the script computes the index: are these all?\n" if job in guess.unsure else "\n")
+        f"  {job}: {tasks}" + ("  # the script computes the index: are these all?\n" if job in guess.unsure else "\n")
         for job, tasks in sorted(guess.jobs.items())
     )
     port = (
@@ -71,5 +70,6 @@ jobs:
 # else the first job by name.
 # master: worker
 
+# A job in full: worker: {{tasks: 2, cpu: 4, memory: 16Gi}}. Without cpu and memory, a task uses what its node has free.
 # A task with GPUs: gpus: 1, and on GKE accelerator: nvidia-l4
 """

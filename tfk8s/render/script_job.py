@@ -24,13 +24,15 @@ ARCHIVE = "script.tar.gz"
 STREAMED_ARCHIVE = f"{WORK_FOLDER}/.{ARCHIVE}"
 MOUNTED_ARCHIVE = f"{pods.PACKAGE_FOLDER}/tfk8s/{ARCHIVE}"
 
-# The requests are small, so that the script fits on a node with tasks. The limits are higher.
+# The requests are small, so that the script fits on a node with tasks. The limits are higher, and a script has a limit
+# where the master has one.
 _REQUESTS = {"cpu": "50m", "memory": "512Mi", "ephemeral-storage": pods.STORAGE_REQUEST}
 _CPU_LIMIT = "4"
 _MEMORY_LIMIT = Quantity.parse("4Gi")
 QUOTA_ADVICE = (
     f"ask for higher limits: a script requests {_REQUESTS['cpu']} cores and {_REQUESTS['memory']}, "
-    f"with limits of {_CPU_LIMIT} cores and {_MEMORY_LIMIT} (or the master's memory, if that is more)"
+    f"with limits of {_CPU_LIMIT} cores and {_MEMORY_LIMIT} (or the master's memory, if that is more), "
+    "if the master has limits"
 )
 
 COMMAND = ("python3", "-m", "tfk8s.sessions.pod_entrypoint")
@@ -180,9 +182,6 @@ def _pod(name: str, master: Object, run: Run) -> Object:
 
 
 def _container(master: Object, run: Run) -> Object:
-    memory = max(
-        _MEMORY_LIMIT, Quantity.parse(master["resources"]["limits"]["memory"]), key=lambda quantity: quantity.value
-    )
     gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
     container = {
         "name": "script",
@@ -192,12 +191,23 @@ def _container(master: Object, run: Run) -> Object:
         "env": _environment(master["env"], run),
         "resources": {
             "requests": {**_REQUESTS, **gpus},
-            "limits": {"cpu": _CPU_LIMIT, "memory": str(memory), "ephemeral-storage": pods.STORAGE_LIMIT, **gpus},
+            "limits": {**_limits(master["resources"]["limits"]), "ephemeral-storage": pods.STORAGE_LIMIT, **gpus},
         },
         "securityContext": master["securityContext"],
         "volumeMounts": [*master["volumeMounts"], {"name": "work", "mountPath": WORK_FOLDER}],
     }
     return {**container, "stdin": True, "stdinOnce": True} if run.stdin else container
+
+
+def _limits(master: Mapping[str, str]) -> dict[str, str]:
+    """Return the limits of CPU and memory, from the limits of the master's container."""
+    limits = {}
+    if "cpu" in master:
+        limits["cpu"] = _CPU_LIMIT
+    if "memory" in master:
+        quantities = _MEMORY_LIMIT, Quantity.parse(master["memory"])
+        limits["memory"] = max(quantities, key=lambda quantity: quantity.value).text
+    return limits
 
 
 def _environment(master: Sequence[Object], run: Run) -> list[Object]:

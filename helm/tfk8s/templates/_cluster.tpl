@@ -22,7 +22,7 @@
   {{- $jobs = append $jobs (dict "name" $name "set" $set "tasks" $tasks "port" $port "image" $image "settings" $settings
       "labels" (merge (dict "app.kubernetes.io/component" $label) $labels) "notEvicted" (has $name (list $master "chief" "master" "ps"))
       "gpus" (int $settings.gpus) "gpu" ($settings.gpu_resource | default "nvidia.com/gpu")
-      "cpu" (include "tfk8s.text" ($settings.cpu | default 1)) "memory" (include "tfk8s.text" ($settings.memory | default "2Gi"))) }}
+      "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.text" ($settings.memory | default "512Mi"))) }}
 {{- end }}
 {{- $ttl := include "tfk8s.text" (.Values.ttl | default 3600) }}{{ $unit := get (dict "m" 60 "h" 3600 "d" 86400) (regexFind ".$" $ttl) }}
 {{- $seconds := mul (trimAll "smhd" $ttl) ($unit | default 1) | toString }}

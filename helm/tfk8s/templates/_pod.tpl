@@ -28,7 +28,7 @@ containers:
     ports: [{name: grpc, containerPort: {{ $job.port }}}]
     resources:
       requests: {{ merge (dict "ephemeral-storage" "128Mi") $amounts | toJson }}
-      limits: {{ merge (dict "ephemeral-storage" "4Gi" "cpu" (lt (float64 $cpu) $core | ternary "1" $job.cpu)) $amounts | toJson }}
+      limits: {ephemeral-storage: 4Gi{{ if $settings.cpu }}, cpu: {{ lt (float64 $cpu) $core | ternary "1" $job.cpu | quote }}{{ end }}{{ if $settings.memory }}, memory: {{ quote $job.memory }}{{ end }}{{ if $job.gpus }}, {{ quote $job.gpu }}: "{{ $job.gpus }}"{{ end }}}
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
     startupProbe: {tcpSocket: {port: grpc}, periodSeconds: 1, failureThreshold: 300}
     readinessProbe: {tcpSocket: {port: grpc}, periodSeconds: 5, timeoutSeconds: 5}

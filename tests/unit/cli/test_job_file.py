@@ -168,13 +168,14 @@ port: 3000  # the script connects to localhost:3000
 
 # The ClusterSpec: the jobs and their tasks. Scripts name the tasks /job:NAME/task:0, /job:NAME/task:1, …
 jobs:
-  local: {tasks: 2, cpu: 1, memory: 2Gi}
-  ps: {tasks: 2, cpu: 1, memory: 2Gi}  # the script computes the index: are these all?
+  local: 2
+  ps: 2  # the script computes the index: are these all?
 
 # Sessions connect to task 0 of the master's job. Without this line, that is `master`, else `chief`, else `worker`,
 # else the first job by name.
 # master: worker
 
+# A job in full: worker: {tasks: 2, cpu: 4, memory: 16Gi}. Without cpu and memory, a task uses what its node has free.
 # A task with GPUs: gpus: 1, and on GKE accelerator: nvidia-l4
 """
 

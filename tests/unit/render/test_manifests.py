@@ -70,6 +70,22 @@ def test_labels_of_objects():
         assert labels["app.kubernetes.io/instance"] == "demo"
 
 
+@pytest.mark.parametrize(
+    ("named", "requests", "limits"),
+    [
+        ({}, {"cpu": "100m", "memory": "512Mi"}, {}),
+        ({"cpu": "250m"}, {"cpu": "250m", "memory": "512Mi"}, {"cpu": "1"}),
+        ({"cpu": "1500m"}, {"cpu": "1500m", "memory": "512Mi"}, {"cpu": "1500m"}),
+        ({"memory": "4Gi"}, {"cpu": "100m", "memory": "4Gi"}, {"memory": "4Gi"}),
+    ],
+)
+def test_only_what_the_job_file_names_is_a_limit(named, requests, limits):
+    amounts = pods.resources(Job(name="worker", **{key: Quantity.parse(text) for key, text in named.items()}))
+    assert amounts == {
+        "requests": {**requests, "ephemeral-storage": "128Mi"}, "limits": {**limits, "ephemeral-storage": "4Gi"},
+    }  # fmt: skip
+
+
 def test_stateful_set_with_every_setting():
     worker = Job(
         name="worker_", tasks=4, cpu=Quantity.parse("8"), memory=Quantity.parse("30Gi"), gpus=2, spot=True,

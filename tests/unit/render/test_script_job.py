@@ -28,6 +28,15 @@ def test_a_script_is_like_the_master_without_gpus() -> None:
     assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "scratch", "work"]
 
 
+def test_a_script_has_limits_where_the_master_has_them() -> None:
+    made = script_job.job("a", stateful_sets()[1], script_job.Run(arguments=[], environment={}))
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == {
+        "requests": {"cpu": "50m", "memory": "512Mi", "ephemeral-storage": "128Mi"},
+        "limits": {"ephemeral-storage": "4Gi"},
+    }
+
+
 @pytest.mark.parametrize("master", [0, 1], ids=["of GPUs", "without"])
 def test_a_script_requests_gpus_of_the_clusters_kind(master: int) -> None:
     gpus = script_job.gpus_like(2, reversed(stateful_sets()))

@@ -26,6 +26,8 @@ _KINDS = {
 }
 _OWN_VOLUME = 'for volume "tfk8s"'  # render/pods.py and render/script_job.py
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), (.*)", re.DOTALL)
+_NEEDED_LIMITS = re.compile(r"failed quota: ([^:]+): must specify (.*)", re.DOTALL)
+_LIMIT_BELOW_REQUEST = re.compile(r"must be less than or equal to (cpu|memory) limit of (\S+)")
 _POD_SECURITY = re.compile(r'violates PodSecurity "([^"]*)": (.*)', re.DOTALL)
 _LIMIT_RANGE = re.compile(
     r"(?:(?:maximum|minimum) \S+ usage|\S+ max limit to request ratio) per \w+ is [^,\]]+, but [^,\]]+"
@@ -122,11 +124,18 @@ def why_ended(job: str, pod: Object, end: Object) -> str:
     if code == 0:
         return "ended as requested, and restarts"
     if end.get("reason") == "OOMKilled":
-        limit = pod["spec"]["containers"][0]["resources"]["limits"]["memory"]
-        return f"killed at its memory limit of {limit} (OOMKilled): raise jobs.{job}.memory"
+        limit = memory_limit(pod)
+        cause = f"at its memory limit of {limit}" if limit else "because its node ran out of memory"
+        return f"killed {cause} (OOMKilled): {'raise' if limit else 'set'} jobs.{job}.memory"
     if code == _KILLED:
         return "killed (exit code 137): by its node, or by someone with rights on it"
     return f"ended with exit code {code}"
+
+
+def memory_limit(pod: Object) -> str | None:
+    """Return the memory limit of a pod's container; None without a limit."""
+    limit: str | None = pod["spec"]["containers"][0]["resources"].get("limits", {}).get("memory")
+    return limit
 
 
 def is_outdated(pod: Object, stateful_set: Object) -> bool:
@@ -232,6 +241,11 @@ def _not_created(job: str, warnings: Sequence[str], room: str) -> PhaseAndReason
     if match := _QUOTA.search(message):
         lower = room or f"lower what jobs.{job} asks"
         return Phase.PENDING, f'the namespace\'s quota "{match[1]}" is used up ({match[2]}): {lower}'
+    if match := _NEEDED_LIMITS.search(message):
+        return Phase.PENDING, f'the namespace\'s quota "{match[1]}" needs {match[2]}: set jobs.{job}.cpu and memory'
+    if match := _LIMIT_BELOW_REQUEST.search(message):
+        limit, change = f"a {match[1]} limit of {match[2]}", room or f"set jobs.{job}.{match[1]}"
+        return Phase.PENDING, f"the namespace's LimitRange gives its pod {limit}, less than its request: {change}"
     if limits := sorted(_LIMIT_RANGE.findall(message)):
         change = room or f"change jobs.{job}.cpu or memory (a task's CPU limit is a core at least), or have it changed"
         return Phase.PENDING, f"the namespace's LimitRange refuses its pod ({'; '.join(limits)}): {change}"

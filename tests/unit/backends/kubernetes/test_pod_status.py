@@ -133,6 +133,16 @@ CASES = [
         "change jobs.worker.cpu or memory (a task's CPU limit is a core at least), or have it changed"),
     ),
     (
+        None, ('pods "a-0" is forbidden: failed quota: small: must specify limits.cpu for: server',), Phase.PENDING,
+        'the namespace\'s quota "small" needs limits.cpu for: server: set jobs.worker.cpu and memory',
+    ),
+    (
+        None,
+        ('requests: Invalid value: "512Mi": must be less than or equal to memory limit of 256Mi',), Phase.PENDING,
+        ("the namespace's LimitRange gives its pod a memory limit of 256Mi, less than its request: "
+        "set jobs.worker.memory"),
+    ),
+    (
         None, ('a-0 is forbidden: violates PodSecurity "restricted:latest": host namespaces (hostNetwork=true)',),
         Phase.FAILED,
         'the namespace\'s pod security "restricted:latest" refuses its pod: host namespaces (hostNetwork=true)',
@@ -239,3 +249,10 @@ def test_times_are_seconds():
 def test_a_pod_is_outdated_after_a_change_of_its_stateful_set(status, expected):
     old = {"metadata": {"labels": {"controller-revision-hash": "old"}}}
     assert pod_status.is_outdated(old, {"metadata": {"generation": 2}, "status": status}) is expected
+
+
+def test_a_task_without_a_limit_that_its_node_had_no_memory_for():
+    pod = {"spec": {"containers": [{"resources": {"requests": {"memory": "512Mi"}}}]}}
+    end = {"exitCode": 137, "reason": "OOMKilled"}
+    words = "killed because its node ran out of memory (OOMKilled): set jobs.worker.memory"
+    assert pod_status.why_ended("worker", pod, end) == words

@@ -114,7 +114,7 @@ def test_own_tasks_are_replaced_and_own_scripts_stay():
 def test_cordoned_nodes_have_nothing_free():
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     shortage, is_final = find_room(FakeClient([node(taints=[cordon])]))
-    assert shortage.startswith("the tasks of worker request 2 cpu, 4Gi memory in sum, and the only node for them has 0")
+    assert shortage.startswith("the tasks of worker request 2 cpu, 1Gi memory in sum, and the only node for them has 0")
     assert not is_final
 
 

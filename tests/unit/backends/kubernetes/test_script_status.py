@@ -75,5 +75,5 @@ def test_a_job_without_a_pod():
     assert script_status.status(make_job(), None, PodEvents([message])).reason == (
         'the namespace\'s quota "q" is used up (requested: cpu=1, used: cpu=2, limited: cpu=2): '
         "ask for higher limits: a script requests 50m cores and 512Mi, with limits of 4 cores and 4Gi "
-        "(or the master's memory, if that is more)"
+        "(or the master's memory, if that is more), if the master has limits"
     )
