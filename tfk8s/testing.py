@@ -23,6 +23,7 @@ from tfk8s.backends.protocol import Backend, Observer, PollingObserver
 from tfk8s.core import addresses
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, compare
+from tfk8s.core.resources import NOTHING, named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import EVALUATOR, JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
@@ -98,7 +99,10 @@ class FakeBackend:
         known = self.job_files.get(job_file.name)
         change = compare("cluster", job_file.name, known and job_file_to_dict(known), job_file_to_dict(job_file))
         restarts = tuple(known) if known and change else ()
-        return Plan(name=job_file.name, changes=(change,) if change else (), restarts=restarts, refusal=self.refusal)
+        return Plan(
+            name=job_file.name, changes=(change,) if change else (), restarts=restarts, refusal=self.refusal,
+            requests_before=named(known) if known else NOTHING, requests=named(job_file),
+        )  # fmt: skip
 
     def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
         """Change the numbers of tasks."""
@@ -221,6 +225,7 @@ class FakeBackend:
                 for number, task in enumerate(job_file, pid)
             ),
             created=CREATED,
+            requests=named(job_file),
         )
         self.past_events += [
             Event(id=str(task), time=CREATED, about=str(task), warning=False, reason=phase.value, message="")

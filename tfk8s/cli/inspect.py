@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tfk8s.core.status import ClusterStatus, ScriptStatus
 
 
-_CLUSTER = ("NAME", "PHASE", "READY", "MASTER", "TARGET", "SCRIPTS", "AGE", "LOCATION")
+_CLUSTER = ("NAME", "PHASE", "READY", "CPU", "MEMORY", "GPUS", "MASTER", "TARGET", "SCRIPTS", "AGE", "LOCATION")
+_OPTIONAL = ("CPU", "MEMORY", "GPUS")  # left out if they are empty
 _SCRIPT = ("SCRIPT", "PHASE", "EXIT", "AGE", "COMMAND", "REASON")
 
 
@@ -32,14 +33,16 @@ def status(
 ) -> None:
     """Show a cluster and its tasks.
 
+    CPU, MEMORY and GPUS are what all tasks request together.
+
     Examples:
         tfk8s status --local mnist
         tfk8s status mnist -o json
         tfk8s status --watch mnist
 
-    JSON: name, backend, location, phase, reason, target, master, created, and tasks, each with task, job, index, phase,
-    address, where, restarts, since, reason; and scripts, each with script, phase, exit_code, command, where, since,
-    reason.
+    JSON: name, backend, location, phase, reason, target, master, created, requests (cpu, memory, gpus), and tasks, each
+    with task, job, index, phase, address, where, restarts, since, reason; and scripts, each with script, phase,
+    exit_code, command, where, since, reason.
     """
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
@@ -83,6 +86,8 @@ def ls(
 ) -> None:
     """List your clusters.
 
+    CPU, MEMORY and GPUS are what all tasks of a cluster request together.
+
     Examples:
         tfk8s ls --local
         tfk8s ls -o json
@@ -97,7 +102,7 @@ def ls(
     if output is not None:
         document([json_output.cluster(status) for status in clusters])
     elif clusters:
-        say(table(_CLUSTER, map(_cluster, clusters), sys.stdout))
+        say(_clusters(clusters))
     else:
         note("no clusters")
 
@@ -140,7 +145,7 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     if output is not None:
         document(json_output.cluster(cluster))
         return
-    say(table(_CLUSTER, [_cluster(cluster)], sys.stdout))
+    say(_clusters([cluster]))
     if cluster.reason:
         say(f"\n{cluster.reason}")
     say("\n" + table(HEAD, map(row, cluster.tasks), sys.stdout))
@@ -148,10 +153,17 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
         say("\n" + table(_SCRIPT, map(_script, cluster.scripts), sys.stdout))
 
 
+def _clusters(clusters: Sequence[ClusterStatus]) -> str:
+    """Return the table of clusters, without the requests that none has."""
+    columns = zip(_CLUSTER, *map(_cluster, clusters), strict=True)
+    head, *rows = zip(*(column for column in columns if column[0] not in _OPTIONAL or any(column[1:])), strict=True)
+    return table(head, rows, sys.stdout)
+
+
 def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:
     return (
-        cluster.name, cluster.phase, f"{cluster.ready}/{len(cluster.tasks)}", str(cluster.master), cluster.target,
-        str(cluster.running), age(cluster.created), cluster.location,
+        cluster.name, cluster.phase, f"{cluster.ready}/{len(cluster.tasks)}", *cluster.requests.cells,
+        str(cluster.master), cluster.target, str(cluster.running), age(cluster.created), cluster.location,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from tfk8s.backends.devices import TaskDevices
 from tfk8s.cli.output import moment
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
+from tfk8s.core.resources import CPU, MEMORY, Resources
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, ScriptStatus, TaskStatus
 from tfk8s.errors import Problem
@@ -31,6 +32,7 @@ def cluster(status: ClusterStatus) -> Document:
         "target": status.target,
         "master": str(status.master),
         "created": moment(status.created),
+        "requests": _resources(status.requests),
         "scripts": [_script(script) for script in status.scripts],
         "tasks": [_task(task) for task in status.tasks],
     }
@@ -64,6 +66,7 @@ def plan(plan: Plan) -> Document:
         "changes": changes,
         "restarts": list(map(str, plan.restarts)),
         "refusal": plan.refusal,
+        "requests": {"before": _resources(plan.requests_before), "after": _resources(plan.requests)},
     }
 
 
@@ -71,6 +74,11 @@ def problems(file: str, problems: Iterable[Problem]) -> Document:
     """Return the document that `validate -o json` prints. A valid job file has an empty list of problems."""
     listed = [dataclasses.asdict(problem) for problem in problems]
     return {"file": file, "valid": not listed, "problems": listed}
+
+
+def _resources(requests: Resources) -> Document:
+    """Return the totals: cores, bytes, and GPUs of all kinds."""
+    return {"cpu": float(requests[CPU]), "memory": int(requests[MEMORY]), "gpus": requests.gpus}
 
 
 def _task(status: TaskStatus) -> Document:

@@ -151,7 +151,8 @@ def diff(
         tfk8s diff cluster.yaml
         tfk8s diff --local cluster.yaml -o json
 
-    JSON: name, restarts, refusal, and changes, each with kind, name, action, and fields, each with path, before, after.
+    JSON: name, restarts, refusal, requests (before and after, each with cpu, memory, gpus), and changes, each with
+    kind, name, action, and fields, each with path, before, after.
     """
     from tfk8s import api
     from tfk8s.backends.options import BackendOptions
@@ -218,6 +219,7 @@ def show(plan: Plan) -> None:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
+    from tfk8s.core.resources import NOTHING
     from tfk8s.core.task_names import format_tasks
 
     for change in plan.changes:
@@ -227,3 +229,6 @@ def _lines(plan: Plan) -> Iterator[str]:
             yield f"    {field}"
     if plan.restarts:
         yield f"restarts: {format_tasks(plan.restarts)}"
+    if plan and (plan.requests_before, plan.requests) != (NOTHING, NOTHING):
+        before = f"{plan.requests_before} → " if plan.requests_before not in (NOTHING, plan.requests) else ""
+        yield f"requests of all tasks: {before}{plan.requests}"

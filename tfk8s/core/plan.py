@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tfk8s.core.resources import NOTHING, Resources
 from tfk8s.core.spec import Task
 
 _WORD = re.compile(r"[\w-]+", re.ASCII)
@@ -65,12 +66,15 @@ class Plan:
         changes: the changes of objects, in the order of applying.
         restarts: the running tasks that restart.
         refusal: the reason why `up` refuses the changes, or "".
+        requests_before, requests: what all tasks request together, before the changes and after them.
     """
 
     name: str
     changes: tuple[Change, ...] = ()
     restarts: tuple[Task, ...] = ()
     refusal: str = ""
+    requests_before: Resources = NOTHING
+    requests: Resources = NOTHING
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.restarts)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job
+from tfk8s.core.spec import Job, JobFile
 
 CPU, MEMORY = "cpu", "memory"
 NO_GPUS = (CPU, MEMORY, "ephemeral-storage", "pods")
@@ -54,17 +54,31 @@ class Resources:
         """The number of GPUs, of all kinds."""
         return int(sum(amount for name, amount in self.amounts.items() if name not in NO_GPUS))
 
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """The amounts of CPU, memory and GPUs as texts; "" for none."""
+        gpus = str(self.gpus) if self.gpus else ""
+        cpu, memory = (amount_text(name, self[name]) if self[name] else "" for name in (CPU, MEMORY))
+        return cpu, memory, gpus
+
     def __str__(self) -> str:
         return ", ".join(f"{amount_text(name, amount)} {name}" for name, amount in self.amounts.items()) or "nothing"
 
 
+NOTHING = Resources()
+
+
 def total(parts: Iterable[tuple[Resources, int]]) -> Resources:
     """Return the sum of amounts, each times a number of tasks."""
-    return sum((amounts * tasks for amounts, tasks in parts), Resources())
+    return sum((amounts * tasks for amounts, tasks in parts), NOTHING)
 
 
-def named(job: Job) -> Resources:
-    """Return what the job file names for a task of a job."""
+def named(job_file: JobFile) -> Resources:
+    """Return what a job file names for all tasks, without defaults."""
+    return total((_named(job), job.tasks) for job in job_file.jobs)
+
+
+def _named(job: Job) -> Resources:
     quantities = {CPU: job.cpu, MEMORY: job.memory}
     amounts = {name: quantity.value for name, quantity in quantities.items() if quantity is not None}
     return _without_zeros({**amounts, job.gpu_resource: Decimal(job.gpus)})

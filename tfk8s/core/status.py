@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from tfk8s.core.resources import NOTHING, Resources
 from tfk8s.core.spec import Task
 
 MAX_COMMAND_LENGTH = 500  # characters of a script's command
@@ -103,6 +104,7 @@ class ClusterStatus:
         created: seconds since the epoch; None if unknown.
         reason: the reason why the whole cluster is unusable, such as a dead supervisor; else "".
         scripts: the running session scripts and those that ended recently, the latest first.
+        requests: what all tasks request together; on this machine, what the job file names.
     """
 
     name: str
@@ -114,6 +116,7 @@ class ClusterStatus:
     created: float | None = None
     reason: str = ""
     scripts: tuple[ScriptStatus, ...] = ()
+    requests: Resources = NOTHING
 
     @property
     def running(self) -> int:

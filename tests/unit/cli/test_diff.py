@@ -51,6 +51,19 @@ def test_diff_as_json(run: Run, backend: FakeBackend, changed: str) -> None:
     assert only["fields"][1] == {"path": "jobs.worker.tasks", "before": 2, "after": 3}
 
 
+def test_diff_says_what_all_tasks_request(run: Run, backend: FakeBackend, folder: Path) -> None:
+    text = (folder / "new.yaml").read_text().replace("worker: 2", "worker: {tasks: 2, cpu: 1, memory: 1Gi}")
+    (folder / "new.yaml").write_text(text)
+    assert run("diff", "new.yaml")[1] == "+ cluster new\nrequests of all tasks: 2 cpu, 2Gi memory\n"
+    backend.apply(tfk8s.load("new.yaml"))
+    (folder / "new.yaml").write_text(text.replace("tasks: 2", "tasks: 3, gpus: 1"))
+    *_, last = run("diff", "new.yaml")[1].splitlines()
+    assert last == "requests of all tasks: 2 cpu, 2Gi memory → 3 cpu, 3Gi memory, 3 nvidia.com/gpu"
+    assert json.loads(run("diff", "new.yaml", "-o", "json")[1])["requests"] == {
+        "before": {"cpu": 2.0, "memory": 2 << 30, "gpus": 0}, "after": {"cpu": 3.0, "memory": 3 << 30, "gpus": 3},
+    }  # fmt: skip
+
+
 def test_diff_in_trouble_exits_with_more_than_1(
     run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

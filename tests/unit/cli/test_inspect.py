@@ -12,10 +12,11 @@ from fakes.command_line import Run
 from job_files import job_file
 
 from tfk8s.cli import output, progress
-from tfk8s.core.spec import Task
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import NoSuchCluster
-from tfk8s.testing import CREATED, FakeBackend, change
+from tfk8s.testing import CREATED, FakeBackend, change, use_backend
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -45,6 +46,7 @@ DOCUMENT = {
     "target": "grpc://localhost:2222",
     "master": "chief/0",
     "created": "2023-11-14T22:13:20Z",
+    "requests": {"cpu": 0.0, "memory": 0, "gpus": 0},
     "scripts": [],
     "tasks": [
         {**task, "phase": "Ready", "restarts": 0, "since": "2023-11-14T22:13:20Z", "reason": ""} for task in TASKS
@@ -58,6 +60,19 @@ def test_status(run: Run, backend: FakeBackend) -> None:
         change("worker/1", phase=Phase.FAILED, reason=reason, runs_on="", restarts=2, since=CREATED + 300)
     ]
     assert run("status", "mnist") == (0, STATUS, "")
+
+
+def test_status_shows_what_all_tasks_request(run: Run) -> None:
+    worker = Job(name="worker", tasks=3, cpu=Quantity.parse("1500m"), memory=Quantity.parse("0.5Gi"), gpus=2)
+    with use_backend(FakeBackend(job_file("mnist", Job(name="chief"), worker))):
+        _, out, _ = run("status", "mnist")
+        assert out.splitlines()[:2] == [
+            "NAME   PHASE  READY  CPU    MEMORY  GPUS  MASTER   TARGET                 SCRIPTS  AGE    LOCATION",
+            "mnist  Ready  4/4    4500m  1536Mi  6     chief/0  grpc://localhost:2222  0        5m12s  /state/mnist",
+        ]
+        assert json.loads(run("status", "mnist", "-o", "json")[1])["requests"] == {
+            "cpu": 4.5, "memory": 3 << 29, "gpus": 6,
+        }  # fmt: skip
 
 
 def test_status_of_a_lost_cluster_says_why(run: Run, backend: FakeBackend) -> None:

@@ -10,6 +10,7 @@ from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import APPLY, Client
 from tfk8s.backends.kubernetes.restart import recreate_pods
+from tfk8s.backends.kubernetes.shortages import requested
 from tfk8s.core.plan import Change, Plan, compare
 from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
@@ -47,6 +48,8 @@ def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], 
     return Plan(
         name=name,
         changes=tuple(filter(None, (_change(old, new) for old, new in pairs))),
+        requests_before=requested(old for old, _ in pairs if old and old["kind"] == "StatefulSet"),
+        requests=requested(new for _, new in pairs if new and new["kind"] == "StatefulSet"),
         restarts=tuple(task for old, new in restarted for task in _tasks(old, new)),
     )
 

@@ -9,7 +9,7 @@ from tfk8s.backends.kubernetes import scheduling, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.shortages import Demand, Shortage, free, shortages
+from tfk8s.backends.kubernetes.shortages import Demand, Shortage, free, requests, shortages
 from tfk8s.core.resources import Resources, total
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
@@ -83,7 +83,7 @@ def _demand(stateful_set: Object, nodes: Sequence[Object]) -> Demand:
     return Demand(
         job=_job(stateful_set),
         tasks=stateful_set["spec"]["replicas"],
-        requests=scheduling.counted_requests(pod),
+        requests=requests(pod),
         nodes=frozenset(node["metadata"]["name"] for node in nodes if scheduling.can_hold(pod, node)),
     )
 

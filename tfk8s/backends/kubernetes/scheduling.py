@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.shortages import allocatable, field_of, requests
-from tfk8s.core.resources import Resources, amount_text
+from tfk8s.core.resources import amount_text
 from tfk8s.errors import InvalidInput
 from tfk8s.render.pods import GKE_ACCELERATOR, GKE_SPOT, Object
 
@@ -22,7 +22,6 @@ _POOLS = (
 _FIXED_PROVIDERS = ("", "kind")  # their nodes do not become more
 _TRANSIENT = "node.kubernetes.io/"  # taints that Kubernetes itself sets and removes
 _REPELLING = ("NoSchedule", "NoExecute")
-_UNCOUNTED = "ephemeral-storage"
 
 
 def may_grow(nodes: Sequence[Object]) -> bool:
@@ -67,18 +66,12 @@ def _no_label(job: str, label: str, value: str, nodes: Sequence[Object]) -> str:
 
 def can_hold(pod: Object, node: Object) -> bool:
     """Return whether a node that is empty, and ready, can hold a pod."""
-    selector, requested, present = pod.get("nodeSelector", {}), counted_requests(pod), allocatable(node)
+    selector, requested, present = pod.get("nodeSelector", {}), requests(pod), allocatable(node)
     return (
         selector.items() <= _labels(node).items()
         and not _repelling_taint(pod, node)
         and all(amount <= present[name] for name, amount in requested.amounts.items())
     )
-
-
-def counted_requests(pod: Object) -> Resources:
-    """Return the requests of a pod that are compared with nodes."""
-    requested = requests(pod)
-    return requested.only(name for name in requested.amounts if name != _UNCOUNTED)
 
 
 def _repelling_taint(pod: Object, node: Object) -> str:
@@ -106,7 +99,7 @@ def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
 
 
 def _why_too_small(job: str, pod: Object, nodes: Sequence[Object]) -> str:
-    requested = counted_requests(pod)
+    requested = requests(pod)
     fields = {name: f"jobs.{job}.{field_of(name)}" for name in requested.amounts}
     for name, amount in requested.amounts.items():
         maximum = max(allocatable(node)[name] for node in nodes)

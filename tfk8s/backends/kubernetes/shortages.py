@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tfk8s.core.resources import CPU, MEMORY, Resources, total
 from tfk8s.render.pods import Object
 
+_UNCOUNTED = "ephemeral-storage"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
@@ -81,10 +83,20 @@ def shortages(demands: Sequence[Demand], room: Mapping[str, Resources]) -> list[
 
 
 def requests(pod: Object) -> Resources:
-    """Return what a pod's containers request together, without init containers that end."""
+    """Return what a pod's containers request together, without their small scratch storage.
+
+    Init containers that end before the others start are left out.
+    """
     sidecars = [item for item in pod.get("initContainers", ()) if item.get("restartPolicy") == "Always"]
     texts = (item.get("resources", {}).get("requests", {}) for item in (*pod["containers"], *sidecars))
-    return total((Resources.parse(text), 1) for text in texts)
+    amounts = total((Resources.parse(text), 1) for text in texts)
+    return amounts.only(name for name in amounts.amounts if name != _UNCOUNTED)
+
+
+def requested(sets: Iterable[Object]) -> Resources:
+    """Return what the tasks of StatefulSets request together."""
+    specs = (item["spec"] for item in sets)
+    return total((requests(spec["template"]["spec"]), spec["replicas"]) for spec in specs)
 
 
 def allocatable(node: Object) -> Resources:

@@ -12,6 +12,7 @@ from tfk8s.backends.kubernetes import pod_events, pod_status, script_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.shortages import requested
 from tfk8s.core import compact, naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
@@ -198,6 +199,7 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
         tasks=tuple(_with_listening(client, tasks, by_task, is_listening)),
         created=min(pod_status.seconds(item["metadata"]["creationTimestamp"]) for item in cluster.sets.values()),
         reason=_why_hopeless(tasks, by_task),
+        requests=requested(cluster.sets.values()),
         scripts=tuple(script_status.status(job, pod, pod_events.of(pod or job, events)) for job, pod in scripts),
     )
 

@@ -22,6 +22,7 @@ from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.environment import script_environment
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Action, Change, Plan, compare, fields
+from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
@@ -64,13 +65,16 @@ class LocalBackend(ForegroundScripts):
         record = folder.read()
         if record is None or folder.supervisor() is None:
             _check_capacity(folder, job_file, exposed=self._exposed)
-            return Plan(name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),))
+            return Plan(
+                name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),), requests=named(job_file)
+            )
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
             return Plan(name=name, restarts=tuple(_failed_tasks(folder)))
         return Plan(
-            name=name, changes=(change,), refusal=f"`up` changes no cluster that runs: tfk8s down --local {name} first"
-        )
+            name=name, changes=(change,), refusal=f"`up` changes no cluster that runs: tfk8s down --local {name} first",
+            requests_before=named(record.job_file), requests=named(job_file),
+        )  # fmt: skip
 
     def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
         """Change the number of tasks of jobs, and restart all tasks; return whether anything changed."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from tfk8s.backends.local import state, supervisor_client
 from tfk8s.backends.local.record import Record, TaskRecord
+from tfk8s.core.resources import named
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import ClusterError
 
@@ -25,6 +26,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     return ClusterStatus(
         name=record.name, backend="local", location=str(folder.path), target=record.target,
         master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
+        requests=named(record.job_file),
     )  # fmt: skip
 
 

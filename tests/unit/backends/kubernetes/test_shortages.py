@@ -1,9 +1,10 @@
 """Sums of what tasks request, compared with sums of what nodes have."""
 
+from fakes.stateful_sets import stateful_sets
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.backends.kubernetes.shortages import Demand, free, requests, shortages
+from tfk8s.backends.kubernetes.shortages import Demand, free, requested, requests, shortages
 from tfk8s.core.resources import Resources
 
 
@@ -69,3 +70,7 @@ def test_what_pods_leave_free():
     assert requests(pod) == Resources.parse({"cpu": "500m", "memory": "512Mi"})
     pods = [{"spec": pod}, {"spec": {**pod, "nodeName": "b"}}, {"spec": {"containers": [container]}}]
     assert free([node], pods) == {"a": Resources.parse({"cpu": "1500m", "memory": "1536Mi"})}
+
+
+def test_what_all_tasks_request():
+    assert str(requested(stateful_sets())) == "2200m cpu, 9Gi memory, 1 nvidia.com/gpu"
