@@ -190,6 +190,10 @@ class FakeBackend:
         finally:
             self.observers -= 1
 
+    def free_gpus(self) -> str:
+        """Return "": this machine has no nodes."""
+        return ""
+
     def restart(self, name: str, task: Task | None) -> None:
         """Make the task, or all tasks, other ones."""
         status = self._check(name)

@@ -14,7 +14,7 @@ def test_kind_up_and_down(tmp_path, monkeypatch, caplog):
     kind.up(NAME, gpus=8)
     try:
         found = {check.name: check for check in kubernetes.checks(kind.context(NAME), None, None)}
-        assert found["GPUs"].detail == "8 nvidia.com/gpu on 1 node"
+        assert found["GPUs"].detail == f"free: {NAME}-control-plane 8 of 8 nvidia.com/gpu"
         assert found["permissions: up"].state == "ok"
     finally:
         kind.down(NAME)

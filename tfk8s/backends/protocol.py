@@ -142,6 +142,10 @@ class Backend(Protocol):
         """Return a stream connected to a task's server."""
         ...
 
+    def free_gpus(self) -> str:
+        """Return the free GPUs by node, as a text; "" if this backend has no nodes, or may not list them."""
+        ...
+
     def restart(self, name: str, task: Task | None) -> None:
         """Restart a task, or (None) all tasks. Does not wait for them."""
         ...

@@ -116,7 +116,8 @@ def devices(
 ) -> None:
     """Show the devices of each task: CPUs, GPUs, their memory.
 
-    Asks the tasks' servers. The exit code is 3 if a task does not respond.
+    Asks the tasks' servers. The exit code is 3 if a task does not respond. On Kubernetes, also shows the free GPUs of
+    each node.
 
     Examples:
         tfk8s devices --local mnist
@@ -129,12 +130,15 @@ def devices(
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli import json_output
 
-    answers = find(name, BackendOptions(local or None, context, namespace)).devices()
+    cluster = find(name, BackendOptions(local or None, context, namespace))
+    answers = cluster.devices()
     if output is not None:
         document(json_output.devices(answers))
     elif any(answer.devices for answer in answers):
         rows = [row for answer in answers for row in _devices(answer)]
         say(table(("TASK", "DEVICE", "MEMORY", "DESCRIPTION"), rows))
+        if free := cluster.backend.free_gpus():
+            note(f"GPUs: {free}")
     require_all(answers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from tfk8s import polling
@@ -16,7 +17,7 @@ from tfk8s.task import gpus
 
 REASON_TIMEOUT = 3.0  # a server writes the reason a moment after it begins to listen
 _MAX_LOGS = 8
-_UNKNOWN = "its log has no reason"
+_UNKNOWN = "its log shows no reason"
 
 
 def require_gpus(backend: Backend, status: ClusterStatus) -> None:
@@ -58,9 +59,10 @@ def _read_reasons(backend: Backend, name: str, tasks: Sequence[Task]) -> dict[Ta
     """Return the reason that each task's server has logged; none for a server that logs no reason in time."""
     reasons: dict[Task, str] = {}
     for _ in polling.poll(REASON_TIMEOUT):
-        for line in backend.logs(name, [task for task in tasks if task not in reasons], LogOptions()):
-            if reason := gpus.parse_unseen_line(line.text):
-                reasons[line.task] = reason
+        with contextlib.suppress(ClusterError):  # users who may not read logs learn less
+            for line in backend.logs(name, [task for task in tasks if task not in reasons], LogOptions()):
+                if reason := gpus.parse_unseen_line(line.text):
+                    reasons[line.task] = reason
         if len(reasons) == len(tasks):
             break
     return reasons

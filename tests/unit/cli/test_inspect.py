@@ -197,6 +197,11 @@ def test_devices(run: Run, backend: FakeBackend) -> None:
     )
 
 
+def test_devices_with_the_free_gpus_of_nodes(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "free_gpus", lambda: "free: a 1 of 8 nvidia.com/gpu")
+    assert run("devices", "mnist")[2] == "GPUs: free: a 1 of 8 nvidia.com/gpu\n"
+
+
 def test_devices_where_a_task_is_silent(run: Run, backend: FakeBackend) -> None:
     backend.unresponsive = {Task("worker", 1)}
     assert run("devices", "mnist") == (

@@ -68,7 +68,7 @@ def test_the_help_names_the_jobs(backend: Backend) -> None:
 def test_a_log_without_a_reason(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfk8s.cluster.gpus.REASON_TIMEOUT", 0.01)
     assert check(backend, "worker/0", required=2) == (
-        'cluster "c" is up, but TensorFlow does not see all GPUs: worker/0 sees 0 of 2: its log has no reason'
+        'cluster "c" is up, but TensorFlow does not see all GPUs: worker/0 sees 0 of 2: its log shows no reason'
     )
 
 

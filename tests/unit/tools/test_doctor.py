@@ -43,11 +43,13 @@ class FakeClient:
     def require_version(self) -> None:
         pass
 
-    def get(self, path: str) -> dict[str, Any]:
+    def get(self, path: str, query: dict[str, str] | None = None) -> dict[str, Any]:
         if path == "/version":
             return {"gitVersion": "v1.36.3"}
-        assert path == "/api/v1/nodes"
-        return {"items": [node({"cpu": "4"}), node({"cpu": "4", "nvidia.com/gpu": "8"})]}
+        if path == "/api/v1/nodes":
+            return {"items": [node({"cpu": "4"}), node({"cpu": "4", "nvidia.com/gpu": "8"})]}
+        assert (path, query) == ("/api/v1/pods", {"fieldSelector": "spec.nodeName=n"})
+        return {"items": []}
 
     def find(self, path: str) -> dict[str, Any] | None:
         name = path.rpartition("/")[2]
@@ -61,7 +63,7 @@ class FakeClient:
 
 
 def node(allocatable: dict[str, str], **labels: str) -> dict[str, Any]:
-    return {"metadata": {"labels": labels}, "status": {"allocatable": allocatable}}
+    return {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": allocatable}}
 
 
 def on_kubernetes(
@@ -85,7 +87,7 @@ def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("permissions: up", 'all, in namespace "team"'),
         ("permissions: submit", 'all, in namespace "team"'),
         ("permissions: down", 'all, in namespace "team"'),
-        ("GPUs", "8 nvidia.com/gpu on 2 nodes"),
+        ("GPUs", "free: n 8 of 8 nvidia.com/gpu"),
         ("NetworkPolicy", "enforced: a pod could connect to an allowed port only"),
     ]
 
@@ -145,20 +147,6 @@ def test_missing_kubeconfig_ends_the_checks(monkeypatch: pytest.MonkeyPatch, err
     checks = on_kubernetes(monkeypatch, client)  # type: ignore[arg-type]
     assert list(checks) == ["versions", "kubeconfig"]
     assert checks["kubeconfig"] == Check("kubeconfig", State.MISSING, str(error), error.help or "")
-
-
-@pytest.mark.parametrize(
-    ("nodes", "words"),
-    [
-        ([node({"cpu": "4"})], "none on 1 node: tasks with `gpus` would stay pending"),
-        (
-            [node({"amd.com/gpu": "2"}), node({"nvidia.com/gpu": "1"}, **{kubernetes.GKE_ACCELERATOR: "nvidia-l4"})],
-            "2 amd.com/gpu, 1 nvidia.com/gpu (nvidia-l4) on 2 nodes",
-        ),
-    ],
-)
-def test_gpus_by_resource_and_model(nodes: list[dict[str, Any]], words: str) -> None:
-    assert kubernetes.gpus(nodes) == words
 
 
 def test_policy_allows_one_port() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, events, logs, restart, room, status
+from tfk8s.backends.kubernetes import apply, events, free_gpus, logs, restart, room, status
 from tfk8s.backends.kubernetes.api_server import paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
@@ -126,6 +128,12 @@ class KubernetesBackend:
         cluster = self._find(name)
         pod = naming.pod(name, task.job, task.index)
         return streams.dial(self._client, cluster.namespace, pod, cluster.port(task))
+
+    def free_gpus(self) -> str:
+        """Return the free GPUs by node; "" if the user may not list nodes."""
+        with contextlib.suppress(ApiError):
+            return free_gpus.describe(self._client, self._namespace or self._client.namespace)
+        return ""
 
     def restart(self, name: str, task: Task | None) -> None:
         """Restart a task's server in its pod, or (None) re-create the pods of all tasks."""

@@ -147,6 +147,10 @@ class LocalBackend(ForegroundScripts):
                 return reason
         return ""
 
+    def free_gpus(self) -> str:
+        """Return "": this machine has no nodes."""
+        return ""
+
     def restart(self, name: str, task: Task | None) -> None:
         """Restart a task's server, or all servers."""
         supervisor_client.send_request(_find(name)[0], {"do": "restart", "task": None if task is None else str(task)})

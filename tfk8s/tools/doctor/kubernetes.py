@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tfk8s import concurrency, render
+from tfk8s.backends.kubernetes import free_gpus
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.room import find_room
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import Tfk8sError
 from tfk8s.render import rbac
-from tfk8s.render.pods import GKE_ACCELERATOR, Object
 from tfk8s.render.rbac import Permission
 from tfk8s.tools.doctor import network_policy as network_policy_module
 from tfk8s.tools.doctor.check import Check, State
@@ -51,7 +50,7 @@ def checks(
     yield (namespace_check := _namespace(client, namespace))
     if namespace_check.state is not State.MISSING:
         yield from _permissions(client, namespace)
-    yield _gpus(client)
+    yield _gpus(client, namespace)
     if job_file is not None:
         yield room(client, namespace, job_file)
     if namespace_check.state is not State.MISSING:
@@ -149,29 +148,11 @@ def _may(client: Client, namespace: str, permission: Permission) -> bool:
 # ---- GPUs ----------------------------------------------------------------------------------------------------------
 
 
-def _gpus(client: Client) -> Check:
+def _gpus(client: Client, namespace: str) -> Check:
     try:
-        nodes = client.get("/api/v1/nodes")["items"]
+        return Check("GPUs", State.OK, free_gpus.describe(client, namespace))
     except ApiError as error:
         return Check("GPUs", State.UNKNOWN, str(error))
-    return Check("GPUs", State.OK, gpus(nodes))
-
-
-def gpus(nodes: Sequence[Object]) -> str:
-    """Return a description of the nodes' GPUs."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for node in nodes:
-        model = node["metadata"].get("labels", {}).get(GKE_ACCELERATOR, "")
-        for resource, amount in node["status"].get("allocatable", {}).items():
-            if resource.endswith("/gpu") and amount.isdecimal():
-                counts[resource, model] += int(amount)
-    words = [
-        f"{count} {resource}" + (f" ({model})" if model else "")
-        for (resource, model), count in sorted(counts.items())
-        if count
-    ]
-    of = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
-    return f"{', '.join(words)} on {of}" if words else f"none on {of}: tasks with `gpus` would stay pending"
 
 
 # ---- room ----------------------------------------------------------------------------------------------------------
