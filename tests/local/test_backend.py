@@ -15,12 +15,13 @@ import pytest
 from clusters import gone, is_ready, pids, wait_for, wait_until_gone
 from job_files import job_file
 
-from tfk8s.backends.local import LocalBackend, state
+from tfk8s.backends.local import LocalBackend, capacity, state
+from tfk8s.cluster.gpus import require_gpus
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import EVALUATOR, Job, JobFile, Task
 from tfk8s.core.status import Phase
-from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster
 from tfk8s.task import probe
 
 Up = Callable[[JobFile], str]
@@ -201,6 +202,20 @@ def test_the_evaluator_is_no_part_of_the_cluster(backend: LocalBackend, up: Up) 
 def test_a_task_without_its_gpus_runs_and_reports_that(backend: LocalBackend, up: Up) -> None:
     status = wait_for(backend, up(job_file("gpus", Job(name="worker", gpus=99))), is_ready)
     assert status.tasks[0].reason.startswith("asks for 99 GPUs, has ")
+
+
+def test_gpus_that_tensorflow_does_not_see_are_reported(
+    backend: LocalBackend, up: Up, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity, "gpus", lambda: 2)
+    jobs = Job(name="master", gpus=1, gpus_optional=True), Job(name="worker", gpus=1)
+    status = wait_for(backend, up(job_file("unseen", *jobs)), is_ready)
+    with pytest.raises(ClusterError) as caught:
+        require_gpus(backend, status)
+    assert str(caught.value) == (
+        f'cluster "{status.name}" is up, but TensorFlow does not see all GPUs: worker/0 sees 0 of 1: '
+        "this machine has TensorFlow for CPUs only"
+    )
 
 
 def test_a_restarted_task_has_that_as_its_reason(backend: LocalBackend, cluster: str) -> None:
