@@ -47,13 +47,18 @@ class Call:
         return self.frames[0].f_locals.get("self") if self.frames else None
 
     @property
-    def without(self) -> frozenset[str]:
-        """The tasks that the session leaves out."""
-        without: frozenset[str] = getattr(self.session, "without", frozenset())
-        return without
+    def target(self) -> str:
+        """The address that the session connects to, "grpc://host:port"; "" if unknown."""
+        target = getattr(self.session, "sess_str", "")
+        return target.decode() if isinstance(target, bytes) else str(target)
+
+    def leaves_out(self, task: str) -> bool:
+        """Return whether the device filters of the session leave a task out. They never leave out its own master."""
+        filters = getattr(getattr(self.session, "_config", None), "device_filters", ())
+        return bool(filters) and not any(_may_have(device, task) for device in filters)
 
     def needs(self, task: str) -> bool:
-        """Return whether the call needs a task other than the master; True if that can't be known."""
+        """Return whether the call needs a task other than the session's master; True if that can't be known."""
         for frame in self.frames:
             if frame.f_code.co_name == "_do_run":
                 local = frame.f_locals
@@ -117,7 +122,12 @@ def depends_on(operations: list[Any], fed: set[Any], task: str) -> bool:
 def _may_run_on(operation: Any, task: str) -> bool:
     if operation.type.endswith(_CALLS_FUNCTIONS):
         return True
-    device = _JOB.search(operation.device)
-    if device is None:  # the master's
+    return _may_have(operation.device, task)  # an operation without a job is the master's
+
+
+def _may_have(device: str, task: str) -> bool:
+    """Return whether a name of a device, which may be a part, names devices of a task."""
+    match = _JOB.search(device)
+    if match is None:
         return False
-    return naming.task(device[1], int(device[2])) == task if device[2] else task.startswith(f"{device[1]}/")
+    return naming.task(match[1], int(match[2])) == task if match[2] else task.startswith(f"{match[1]}/")

@@ -187,12 +187,17 @@ class CallGuard:
             self._losses.back(task)
             del self._suspicions[key, task]
             return
-        if task in call.without or not (call.opens or task == self._view.master or call.needs(task)):
-            due = math.inf
-        else:
+        if self._needs(call, task):
             self._ending.end(lost(task, self._losses.reasons()[task]))
             due = suspicion.due + self._ending.timeout(call)
+        else:
+            due = math.inf
         self._suspicions[key, task] = Suspicion(due, suspicion.is_older)
+
+    def _needs(self, call: Call, task: str) -> bool:
+        if task == (self._view.task_at(call.target) or self._view.master):
+            return True
+        return not call.leaves_out(task) and (call.opens or call.needs(task))
 
     def _session_is_older(self, call: Call, task: str) -> bool:
         """Return whether a call's session was opened before the task was replaced, so that the session is lost.

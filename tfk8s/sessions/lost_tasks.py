@@ -30,6 +30,7 @@ class LostTasks:
         """Note that a lost task answers again."""
         with self._changed:
             self._lost.discard(task)
+            self._changed.notify_all()
 
     @property
     def lost_now(self) -> frozenset[str]:
@@ -42,6 +43,14 @@ class LostTasks:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._reasons), wait if self._is_fed else 0.0)
             return dict(self._reasons)
+
+    def wait_until_lost(self, task: str, seconds: float) -> str:
+        """Block until a task has been lost for so many seconds; return the reason."""
+        with self._changed:
+            while True:
+                self._changed.wait_for(lambda: task in self._lost)
+                if not self._changed.wait_for(lambda: task not in self._lost, seconds):
+                    return self._reasons[task]
 
 
 of_script = LostTasks()  # the runner and `tfk8s.session`, which a script calls, share no other object

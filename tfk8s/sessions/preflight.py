@@ -65,6 +65,11 @@ class ClusterView:
         """The task that sessions connect to."""
         return next(iter(self.addresses), "")
 
+    def task_at(self, target: str) -> str:
+        """Return the task that a session's target, "grpc://host:port", leads to; "" if the target is no task's."""
+        address = target.removeprefix("grpc://").replace("127.0.0.1", "localhost")
+        return next((task for task, at in self.addresses.items() if at == address), "")
+
     @property
     def filters(self) -> list[str]:
         """The `ConfigProto.device_filters` that leave tasks out; empty if all tasks are used."""

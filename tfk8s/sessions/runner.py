@@ -32,7 +32,7 @@ from typing import NoReturn
 
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
-from tfk8s.sessions import error_names, failures, patch
+from tfk8s.sessions import adopted_server, error_names, failures, patch
 from tfk8s.sessions.call_guard import TASK_FAILED, CallGuard, ExitScript
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.failures import ScriptRun
@@ -62,6 +62,10 @@ def execute(options: argparse.Namespace) -> int:
     check = functools.partial(patch.check_target, tasks=cluster.view.addresses, in_pod=options.pod)
     while_imported("tensorflow", without_early_lines)
     when_imported(patch.SESSION_MODULE, lambda: patch.patch_sessions(filters, check, isolate=options.isolate))
+    # In a pod, the first process hands on the end of the pod as SIGINT.
+    end_signal = signal.SIGINT if options.pod else signal.SIGTERM
+    adopt = functools.partial(adopted_server.patch_servers, cluster.view, of_script, end_signal)
+    when_imported(adopted_server.SERVER_MODULE, adopt)
     if options.tf1:
         give_tf1()
     requirements = os.environ.get("TFK8S_REQUIREMENTS", "")

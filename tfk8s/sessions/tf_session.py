@@ -28,7 +28,6 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
 
     Attributes:
         loss_timeout: how many seconds the runner gives calls after a loss, to raise that error.
-        without: the tasks that the session leaves out.
         failure: the loss that `with` has caught, if a new session will follow; else None.
     """
 
@@ -46,7 +45,6 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
     ) -> None:
         super().__init__(target, graph=graph, config=patch_config(config, cluster.view.filters))
         self._cluster, self._guard, self._recovers = cluster, guard, recovers
-        self.without = cluster.view.without
         self._is_broken = False
         atexit.register(_close_at_exit, weakref.ref(self))
         self._signals_taken = -math.inf

@@ -75,3 +75,22 @@ def test_close_on_another_thread_is_no_call(function: str, counts: bool) -> None
         assert calls[0].opens == (function == "_extend_graph")
         assert calls[0].needs("worker/1")
         assert calls[0].timeout == (9.0 if function == "_extend_graph" else 3.0)
+
+
+@pytest.mark.parametrize(
+    ("filters", "left_out"),
+    [
+        ([], False),
+        (["/job:ps", "/job:worker/task:1"], False),
+        (["/job:worker"], False),
+        (["/job:ps", "/job:worker/replica:0/task:0"], True),
+    ],
+)
+def test_device_filters_leave_tasks_out(filters: list[str], left_out: bool) -> None:
+    session = SimpleNamespace(_config=SimpleNamespace(device_filters=filters), sess_str=b"grpc://localhost:2223")
+    frame = SimpleNamespace(f_locals={"self": session})
+    call = active_calls.Call((frame,))
+    assert (call.leaves_out("worker/1"), call.target) == (left_out, "grpc://localhost:2223")
+    without_config = SimpleNamespace(f_locals={"self": SimpleNamespace(_config=None)})
+    call = active_calls.Call((without_config,))
+    assert (call.leaves_out("worker/1"), call.target) == (False, "")

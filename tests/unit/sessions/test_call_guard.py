@@ -52,6 +52,7 @@ class Scene:
         view = SimpleNamespace(
             master="master/0",
             without={"worker/3"},
+            task_at=lambda target: {"grpc://w0:1": "worker/0"}.get(target, ""),
             answers=lambda _: probe(answers),
             is_replaced=lambda _: probe(replaced),
         )
@@ -75,10 +76,12 @@ class Scene:
         without: tuple[str, ...] = (),
         opens: bool = False,
         session: object = None,
+        target: str = "",
     ) -> None:
         self.active[sys._getframe()] = SimpleNamespace(
-            opens=opens, timeout=3.0, without=without, needs=lambda task: task in needs, session=session
-        )
+            opens=opens, timeout=3.0, leaves_out=lambda task: task in without, needs=lambda task: task in needs,
+            session=session, target=target,
+        )  # fmt: skip
 
 
 def session(last_success: float) -> SimpleNamespace:
@@ -134,6 +137,18 @@ def test_call_that_does_not_need_the_lost_task_continues() -> None:
     for now in (103.1, 110.0, 1000.0):
         scene.check(now)
     scene.on_event(lost("worker/0", "evicted"))
+    with pytest.raises(Ended):
+        scene.check(1001.0)
+
+
+@pytest.mark.parametrize(("target", "task"), [("grpc://w0:1", "worker/0"), ("grpc://127.0.0.1:41873", "master/0")])
+def test_call_needs_the_task_that_its_session_connects_to(target: str, task: str) -> None:
+    others = {"worker/0", "master/0"} - {task}
+    scene = Scene()
+    scene.call(target=target)
+    scene.on_event(lost(others.pop(), "evicted"))
+    scene.check(1000.0)
+    scene.on_event(lost(task, "evicted"))
     with pytest.raises(Ended):
         scene.check(1001.0)
 

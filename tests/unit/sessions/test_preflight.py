@@ -101,6 +101,12 @@ def test_device_filters_leave_tasks_out() -> None:
     assert ClusterView.of({}).probe_all() == []
 
 
+def test_task_of_a_target() -> None:
+    view = ClusterView({"worker/0": "localhost:2222", "ps/0": "m-ps-0.m.ns.svc:2222"})
+    targets = ("grpc://127.0.0.1:2222", "grpc://m-ps-0.m.ns.svc:2222", "grpc://localhost:2223", "")
+    assert [view.task_at(target) for target in targets] == ["worker/0", "ps/0", "", ""]
+
+
 def test_failed_dial_is_an_error() -> None:
     def dial(task: str) -> object:
         if task == "ps/0":

@@ -23,7 +23,7 @@ from tfk8s.backends.local.event_loop import Loop
 from tfk8s.core.status import MAX_COMMAND_LENGTH
 from tfk8s.sessions.task_events import TaskEvent
 
-_KILL_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a script whose client has ended
+_KILL_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a script that has to end
 
 # The event loop handles the end of a process and of a connection.
 _PEER_MAY_BE_GONE = contextlib.suppress(OSError)
@@ -129,9 +129,13 @@ class ScriptRunner:
                 os.write(script.events, event.to_line())
 
     def stop(self) -> None:
-        """End all scripts."""
+        """End all scripts, which takes at most `_KILL_TIMEOUT`."""
         for script in list(self._running):
-            self._signal(script, signal.SIGTERM)
+            self._end(script)
+
+    def _end(self, script: RunningScript) -> None:
+        self._signal(script, signal.SIGTERM)
+        self._loop.after(_KILL_TIMEOUT, lambda: self._signal(script, signal.SIGKILL))
 
     def _can_fork(self, request: ipc.Message) -> bool:
         """Return whether a fork of the fork server equals a new interpreter for the request."""
@@ -184,8 +188,7 @@ class ScriptRunner:
             self._signal(script, received[0]["signal"])
             return
         self._loop.forget(script.connection)
-        self._signal(script, signal.SIGTERM)
-        self._loop.after(_KILL_TIMEOUT, lambda: self._signal(script, signal.SIGKILL))
+        self._end(script)
 
     def _signal(self, script: RunningScript, number: int) -> None:
         if script not in self._running:

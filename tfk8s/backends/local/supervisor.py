@@ -206,8 +206,14 @@ class Supervisor:
         self._stop()
 
     def _stop(self) -> None:
-        """End all processes. `supervisor_client.end` finds the processes that scripts left behind."""
+        """End the scripts, then the tasks. `supervisor_client.end` finds the processes that scripts left behind."""
         self._scripts.stop()
+        self._loop.after(0, self._stop_tasks)
+
+    def _stop_tasks(self) -> None:
+        if self._scripts.describe():
+            self._loop.after(0.01, self._stop_tasks)
+            return
         for task in self._tasks:
             task.stop()
         self._loop.after(0, self._finish_stop)
