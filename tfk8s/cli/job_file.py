@@ -38,12 +38,12 @@ def init(
     """
     from tfk8s.cluster.scripts import require_script
     from tfk8s.errors import InvalidInput
-    from tfk8s.jobfile import template
+    from tfk8s.jobfile import script_guess, template
 
-    guess, name = template.Guess(), Path.cwd().name
+    guess, name = script_guess.Guess(), Path.cwd().name
     if from_script is not None:
         script = require_script(from_script)
-        guess, name = template.guess(script.read_text(errors="replace")), script.stem
+        guess, name = script_guess.guess(from_script, script.read_bytes()), script.stem
     path = Path("cluster.yaml")
     try:
         with path.open("x") as file:

@@ -12,7 +12,6 @@ from fakes.command_line import Run
 from tfk8s.core.spec import Job
 from tfk8s.jobfile import template
 from tfk8s.jobfile.loader import load
-from tfk8s.jobfile.template import Guess
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -169,11 +168,11 @@ port: 3000  # the script connects to localhost:3000
 # The ClusterSpec: the jobs and their tasks. Scripts name the tasks /job:NAME/task:0, /job:NAME/task:1, …
 jobs:
   local: 2
-  ps: 2  # the script computes the index: are these all?
+  ps: 2  # the script computes the tasks: are these all?
 
 # Sessions connect to task 0 of the master's job. Without this line, that is `master`, else `chief`, else `worker`,
 # else the first job by name.
-# master: worker
+# master: local
 
 # A job in full: worker: {tasks: 2, cpu: 4, memory: 16Gi}. Without cpu and memory, a task uses what its node has free.
 # A task with GPUs: gpus: 1, and on GKE accelerator: nvidia-l4
@@ -221,18 +220,23 @@ def test_init_from_no_script_writes_nothing(run: Run, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "guess"),
+    ("script", "message"),
     [
-        ("print(1)", Guess({"worker": 1})),
-        ("'/job:worker/task:0' '/job:worker/task:3' \"/job:ps\"", Guess({"worker": 4, "ps": 1})),
-        ("'/job:worker/replica:0/task:1/device:GPU:0'", Guess({"worker": 2})),
-        ("'/job:worker/task:%d'", Guess({"worker": 2}, frozenset({"worker"}))),
-        ("'grpc://127.0.0.1:2223' 'grpc://localhost:2224'", Guess({"worker": 1}, port=2223)),
-        ("'grpc://localhost:99999'", Guess({"worker": 1})),
+        (b"\x89PNG\r\n\x1a\n\0", "source code string cannot contain null bytes"),
+        (
+            b"name: mnist\njobs: {worker: 2}\nprint 'x'",
+            "line 3: Missing parentheses in call to 'print'. Did you mean print(...)?",
+        ),
     ],
 )
-def test_what_a_script_says_of_its_cluster(script: str, guess: Guess) -> None:
-    assert template.guess(script) == guess
+def test_init_from_another_file_writes_nothing(run: Run, folder: Path, script: bytes, message: str) -> None:
+    (folder / "file").write_bytes(script)
+    assert run("init", "--from", "file") == (
+        2,
+        "",
+        f'error: "file" is not a Python script: {message}\n  = help: name a program in Python 3, or leave out --from\n',
+    )
+    assert not (folder / "cluster.yaml").exists()
 
 
 @pytest.mark.parametrize(
