@@ -13,7 +13,7 @@ flags.DEFINE_integer("task_index", None, "the index of this task; worker 0 is th
 flags.DEFINE_string("ps_hosts", "localhost:2222", "host:port of each ps, with commas between")
 flags.DEFINE_string("worker_hosts", "localhost:2223,localhost:2224", "host:port of each worker")
 flags.DEFINE_boolean("sync_replicas", False, "each step averages the gradients of all workers")
-flags.DEFINE_integer("train_steps", 300, "the number of steps of all workers together")
+flags.DEFINE_integer("train_steps", 1000, "the number of steps of all workers together")
 flags.DEFINE_integer("batch_size", 50, "pictures in a batch")
 FLAGS = flags.FLAGS
 

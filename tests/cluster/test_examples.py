@@ -5,9 +5,11 @@ Of the job files only the image differs, and `cpu`, so that all fit on a node of
 compare.py draws with matplotlib, which the tests' image lacks: the two curves that it draws are compared here.
 """
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
+import between_graph
 import pytest
 from expected_output import REMOTE_GPU_WITHOUT_ONE, TUTORIAL, costs
 from on_cluster import IMAGE, start_tfk8s
@@ -17,6 +19,7 @@ from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.cluster.scripts import make_script, run_here
 from tfk8s.core.quantity import Quantity
+from tfk8s.errors import NoSuchCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE = 240  # seconds for a script, on a machine that does much else; more than `submit` itself has
@@ -42,7 +45,8 @@ def make_up(backend):
 
     yield make
     for name in made:
-        backend.delete(name)
+        with contextlib.suppress(NoSuchCluster):
+            backend.delete(name)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +96,18 @@ def test_data_parallel_learns_as_a_single_device_does(submit, data_parallel):
     single, parallel = map(costs, submit(data_parallel, "data_parallel/single.py", "data_parallel/parallel.py"))
     assert parallel == pytest.approx(single, rel=1e-4)
     assert single[399] < 0.01 < single[1]
+
+
+def test_between_graph_programs_share_the_variables_of_the_ps(backend, namespace, make_up):
+    name, script = make_up("between_graph/cluster.yaml"), EXAMPLES / "between_graph/replica.py"
+
+    def submit(*arguments):
+        return start_tfk8s("submit", "--namespace", namespace, "--tf1", name, script, *arguments, "--train_steps=100")
+
+    ps = between_graph.start(submit, "ps", 0)
+    assert between_graph.train(submit, "--sync_replicas") == (100, 100)
+    backend.delete(name)
+    assert between_graph.ended(ps) == (0, "ps 0 ends\n")
 
 
 def test_submit_here_forwards_the_tasks_addresses(backend, tutorial, capfd, caplog):

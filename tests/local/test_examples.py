@@ -8,13 +8,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import between_graph
 import pytest
-from clusters import REPOSITORY, tfk8s
+from clusters import REPOSITORY, start_tfk8s, tfk8s
 from expected_output import REMOTE_GPU_WITHOUT_ONE, costs
 from expected_output import TUTORIAL as EXPECTED
 
 EXAMPLES = REPOSITORY / "examples"
 TUTORIAL = EXAMPLES / "tutorial"
+BETWEEN_GRAPH = EXAMPLES / "between_graph"
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +82,22 @@ def test_both_learning_curves_in_one_picture(data_parallel: str, tmp_path: Path)
     assert re.search(r"^parallel\.py +\d+ steps/s$", output, re.MULTILINE)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 5000
+
+
+def test_between_graph_programs_share_the_variables_of_the_ps() -> None:
+    assert tfk8s("up", "--local", BETWEEN_GRAPH / "cluster.yaml").returncode == 0
+
+    def submit(*arguments: str) -> subprocess.Popen[str]:
+        script = BETWEEN_GRAPH / "replica.py"
+        return start_tfk8s("submit", "--local", "--tf1", "between-graph", script, *arguments, "--train_steps=100")
+
+    ps = between_graph.start(submit, "ps", 0)
+    try:
+        assert 100 <= sum(between_graph.train(submit)) <= 101  # both may make the last step
+        assert between_graph.train(submit, "--sync_replicas") == (100, 100)
+    finally:
+        assert tfk8s("down", "--local", "between-graph").returncode == 0
+    assert between_graph.ended(ps) == (0, "ps 0 ends\n")
 
 
 def test_the_example_of_the_page_on_python(tmp_path: Path) -> None:

@@ -158,6 +158,12 @@ class KubeEnvironment:
         self._until_busy()
         return command
 
+    def join(self, *, to_kill: str = "") -> Command:
+        """Return a script that joins the server of ps/0."""
+        command = self.submit("join.py", to_kill=to_kill)
+        command.until_says("joins")
+        return command
+
     def notebook(self, where: str = "") -> Command:
         """Return a user's program that is in a step; `where` is an address, or ""."""
         self.cluster()

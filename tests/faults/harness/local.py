@@ -135,6 +135,13 @@ class LocalEnvironment:
             self._until_busy(before)
         return command
 
+    def join(self, *, to_kill: str = "") -> Command:
+        """Return a script that joins the server of ps/0."""
+        del to_kill
+        command = self.submit("join.py")
+        command.until_says("joins")
+        return command
+
     def notebook(self, where: str = "") -> Command:
         """Return a user's program that is in a step; `where` is an address, or ""."""
         self.cluster()

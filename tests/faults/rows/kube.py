@@ -10,7 +10,7 @@ from harness.kube import NOW, KubeEnvironment
 from harness.row import CONNECTED, DEADLINE, MOMENTS, NOTHING, OWN_SESSION, VERDICT, Row, both_said
 from harness.signals import send_signal
 from kube_api import post_event
-from rows import api_server, commands, dns, removals
+from rows import api_server, commands, dns, removals, servers
 from rows.removals import Fault, delete, lost
 
 from tfk8s import polling
@@ -244,6 +244,9 @@ def unready() -> Iterator[Row]:
     )  # fmt: skip
 
 
-ROWS = [*pods(), *removals.rows(), *sessions(), *commands.rows(), *api_server.rows(), *unready()]
+ROWS = [*pods(), *removals.rows(), *sessions(), *commands.rows(), *api_server.rows(), *servers.removals(), *unready()]
 # These need a node's own processes, or break what all of the cluster needs, for a while.
-ON_KIND = [*signals(), *frozen_sessions(), *removals.on_kind(), *dns.rows(), *api_server.restarts()]
+ON_KIND = [
+    *signals(), *servers.losses("ps/0: killed (exit code 137)"), *frozen_sessions(), *removals.on_kind(), *dns.rows(),
+    *api_server.restarts(),
+]  # fmt: skip

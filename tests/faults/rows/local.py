@@ -13,7 +13,7 @@ from harness.command import PATIENCE, Command, Ended
 from harness.local import NAME, SCRIPTS, LocalEnvironment
 from harness.row import CONNECTED, LOST, MOMENTS, NOTHING, OWN_SESSION, STARTED, USABLE, Row, both_said
 from harness.signals import send_signal
-from rows import surroundings
+from rows import servers, surroundings
 
 from tfk8s import polling
 from tfk8s.backends.local import ipc, state
@@ -268,6 +268,7 @@ def crowds() -> Iterator[Row]:
 
 # Rows that need a cluster and leave it usable come first: one serves them all.
 ROWS = [
-    *lost_tasks(), *sessions(), *lost_client(), *surroundings.in_scripts(), *interrupts(), *lost_supervisor(),
-    *crowds(), *surroundings.of_clusters(),
+    *lost_tasks(), *servers.losses("ps/0 was lost: killed by SIGKILL"), *sessions(), *lost_client(),
+    *surroundings.in_scripts(), *interrupts(), *lost_supervisor(), *crowds(), *servers.removals(),
+    *surroundings.of_clusters(),
 ]  # fmt: skip

@@ -1,0 +1,52 @@
+"""Rows about scripts that join the server of their task, on this machine and on Kubernetes."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Protocol
+
+from harness import signals
+from harness.command import PATIENCE, Command, Ended
+from harness.row import NOTHING, Row
+
+JOINING = "while a script joins the server of ps/0"
+
+
+class Environment(Protocol):
+    """A cluster to break, on this machine or on Kubernetes."""
+
+    def join(self, *, to_kill: str = "") -> Command:
+        """Return a script that joins the server of ps/0; `to_kill` is the task that will be killed."""
+
+    def process(self, task: str) -> signals.Process:
+        """Return the process of a task."""
+
+    def remove(self) -> None:
+        """Remove the cluster."""
+
+
+def killed(environment: Environment) -> Ended:
+    script = environment.join(to_kill="ps/0")
+    process = environment.process("ps/0")
+    script.now()
+    process.send(signal.SIGKILL)
+    return script.end(PATIENCE)
+
+
+def removed(environment: Environment) -> Ended:
+    script = environment.join()
+    script.now()
+    environment.remove()
+    ended = script.end(PATIENCE)
+    assert ended.out == "joins\njoined\n", ended
+    return ended
+
+
+def losses(*words: str) -> Iterator[Row]:
+    """Yield the row of a lost task; `words` are the reason."""
+    yield Row(fault="SIGKILL of ps/0", when=JOINING, run=killed, code=3, words=words)
+
+
+def removals() -> Iterator[Row]:
+    yield Row(fault="`down`", when=JOINING, run=removed, left=NOTHING)
