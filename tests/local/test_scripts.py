@@ -57,9 +57,13 @@ def test_arguments_folder_and_neighbours(run, pair: str, tmp_path: Path) -> None
     ],
 )
 @pytest.mark.parametrize("fresh", [False, True])
-def test_the_exit_code_is_the_scripts(run, pair: str, text: str, code: int, fresh: bool) -> None:
+def test_the_exit_code_is_the_scripts(
+    run, pair: str, text: str, code: int, fresh: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     got, out, err = run(pair, text, fresh=fresh)
     assert got == code
+    signals = [f"{tmp_path / 'script.py'} was ended by signal SIGSEGV"] if "SIGSEGV" in text else []
+    assert caplog.messages == signals
     assert ("at exit" in out) == ("at exit" in text)
     assert ("thread" in out) == ("thread" in text)
     assert ("said on standard error" in err) == ("said on" in text)
@@ -271,6 +275,24 @@ def test_scripts_end_with_the_supervisor(backend: LocalBackend, cluster: str, st
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "its supervisor is gone" in err
+
+
+def test_a_script_of_its_own_server_goes_on_working(run, pair: str) -> None:
+    text = (
+        "import tensorflow as tf\nserver = tf.distribute.Server.create_local_server()\n"
+        "print(tf.Session(server.target).run(tf.constant(7)))"
+    )
+    assert run(pair, text, tf1=True)[:2] == (0, "7\n")
+
+
+def test_a_script_for_tensorflow_1_gets_a_hint(run, pair: str) -> None:
+    code, _, err = run(pair, "import tensorflow as tf\ntf.train.GradientDescentOptimizer(0.1)", "--tf1")
+    assert code == 1
+    assert err.endswith(
+        "AttributeError: module 'tensorflow._api.v2.train' has no attribute 'GradientDescentOptimizer'\n"
+        "hint: --tf1 after SCRIPT is an argument of the script; write --tf1 before SCRIPT: "
+        "tfk8s submit --tf1 NAME SCRIPT\n"
+    )
 
 
 def test_what_a_script_left_open_is_written(run, pair: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import IO, NoReturn
 
 from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import InvalidInput
+from tfk8s.log import log
 from tfk8s.sessions import error_names
 
 
@@ -30,11 +31,15 @@ def check(script: Script) -> None:
 class FailureFile:
     """A file, in a `with`, in which a script's runner notes that it ended the script because of a task.
 
+    Args:
+        script: the script.
+
     Attributes:
         environment: names the file to the runner. It is empty if no file can be created.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, script: Script) -> None:
+        self._script = script
         self._file: IO[str] | None = None
         self.environment: Mapping[str, str] = {}
 
@@ -45,7 +50,12 @@ class FailureFile:
         return self
 
     def outcome(self, code: int) -> Outcome:
-        """Return how a script ended, from its process' return code."""
+        """Return how the script ended, from its process' return code; log the signal that ended it."""
+        if code < 0:
+            from tfk8s.sessions import failures  # most scripts end without
+
+            if message := failures.ended_by_signal(str(self._script.path), code):
+                log.warning(message)
         note = self._file.read() if self._file else ""
         return Outcome(code if code >= 0 else 128 - code, task_failed=error_names.is_task_failure(note))
 

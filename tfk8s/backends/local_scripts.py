@@ -45,7 +45,7 @@ def run(script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor)
 
     python = interpreter.script_python(os.environ)
     interpreter.require_tensorflow(python)
-    with monitor, foreground_scripts.FailureFile() as failure_file:
+    with monitor, foreground_scripts.FailureFile(script) as failure_file:
         arguments = [f"--events={monitor.events}", *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
         environment = script_environment(script, cluster, target, os.environ, failure_file.environment)

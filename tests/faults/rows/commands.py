@@ -156,10 +156,23 @@ def up_against_down(environment: KubeEnvironment) -> Ended:
     return up.end(PATIENCE)
 
 
+def script_against_down(environment: KubeEnvironment) -> Ended:
+    script = script_sleeps(environment)
+    script.now()
+    down = environment.start("down", NAME)
+    ended = script.end(PATIENCE)
+    assert down.end(PATIENCE).code == 0, down.err
+    return ended
+
+
 def rows() -> Iterator[Row]:
     yield from interrupts()
     yield Row(fault="two `up`s at once", when="from nothing", run=two_ups, limit=PATIENCE)
     yield Row(
         fault="`down`", when="while `up` waits", run=up_against_down, code=1, words=('cluster "faults" was removed',),
         left=NOTHING,
+    )  # fmt: skip
+    yield Row(
+        fault="`down`", when="while `submit` runs a script", run=script_against_down, code=1, left=NOTHING,
+        words=('cluster "faults" was removed by `tfk8s down`, while ',),
     )  # fmt: skip

@@ -258,11 +258,23 @@ def up_against_down(environment: LocalEnvironment) -> Ended:
     return both(up, down, PATIENCE)
 
 
+def script_against_down(environment: LocalEnvironment) -> Ended:
+    script = script_sleeps(environment, terminal=False)
+    script.now()
+    down = environment.start("down", "--local", NAME)
+    assert down.end(PATIENCE).code == 0, down.err
+    return script.end(PATIENCE)
+
+
 def crowds() -> Iterator[Row]:
     yield Row(fault="two `up`s at once", when="from nothing", run=two_ups, words=(), limit=PATIENCE)
     yield Row(
         fault="`down`", when="while `up` waits", run=up_against_down, code=1, words=('cluster "faults" ',),
         left=NOTHING,
+    )  # fmt: skip
+    yield Row(
+        fault="`down`", when="while `submit` runs a script", run=script_against_down, code=1, left=NOTHING,
+        words=('cluster "faults" was removed by `tfk8s down`, while ',),
     )  # fmt: skip
 
 

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Iterator
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import scheduling, script_archive, script_pod
+from tfk8s.backends.kubernetes import scheduling, script_archive, script_pod, status
 from tfk8s.backends.kubernetes.api_server import paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.core.script import LogOptions, Outcome, Script
-from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, there_are
+from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
 from tfk8s.render import package_files, script_job
 from tfk8s.sessions import error_names
 
@@ -66,7 +66,18 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
                 raise ClusterError(
                     f"the script's standard input can't be passed on: {failures[0]}", help="give it none: < /dev/null"
                 ) from error
+            _require_cluster(client, cluster, script)
             raise
+
+
+def _require_cluster(client: Client, cluster: DeployedCluster, script: Script) -> None:
+    """Raise a ClusterError if the cluster of a script that was ended is gone, too."""
+    try:
+        status.find(client, cluster.namespace, cluster.name)
+    except NoSuchCluster as error:
+        raise ClusterError(f'cluster "{cluster.name}" was removed by `tfk8s down`, while {script.path} ran') from error
+    except ClusterError:  # the API server does not answer
+        return
 
 
 def start(client: Client, cluster: DeployedCluster, script: Script) -> str:

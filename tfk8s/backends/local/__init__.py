@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import signal
 import socket
 import sys
 import time
@@ -26,7 +27,8 @@ from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
-from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable, there_are
+from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
+from tfk8s.log import log
 from tfk8s.sessions.timing import TIMING
 
 _MAX_END_AGE = 20.0
@@ -118,14 +120,20 @@ class LocalBackend(ForegroundScripts):
         """Run a session script inside the cluster's network, with this process' standard streams."""
         folder, record = _find(name)
         foreground_scripts.check(script)
-        with foreground_scripts.FailureFile() as failure_file:
+        with foreground_scripts.FailureFile(script) as failure_file:
             answer = supervisor_client.run(folder, _request(record, script, failure_file.environment))
             if "error" in answer:
                 raise TaskUnreachable(
                     f'cluster "{name}" can\'t run {script.path}: {answer["error"]}',
                     help=f"tfk8s logs --local {name} shows the tasks' output",
                 )
-            return failure_file.outcome(int(answer["exit"]))
+            code = int(answer.get("exit", -signal.SIGTERM))
+            if "cluster" in answer:
+                message = f'cluster "{name}" {answer["cluster"]}, while {script.path} ran'
+                if code < 0:
+                    raise ClusterError(message)
+                log.warning(message)
+            return failure_file.outcome(code)
 
     def locator(self, name: str) -> BackendOptions:
         """Return the options by which another process finds the cluster."""
@@ -166,7 +174,7 @@ class LocalBackend(ForegroundScripts):
                     f'a script of cluster "{name}" can\'t remove it: the script would end with it, half-way',
                     help=f"tfk8s down --local {name}, where the script was submitted",
                 )
-            supervisor_client.end(folder)
+            supervisor_client.end(folder, "was removed by `tfk8s down`")
             folder.remove()
 
 
@@ -208,14 +216,14 @@ def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
     folder.require_space()
     _check_capacity(folder, job_file, exposed=exposed)
     if folder.read() is not None:
-        supervisor_client.end(folder)
+        supervisor_client.end(folder, "was started again with other numbers of tasks")
     folder.remove()
     record = make_record(job_file, exposed=exposed)
     try:
         folder.create(record)
         supervisor_client.start(folder, record)
     except BaseException:
-        supervisor_client.end(folder)
+        supervisor_client.end(folder, "could not start")
         folder.remove()
         raise
 

@@ -128,9 +128,11 @@ class ScriptRunner:
             with _PEER_MAY_BE_GONE:
                 os.write(script.events, event.to_line())
 
-    def stop(self) -> None:
-        """End all scripts, which takes at most `_KILL_TIMEOUT`."""
+    def stop(self, reason: str) -> None:
+        """End all scripts, which takes at most `_KILL_TIMEOUT`, and tell their clients what became of the cluster."""
         for script in list(self._running):
+            with _PEER_MAY_BE_GONE:
+                ipc.send(script.connection, {"cluster": reason})
             self._end(script)
 
     def _end(self, script: RunningScript) -> None:

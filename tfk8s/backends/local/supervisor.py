@@ -6,8 +6,8 @@ the socket `control.sock` has one request:
     observe                 → the tasks and the scripts
     dial {task}             → a descriptor: a stream to the task's server, from inside the cluster's network
     restart {task | null}   → {}
-    run {…}, descriptors    → {exit} or {error}, when the script ends
-    stop                    → {} when all processes have ended
+    run {…}, descriptors    → {exit} or {error}, when the script ends; before that {cluster}, why the cluster ends
+    stop {reason}           → {} when all processes have ended
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Supervisor:
                 return True
             case "stop":
                 self._stopping.append(connection)
-                self._stop()
+                self._stop(request["reason"])
                 return True
         return False
 
@@ -203,11 +203,11 @@ class Supervisor:
 
     def _on_signal(self, end: int) -> None:
         os.read(end, 64)
-        self._stop()
+        self._stop("has ended: its supervisor got a signal")
 
-    def _stop(self) -> None:
+    def _stop(self, reason: str) -> None:
         """End the scripts, then the tasks. `supervisor_client.end` finds the processes that scripts left behind."""
-        self._scripts.stop()
+        self._scripts.stop(reason)
         self._loop.after(0, self._stop_tasks)
 
     def _stop_tasks(self) -> None:

@@ -126,7 +126,7 @@ def start(folder: state.Folder, record: Record) -> None:
 
 
 def run(folder: state.Folder, request: ipc.Message) -> ipc.Message:
-    """Run a script with this process' standard streams, and return the supervisor's answer at its end.
+    """Run a script with this process' standard streams, and return the supervisor's answers until its end.
 
     The first SIGINT or SIGTERM goes to the script as it is, the second as SIGTERM, the third as SIGKILL.
 
@@ -135,9 +135,10 @@ def run(folder: state.Folder, request: ipc.Message) -> ipc.Message:
         request: the request `run`.
 
     Raises:
-        SupervisorGone: the supervisor has ended.
+        SupervisorGone: the supervisor has ended, and nobody asked for that.
         ClusterError: the supervisor is stopped.
     """
+    answers: ipc.Message = {}
     try:
         connection = ipc.connect(folder.control, _ANSWER_TIMEOUT)
     except OSError as error:
@@ -146,13 +147,16 @@ def run(folder: state.Folder, request: ipc.Message) -> ipc.Message:
         connection.settimeout(None)
         try:
             ipc.send(connection, request, [0, 1, 2])
-            _wait_for_answer(folder, connection, math.inf)
-            answer = ipc.receive(connection)
+            while answers.keys() <= {"cluster"}:
+                _wait_for_answer(folder, connection, math.inf)
+                if (received := ipc.receive(connection)) is None:
+                    break
+                answers |= received[0]
         except OSError:
-            answer = None
-    if answer is None:
+            pass
+    if not answers:
         raise _gone_error(folder)
-    return answer[0]
+    return answers
 
 
 @contextlib.contextmanager
@@ -181,8 +185,12 @@ def _forward_signals(connection: socket.socket) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def end(folder: state.Folder) -> None:
+def end(folder: state.Folder, reason: str) -> None:
     """End the supervisor and all processes of its cluster, and wait for their end.
+
+    Args:
+        folder: the cluster's folder.
+        reason: why the cluster ends, for the users of its scripts; continues `cluster "NAME" …`.
 
     Raises:
         ClusterError: a process does not end.
@@ -191,7 +199,7 @@ def end(folder: state.Folder) -> None:
     pid = folder.supervisor()
     if pid is not None:
         try:
-            send_request(folder, {"do": "stop"})
+            send_request(folder, {"do": "stop", "reason": reason})
         except ClusterError:
             _kill(pid)
             _wait_for_end(pid, time.monotonic() + _ANSWER_TIMEOUT)
