@@ -42,6 +42,11 @@ class Resources:
         names = dict.fromkeys((*self.amounts, *other.amounts))
         return _without_zeros({name: self[name] + sign * other[name] for name in names})
 
+    def __or__(self, other: Resources) -> Resources:
+        """Return the larger of each two amounts."""
+        names = dict.fromkeys((*self.amounts, *other.amounts))
+        return _without_zeros({name: max(self[name], other[name]) for name in names})
+
     def __getitem__(self, name: str) -> Decimal:
         return self.amounts.get(name, Decimal(0))
 

@@ -9,6 +9,7 @@ from tfk8s import concurrency
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.shortages import requests
 from tfk8s.render.pods import GKE_ACCELERATOR, Object
 
 _NODES = "/api/v1/nodes"
@@ -92,15 +93,9 @@ def _amounts(node: Object) -> dict[str, int]:
 
 
 def _requested(pod: Object, resource: str) -> int:
-    """Return how many GPUs a pod holds: its containers' together, or those of a greater init container."""
-    if pod["status"].get("phase") in ("Succeeded", "Failed"):
-        return 0
-    spec = pod["spec"]
-    init, together = (
-        [int(container.get("resources", {}).get("requests", {}).get(resource, "0")) for container in spec.get(kind, ())]
-        for kind in ("initContainers", "containers")
-    )
-    return max(*init, sum(together)) if init else sum(together)
+    """Return how many GPUs a pod holds."""
+    has_ended = pod["status"].get("phase") in ("Succeeded", "Failed")
+    return 0 if has_ended else int(requests(pod["spec"])[resource])
 
 
 def _pods_of(client: Client, path: str, nodes: Sequence[Object]) -> list[list[Object]]:

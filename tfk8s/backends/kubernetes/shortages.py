@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfk8s.core.resources import CPU, MEMORY, Resources, total
+from tfk8s.core.resources import CPU, MEMORY, NOTHING, Resources, total
 from tfk8s.render.pods import Object
 
 _UNCOUNTED = "ephemeral-storage"
@@ -83,14 +83,25 @@ def shortages(demands: Sequence[Demand], room: Mapping[str, Resources]) -> list[
 
 
 def requests(pod: Object) -> Resources:
-    """Return what a pod's containers request together, without their small scratch storage.
+    """Return what the scheduler reserves for a pod: for its containers together, or for a greater init container.
 
-    Init containers that end before the others start are left out.
+    Scratch storage is left out, because it is small.
     """
-    sidecars = [item for item in pod.get("initContainers", ()) if item.get("restartPolicy") == "Always"]
-    texts = (item.get("resources", {}).get("requests", {}) for item in (*pod["containers"], *sidecars))
-    amounts = total((Resources.parse(text), 1) for text in texts)
+    amounts = NOTHING
+    for container in (*pod["containers"], *filter(_is_sidecar, pod.get("initContainers", ()))):
+        amounts += _requests(container)
+    for container in pod.get("initContainers", ()):
+        amounts |= _requests(container)
     return amounts.only(name for name in amounts.amounts if name != _UNCOUNTED)
+
+
+def _is_sidecar(container: Object) -> bool:
+    """Return whether an init container runs beside the other containers."""
+    return container.get("restartPolicy") == "Always"
+
+
+def _requests(container: Object) -> Resources:
+    return Resources.parse(container.get("resources", {}).get("requests", {}))
 
 
 def requested(sets: Iterable[Object]) -> Resources:
