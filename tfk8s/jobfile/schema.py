@@ -24,8 +24,8 @@ JOB = Struct(
     {
         "tasks": Key(types.COUNT, "The number of tasks.", 4, default=1),
         "image": Key(types.IMAGE, "The image of this job. It overrides the cluster's.", "registry.example/tf:2.21"),
-        "cpu": Key(types.CPU, "The CPU cores of a task: request and limit.", 2, "500m"),
-        "memory": Key(types.SIZE, "The memory of a task: request and limit.", "4Gi"),
+        "cpu": Key(types.CPU, "The CPU cores of a task: request and limit. Default: a request of 100m.", 2, "500m"),
+        "memory": Key(types.SIZE, "The memory of a task: request and limit. Default: a request of 512Mi.", "4Gi"),
         "gpus": Key(types.GPUS, "The number of GPUs of a task.", 1, default=0),
         "gpus_optional": Key(
             types.BOOLEAN, "Let a task run even if TensorFlow does not see its GPUs.", True, default=False

@@ -228,6 +228,11 @@ def unready() -> Iterator[Row]:
         left=NOTHING, limit=limit,
     )  # fmt: skip
     yield Row(
+        fault="all nodes together have less than all tasks ask for", when="in `up`",
+        run=up_of(lambda text: text.replace("tasks: 2", "tasks: 1000")), code=2, words=("50150m cpu", "in sum"),
+        left=NOTHING, limit=limit,
+    )  # fmt: skip
+    yield Row(
         fault="a node that an autoscaler starts does not come", when=within, run=slow_autoscaler, code=124,
         words=(f"waited {DEADLINE} s", "ps/0 is pending (a node of pool l4 is being started)"), left=NOTHING,
         limit=limit,
