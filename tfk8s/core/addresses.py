@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     Address = Callable[[Task], str]
 
 K = TypeVar("K")
+SCHEME = "grpc://"  # of a session's target
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def local_address(job_file: JobFile) -> Address:
@@ -53,3 +55,25 @@ def host_and_port(address: str) -> tuple[str, int]:
     """Return the parts of an address, as `socket` takes them: "[::1]:2222" is `("::1", 2222)`."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def task_at(target: str, tasks: Mapping[str, str], *, in_pod: bool) -> str:
+    """Return the task that a session's target, "grpc://host:port", leads to; "" if the target is no task's.
+
+    Args:
+        target: the target.
+        tasks: the address of each task, by its short name.
+        in_pod: whether the tasks have the loopback addresses of a single machine, too.
+    """
+    address = target.removeprefix(SCHEME)
+    if not address.rpartition(":")[2].isdecimal():
+        return ""
+    known = {_normal(host_and_port(at)): task for task, at in tasks.items()}
+    if in_pod:
+        ports = loopback_ports({task: host_and_port(at)[1] for task, at in tasks.items()})
+        known |= {(_LOOPBACK[0], port): task for task, port in ports.items()}
+    return known.get(_normal(host_and_port(address)), "")
+
+
+def _normal(address: tuple[str, int]) -> tuple[str, int]:
+    return (_LOOPBACK[0] if address[0] in _LOOPBACK else address[0], address[1])

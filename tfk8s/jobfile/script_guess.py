@@ -52,7 +52,7 @@ def guess(name: str, script: bytes) -> Guess:
     tree = _parse(name, script)
     text = script.decode(errors="replace")
     jobs, unsure = _devices(text)
-    for job, tasks in _Reader(tree).clusters().items():
+    for job, tasks in _ScriptReader(tree).clusters().items():
         jobs[job] = max(jobs.get(job, 1), tasks or 1)
         (unsure.discard if tasks else unsure.add)(job)
     ports = [int(port) for port in _TARGET.findall(text) if 0 < int(port) < 65536]
@@ -85,7 +85,7 @@ def _devices(text: str) -> tuple[dict[str, int], set[str]]:
     return jobs, unsure
 
 
-class _Reader:
+class _ScriptReader:
     """The names, flags and ClusterSpecs of a script.
 
     Args:

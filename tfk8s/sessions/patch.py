@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfk8s import polling
-from tfk8s.core.addresses import host_and_port, loopback_ports
+from tfk8s.core.addresses import SCHEME, host_and_port, task_at
 from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.sessions import error_names
 from tfk8s.sessions.error_names import MAX_BYTES
@@ -29,8 +29,6 @@ CHILD_TIMEOUT = 30.0  # for a server in a child process, which has to import Ten
 _LARGE_BYTES = 1 << 20
 _CLOSE_TIMEOUT = 1.0
 _PROBE_TIMEOUT = 4.0
-_SCHEME = "grpc://"
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_LISTED = 8
 
 
@@ -67,8 +65,8 @@ def check_target(
         InvalidInput: no TensorFlow server answers; the help lists the addresses of the tasks.
     """
     text = target.decode() if isinstance(target, bytes) else str(target)
-    address = text.removeprefix(_SCHEME)
-    if address == text or not address.rpartition(":")[2].isdecimal() or _is_task(address, tasks, in_pod=in_pod):
+    address = text.removeprefix(SCHEME)
+    if address == text or not address.rpartition(":")[2].isdecimal() or task_at(text, tasks, in_pod=in_pod):
         return
     trouble = ""
 
@@ -82,18 +80,6 @@ def check_target(
         polling.wait_until(answers, f"a TensorFlow server to answer at {address}", timeout, announce=True)
     except WaitTimeout:
         raise InvalidInput(f"no TensorFlow server answers at {address}: {trouble}", help=_addresses(tasks)) from None
-
-
-def _is_task(address: str, tasks: Mapping[str, str], *, in_pod: bool) -> bool:
-    known = {_normal(host_and_port(other)) for other in tasks.values()}
-    if in_pod:
-        ports = loopback_ports({task: host_and_port(other)[1] for task, other in tasks.items()})
-        known |= {(_LOOPBACK[0], port) for port in ports.values()}
-    return _normal(host_and_port(address)) in known
-
-
-def _normal(address: tuple[str, int]) -> tuple[str, int]:
-    return (_LOOPBACK[0] if address[0] in _LOOPBACK else address[0], address[1])
 
 
 def _probe(address: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from tfk8s import concurrency
 from tfk8s.core import naming
-from tfk8s.core.addresses import host_and_port
+from tfk8s.core.addresses import host_and_port, task_at
 from tfk8s.errors import TaskUnreachable, VersionSkew
 from tfk8s.sessions.error_names import ProbeResult
 from tfk8s.task import probe, wire
@@ -40,25 +40,29 @@ class ClusterView:
         addresses: the address of each task, by its short name; the master first.
         without: tasks that are left out.
         dial: returns a stream to a task; needed if this machine can't connect to the addresses.
+        in_pod: whether the tasks have the loopback addresses of a single machine, too.
 
     Attributes:
         addresses: as given.
         without: as given.
     """
 
-    def __init__(self, addresses: Mapping[str, str], without: Iterable[str] = (), dial: Dial | None = None) -> None:
+    def __init__(
+        self, addresses: Mapping[str, str], without: Iterable[str] = (), dial: Dial | None = None, in_pod: bool = False
+    ) -> None:
         self.addresses, self.without = dict(addresses), frozenset(without)
+        self._in_pod = in_pod
         self._incarnations: dict[str, int] = {}  # the first one of each task
         self._dial = dial or (
             lambda task: socket.create_connection(host_and_port(self.addresses[task]), _PROBE_TIMEOUT)
         )
 
     @classmethod
-    def of(cls, environment: Mapping[str, str], without: Iterable[str] = ()) -> ClusterView:
+    def of(cls, environment: Mapping[str, str], without: Iterable[str] = (), in_pod: bool = False) -> ClusterView:
         """Return the cluster that a script's environment describes."""
         cluster = json.loads(environment.get("TFK8S_CLUSTER", "{}"))
         addresses = {naming.task(job, i): at for job, tasks in cluster.items() for i, at in enumerate(tasks)}
-        return cls(addresses, {*filter(None, environment.get("TFK8S_WITHOUT", "").split(",")), *without})
+        return cls(addresses, {*filter(None, environment.get("TFK8S_WITHOUT", "").split(",")), *without}, in_pod=in_pod)
 
     @property
     def master(self) -> str:
@@ -66,9 +70,8 @@ class ClusterView:
         return next(iter(self.addresses), "")
 
     def task_at(self, target: str) -> str:
-        """Return the task that a session's target, "grpc://host:port", leads to; "" if the target is no task's."""
-        address = target.removeprefix("grpc://").replace("127.0.0.1", "localhost")
-        return next((task for task, at in self.addresses.items() if at == address), "")
+        """Return the task that a session's target leads to; "" if the target is no task's."""
+        return task_at(target, self.addresses, in_pod=self._in_pod)
 
     @property
     def filters(self) -> list[str]:

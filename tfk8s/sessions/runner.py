@@ -48,7 +48,7 @@ def execute(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the script, Ctrl-C just ends this process
     _install_log_handler()
     note = FailureNote(os.environ.pop(error_names.VARIABLE, None))
-    cluster = ClusterProbe(ClusterView.of(os.environ), of_script)
+    cluster = ClusterProbe(ClusterView.of(os.environ, in_pod=options.pod), of_script)
     try:
         cluster.check()
     except Tfk8sError as error:
