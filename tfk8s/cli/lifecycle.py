@@ -1,25 +1,17 @@
-"""Commands that start, restart and remove clusters: up, restart, down."""
+"""Commands that start, change and remove clusters: up, restart, down, diff, scale."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tfk8s.cli import completion, options
 from tfk8s.cli.options import TIMEOUT, NoWait
-from tfk8s.cli.output import note, say
+from tfk8s.cli.output import document, note, paint, say
 from tfk8s.cli.signals import leaving
-
-if TYPE_CHECKING:
-    from tfk8s.core.plan import Plan
-
-
-import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from tfk8s.cli.output import document, paint
 
 if TYPE_CHECKING:
     from tfk8s.core.plan import Plan
