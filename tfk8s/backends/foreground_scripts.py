@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Sequence
 from types import TracebackType
 from typing import IO, NoReturn
 
@@ -31,23 +31,35 @@ def check(script: Script) -> None:
 class FailureFile:
     """A file, in a `with`, in which a script's runner notes that it ended the script because of a task.
 
+    The file has no name, so that nothing is left if this process is killed.
+
     Args:
         script: the script.
 
     Attributes:
-        environment: names the file to the runner. It is empty if no file can be created.
+        descriptors: the descriptor of the file, for the script's process; none if no file can be created.
     """
 
     def __init__(self, script: Script) -> None:
         self._script = script
         self._file: IO[str] | None = None
-        self.environment: Mapping[str, str] = {}
+        self.descriptors: Sequence[int] = ()
 
     def __enter__(self) -> FailureFile:
         with contextlib.suppress(OSError):
-            self._file = tempfile.NamedTemporaryFile("r", prefix="tfk8s-")
-            self.environment = {error_names.VARIABLE: self._file.name}
+            self._file = tempfile.TemporaryFile("r+")
+            self.descriptors = (self._file.fileno(),)
         return self
+
+    def environment(self, number: int | None = None) -> dict[str, str]:
+        """Return the variable that names the file to the runner; nothing if there is no file.
+
+        Args:
+            number: the file's descriptor in the script's process; default: the same as here.
+        """
+        if not self.descriptors:
+            return {}
+        return {error_names.VARIABLE: f"/dev/fd/{self.descriptors[0] if number is None else number}"}
 
     def outcome(self, code: int) -> Outcome:
         """Return how the script ended, from its process' return code; log the signal that ended it."""
@@ -56,7 +68,10 @@ class FailureFile:
 
             if message := failures.ended_by_signal(str(self._script.path), code):
                 log.warning(message)
-        note = self._file.read() if self._file else ""
+        note = ""
+        if self._file is not None:
+            self._file.seek(0)  # where /dev/fd/N shares the position
+            note = self._file.read()
         return Outcome(code if code >= 0 else 128 - code, task_failed=error_names.is_task_failure(note))
 
     def __exit__(

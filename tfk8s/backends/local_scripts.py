@@ -48,8 +48,8 @@ def run(script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor)
     with monitor, foreground_scripts.FailureFile(script) as failure_file:
         arguments = [f"--events={monitor.events}", *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
-        environment = script_environment(script, cluster, target, os.environ, failure_file.environment)
-        return failure_file.outcome(_run(command, environment, monitor.events))
+        environment = script_environment(script, cluster, target, os.environ, failure_file.environment())
+        return failure_file.outcome(_run(command, environment, [monitor.events, *failure_file.descriptors]))
 
 
 def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Outcome:
@@ -100,7 +100,7 @@ def _forward(task: Task, port: int, dial: Dial) -> Iterator[Forward]:
         yield forward
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], events: int) -> int:
+def _run(command: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int]) -> int:
     """Run a program with this process' standard streams and signals; return its code, as in `subprocess`."""
     process: subprocess.Popen[bytes] | None = None
 
@@ -111,7 +111,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], events: int) ->
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        process = subprocess.Popen(command, env=environment, pass_fds=[events])
+        process = subprocess.Popen(command, env=environment, pass_fds=descriptors)
         return process.wait()
     finally:
         for number, handler in before.items():

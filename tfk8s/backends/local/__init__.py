@@ -32,6 +32,7 @@ from tfk8s.log import log
 from tfk8s.sessions.timing import TIMING
 
 _MAX_END_AGE = 20.0
+_STREAMS = (0, 1, 2)
 
 
 class LocalBackend(ForegroundScripts):
@@ -121,7 +122,11 @@ class LocalBackend(ForegroundScripts):
         folder, record = _find(name)
         foreground_scripts.check(script)
         with foreground_scripts.FailureFile(script) as failure_file:
-            answer = supervisor_client.run(folder, _request(record, script, failure_file.environment))
+            answer = supervisor_client.run(
+                folder,
+                _request(record, script, failure_file.environment(len(_STREAMS))),
+                [*_STREAMS, *failure_file.descriptors],
+            )
             if "error" in answer:
                 raise TaskUnreachable(
                     f'cluster "{name}" can\'t run {script.path}: {answer["error"]}',

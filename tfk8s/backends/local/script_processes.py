@@ -87,7 +87,7 @@ class ScriptRunner:
         Args:
             connection: the connection to the client, which this object closes.
             request: the request `run`.
-            streams: the client's standard streams, which this function closes.
+            streams: the client's standard streams and its file for notes, which this function closes.
         """
         read, write = os.pipe()
         fresh = request["fresh"] or not self._can_fork(request)
@@ -95,7 +95,7 @@ class ScriptRunner:
         script = RunningScript(connection, write, fresh, shown)
         self._running.add(script)
         self._loop.on_readable(connection, lambda: self._on_client_message(script))
-        request = {**request, "arguments": ["--events=3", *request["arguments"]]}
+        request = {**request, "arguments": [f"--events={len(streams)}", *request["arguments"]]}
         if fresh:
             script.pid = self._spawn(request, [*streams, read])
             self._loop.on_end(script.pid, lambda status: self._on_exit(script, status))

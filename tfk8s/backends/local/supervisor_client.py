@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfk8s import polling
@@ -125,14 +125,15 @@ def start(folder: state.Folder, record: Record) -> None:
         )
 
 
-def run(folder: state.Folder, request: ipc.Message) -> ipc.Message:
-    """Run a script with this process' standard streams, and return the supervisor's answers until its end.
+def run(folder: state.Folder, request: ipc.Message, descriptors: Sequence[int]) -> ipc.Message:
+    """Run a script with descriptors of this process; return the supervisor's answers until its end.
 
     The first SIGINT or SIGTERM goes to the script as it is, the second as SIGTERM, the third as SIGKILL.
 
     Args:
         folder: the cluster's folder.
         request: the request `run`.
+        descriptors: become the script's descriptors 0, 1, 2, ….
 
     Raises:
         SupervisorGone: the supervisor has ended, and nobody asked for that.
@@ -146,7 +147,7 @@ def run(folder: state.Folder, request: ipc.Message) -> ipc.Message:
     with connection, _forward_signals(connection):
         connection.settimeout(None)
         try:
-            ipc.send(connection, request, [0, 1, 2])
+            ipc.send(connection, request, descriptors)
             while answers.keys() <= {"cluster"}:
                 _wait_for_answer(folder, connection, math.inf)
                 if (received := ipc.receive(connection)) is None:
