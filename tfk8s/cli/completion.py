@@ -44,10 +44,46 @@ def clusters(context: typer.Context) -> list[str]:
 
 def tasks(context: typer.Context) -> list[str]:
     """Return the tasks of the cluster that the command line names."""
-    if _allows_local(context) and (names := _local_tasks(context.params["name"])):
+    if _allows_local(context) and (names := _local_tasks(_first_argument(context, "name"))):
         return names
     status = _status(context)
     return [str(task.task) for task in status.tasks] if status else []
+
+
+def tasks_to_leave_out(context: typer.Context) -> list[str]:
+    """Return the tasks of the cluster that the command line names; before the name, those of this machine's clusters.
+
+    The option may stand before the cluster's name.
+    """
+    if _first_argument(context, "name") or not _allows_local(context):
+        return tasks(context)
+    return sorted({task for cluster in _local_clusters() for task in _local_tasks(cluster)})
+
+
+def task_counts(context: typer.Context) -> list[str]:
+    """Return the beginning of `JOB=TASKS` for each job of the cluster that the command line names."""
+    return list(dict.fromkeys(f"{task.partition('/')[0]}=" for task in tasks(context)))
+
+
+def tasks_of_job_file(context: typer.Context) -> list[str]:
+    """Return the tasks of the job file that the command line names."""
+    with contextlib.suppress(Exception):  # the file is not valid
+        from tfk8s.jobfile.loader import load
+
+        return [str(task) for task in load(str(_first_argument(context, "file")))]
+    return []
+
+
+def contexts() -> list[str]:
+    """Return the contexts of the kubeconfig."""
+    with contextlib.suppress(Exception):  # a kubeconfig is not valid
+        import yaml
+
+        paths = os.environ.get("KUBECONFIG") or "~/.kube/config"
+        files = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+        configs = [yaml.safe_load(file.read_bytes()) for file in files if file.exists()]
+        return [entry["name"] for config in configs for entry in config.get("contexts") or ()]
+    return []
 
 
 def scripts(context: typer.Context) -> list[str]:
@@ -61,10 +97,16 @@ def tasks_and_scripts(context: typer.Context) -> list[str]:
     return [*tasks(context), *scripts(context)]
 
 
+def _first_argument(context: typer.Context, name: str) -> str | None:
+    """Return the first argument of the command line, which click leaves aside at an option without its value."""
+    value: str | None = context.params[name] or next(iter(context.args), None)
+    return value
+
+
 def _status(context: typer.Context) -> ClusterStatus | None:
     from tfk8s.api import find
 
-    name = context.params["name"]
+    name = _first_argument(context, "name")
     return _ask(lambda: find(name, _where(context)).status()) if name else None
 
 

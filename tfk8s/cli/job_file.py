@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfk8s.cli import options
-from tfk8s.cli.completion import one_of
+from tfk8s.cli import completion, options
 from tfk8s.cli.output import document, note, say
 
 if TYPE_CHECKING:
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 _FORMATS = ("cluster-spec", "tf-config", "flags", "env")
 
 
-def _format(text: str) -> str:
-    if text not in _FORMATS:
+def _format(text: str | None) -> str | None:
+    if text is not None and text not in _FORMATS:
         raise typer.BadParameter(f'"{text}" is not a format; use {", ".join(_FORMATS)}')
     return text
 
@@ -101,18 +100,24 @@ def schema() -> None:
 def render(
     file: options.File,
     task: Annotated[
-        str | None, typer.Option("--task", metavar="JOB/INDEX", help="Print this task's configuration.")
+        str | None,
+        typer.Option(
+            "--task",
+            metavar="JOB/INDEX",
+            help="Print this task's configuration.",
+            autocompletion=completion.tasks_of_job_file,
+        ),
     ] = None,
     form: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
             callback=_format,
-            help=f"The configuration's format: {', '.join(_FORMATS)}.",
-            autocompletion=one_of(*_FORMATS),
+            help=f"The configuration's format: {', '.join(_FORMATS)}; default: tf-config.",
+            autocompletion=completion.one_of(*_FORMATS),
         ),
-    ] = "tf-config",
+    ] = None,
     local: options.Local = False,
     namespace: options.Namespace = None,
 ) -> None:
@@ -131,6 +136,13 @@ def render(
 
     job_file = load(file)
     on_this_machine = BackendOptions(local or None, namespace=namespace).is_local(os.environ)
+    if task is None and form is not None:
+        from tfk8s.errors import InvalidInput
+
+        raise InvalidInput(
+            f"--format {form} is for a task's configuration: it needs --task",
+            help=f"tfk8s render {file} --task {job_file.master_task} --format {form}",
+        )
     if task is None and not on_this_machine:
         from tfk8s import render as render_module
 
@@ -150,7 +162,7 @@ def render(
         address = addresses.local_address(job_file)
     else:
         address = addresses.pod_address(job_file, namespace or job_file.namespace or "default")
-    say(_configuration(job_file, task_names.parse_task(task, job_file), form, address))
+    say(_configuration(job_file, task_names.parse_task(task, job_file), form or "tf-config", address))
 
 
 def roles() -> None:

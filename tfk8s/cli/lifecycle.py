@@ -170,7 +170,13 @@ def diff(
 def scale(
     name: options.Name,
     tasks: Annotated[
-        list[str], typer.Argument(metavar="JOB=TASKS", help="The new number of tasks of a job.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="JOB=TASKS",
+            help="The new number of tasks of a job.",
+            show_default=False,
+            autocompletion=completion.task_counts,
+        ),
     ],
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
@@ -199,7 +205,8 @@ def scale(
     numbers = ", ".join(f"{job}={count}" for job, count in task_counts.items())
     if changed:
         say(f'scaled cluster "{cluster.name}" to {numbers} and restarted all its tasks')
-        note("change the job file too: `tfk8s up` applies the job file")
+        up = "refuses another number" if cluster.backend.name == "local" else "applies the job file"
+        note(f"change the job file, too: `tfk8s up{cluster.backend.flags}` {up}")
     else:
         say(f'cluster "{cluster.name}" already has {numbers}: nothing changed')
 

@@ -81,7 +81,13 @@ Local = Annotated[
     bool, typer.Option("--local", help="Use this machine, not Kubernetes (the default with TFK8S_LOCAL=1).")
 ]
 Context = Annotated[
-    str | None, typer.Option("--context", metavar="NAME", help="The kubeconfig context; default: the current context.")
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="The kubeconfig context; default: the current context.",
+        autocompletion=completion.contexts,
+    ),
 ]
 Namespace = Annotated[
     str | None,
@@ -141,7 +147,7 @@ Without = Annotated[
         "--without",
         metavar="TASK",
         help="Exclude this task from sessions.",
-        autocompletion=completion.tasks,
+        autocompletion=completion.tasks_to_leave_out,
     ),
 ]
 Retries = Annotated[

@@ -31,8 +31,8 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(path))
-        for name in ("mnist", "toy"):
-            state.folder(name).create(record.make_record(job_file(name), exposed=False))
+        for cluster in (job_file("mnist"), job_file("toy", ps=1)):
+            state.folder(cluster.name).create(record.make_record(cluster, exposed=False))
         yield path
 
 
@@ -72,14 +72,16 @@ def tab(run: Run, state_home: Path, monkeypatch: pytest.MonkeyPatch) -> Tab:
         ("tfk8s status --local m", ["mnist"]),
         ("tfk8s status --l", ["--local"]),
         ("tfk8s status -o ", ["json"]),
-        ("tfk8s status --context ", []),
         ("tfk8s status --local --context mnist ", []),
         ("tfk8s restart --local mnist ", ["chief/0", "worker/0", "worker/1"]),
         ("tfk8s logs --local --tail 5 mnist w", ["worker/0", "worker/1"]),
         ("tfk8s logs --local mnist worker/0 worker/", ["worker/0", "worker/1"]),
         ("tfk8s logs --local nope ", []),
         ("tfk8s stop --local mnist ", []),
-        ("tfk8s submit --local --without ", []),
+        ("tfk8s submit --local --without ", ["chief/0", "ps/0", "worker/0", "worker/1"]),
+        ("tfk8s submit --local mnist --without ", ["chief/0", "worker/0", "worker/1"]),
+        ("tfk8s scale --local mnist ", ["chief=", "worker="]),
+        ("tfk8s render nope.yaml --task ", []),
         ("tfk8s render x.yaml --format ", ["cluster-spec", "tf-config", "flags", "env"]),
         ("tfk8s up ", []),
         ("tfk8s submit --local mnist ", []),
@@ -129,6 +131,21 @@ def test_a_silent_api_server_adds_nothing(tab: Tab, remote: FakeBackend, monkeyp
     monkeypatch.setattr(completion, "API_TIMEOUT", 0.01)
     assert tab("tfk8s status ") == (["mnist", "toy"], "")
     answer.set()
+
+
+def test_tasks_of_a_job_file(tab: Tab, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("apiVersion: tfk8s.dev/v1\nname: toy\njobs: {worker: 2}\n")
+    assert tab(f"tfk8s render {path} --task ") == (["worker/0", "worker/1"], "")
+
+
+def test_contexts_of_the_kubeconfig(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one").write_text("contexts: [{name: kind-a}, {name: gke-b}]")
+    (tmp_path / "other").write_text("contexts: []")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'one'}:{tmp_path / 'other'}:{tmp_path / 'none'}")
+    assert tab("tfk8s status --context ") == (["kind-a", "gke-b"], "")
+    (tmp_path / "one").write_text("contexts: [")
+    assert tab("tfk8s status --context ") == ([], "")
 
 
 def test_fish_shows_the_help(tab: Tab) -> None:

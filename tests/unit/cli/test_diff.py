@@ -102,7 +102,7 @@ def test_scale_waits_until_all_tasks_answer_anew(run: Run, backend: FakeBackend)
         (
             "worker/0  Starting  pid 202\n"
             "worker/0  Ready     pid 202\n"
-            "change the job file too: `tfk8s up` applies the job file\n"
+            "change the job file, too: `tfk8s up --local` refuses another number\n"
         ),
     )
     assert backend.calls == ["scale mnist {'worker': 1}"]
@@ -115,10 +115,13 @@ def test_scale_to_what_is_there(run: Run, backend: FakeBackend) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["worker"], 'error: "worker" is not a number of tasks\n  = help: write JOB=TASKS, such as worker=8\n'),
-        (["worker=-1"], 'error: "worker=-1" is not a number of tasks\n  = help: write JOB=TASKS, such as worker=8\n'),
+        (["worker"], 'error: "worker" does not have the form JOB=TASKS\n  = help: an example: worker=8\n'),
+        (
+            ["worker=-1"],
+            'error: "worker=-1" does not have the form JOB=TASKS\n  = help: an example: worker=8\n',
+        ),
         (["worker=1", "worker=2"], 'error: job "worker" occurs twice: worker=1 and worker=2\n'),
-        (["wroker=1"], 'error: there is no job "wroker"; there are chief, worker\n  = help: did you mean worker?\n'),
+        (["wroker=1"], 'error: there is no job "wroker"; the jobs are chief, worker\n  = help: did you mean worker?\n'),
         (["worker=0"], 'error: job "worker" can\'t have 0 tasks: 1 to 10000\n'),
         (["worker=99999"], 'error: job "worker" can\'t have 99999 tasks: 1 to 10000\n'),
     ],

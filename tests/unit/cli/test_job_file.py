@@ -139,6 +139,13 @@ def test_only_an_evaluator_is_told_of_the_evaluator(run: Run, folder: Path) -> N
             ),
         ),
         (
+            ("--format", "env"),
+            (
+                "error: --format env is for a task's configuration: it needs --task\n"
+                "  = help: tfk8s render mnist.yaml --task chief/0 --format env\n"
+            ),
+        ),
+        (
             ("--task", "worker/1", "--format", "xml"),
             (
                 "error: Invalid value for '--format': \"xml\" is not a format; use cluster-spec, tf-config, "
