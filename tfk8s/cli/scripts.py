@@ -140,7 +140,7 @@ def run(
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
-    from tfk8s.cluster.scripts import make_script
+    from tfk8s.cluster.scripts import make_script, require_options
     from tfk8s.jobfile.loader import load
 
     session_script = make_script(
@@ -148,6 +148,7 @@ def run(
     )
     spec = load(file)
     cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports), keep=keep)
+    require_options(cluster.backend, session_script)
 
     with Once() as signals, Progress() as progress, cluster:
 

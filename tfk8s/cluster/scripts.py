@@ -62,6 +62,12 @@ def require_script(path: str | Path) -> Path:
     return path
 
 
+def require_options(backend: Backend, script: Script) -> None:
+    """Raise an InvalidInput if the backend can't run a script with these options, before anything is started."""
+    if backend.name != "kubernetes":
+        foreground_scripts.check(script)
+
+
 def run_here(backend: Backend, name: str, script: Script) -> int:
     """Run a script on this machine, with loopback ports that lead to the tasks; return its exit code.
 

@@ -62,3 +62,10 @@ def test_events_of_a_supervisor(tmp_path) -> None:
         "Failed",
         "killed by SIGKILL",
     )
+
+
+def test_a_requested_restart_is_no_failure(tmp_path) -> None:
+    folder = state.Folder(tmp_path)
+    folder.add_event("worker/1", Phase.FAILED, state.RESTARTED)
+    event = state.parse_event(folder.events.read_text())
+    assert (event.warning, event.reason, event.message) == (False, "Ended", "restarted on request")

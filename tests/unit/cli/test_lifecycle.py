@@ -385,3 +385,11 @@ def test_connect_to_a_port_in_use(run: Run, backend: FakeBackend) -> None:
             "",
             f"error: port {other.port} is in use\n  = help: choose another port, or leave the port out\n",
         )
+
+
+@pytest.mark.parametrize("option", [("--gpus", "1"), ("-r", "new.yaml")])
+def test_options_for_kubernetes_start_nothing_here(run: Run, backend: FakeBackend, option: tuple[str, str]) -> None:
+    code, _, err = run("run", *option, "new.yaml", "train.py")
+    assert code == 2
+    assert " is for Kubernetes: on this machine " in err
+    assert backend.calls == []

@@ -31,6 +31,7 @@ from tfk8s.errors import ClusterError
 from tfk8s.polling import wait_until
 
 LOCK_TIMEOUT = 60.0
+RESTARTED = "restarted on request"  # the reason of an event
 _MIN_FREE_BYTES = 1 << 20  # for a cluster's record and the beginning of its logs
 
 
@@ -142,9 +143,11 @@ class Folder:
 def parse_event(line: str) -> Event:
     """Return the event from a line of `Folder.add_event`."""
     event = json.loads(line)
+    has_failed, is_requested = event["phase"] == Phase.FAILED, event["reason"] == RESTARTED
     return Event(
         id=f"{event['task']}@{event['time']}", time=event["time"], about=event["task"],
-        warning=event["phase"] == Phase.FAILED, reason=event["phase"], message=event["reason"],
+        warning=has_failed and not is_requested, reason="Ended" if has_failed and is_requested else event["phase"],
+        message=event["reason"],
     )  # fmt: skip
 
 

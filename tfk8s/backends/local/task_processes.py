@@ -109,7 +109,7 @@ class TaskProcess:
         self._delay = 0.0
         if self.pid is None:
             self.restarts += 1
-            self._last_reason = "restarted on request"
+            self._last_reason = state.RESTARTED
             self.start()
         else:
             self._start_at_once = True
@@ -156,7 +156,7 @@ class TaskProcess:
             self._enter(Phase.FAILED, "stopped")
         elif self._start_at_once:
             self._start_at_once = False
-            self._last_reason = "restarted on request"
+            self._last_reason = state.RESTARTED
             self._enter(Phase.FAILED, self._last_reason)
             self._respawn()
         else:
