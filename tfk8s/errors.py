@@ -169,9 +169,11 @@ def quoted(text: str, limit: int = 80) -> str:
     return '"' + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text) + '"'
 
 
-def there_are(names: Sequence[str]) -> str:
-    """Return the part of a message that lists the names that exist."""
-    return f"there {'is' if len(names) == 1 else 'are'} {', '.join(names) or 'none'}"
+def there_are(names: Sequence[str], kind: str) -> str:
+    """Return the part of a message that lists the names that exist of a kind of thing, such as "cluster"."""
+    if not names:
+        return f"there are no {kind}s"
+    return f"the {kind}s are {', '.join(names)}" if len(names) > 1 else f"the only {kind} is {names[0]}"
 
 
 def _excerpt(problem: Problem) -> tuple[str, str]:

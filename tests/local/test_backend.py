@@ -154,7 +154,7 @@ def test_an_unknown_name_is_an_error_that_lists_the_clusters(backend: LocalBacke
     for name in ("absent", "../pair"):
         with pytest.raises(NoSuchCluster) as caught:
             backend.observe(name)
-        assert str(caught.value) == f'there is no cluster "{name}" on this machine; there is pair'
+        assert str(caught.value) == f'there is no cluster "{name}" on this machine; the only cluster is pair'
 
 
 def test_a_cluster_larger_than_free_memory_is_refused(backend: LocalBackend) -> None:

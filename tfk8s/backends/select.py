@@ -37,8 +37,10 @@ def choose(options: BackendOptions, job_file: JobFile | None = None) -> Backend:
 def _kubernetes(context: str | None, namespace: str | None, environment: Mapping[str, str]) -> Backend:
     use_local = f"--local runs clusters on this machine ({LOCAL_VARIABLE}=1 makes --local the default)"
     if not has_kubeconfig(environment):
+        named = environment.get("KUBECONFIG")
+        missing = f'KUBECONFIG names "{named}", which does not exist' if named else "there is no kubeconfig"
         raise InvalidInput(
-            "no Kubernetes cluster is configured: there is no kubeconfig",
+            f"no Kubernetes cluster is configured: {missing}",
             help=f"{use_local}; for Kubernetes, name a kubeconfig in KUBECONFIG, or put it at ~/.kube/config",
         )
     try:

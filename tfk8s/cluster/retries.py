@@ -40,7 +40,7 @@ def run_with_retries(backend: Backend, name: str, script: Script, retries: int) 
             reason = "the script failed because of a task"
         except (TaskError, ScriptLost) as error:
             reason = str(error)
-        log.warning("%s; it runs again when all tasks answer: number %d of at most %d", reason, number, retries)
+        log.warning("%s; it runs again when all tasks answer (retry %d of %d)", reason, number, retries)
         _wait_for_answers(backend, name, excluded)
     return backend.run(name, script).code
 

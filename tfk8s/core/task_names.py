@@ -86,7 +86,7 @@ def parse_counts(words: Iterable[str]) -> dict[str, int]:
     for word in words:
         match = _COUNT.fullmatch(word)
         if match is None:
-            raise InvalidInput(f'"{word}" is not a number of tasks', help="write JOB=TASKS, such as worker=8")
+            raise InvalidInput(f'"{word}" does not have the form JOB=TASKS', help="an example: worker=8")
         if match[1] in counts:
             raise InvalidInput(f'job "{match[1]}" occurs twice: {match[1]}={counts[match[1]]} and {word}')
         counts[match[1]] = int(match[2])
@@ -105,7 +105,7 @@ def require_counts(numbers: Mapping[str, int], tasks: Iterable[Task]) -> None:
         if job not in jobs:
             close = difflib.get_close_matches(job, jobs, n=1)
             raise InvalidInput(
-                f'there is no job "{job}"; {there_are(jobs)}',
+                f'there is no job "{job}"; {there_are(jobs, "job")}',
                 help=f"did you mean {close[0]}?" if close else None,
             )
         if not 1 <= number <= MAX_TASKS:

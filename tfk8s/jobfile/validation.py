@@ -212,7 +212,7 @@ class Struct(Container):
             elif validator.is_full or key_path in validator.document.broken:
                 validator.bad.add(key_path)
             else:
-                validator.add(self._unknown(key), key_path, validator.document.keys[key_path])
+                validator.add(self._unknown(key, entries), key_path, validator.document.keys[key_path])
         if len(validator.bad) > bad_before:
             return None
         if self._rule:
@@ -226,7 +226,7 @@ class Struct(Container):
             return
         broken = validator.document.broken
         unknown = [key for key in entries if key not in self.keys and (*path, key) not in broken]
-        meant = {self._nearest(key) for key in unknown[:MAX_PROBLEMS]}
+        meant = {self._nearest(key, entries) for key in unknown[:MAX_PROBLEMS]}
         for key in missing:
             if key in meant or (*path, "<<") in broken:
                 validator.bad.add((*path, key))
@@ -235,8 +235,8 @@ class Struct(Container):
             invalid = Invalid("missing-key", f"{quoted(key)} is missing", "expected beside this", advice)
             validator.add(invalid, (*path, key), validator.document.values[path])
 
-    def _unknown(self, key: str) -> Invalid:
-        if near := self._nearest(key):
+    def _unknown(self, key: str, entries: Collection[str]) -> Invalid:
+        if near := self._nearest(key, entries):
             advice = f"write {near}"
         else:
             advice = self.misplaced.get(key, f"the keys here are {', '.join(self.keys)}")
@@ -244,9 +244,11 @@ class Struct(Container):
         label = f"the key contains {strange}" if strange else ""
         return Invalid("unknown-key", f"there is no key {quoted(key)} here", label, advice)
 
-    def _nearest(self, key: str) -> str | None:
+    def _nearest(self, key: str, entries: Collection[str]) -> str | None:
         synonym = _SYNONYMS.get(key)
-        return synonym if synonym in self.keys else syntax.nearest(key, self.keys, 0.7)
+        if synonym in self.keys and synonym not in entries:
+            return synonym
+        return syntax.nearest(key, self.keys, 0.7)
 
 
 def _check_size(entries: Collection[object], path: Path, minimum: int, maximum: int | None) -> None:

@@ -186,7 +186,7 @@ class RecoveringSessions:
     def _recover(self, failure: TaskError, number: int, pause: float) -> None:
         """Wait until a new session can be opened."""
         log.warning("%s", failure)
-        log.warning("a new session when all tasks answer: number %d of at most %d", number, self._recoveries)
+        log.warning("a new session opens when all tasks answer (recovery %d of %d)", number, self._recoveries)
         polling.rest(pause)
         began = time.monotonic()
         self._cluster.wait(self._timeout)

@@ -104,7 +104,7 @@ def require(name: str) -> None:
     existing = clusters()
     if name not in existing:
         raise InvalidInput(
-            f'there is no kind cluster "{name}"; {there_are(existing)}',
+            f'there is no kind cluster "{name}"; {there_are(existing, "kind cluster")}',
             help=f"create it with: tfk8s kind up --name {name}",
         )
 

@@ -148,7 +148,7 @@ def rows() -> Iterator[Row]:
     )  # fmt: skip
     yield Row(
         fault="pod of the script evicted", when="in `submit --retries 1`", run=script_taken_away(evict_script),
-        words=(f"{SCRIPT_LOST} evicted from its node", "number 1 of at most 1"), limit=3 * VERDICT,
+        words=(f"{SCRIPT_LOST} evicted from its node", "(retry 1 of 1)"), limit=3 * VERDICT,
     )  # fmt: skip
 
 

@@ -77,6 +77,15 @@ def test_a_missing_kubeconfig() -> None:
     )
 
 
+def test_a_kubeconfig_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    with pytest.raises(InvalidInput) as caught:
+        choose(BackendOptions())
+    assert str(caught.value) == (
+        'no Kubernetes cluster is configured: KUBECONFIG names "/nonexistent", which does not exist'
+    )
+
+
 def test_a_kubeconfig_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     existing, missing = tmp_path / "config", tmp_path / "missing"
     existing.touch()

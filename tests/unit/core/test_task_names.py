@@ -43,7 +43,7 @@ def test_unknown_tasks(word: str, message: str, advice: str | None) -> None:
 
 
 def test_a_single_job_is_listed() -> None:
-    with pytest.raises(InvalidInput, match=r'^there is no job "worker"; there is local$'):
+    with pytest.raises(InvalidInput, match=r'^there is no job "worker"; the only job is local$'):
         task_names.require_counts({"worker": 2}, [Task("local", 0)])
 
 
@@ -55,5 +55,5 @@ def test_a_job_selects_all_its_tasks() -> None:
 
 
 def test_a_count_of_an_unknown_job() -> None:
-    with pytest.raises(InvalidInput, match=r'^there is no job "worker"; there is local$'):
+    with pytest.raises(InvalidInput, match=r'^there is no job "worker"; the only job is local$'):
         task_names.require_counts({"worker": 8}, [Task("local", 0), Task("local", 1)])

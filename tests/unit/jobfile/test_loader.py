@@ -235,6 +235,12 @@ def test_problems_and_their_locations() -> None:
         assert briefs(text) == problems, text
 
 
+def test_advice_names_no_key_that_is_there() -> None:
+    (problem,) = rejected("apiVersion: tfk8s.dev/v1\nname: mnist\nkind: x\njobs: {worker: 1}").problems
+    assert problem.message == 'there is no key "kind" here'
+    assert str(problem.help).startswith("the keys here are apiVersion, ")
+
+
 @pytest.mark.parametrize(("data", "problem"), RAW_FILES)
 def test_problems_of_large_and_binary_files(data: str | bytes, problem: str) -> None:
     assert briefs(data) == [problem]

@@ -80,7 +80,7 @@ def test_each_loss_gets_a_new_session_and_messages(caplog: pytest.LogCaptureFixt
     assert len(set(map(id, sessions))) == 3
     assert caplog.messages[:2] == [
         "worker/1 was lost: killed",
-        "a new session when all tasks answer: number 1 of at most 10",
+        "a new session opens when all tasks answer (recovery 1 of 10)",
     ]
     assert caplog.messages[2].endswith("; here is the new session")
     assert len(caplog.messages) == 6

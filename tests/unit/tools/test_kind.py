@@ -112,7 +112,7 @@ def test_missing_cluster(run: Run, program: Path, arguments: list[str]) -> None:
         2,
         "",
         (
-            'error: there is no kind cluster "tfk8s"; there is test\n'
+            'error: there is no kind cluster "tfk8s"; the only kind cluster is test\n'
             "  = help: create it with: tfk8s kind up --name tfk8s\n"
         ),
     )

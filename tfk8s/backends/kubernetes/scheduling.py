@@ -104,8 +104,8 @@ def _why_too_small(job: str, pod: Object, nodes: Sequence[Object]) -> str:
     for name, amount in requested.amounts.items():
         maximum = max(allocatable(node)[name] for node in nodes)
         if amount > maximum:
-            words = f"{amount_text(name, amount)} {name}, and no node has more than {amount_text(name, maximum)}"
-            return f"it asks for {words}: lower {fields[name]}"
+            more = _more_than(amount_text(name, maximum))
+            return f"it asks for {amount_text(name, amount)} {name}, and no node has {more}: lower {fields[name]}"
     if any(can_hold(pod, node) for node in nodes):
         return ""
     return f"no node has {requested} together: lower {' or '.join(fields.values())}"
@@ -120,6 +120,10 @@ _NODES = "/api/v1/nodes"
 _MAX_ITEMS = 500  # more nodes or pods take several requests, and are not compared
 
 
+def _more_than(maximum: str) -> str:
+    return "any" if maximum == "0" else f"more than {maximum}"
+
+
 def require_gpus(client: Client, resource: str, count: int) -> None:
     """Raise an InvalidInput if no node has as many GPUs as a script asks for."""
     nodes = list_nodes(client)
@@ -128,7 +132,7 @@ def require_gpus(client: Client, resource: str, count: int) -> None:
     maximum = max(allocatable(node)[resource] for node in nodes)
     if maximum < count:
         raise InvalidInput(
-            f"the script asks for {count} {resource}, and no node has more than {maximum}",
+            f"the script asks for {count} {resource}, and no node has {_more_than(str(maximum))}",
             help="lower --gpus, or add such nodes first; nothing was created",
         )
 

@@ -181,6 +181,6 @@ def _require(client: Client, cluster: DeployedCluster, name: str) -> None:
     names = [script_job.name(job) for job in jobs]
     if name not in names:
         raise InvalidInput(
-            f'cluster "{cluster.name}" has no script "{name}"; {there_are(names)}',
-            help="an ended script is removed after the job file's `ttl`",
+            f'cluster "{cluster.name}" has no script "{name}"; {there_are(names, "script")}',
+            help="`tfk8s stop` removes a script at once, and the job file's `ttl` some time after its end",
         )

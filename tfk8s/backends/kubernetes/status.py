@@ -128,7 +128,8 @@ def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
     elsewhere = [other for cluster, other in keys if cluster == name]
     here = [cluster for cluster, other in keys if other == namespace]
     return NoSuchCluster(
-        f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; ' + there_are(here),
+        f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; '
+        + there_are(here, "cluster"),
         help=f"it is in namespace {elsewhere[0]}: add --namespace {elsewhere[0]}"
         if elsewhere
         else "`tfk8s up FILE` makes one",

@@ -192,7 +192,7 @@ def _find(name: str) -> tuple[state.Folder, Record]:
 
 
 def _no_such_cluster(name: str) -> NoSuchCluster:
-    names = there_are([folder.path.name for folder in state.folders()])
+    names = there_are([folder.path.name for folder in state.folders()], "cluster")
     return NoSuchCluster(
         f'there is no cluster "{name}" on this machine; {names}', help="tfk8s up --local FILE starts one"
     )

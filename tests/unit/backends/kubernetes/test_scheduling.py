@@ -71,7 +71,7 @@ def test_a_node_can_hold_it(job, nodes):
         (
             Job(name="ps", gpus=1),
             [node()],
-            "it asks for 1 nvidia.com/gpu, and no node has more than 0: lower jobs.ps.gpus",
+            "it asks for 1 nvidia.com/gpu, and no node has any: lower jobs.ps.gpus",
         ),
         (
             Job(name="worker", memory=amount("9Ti")),
@@ -114,7 +114,7 @@ def test_a_node_can_hold_it(job, nodes):
         (
             Job(name="worker", gpus=1, tolerations=({"operator": "Exists", "effect": "NoExecute"},)),
             [node(), gpu_node("0"), node(TAINT, **{"nvidia.com/gpu": "8"})],
-            "it asks for 1 nvidia.com/gpu, and no node has more than 0: lower jobs.worker.gpus",
+            "it asks for 1 nvidia.com/gpu, and no node has any: lower jobs.worker.gpus",
         ),
     ],
 )

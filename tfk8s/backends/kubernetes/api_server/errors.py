@@ -87,7 +87,7 @@ def no_context(paths: str, name: str, names: Sequence[str]) -> InvalidInput:
         message = f"{paths} has no context {quoted(name)}; it has {contexts}"
         return InvalidInput(message, help="kubectl config get-contexts")
     return InvalidInput(
-        f"{paths} names no current context; {there_are(names)}",
+        f"{paths} names no current context; {there_are(names, 'context')}",
         help="choose a context with --context or `kubectl config use-context NAME`",
     )
 

@@ -291,7 +291,7 @@ MISTAKES = [
     ("F can't be used: this is not YAML in line 2: expected ',' or ']', but got '}'", "a: 1\nb: [SECRET}\n"),
     (f"F can't be used: {A_FIELD}", "SECRET"),
     ("F can't be used: Expected all values in F/users list to have 'name' key", config(users=["SECRET"])),
-    ("F names no current context; there is one", config(**{"current-context": ""})),
+    ("F names no current context; the only context is one", config(**{"current-context": ""})),
     ('F has no context "two"; it has one', config(**{"current-context": "two"})),
     ("F can't be used: Expected key cluster in F", config(context={"cluster": None})),
     ("F can't be used: Expected object with name d in F/clusters list", config(context={"cluster": "d"})),
