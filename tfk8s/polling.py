@@ -32,24 +32,25 @@ def poll(timeout: Timeout | None, *, clock: Clock = time.monotonic, sleep: Sleep
     """Yield at once, then at growing intervals, and a last time when the timeout is over.
 
     Args:
-        timeout: in seconds, or a function that returns the timeout now; None means no end.
+        timeout: in seconds, or a function that returns the timeout, which may grow; None means no end.
         clock: for tests.
         sleep: for tests.
 
     Yields:
         The seconds left, `math.inf` without a timeout.
     """
-    start = clock()
-    waited = 0.0
-    while waited < (limit := _seconds(timeout)):
-        yield limit - waited
+    start, waited = clock(), 0.0
+    is_last = _seconds(timeout) <= 0
+    while True:
+        limit = _seconds(timeout)
+        yield 0.0 if is_last else limit - waited
+        if is_last and _seconds(timeout) <= limit:
+            return
         waited = clock() - start
-        if (rest := _seconds(timeout) - waited) <= (next_pause := pause(waited)):
-            sleep(max(0.0, rest))
-            break
-        sleep(next_pause)
+        rest, next_pause = _seconds(timeout) - waited, pause(waited)
+        sleep(max(0.0, min(rest, next_pause)))
         waited = clock() - start
-    yield 0.0
+        is_last = rest <= next_pause or waited >= _seconds(timeout)
 
 
 def _seconds(timeout: Timeout | None) -> float:

@@ -39,10 +39,20 @@ def test_the_first_poll_is_at_once_and_the_last_at_the_timeout() -> None:
     assert looks == sorted(looks)
 
 
-def test_a_timeout_may_change() -> None:
+def test_a_timeout_may_grow() -> None:
     clock = Clock()
     polls = polling.poll(lambda: 5 if clock.now < 1002 else 8, clock=clock, sleep=clock.sleep)
     assert [clock.now - 1000 for _ in polls][-1] == pytest.approx(8)
+
+
+def test_a_timeout_may_grow_at_the_last_poll() -> None:
+    clock, limits = Clock(), [5.0]
+    polls = []
+    for left in polling.poll(lambda: limits[-1], clock=clock, sleep=clock.sleep):
+        polls.append(clock.now - 1000)
+        if left == 0:
+            limits.append(8.0)
+    assert polls[-1] == pytest.approx(8)
 
 
 def test_a_timeout_of_zero_polls_once() -> None:

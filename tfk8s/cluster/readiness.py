@@ -83,6 +83,7 @@ class Readiness:
         self._silence: TaskError | None = None
         self._is_silence_reported = False
         self._changed_at = 0.0
+        self._needs_node = False
 
     def poll(self) -> ClusterStatus | None:
         """Return the status of a ready cluster; None if the cluster is not ready yet.
@@ -95,6 +96,7 @@ class Readiness:
             self._status, self._changed_at, self._is_silence_reported = status, time.monotonic(), False
             if self._on_change is not None:
                 self._on_change(status)
+        self._needs_node = self._needs_node or any(task.node_is_starting for task in status.tasks)
         self._require_hope(status)
         if status.phase is not Phase.READY or not all(map(self._is_new, status.tasks)):
             return None
@@ -107,10 +109,8 @@ class Readiness:
         return status
 
     def limit(self, timeout: float) -> float:
-        """Return the timeout, which is longer than the default while a node is being started."""
-        tasks = self._status.tasks if self._status else ()
-        is_starting = any(task.node_is_starting for task in tasks)
-        return NODE_TIMEOUT if is_starting and timeout == TIMEOUT else timeout
+        """Return the timeout; the default grows once a node is being started."""
+        return NODE_TIMEOUT if self._needs_node and timeout == TIMEOUT else timeout
 
     def _report_silence(self, status: ClusterStatus) -> None:
         """Give the master a reason, once, if all tasks have been ready for a while and it does not answer for them."""

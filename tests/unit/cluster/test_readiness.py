@@ -43,15 +43,15 @@ def test_a_timeout_names_the_missing_tasks(cluster: Cluster, backend: FakeBacken
     )
 
 
-def test_the_default_timeout_is_longer_while_a_node_is_started(backend: FakeBackend) -> None:
+def test_the_default_timeout_grows_once_a_node_is_started(backend: FakeBackend) -> None:
     starting = change("worker/0", phase=Phase.PENDING, node_is_starting=True)
-    backend.updates = [starting, change("worker/0", node_is_starting=False)]
+    backend.updates = [change("worker/0", phase=Phase.PENDING), starting, change("worker/0", node_is_starting=False)]
     readiness = Readiness(backend, "mnist", lambda: backend.observe("mnist"), None, {}, [])
     limits = []
-    for _ in range(2):
+    for _ in range(3):
         readiness.poll()
         limits.append((readiness.limit(TIMEOUT), readiness.limit(5)))
-    assert limits == [(NODE_TIMEOUT, 5), (TIMEOUT, 5)]
+    assert limits == [(TIMEOUT, 5), (NODE_TIMEOUT, 5), (NODE_TIMEOUT, 5)]
 
 
 def test_a_timeout_names_at_most_five_reasons() -> None:

@@ -43,10 +43,10 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         ClusterError: the script can't start; says why.
         ScriptLost: Kubernetes removed the pod before its start.
     """
-    reason, node_is_starting = "", False
+    reason, needs_node = "", False
 
     def poll() -> Object | None:
-        nonlocal reason, node_is_starting
+        nonlocal reason, needs_node
         change = informer.last_change(script_job.object_name(cluster.name, name))
         if change is None:
             return None
@@ -56,7 +56,7 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         if has_started:
             return pod
         events = _events(informer, pod) if pod_status.is_unscheduled(pod) else PodEvents()
-        node_is_starting = pod_status.waits_for_node(pod, events)
+        needs_node = needs_node or pod_status.waits_for_node(pod, events)
         phase, reason = pod_status.phase_and_reason(cluster.master.job, pod, events)
         node = pod["spec"].get("nodeName")
         reason = reason or f"its container is being created on {node}, which may have to pull the image"
@@ -67,7 +67,7 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
     return polling.wait_until(
         poll,
         lambda: f"the script to start: {reason or _why_no_pod(informer, name)}",
-        lambda: NODE_TIMEOUT if node_is_starting else START_TIMEOUT,
+        lambda: NODE_TIMEOUT if needs_node else START_TIMEOUT,
         announce=True,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import script_pod
+from tfk8s.backends.kubernetes import pod_events, script_pod
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.core.script import LogOptions, Outcome
@@ -28,7 +28,7 @@ Object = dict[str, Any]
 
 
 def pod(state: Object, *conditions: Object, deleted: bool = False) -> Object:
-    metadata = {"name": "demo-script-123456-abcde", "creationTimestamp": "1970-01-01T00:00:10Z"}
+    metadata = {"name": "demo-script-123456-abcde", "uid": "u", "creationTimestamp": "1970-01-01T00:00:10Z"}
     container = {"name": "script", "image": "tf:1", "ready": False, "state": state}
     return {
         "metadata": {**metadata, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {})},
@@ -49,7 +49,7 @@ def ended(code: int, *conditions: Object, **more: Any) -> Object:
 class ScriptedInformer:
     """Has the versions of a script's pod, one at each poll, and the lines of its log. None is no pod."""
 
-    namespace = "ns"
+    context, namespace = "c", "ns"
 
     def __init__(
         self, *versions: Object | ObjectChange | None, lines: list[str] | None = None, reason: str = ""
@@ -58,6 +58,11 @@ class ScriptedInformer:
         self.known_ends: dict[str, str] = {}
         self.client = self
         self.queries: list[Object] = []
+        self.events: list[Object] = []
+
+    def get(self, path: str, query: Object) -> Object:
+        assert (path, query) == ("/api/v1/namespaces/ns/events", pod_events.QUERY)
+        return {"items": self.events}
 
     def last_change(self, job: str) -> ObjectChange | None:
         assert job == "demo-script-123456"
@@ -100,6 +105,19 @@ def test_waiting_for_the_start_names_the_reason(
             "change jobs.chief.image (or image, for all jobs), or make it available to the nodes"
         ),
     ]
+
+
+def test_a_script_waits_for_the_node_that_an_autoscaler_starts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(script_pod, "START_TIMEOUT", 0.0)
+    unscheduled = pod({"waiting": {}}, {"type": "PodScheduled", "status": "False", "message": "0/1 nodes"})
+    informer = ScriptedInformer(unscheduled, pod(RUNNING))
+    message = "pod triggered scale-up: [{aks-l4-12345678-vmss 0->1 (max: 4)}]"
+    informer.events = [{"involvedObject": {"uid": "u"}, "reason": "TriggeredScaleUp", "message": message}]
+    script_pod.wait_for_start(informer, CLUSTER, NAME)  # type: ignore[arg-type]
+    assert caplog.messages == ["waiting for the script to start: a node of pool l4 is being started"]
 
 
 @pytest.mark.parametrize(
