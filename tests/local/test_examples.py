@@ -47,7 +47,7 @@ def test_tutorial(tutorial: str, script: str, output: str) -> None:
     assert submit(tutorial, TUTORIAL / script) == output
 
 
-def test_remote_gpu_says_where_it_ran(tutorial: str) -> None:
+def test_remote_gpu_prints_its_device(tutorial: str) -> None:
     output = submit(tutorial, TUTORIAL / "remote_gpu.py")
     if "has no GPU" in output:
         assert output == REMOTE_GPU_WITHOUT_ONE

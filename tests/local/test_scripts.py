@@ -130,7 +130,7 @@ def test_standard_input_is_the_callers(pair: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "TYPED input\n")
 
 
-def test_output_arrives_as_it_is_printed(backend: LocalBackend, pair: str, tmp_path: Path) -> None:
+def test_output_arrives_at_once(backend: LocalBackend, pair: str, tmp_path: Path) -> None:
     path, gate = tmp_path / "script.py", tmp_path / "gate"
     os.mkfifo(gate)
     path.write_text(f"print('first', end='')\nopen({str(gate)!r}).read()\nprint('second')")
@@ -169,7 +169,7 @@ def test_a_virtual_environments_packages(run, pair: str, monkeypatch: pytest.Mon
     assert run(pair, text)[:2] == (0, "from the environment session\n")
 
 
-def test_ctrl_c_reaches_a_script_that_can_handle_it(backend: LocalBackend, pair: str, start) -> None:
+def test_ctrl_c_reaches_the_script(backend: LocalBackend, pair: str, start) -> None:
     text = (
         "import sys, time\ntry:\n    print('up', flush=True)\n    time.sleep(60)\nexcept KeyboardInterrupt:\n"
         "    print('tidied up')\n    sys.exit(5)"
@@ -218,7 +218,7 @@ def test_a_task_killed_in_a_call_is_named(backend: LocalBackend, cluster: str, s
     assert f"worker/{index} was lost: killed by SIGKILL" in err
 
 
-def test_a_script_survives_the_loss_of_a_task_it_does_not_need(backend: LocalBackend, cluster: str, start) -> None:
+def test_script_survives_the_loss_of_an_unused_task(backend: LocalBackend, cluster: str, start) -> None:
     text = "print('up', flush=True); print(input())"
     process = start(cluster, text)
     assert process.stdout is not None
@@ -295,12 +295,12 @@ def test_a_script_for_tensorflow_1_gets_a_hint(run, pair: str) -> None:
     )
 
 
-def test_what_a_script_left_open_is_written(run, pair: str, tmp_path: Path) -> None:
+def test_open_files_are_written_at_the_end(run, pair: str, tmp_path: Path) -> None:
     code, _, _ = run(pair, f"file = open({str(tmp_path / 'out')!r}, 'w'); file.write('data')")
     assert (code, (tmp_path / "out").read_text()) == (0, "data")
 
 
-def test_annotations_are_what_python_makes_of_them(run, pair: str) -> None:
+def test_annotations_equal_those_of_python(run, pair: str) -> None:
     assert run(pair, "def f(x: int): ...\nprint(f.__annotations__)")[1] == "{'x': <class 'int'>}\n"
 
 

@@ -70,14 +70,14 @@ def test_two_tasks_by_hand_make_a_cluster(start: Start, ports: tuple[int, int]) 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_it_stops_at_once(start: Start, ports: tuple[int, int], number: int, code: int) -> None:
+def test_server_stops_at_once(start: Start, ports: tuple[int, int], number: int, code: int) -> None:
     process = start(f"--cluster-spec=a|localhost:{ports[0]}", "--job-name=a", "--task-index=0")
     assert first_line(process)
     process.send_signal(number)
     assert process.wait(1) == code
 
 
-def test_a_port_in_use_is_said_in_words(start: Start) -> None:
+def test_port_in_use_is_an_error(start: Start) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         process = start(f"--cluster-spec=a|localhost:{port}", "--job-name=a", "--task-index=0")

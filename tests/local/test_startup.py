@@ -70,7 +70,7 @@ def test_the_package_needs_next_to_nothing() -> None:
     assert names <= {"__future__", "importlib", "tfk8s", "types", "warnings"}
 
 
-def test_the_command_and_the_module_are_one() -> None:
+def test_command_and_module_are_equal() -> None:
     done = tfk8s("--version")
     assert (done.returncode, done.stdout) == (0, f"tfk8s {_version()}\n")
 

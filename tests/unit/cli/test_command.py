@@ -177,7 +177,7 @@ def test_server_hands_its_arguments_over(monkeypatch: pytest.MonkeyPatch) -> Non
         (["--local", "up"], "No such option: --local", "tfk8s --help"),
     ],
 )
-def test_what_is_refused(run: Run, arguments: list[str], message: str, advice: str) -> None:
+def test_refused_arguments(run: Run, arguments: list[str], message: str, advice: str) -> None:
     assert run(*arguments) == (2, "", f"error: {message}\n  = help: {advice}\n")
 
 
@@ -197,7 +197,7 @@ def test_what_is_refused(run: Run, arguments: list[str], message: str, advice: s
         ("--help", "--help"),
     ],
 )
-def test_what_follows_the_script_is_its_own(given: str, passed_on: str) -> None:
+def test_words_after_the_script_are_its_arguments(given: str, passed_on: str) -> None:
     command = app.program().get_command(None, "submit")
     assert isinstance(command, ScriptCommand)
     assert command.split(given.split()) == passed_on.split()
@@ -206,9 +206,7 @@ def test_what_follows_the_script_is_its_own(given: str, passed_on: str) -> None:
 # ---- failures ------------------------------------------------------------------------------------------------------
 
 
-def test_a_bug_is_one_line_and_the_traceback_is_for_those_who_ask(
-    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bug_is_one_line_without_tfk8s_debug(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     def observe(name: str) -> None:
         raise KeyError("tasks")
 
@@ -222,7 +220,7 @@ def test_a_bug_is_one_line_and_the_traceback_is_for_those_who_ask(
     assert "Traceback (most recent call last)" in run("status", "mnist")[2]
 
 
-def test_what_the_system_refuses_is_no_bug(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_system_are_no_bugs(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     def observe(name: str) -> None:
         raise PermissionError(13, "Permission denied", "/state/mnist")
 
@@ -254,7 +252,7 @@ def test_nobody_reads_on(run: Run, backend: FakeBackend, monkeypatch: pytest.Mon
         assert run("status", "mnist")[0] == 141
 
 
-def test_what_the_locale_can_t_show_is_escaped(
+def test_characters_outside_the_locale_are_escaped(
     backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown = io.BytesIO()

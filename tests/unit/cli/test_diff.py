@@ -28,7 +28,7 @@ def changed(backend: FakeBackend, folder: Path) -> str:
     return "changed.yaml"
 
 
-def test_diff_says_what_would_change_and_exits_with_1(run: Run, backend: FakeBackend, changed: str) -> None:
+def test_diff_prints_the_changes_and_exits_with_1(run: Run, backend: FakeBackend, changed: str) -> None:
     assert run("diff", changed) == (1, f"{CHANGED}restarts: chief/0, worker/0 to worker/1\n", "")
     assert backend.calls == ["plan mnist"]
 
@@ -37,7 +37,7 @@ def test_diff_of_nothing_exits_with_0(run: Run, backend: FakeBackend, changed: s
     assert run("diff", "mnist.yaml") == (0, "", 'cluster "mnist" matches mnist.yaml\n')
 
 
-def test_diff_of_what_is_not_there(run: Run, backend: FakeBackend) -> None:
+def test_diff_of_a_missing_cluster(run: Run, backend: FakeBackend) -> None:
     assert run("diff", "new.yaml") == (1, "+ cluster new\n", "")
 
 
@@ -75,7 +75,7 @@ def test_diff_in_trouble_exits_with_more_than_1(
     assert run("diff", "absent.yaml")[0] == 2
 
 
-def test_a_refusal_is_told_by_diff_and_is_an_error_of_a_dry_run(run: Run, backend: FakeBackend, changed: str) -> None:
+def test_refusal_is_a_result_of_diff_and_an_error_of_a_dry_run(run: Run, backend: FakeBackend, changed: str) -> None:
     backend.refusal = "down first"
     assert run("diff", changed)[::2] == (1, "down first\n")
     assert run("up", "--dry-run", changed)[::2] == (2, "error: down first\n")
@@ -89,7 +89,7 @@ def test_a_dry_run_of_up_changes_nothing(run: Run, backend: FakeBackend, changed
     assert {call.split()[0] for call in backend.calls} == {"plan"}
 
 
-def test_scale_waits_until_all_tasks_answer_anew(run: Run, backend: FakeBackend) -> None:
+def test_scale_waits_until_all_tasks_answer_again(run: Run, backend: FakeBackend) -> None:
     backend.first_phase = Phase.STARTING
     backend.updates = [
         lambda status: status,
@@ -108,7 +108,7 @@ def test_scale_waits_until_all_tasks_answer_anew(run: Run, backend: FakeBackend)
     assert backend.calls == ["scale mnist {'worker': 1}"]
 
 
-def test_scale_to_what_is_there(run: Run, backend: FakeBackend) -> None:
+def test_scale_to_the_current_numbers(run: Run, backend: FakeBackend) -> None:
     assert run("scale", "mnist", "worker=2") == (0, 'cluster "mnist" already has worker=2: nothing changed\n', "")
 
 
@@ -126,6 +126,6 @@ def test_scale_to_what_is_there(run: Run, backend: FakeBackend) -> None:
         (["worker=99999"], 'error: job "worker" can\'t have 99999 tasks: 1 to 10000\n'),
     ],
 )
-def test_what_can_not_be_scaled(run: Run, backend: FakeBackend, words: list[str], message: str) -> None:
+def test_scale_refuses_invalid_numbers_and_jobs(run: Run, backend: FakeBackend, words: list[str], message: str) -> None:
     assert run("scale", "mnist", *words) == (2, "", message)
     assert backend.calls == []

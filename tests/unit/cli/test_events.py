@@ -41,7 +41,7 @@ def test_no_events(run: Run, backend: FakeBackend) -> None:
     assert run("events", "mnist", "-o", "json") == (0, "[]\n", "")
 
 
-def test_events_as_json_and_one_a_line_where_they_are_watched(run: Run, backend: FakeBackend) -> None:
+def test_events_as_json(run: Run, backend: FakeBackend) -> None:
     listed = json.loads(run("events", "mnist", "-o", "json")[1])
     assert listed[1] == {
         "id": "2", "time": "2023-11-14T22:18:20Z", "about": "worker/1", "warning": True, "reason": "BackOff",

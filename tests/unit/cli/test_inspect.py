@@ -75,7 +75,7 @@ def test_status_shows_what_all_tasks_request(run: Run) -> None:
         }  # fmt: skip
 
 
-def test_status_of_a_lost_cluster_says_why(run: Run, backend: FakeBackend) -> None:
+def test_status_of_a_lost_cluster_has_the_reason(run: Run, backend: FakeBackend) -> None:
     backend.updates = [lambda status: dataclasses.replace(status, reason="its supervisor was killed")]
     _, out, _ = run("status", "mnist")
     assert out.splitlines()[1:5] == [
@@ -202,7 +202,7 @@ def test_devices_with_the_free_gpus_of_nodes(run: Run, backend: FakeBackend, mon
     assert run("devices", "mnist")[2] == "GPUs: free: a 1 of 8 nvidia.com/gpu\n"
 
 
-def test_devices_where_a_task_is_silent(run: Run, backend: FakeBackend) -> None:
+def test_devices_with_a_silent_task(run: Run, backend: FakeBackend) -> None:
     backend.unresponsive = {Task("worker", 1)}
     assert run("devices", "mnist") == (
         3,
@@ -240,7 +240,7 @@ def test_devices_as_json(run: Run, backend: FakeBackend) -> None:
     ]
 
 
-def test_logs_of_several_tasks_say_whose(run: Run, backend: FakeBackend) -> None:
+def test_lines_of_several_tasks_start_with_the_task(run: Run, backend: FakeBackend) -> None:
     assert run("logs", "mnist") == (
         0,
         "chief/0  | chief/0 listens\nworker/0 | worker/0 listens\nworker/1 | worker/1 listens\n",
@@ -248,7 +248,7 @@ def test_logs_of_several_tasks_say_whose(run: Run, backend: FakeBackend) -> None
     )
 
 
-def test_logs_of_one_task_are_as_it_wrote_them(run: Run, backend: FakeBackend) -> None:
+def test_logs_of_one_task_are_unchanged(run: Run, backend: FakeBackend) -> None:
     assert run("logs", "-f", "--tail", "10", "mnist", "/job:worker/task:1") == (0, "worker/1 listens\n", "")
     assert backend.calls == ["logs mnist worker/1 follow=True tail=10"]
 
@@ -293,7 +293,7 @@ def test_memory(size: int, text: str) -> None:
     assert output.memory(size) == text
 
 
-def test_a_table_with_nothing_in_it() -> None:
+def test_empty_table() -> None:
     assert output.table(("A", "LONG"), []) == "A  LONG"
 
 
@@ -358,7 +358,7 @@ def test_a_panel_of_many_tasks_leaves_out_those_that_are_ready(terminal: Termina
     assert progress.panel_text(cluster(*[Phase.READY] * 50), 8, terminal) == "big: 50 of 50 tasks ready"
 
 
-def test_a_panel_changes_in_place_and_goes(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panel_changes_in_place_and_disappears(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     panel = progress.Panel(terminal, transient=True)
     panel.update(cluster(Phase.STARTING))

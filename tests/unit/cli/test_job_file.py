@@ -115,7 +115,7 @@ def test_render_of_addresses_that_the_file_gives(run: Run, folder: Path) -> None
     }
 
 
-def test_only_an_evaluator_is_told_of_the_evaluator(run: Run, folder: Path) -> None:
+def test_only_an_evaluator_has_the_evaluator_in_tf_config(run: Run, folder: Path) -> None:
     (folder / "e.yaml").write_text("apiVersion: tfk8s.dev/v1\nname: e\njobs: {chief: 1, evaluator: 1}\n")
     assert "evaluator" not in run("render", "e.yaml", "--task", "chief/0")[1]
     assert "evaluator" in run("render", "e.yaml", "--task", "evaluator/0")[1]
@@ -159,7 +159,7 @@ def test_only_an_evaluator_is_told_of_the_evaluator(run: Run, folder: Path) -> N
         ),
     ],
 )
-def test_what_render_refuses(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_render_refuses_invalid_options(run: Run, arguments: tuple[str, ...], message: str) -> None:
     assert run("render", "mnist.yaml", *arguments) == (2, "", message)
 
 

@@ -54,7 +54,7 @@ def test_up_tells_each_change_and_then_the_result(run: Run, backend: FakeBackend
     )
 
 
-def test_up_again_changes_nothing_and_says_so(run: Run, backend: FakeBackend) -> None:
+def test_second_up_changes_nothing(run: Run, backend: FakeBackend) -> None:
     assert run("up", "mnist.yaml") == (
         0,
         'cluster "mnist" is up: nothing changed\n',
@@ -67,7 +67,7 @@ def test_up_without_waiting(run: Run, backend: FakeBackend) -> None:
     assert run("up", "--no-wait", "new.yaml")[:2] == (0, 'cluster "new" is started\n')
 
 
-def test_up_in_vain_leaves_all_as_it_is(run: Run, backend: FakeBackend) -> None:
+def test_failed_up_leaves_the_cluster(run: Run, backend: FakeBackend) -> None:
     backend.first_phase = Phase.PENDING
     code, out, err = run("up", "--timeout", "0", "new.yaml")
     assert (code, out) == (124, "")
@@ -83,7 +83,7 @@ def test_up_of_a_bad_file_starts_nothing(run: Run, backend: FakeBackend, folder:
     assert backend.calls == []
 
 
-def test_up_of_addresses_says_why_it_can_t(run: Run, folder: Path) -> None:
+def test_up_refuses_addresses(run: Run, folder: Path) -> None:
     (folder / "there.yaml").write_text('apiVersion: tfk8s.dev/v1\nname: there\njobs: {worker: ["127.0.0.1:1"]}\n')
     assert run("up", "--local", "there.yaml") == (
         2,
@@ -123,7 +123,7 @@ def test_restart_of_all(run: Run, backend: FakeBackend) -> None:
     assert run("restart", "--no-wait", "mnist") == (0, 'restarted all tasks of cluster "mnist"\n', "")
 
 
-def test_restart_of_no_task_there_is(run: Run, backend: FakeBackend) -> None:
+def test_restart_of_a_missing_task(run: Run, backend: FakeBackend) -> None:
     assert run("restart", "mnist", "wroker/1") == (
         2,
         "",
@@ -144,7 +144,7 @@ def test_submit_by_name_and_by_file(run: Run, backend: FakeBackend) -> None:
     assert backend.calls == ["run mnist train.py --steps 5", "run mnist train.py --help tf1 isolate"]
 
 
-def test_submit_waits_for_the_cluster_if_told_to(run: Run, backend: FakeBackend) -> None:
+def test_submit_waits_for_the_cluster_with_timeout(run: Run, backend: FakeBackend) -> None:
     backend.updates = [change("worker/1", phase=Phase.STARTING), change("worker/1", phase=Phase.READY)]
     assert run("submit", "--timeout", "5s", "mnist", "train.py") == (
         0,
@@ -175,7 +175,7 @@ def test_a_task_that_is_lost_meanwhile(run: Run, backend: FakeBackend) -> None:
 
 
 @pytest.mark.parametrize("command", [["submit", "mnist"], ["run", "new.yaml"]])
-def test_a_script_that_isn_t_there_is_found_out_first(run: Run, backend: FakeBackend, command: list[str]) -> None:
+def test_missing_script_is_found_first(run: Run, backend: FakeBackend, command: list[str]) -> None:
     assert run(*command, "nope.py") == (2, "", 'error: there is no script "nope.py"\n')
     assert run(*command, ".") == (
         2,
@@ -194,7 +194,7 @@ def test_run_makes_a_cluster_for_the_script_alone(run: Run, backend: FakeBackend
     assert backend.calls == ["apply new", "run new train.py a", "delete new"]
 
 
-def test_run_keeps_it_if_told_to(run: Run, backend: FakeBackend) -> None:
+def test_run_keeps_the_cluster_with_keep(run: Run, backend: FakeBackend) -> None:
     assert run("run", "--keep", "new.yaml", "train.py") == (0, "", "")
     assert backend.calls == ["apply new", "run new train.py"]
 
@@ -207,7 +207,7 @@ def test_run_leaves_its_cluster_to_the_scripts_of_others(run: Run, backend: Fake
     assert "delete new" not in backend.calls
 
 
-def test_run_says_nothing_of_others_in_a_cluster_that_it_would_not_remove(run: Run, backend: FakeBackend) -> None:
+def test_run_warns_of_other_scripts_only_before_a_removal(run: Run, backend: FakeBackend) -> None:
     other = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
     backend.on_run = lambda script: backend.updates.append(lambda status: replace(status, scripts=(other,)))
     assert run("run", "--keep", "new.yaml", "train.py") == (0, "", "")
@@ -215,7 +215,7 @@ def test_run_says_nothing_of_others_in_a_cluster_that_it_would_not_remove(run: R
     assert run("run", "mnist.yaml", "train.py")[2] == 'cluster "mnist" already runs: run uses it and keeps it\n'
 
 
-def test_run_uses_a_cluster_that_is_there(run: Run, backend: FakeBackend) -> None:
+def test_run_uses_an_existing_cluster(run: Run, backend: FakeBackend) -> None:
     backend.job_files["mnist"] = tfk8s.load("mnist.yaml")
     assert run("run", "mnist.yaml", "train.py") == (
         0,
@@ -225,7 +225,7 @@ def test_run_uses_a_cluster_that_is_there(run: Run, backend: FakeBackend) -> Non
     assert backend.calls == ["apply mnist", "run mnist train.py"]
 
 
-def test_run_says_that_it_changed_a_cluster_that_is_there(
+def test_run_reports_changes_of_an_existing_cluster(
     run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend, "apply", lambda job_file: True)
@@ -275,7 +275,7 @@ def test_whenever_a_signal_comes_run_leaves_nothing(
         (["down", "mnist"], "delete", "parts of the cluster may remain; `tfk8s down` again removes them"),
     ],
 )
-def test_a_command_that_is_interrupted_says_what_it_leaves(
+def test_interrupted_command_says_what_remains(
     run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, command: list[str], method: str, says: str
 ) -> None:
     monkeypatch.setattr(backend, method, lambda *_: os.kill(os.getpid(), signal.SIGINT))
@@ -283,7 +283,7 @@ def test_a_command_that_is_interrupted_says_what_it_leaves(
     assert (code, err.splitlines()[-1]) == (130, f"interrupted: {says}")
 
 
-def test_a_signal_whose_exception_is_swallowed_counts_all_the_same(
+def test_signal_counts_if_its_exception_is_swallowed(
     run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply = backend.apply
@@ -298,7 +298,7 @@ def test_a_signal_whose_exception_is_swallowed_counts_all_the_same(
     assert backend.calls == ["apply new", "delete new"]
 
 
-def test_a_signal_where_python_drops_exceptions_comes_again(
+def test_signal_is_repeated_if_python_drops_its_exception(
     run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Deaf:
@@ -366,9 +366,7 @@ def test_connect_ends_with_its_cluster(run: Run, backend: FakeBackend, monkeypat
     assert (code, err.splitlines()[-1]) == (1, "error: its supervisor is gone")
 
 
-def test_connect_of_who_has_no_way_to_the_tasks(
-    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connect_without_a_way_to_the_tasks(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str, task: Task) -> None:
         raise ClusterError(f"you may not reach {task} of {name}")
 

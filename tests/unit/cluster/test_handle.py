@@ -97,7 +97,7 @@ def test_the_target_is_carried_by_another_process_until_close(
     assert [one.closed for one in made] == [True, True]
 
 
-def test_threads_that_open_sessions_at_once_share_one_relay(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_one_sidecar(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Relay] = []
     begun, go_on = threading.Event(), threading.Event()
 
@@ -142,7 +142,7 @@ def test_a_given_address_is_the_target(cluster: Cluster, backend: FakeBackend, m
     assert cluster.target == "grpc://localhost:2222"
 
 
-def test_a_session_is_opened_only_where_every_task_answers(cluster: Cluster, backend: FakeBackend) -> None:
+def test_session_needs_all_tasks_to_answer(cluster: Cluster, backend: FakeBackend) -> None:
     backend.unresponsive = {SECOND}
     with pytest.raises(TaskUnreachable) as caught:
         cluster.session()
@@ -199,7 +199,7 @@ def test_the_limits_are_those_of_scripts_too() -> None:
     assert (handle.MAX_RECOVERIES, handle.TIMEOUT) == (session.MAX_RECOVERIES, session.TIMEOUT)
 
 
-def test_what_a_notebook_shows(cluster: Cluster, backend: FakeBackend) -> None:
+def test_cluster_in_a_notebook(cluster: Cluster, backend: FakeBackend) -> None:
     backend.updates = [change("worker/1", phase=FAILED, reason="<b>")]
     assert repr(cluster) == "<tfk8s.Cluster 'mnist' (local)>"
     assert cluster._repr_html_() == (

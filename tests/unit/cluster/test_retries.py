@@ -32,7 +32,7 @@ def run(outcomes: list[object], allowed: int, script: Script = SCRIPT) -> int:
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 130])
-def test_without_retries_it_runs_once(code: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_script_without_retries_runs_once(code: int, caplog: pytest.LogCaptureFixture) -> None:
     assert (run([code], 0), caplog.messages) == (code, [])
 
 

@@ -96,7 +96,7 @@ def test_missing_cluster_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert 'there is no cluster "mnist"' in capsys.readouterr().out
 
 
-def test_reason_of_several_lines_is_printed_in_one(
+def test_reason_of_several_lines_is_printed_on_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(_: BackendOptions) -> None:

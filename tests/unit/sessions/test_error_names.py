@@ -169,7 +169,7 @@ def test_named(kind: str, message: str, known: TaskChanges, meaning: type | None
         ),
     ],
 )
-def test_a_missing_device_is_named_with_what_there_is(wanted: str, known: TaskChanges, says: str) -> None:
+def test_missing_device_is_named_with_the_existing_ones(wanted: str, known: TaskChanges, says: str) -> None:
     named = error_names.classify("InvalidArgumentError", PLACEMENT.format(wanted), known)
     assert isinstance(named, DeviceMissing)
     assert str(named) == f'operation "add" is pinned to {wanted}: {says}'
@@ -181,7 +181,7 @@ def test_advice_for_a_job_with_another_name_is_about_names() -> None:
     assert named.help == "change the job's name in the script's tf.device(…), or in the job file"
 
 
-def test_what_became_of_tasks_between_two_times_of_asking() -> None:
+def test_changes_of_tasks_between_two_probes() -> None:
     before = [
         ProbeResult("master/0", incarnation=1),
         ProbeResult("ps/0", incarnation=2),

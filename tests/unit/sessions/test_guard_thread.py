@@ -102,7 +102,7 @@ def test_ctrl_c_reaches_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     assert signal_descriptor() == -1
 
 
-def test_signals_of_an_event_loop_stay_there() -> None:
+def test_wakeup_descriptor_of_an_event_loop_is_kept() -> None:
     read, other = os.pipe()
     os.set_blocking(other, False)
     thread = started()

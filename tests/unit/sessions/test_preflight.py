@@ -151,7 +151,7 @@ class Master:
 CHIEF, PS = "/job:chief/task:0", "/job:ps/task:0"
 
 
-def test_master_that_reaches_all_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_master_that_reaches_all_tasks_is_probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     master = Master(monkeypatch)
     assert master.view.unreachable() == []
     assert master.asked == [[CHIEF, PS]]

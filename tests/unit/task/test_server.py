@@ -108,7 +108,7 @@ JOBS = st.dictionaries(st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=Tru
 
 
 @given(JOBS)
-def test_a_pod_derives_the_cluster_that_the_job_file_says(jobs: dict[str, int]) -> None:
+def test_pod_derives_the_cluster_of_the_job_file(jobs: dict[str, int]) -> None:
     job_file = JobFile(
         name="c",
         jobs=tuple(Job(name=name, tasks=n, port=3000 if n == 2 else None) for name, n in jobs.items()),
@@ -144,7 +144,7 @@ def test_the_server_def_on_the_wire() -> None:
 _LATE = "task/gpus.py"  # imported only by tasks that lack GPUs
 
 
-def test_what_runs_in_pods_imports_nothing_slow_before_it_is_needed() -> None:
+def test_modules_in_pods_import_slow_modules_late() -> None:
     """Nothing is compiled before in a pod, and servers that start together share a small machine."""
     imported = set()
     files = {path: text for path, text in package_files.of_tasks().items() if path != _LATE}

@@ -155,7 +155,7 @@ def test_failed_probes_are_no_warnings(api: Api, observer: Informer) -> None:
     assert "reason!=Unhealthy" in str(query["fieldSelector"]).split(",")
 
 
-def test_a_server_is_ready_when_its_log_says_that_it_listens(api: Api, observer: Informer) -> None:
+def test_server_is_ready_when_its_log_reports_the_port(api: Api, observer: Informer) -> None:
     api.send(pod(2, RUNNING))
     wait_for(observer, Phase.STARTING)
     api.log.put("WARNING: all log messages before …")

@@ -127,7 +127,7 @@ def test_karpenter_that_has_no_node() -> None:
     )
 
 
-def test_another_scheduler_says_nothing_that_the_pods_status_lacks() -> None:
+def test_another_schedulers_events_are_not_read() -> None:
     assert seen(event("FailedScheduling", SELECTOR, source="gke.io/optimize-utilization-scheduler")) == PodEvents()
 
 
@@ -146,7 +146,7 @@ def test_a_group_of_a_renamed_context_keeps_the_clusters_name() -> None:
     assert node.reason == "a node of pool tfk8s-l4 is being started"
 
 
-def test_kueue_says_why_a_workload_waits() -> None:
+def test_kueues_reason_of_a_waiting_workload() -> None:
     waits = "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor l4, 2 more"
     gated = pod("kueue.x-k8s.io/admission")
     events = seen(event("Pending", waits, kind="Workload", source="kueue-admission"))

@@ -56,7 +56,7 @@ TOLERATIONS = [
         (Job(name="worker"), [node({**TAINT, "effect": "PreferNoSchedule"})]),
     ],
 )
-def test_a_node_can_hold_it(job, nodes):
+def test_pods_that_a_node_can_hold(job, nodes):
     assert why_impossible(job, *nodes) == ""
 
 
@@ -118,7 +118,7 @@ def test_a_node_can_hold_it(job, nodes):
         ),
     ],
 )
-def test_no_node_can_hold_it_and_the_field_is_named(job, nodes, words):
+def test_field_is_named_if_no_node_can_hold_the_pod(job, nodes, words):
     assert why_impossible(job, *nodes) == words
 
 

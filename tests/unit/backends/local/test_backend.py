@@ -191,7 +191,7 @@ def test_output_is_logged_line_by_line(tmp_path: Path) -> None:
     assert (last.run, last.text) == (2, "unfinished�")
 
 
-def test_output_without_room_for_it_is_dropped(tmp_path: Path) -> None:
+def test_output_that_can_not_be_written_is_dropped(tmp_path: Path) -> None:
     pipe = task_log.LogPipe(StubLoop(), tmp_path / "none" / "log", 0)
     os.write(pipe.writer, b"one\n")
     os.close(pipe.writer)

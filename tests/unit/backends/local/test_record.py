@@ -27,7 +27,7 @@ def test_a_record_survives_json() -> None:
     assert [str(task.task) for task in record.tasks] == ["chief/0", "ps/0", "ps/1", "w/0", "w/1"]
 
 
-def test_a_task_that_lacks_gpus_says_so() -> None:
+def test_task_without_its_gpus_has_a_reason() -> None:
     (task,) = make_record(JobFile(name="a", master="w", jobs=(Job(name="w", gpus=99),)), exposed=False).tasks
     assert task.note.startswith("asks for 99 GPUs, has ")
 
