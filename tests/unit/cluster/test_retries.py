@@ -45,9 +45,9 @@ def test_each_retry_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     lost = ScriptLost("the script was lost with its pod: preempted")
     assert run([LOST, TaskUnreachable("ps/0 does not answer"), lost, 0], 3) == 0
     assert caplog.messages == [
-        "the script failed because of a task; it runs again when all tasks answer: number 1 of at most 3",
-        "ps/0 does not answer; it runs again when all tasks answer: number 2 of at most 3",
-        "the script was lost with its pod: preempted; it runs again when all tasks answer: number 3 of at most 3",
+        "the script failed because of a task; it runs again when all tasks answer (retry 1 of 3)",
+        "ps/0 does not answer; it runs again when all tasks answer (retry 2 of 3)",
+        "the script was lost with its pod: preempted; it runs again when all tasks answer (retry 3 of 3)",
     ]
 
 
