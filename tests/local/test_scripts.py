@@ -78,6 +78,43 @@ def test_a_traceback_shows_only_the_script(run, pair: str, tmp_path: Path) -> No
     )
 
 
+ADOPTS = """
+import tensorflow as tf
+cluster = tf.train.ClusterSpec({"local": ["a.example.com:1", "b.example.com:1"]})
+server = tf.distribute.Server(cluster, "local", 1, start=False)
+server.start()
+print(isinstance(server, tf.distribute.Server), server.target)
+for target in (server.target, tf.distribute.Server.create_local_server().target):
+    with tf.Graph().as_default(), tf.compat.v1.Session(target) as session:
+        where = tf.compat.v1.RunMetadata()
+        options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+        value = session.run(tf.add(1.0, 2.0), options=options, run_metadata=where)
+        print(value, where.step_stats.dev_stats[0].device)
+tf.distribute.Server(server.server_def, job_name="local", task_index=0)
+tf.distribute.Server({"local": ["localhost:1", "localhost:2", "localhost:3"]}, "local", 0)
+"""
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_servers_of_scripts_adopt_tasks(run, pair: str, fresh: bool) -> None:
+    code, out, err = run(pair, ADOPTS, fresh=fresh)
+    assert (code, out.splitlines()) == (
+        2,
+        [
+            "True grpc://localhost:2223",
+            "3.0 /job:local/replica:0/task:1/device:CPU:0",
+            "3.0 /job:localhost/replica:0/task:0/device:CPU:0",
+        ],
+    )
+    assert "the script's addresses (a.example.com:1) are not used: here, local/1 is localhost:2223\n" in err
+    assert err.endswith(
+        "error: the script's server is for another cluster, with a task local/2 that this cluster does not have:\n"
+        "  the script's cluster: {local: 3}\n"
+        "  this cluster:         {local: 2}\n"
+        "  = help: write `jobs: {local: 3}` in the job file, then run `tfk8s up` and this script again\n"
+    )
+
+
 def test_tf1_gives_tensorflow_1_and_without_it_tensorflow_2(run, pair: str) -> None:
     text = "import tensorflow as tf; print(hasattr(tf, 'placeholder'), tf.executing_eagerly())"
     assert run(pair, text, tf1=True)[1] == "True False\n"
