@@ -109,7 +109,7 @@ def test_retries_repeat_a_script_after_a_loss(recover: str, tmp_path: Path) -> N
     assert f'File "{path}", line 9, in <module>\n    print(session.run(y), flush=True)\n' in err
     assert "(TFK8S_DEBUG=1 shows the rest)\n" in err, err
     assert "error: worker/1 was restarted (killed by SIGKILL" in err, err
-    assert "it runs again when all tasks answer: number 1 of at most 2\n" in err
+    assert "it runs again when all tasks answer (retry 1 of 2)\n" in err
     assert "tensorflow/python" not in err
 
 
