@@ -8,7 +8,7 @@ import time
 import pytest
 from fakes import tensorflow_server
 from fakes.tensorflow_server import device, refusal, response
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfk8s.task import probe, wire
@@ -109,6 +109,7 @@ def test_server_without_a_version() -> None:
 
 
 @given(st.binary(max_size=200), st.booleans())
+@example(b"\x08\x01", True)  # a number where a device should be
 def test_any_bytes_are_an_answer_or_an_error(data: bytes, as_message: bool) -> None:
     with contextlib.suppress(wire.ProbeError):
         get_status(SETTINGS + response(data) if as_message else data)

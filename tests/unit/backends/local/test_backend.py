@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from job_files import job_file
 
@@ -130,6 +130,8 @@ def test_the_state_folder_can_not_be_created(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @given(st.lists(st.text("abc", max_size=5), max_size=12), st.integers(0, 15), st.booleans())
+@example(["a", "b"], 3, True)
+@example(["", "a"], 0, False)
 def test_tail_of_a_file(lines: list[str], count: int, ended: bool) -> None:
     whole = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
     expected = b"".join(whole.splitlines(keepends=True)[-count:]) if count else b""

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from fakes import key_pair
 from kubernetes.config import incluster_config
 
@@ -185,7 +184,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
         files = [tmp_path / str(number) / "config" for number in range(len(configs))]
         for file, content in zip(files, configs, strict=True):
             file.parent.mkdir(exist_ok=True)
-            file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+            file.write_text(content if isinstance(content, str) else json.dumps(content))
         monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, files)))
         return files
 
@@ -242,7 +241,7 @@ def test_the_first_of_several_files_with_a_name_counts(write: Write) -> None:
 @pytest.mark.parametrize("variable", ["", "~/.kube/config", "/none::~/.kube/config"])
 def test_kubeconfig_at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str) -> None:
     (tmp_path / ".kube").mkdir()
-    (tmp_path / ".kube" / "config").write_text(yaml.safe_dump(config()))
+    (tmp_path / ".kube" / "config").write_text(json.dumps(config()))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBECONFIG", variable)
     assert Transport(None).context == "one"
