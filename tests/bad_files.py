@@ -45,17 +45,17 @@ TABLE = r"""
   1:1+1 missing-key: "apiVersion" is missing [expected beside this] -> write apiVersion: tfk8s.dev/v1
   1:1+1 missing-key: "name" is missing [expected beside this] -> write name: mnist
   1:1+1 missing-key: "jobs" is missing [expected beside this] -> write jobs: {worker: 2}
-  1:1+1 unknown-key: there is no key "a" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
+  1:1+1 unknown-key: there is no key "a" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod
   1:4+4 anchor: YAML anchors are not allowed in a job file -> remove &a
-  2:1+1 unknown-key: there is no key "b" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
+  2:1+1 unknown-key: there is no key "b" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod
   2:4+4 anchor: YAML anchors are not allowed in a job file -> remove &b
   2:8+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
   2:12+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
-  3:1+1 unknown-key: there is no key "c" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
+  3:1+1 unknown-key: there is no key "c" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod
   3:5+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
   3:9+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
 = defaults: &d {cpu: 1}\njobs:\n  worker:\n    <<: *d\n    tasks: 2
-  3:1+8 unknown-key: there is no key "defaults" here -> the keys here are apiVersion, name, jobs, image, master, namespace, port, env, volumes, queue, network, security, ttl
+  3:1+8 unknown-key: there is no key "defaults" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod
   3:11+4 anchor: YAML anchors are not allowed in a job file -> remove &d
   6:5+2 merge-key: YAML merge keys are not allowed in a job file -> write out the merged keys
 = jobs: {worker: !!int 2}
@@ -83,7 +83,7 @@ TABLE = r"""
 = jobs: {worker: {gpu: 1}}
   3:17+3 unknown-key: there is no key "gpu" here -> write gpus
 = jobs: {worker: {xyzzy: 1}}
-  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, gpus, gpus_optional, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority
+  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, shm, gpus, gpus_optional, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority_class, topology, pod
 = jobs: {worker: {replicas: 1}}
   3:17+8 unknown-key: there is no key "replicas" here -> write tasks
 = jobs: {worker: {apiVersion: tfk8s.dev/v1}}
@@ -130,14 +130,14 @@ TABLE = r"""
   3:8+26 name-too-long: "production_candidate_large" is 6 characters too long [StatefulSet "recommendation-ranking-two-production-candidate-large-a9a9" would have 58 characters; at most 52 are allowed] -> shorten it to 20 characters
 = jobs: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 1}
   3:8+60 name-too-long: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" is 14 characters too long [StatefulSet "mnist-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" would have 66 characters; at most 52 are allowed] -> shorten it to 46 characters
-= namespace: A\nqueue: a_b\nimage: TF/Image\njobs: {worker: {priority: -x, gpu_resource: gpu, accelerator: 'a b', gpus: 1, preload: [a-b]}}
+= namespace: A\nqueue: a_b\nimage: TF/Image\njobs: {worker: {priority_class: -x, gpu_resource: gpu, accelerator: 'a b', gpus: 1, preload: [a-b]}}
   3:12+1 bad-name: "A" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a
   4:8+3 bad-name: "a_b" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a-b
   5:8+8 bad-image: "TF/Image" is not the name of an image [REGISTRY/NAME:TAG or NAME@DIGEST, with the name in lower case]
-  6:27+2 bad-name: "-x" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write x
-  6:45+3 bad-name: "gpu" is not the name of a resource [a domain, / and a name, such as nvidia.com/gpu]
-  6:63+5 bad-name: "a b" is not the name of an accelerator [the value of a node label, such as nvidia-l4]
-  6:89+3 bad-module: "a-b" is not the name of a Python module [names joined by dots, such as tensorflow_text]
+  6:33+2 bad-name: "-x" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write x
+  6:51+3 bad-name: "gpu" is not the name of a resource [a domain, / and a name, such as nvidia.com/gpu]
+  6:69+5 bad-name: "a b" is not the name of an accelerator [the value of a node label, such as nvidia-l4]
+  6:95+3 bad-module: "a-b" is not the name of a Python module [names joined by dots, such as tensorflow_text]
 
 # Numbers and quantities
 = jobs: {worker: 0}
@@ -252,12 +252,12 @@ TABLE = r"""
 = env: {A: "a\\0b"}\njobs: {worker: 1}
   3:10+6 bad-character: U+0000 control character is not allowed in a job file
 = env: {A: 1, B: true, C: yes, D: , E: 2.10, F: 22:30, TF_CONFIG: x, TFK8S_X: x, a-b: x}\njobs: {worker: 1}
-  3:10+1 wrong-type: "A" can't be 1 [expected text] -> write "1", in quotes
-  3:16+4 wrong-type: "B" can't be true [expected text] -> write "true", in quotes
-  3:25+3 unclear: YAML parsers disagree on what "yes" means [expected text] -> write "yes", in quotes
-  3:30+1 no-value: "D" has no value [expected text]
-  3:38+4 wrong-type: "E" can't be 2.10 [expected text] -> write "2.10", in quotes
-  3:47+5 unclear: YAML parsers disagree on what "22:30" means [expected text] -> write "22:30", in quotes
+  3:10+1 wrong-type: "A" can't be 1 [expected text, or a mapping with a source] -> write "1", in quotes
+  3:16+4 wrong-type: "B" can't be true [expected text, or a mapping with a source] -> write "true", in quotes
+  3:25+3 unclear: YAML parsers disagree on what "yes" means [expected text, or a mapping with a source] -> write "yes", in quotes
+  3:30+1 no-value: "D" has no value [expected text, or a mapping with a source]
+  3:38+4 wrong-type: "E" can't be 2.10 [expected text, or a mapping with a source] -> write "2.10", in quotes
+  3:47+5 unclear: YAML parsers disagree on what "22:30" means [expected text, or a mapping with a source] -> write "22:30", in quotes
   3:54+9 reserved-name: "TF_CONFIG" is set by tfk8s [TF_CONFIG and names with the prefix TFK8S_ are reserved]
   3:68+7 reserved-name: "TFK8S_X" is set by tfk8s [TF_CONFIG and names with the prefix TFK8S_ are reserved]
   3:80+3 bad-env-name: "a-b" is not the name of an environment variable [letters, digits and "_", not starting with a digit] -> write a_b
@@ -296,6 +296,62 @@ TABLE = r"""
   6:40+15 wrong-type: "preload" can't be text [expected a list] -> write [tensorflow_text]
   6:62+5 wrong-type: "env" can't be a list [expected a mapping]
   6:69+5 unknown-key: there is no key "spots" here -> write spot
+
+# Fields of pods in Kubernetes
+= priority: high\njobs: {worker: {priority: high, priority_class: A_b, shm: 8}}
+  3:1+8 unknown-key: there is no key "priority" here -> this key belongs to a job, as in jobs: {worker: {priority_class: …}}
+  4:17+8 unknown-key: there is no key "priority" here -> write priority_class
+  4:49+3 bad-name: "A_b" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a-b
+  4:59+1 bad-quantity: "8" is less than 1 MiB [a number without a unit means bytes] -> write 8Gi
+= image_pull_secrets: login\nlabels: {tfk8s.dev/a: b}\nannotations: {a: 1}\njobs: {worker: 1}
+  3:21+5 wrong-type: "image_pull_secrets" can't be text [expected a list] -> write [login]
+  4:10+11 reserved-name: "tfk8s.dev/a" is set by tfk8s [names with the prefix tfk8s.dev/ are reserved]
+  5:18+1 wrong-type: "a" can't be 1 [expected text] -> write "1", in quotes
+= env: {A: {secret: s, config_map: t, key: k}, B: {key: k}, C: {secret: S, key: a/b}, D: {secret: s}, E: [s], PYTHONPATH: {secret: s, key: k}}\njobs: {worker: {env: {F: {secret: s, kay: k}}}}
+  3:10+34 bad-env-source: a variable can't have secret and config_map at once [expected exactly one of secret and config_map]
+  3:49+8 bad-env-source: this variable has no source [expected exactly one of secret and config_map]
+  3:71+1 bad-name: "S" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write s
+  3:79+3 bad-name: "a/b" is not a key of a Secret or ConfigMap [letters, digits, "-", "_" and "." only]
+  3:88+11 missing-key: "key" is missing [expected beside this] -> write key: …
+  3:104+3 wrong-type: "E" can't be a list [expected text, or a mapping with a source]
+  3:121+19 bad-variable: PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own folder to it [expected text]
+  4:26+19 missing-key: "key" is missing [expected beside this] -> write key: …
+  4:38+3 unknown-key: there is no key "kay" here -> the keys here are secret, config_map, key
+= jobs: {worker: {shm: 1Gi, volumes: [{path: /dev/shm/, size: 1Gi}]}}
+  3:22+3 duplicate-path: shm is mounted at /dev/shm, and so is a volume [a volume is mounted there on line 3]
+= volumes: [{path: /dev/shm, size: 1Gi}]\njobs: {worker: {shm: 1Gi}}
+  4:22+3 duplicate-path: shm is mounted at /dev/shm, and so is a volume [a volume is mounted there on line 3]
+= jobs: {a: {topology: {spread: rack}}, b: {topology: {spread: zone, pack: host}}, c: {topology: {required: true}}, d: {topology: zone}}
+  3:31+4 bad-name: "rack" is not a place of tasks [host, zone, or a label of nodes, such as example.com/rack]
+  3:53+26 bad-topology: tasks can't be spread and packed at once [expected exactly one of spread and pack]
+  3:96+16 bad-topology: this topology has no rule [expected exactly one of spread and pack]
+  3:129+4 wrong-type: "topology" can't be text [expected a mapping]
+= pod: {hostNetwork: true, spec: {}, dnsPolicy: ~, a: {b: [yes]}}\njobs: {worker: {pod: [a], labels: {a: b}}}
+  3:7+11 reserved-key: "hostNetwork" is not allowed here [the pods meet the pod security standard `restricted`]
+  3:26+4 reserved-key: "spec" is not allowed here [write the keys of the pod's spec below pod]
+  3:36+9 no-value: "dnsPolicy" has no value [expected a value]
+  3:58+3 unclear: YAML parsers disagree on what "yes" means [expected a value] -> write "yes", in quotes
+  4:22+3 wrong-type: "pod" can't be a list [expected a mapping]
+= jobs: {worker: {pod: {serviceAccountName: me, securityContext: {runAsUser: 0, runAsNonRoot: false}, volumes: [{name: scratch}, {name: a, hostPath: {path: /}}, {emptyDir: {}}]}}}
+  3:23+18 reserved-key: "serviceAccountName" is not allowed here [write security: {service_account: …}]
+  3:65+9 unknown-key: there is no key "runAsUser" here -> write security: {user: …}
+  3:93+5 bad-value: "runAsNonRoot" can't be false [expected true: the pods meet the pod security standard `restricted`]
+  3:118+7 reserved-name: "scratch" is a volume of tfk8s [expected another name]
+  3:138+8 reserved-key: "hostPath" is not allowed here [the pods meet the pod security standard `restricted`; use a PersistentVolumeClaim]
+  3:160+14 missing-key: "name" is missing [expected beside this] -> write name: …
+= pod: {containers: [{name: server, command: [sh], env: [{name: TFK8S_JOBS}, {name: PYTHONPATH}], volumeMounts: [{mountPath: /tmp}]}, {image: a}]}\njobs: {worker: 1}
+  3:35+7 reserved-key: "command" is not allowed here [tfk8s sets it]
+  3:63+10 reserved-name: "TFK8S_JOBS" is set by tfk8s [TF_CONFIG and names with the prefix TFK8S_ are reserved]
+  3:83+10 reserved-name: "PYTHONPATH" is set by tfk8s [write env: {PYTHONPATH: …} as a key of the job]
+  3:124+4 reserved-path: "/tmp" would hide /tmp, where tfk8s mounts its files
+  3:133+10 missing-key: "name" is missing [expected beside this] -> write name: …
+= pod: {containers: [{name: script, securityContext: {privileged: true, capabilities: {add: [SYS_ADMIN], drop: []}}}], initContainers: [{name: server, ports: [{containerPort: 80, hostPort: 80}]}]}\njobs: {worker: 1}
+  3:27+6 reserved-name: "script" is a container of tfk8s [expected another name]
+  3:65+4 bad-value: "privileged" can't be true [expected false: the pods meet the pod security standard `restricted`]
+  3:92+9 bad-value: an entry of "add" can't be "SYS_ADMIN" [expected NET_BIND_SERVICE] -> write NET_BIND_SERVICE
+  3:110+2 empty: "drop" is empty [expected at least one entry]
+  3:142+6 reserved-name: "server" is a container of tfk8s [expected another name]
+  3:178+8 reserved-key: "hostPort" is not allowed here [the pods meet the pod security standard `restricted`]
 """
 
 # Files that do not fit into the table, with the only problem of each.

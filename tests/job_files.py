@@ -24,9 +24,13 @@ name: everything
 image: registry.example/tensorflow@sha256:{"0" * 64}
 master: chief
 port: 2300
-env: {{A: a}}
+image_pull_secrets: [login]
+env: {{A: a, C: {{config_map: settings, key: c}}}}
+labels: {{team: w, unit: z}}
+annotations: {{mesh: "off"}}
 volumes: [{{path: /data, claim: data, read_only: true}}]
 queue: gold
+pod: {{hostAliases: [{{ip: 10.0.0.1, hostnames: [store]}}]}}
 network:
   allow_from: [{{pods: {{app: notebook}}}}, {{namespace: tools}}]
   allow_to: [{{cidr: 10.0.0.0/8, ports: [443]}}]
@@ -42,10 +46,18 @@ jobs:
     gpus_optional: true
     accelerator: nvidia-l4
     spot: true
-    priority: high
+    priority_class: high
     node_selector: {{zone: a}}
     tolerations: [{{key: k, operator: Exists}}]
-    env: {{B: b}}
+    env: {{B: b, KEY: {{secret: keys, key: api.key}}}}
+    shm: 8Gi
+    topology: {{pack: zone, required: true}}
+    pod:
+      hostAliases: [{{ip: 10.0.0.1, hostnames: [cache]}}]
+      volumes: [{{name: model, emptyDir: {{}}}}]
+      containers:
+        - {{name: server, volumeMounts: [{{name: model, mountPath: /model}}], resources: {{limits: {{rdma/hca: 1}}}}}}
+        - {{name: proxy, image: "proxy:1", ports: [{{containerPort: 9100}}]}}
     preload: [tensorflow_text]
     volumes: [{{path: /cache, size: 1Gi}}, {{path: /keys, secret: keys}}, {{path: /map, config_map: map}}]
 """
@@ -75,7 +87,44 @@ _HARD_TEXTS = [
     "\x7f\x85\ufeff\u2028",
 ]  # fmt: skip
 _SOURCES = [{"claim": "a"}, {"secret": "b"}, {"config_map": "c"}, {"size": "1Gi"}, {"size": 1000000000}]
+_ENV_SOURCES = [{"secret": "a", "key": "b.c"}, {"config_map": "1e1", "key": "on"}]
+_BAD_ENV_SOURCES = [
+    {"secret": "a"},
+    {"key": "a"},
+    {"secret": "a", "config_map": "b", "key": "c"},
+    {"secret": "a", "key": "/"},
+]
+_TOPOLOGIES = [
+    {"spread": "zone"}, {"spread": "host", "required": True}, {"pack": "host"}, {"pack": "example.com/rack"},
+    {"pack": "zone", "required": True},
+]  # fmt: skip
+_BAD_TOPOLOGIES = [{}, {"spread": "zone", "pack": "zone"}, {"pack": "rack"}, {"required": True}]
 _BAD_SOURCES = [{"claim": "A"}, {"claim": "a", "size": "1Gi"}, {"size": "x"}]
+_PODS = [
+    {},
+    {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}], "runtimeClassName": "gvisor"},
+    {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["b"]}, {"ip": "10.0.0.2"}], "dnsConfig": {"options": [{}]}},
+    {"tolerations": [{"key": "a", "value": "b"}, {"operator": "Exists"}], "imagePullSecrets": [{"name": "c"}]},
+    {"nodeSelector": {"x": "1e3"}, "affinity": {"nodeAffinity": {"a": [1, 2.5, True, "no"]}}},
+    {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}, "x": {"y": [[], {}]}},
+    {"topologySpreadConstraints": [{"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 2}]},
+    {"securityContext": {"supplementalGroups": [2000000], "seccompProfile": {"type": "Localhost"}}},
+    {"volumes": [{"name": "m", "emptyDir": {}}], "initContainers": [{"name": "i", "image": "a", "env": []}]},
+    {"containers": [{"name": "p", "ports": [{"containerPort": 80}]}, {"name": "p", "ports": [{"containerPort": 81}]}]},
+    {"containers": [{"name": "p", "ports": [{"containerPort": 80, "name": "x"}], "securityContext": {"runAsUser": 7}}]},
+    {"containers": [{"name": "server", "resources": {"limits": {"x/y": 1}}, "envFrom": [{"secretRef": {}}]}]},
+    {"containers": [{"name": "server", "volumeMounts": [{"mountPath": "/a", "subPath": "s"}, {"mountPath": "/n"}]}]},
+    {"containers": [{"name": "server", "env": [{"name": "OMP", "value": "9"}, {"name": "Z", "value": "\x7f\u2028"}]}]},
+]  # fmt: skip
+_BAD_PODS = [
+    {"hostNetwork": False}, {"spec": {}}, {"containers": [{}]}, {"containers": [{"name": "server", "args": []}]},
+    {"containers": [{"name": "script"}]}, {"containers": {"name": "p"}}, {"initContainers": [{"name": "server"}]},
+    {"volumes": [{"name": "volume-7"}]}, {"volumes": [{"name": "a", "hostPath": {"path": "/"}}]},
+    {"containers": [{"name": "server", "env": [{"name": "PYTHONPATH"}]}]},
+    {"containers": [{"name": "server", "volumeMounts": [{"mountPath": "/tmp"}]}]},
+    {"containers": [{"name": "server", "securityContext": {"privileged": True}}]},
+    {"securityContext": {"fsGroup": 5}}, {"securityContext": {"runAsNonRoot": False}},
+]  # fmt: skip
 _TOLERATIONS = [
     {"operator": "Exists"},
     {"key": "a", "value": "b"},
@@ -136,8 +185,9 @@ class _Parts:
 
     def env(self) -> st.SearchStrategy[Any]:
         text = self.pick(_HARD_TEXTS, [1]) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
-        some = self.some(OMP=text, b_c=text, y=text, PYTHONPATH=text, HOME=text, CUDA_VISIBLE_DEVICES=text)
-        return self.mostly(some, [{"TFK8S_X": "a"}, {"1a": "b"}])
+        value = text | self.pick(_ENV_SOURCES, _BAD_ENV_SOURCES)
+        some = self.some(OMP=value, b_c=text, y=value, PYTHONPATH=text, HOME=value, CUDA_VISIBLE_DEVICES=value)
+        return self.mostly(some, [{"TFK8S_X": "a"}, {"1a": "b"}, {"PYTHONPATH": _ENV_SOURCES[0]}])
 
     def labels(self) -> st.SearchStrategy[Any]:
         some = self.some(b_c=self.dns(), **{"example.com/x": self.dns(), "cloud.google.com/gke-spot": st.just("false")})
@@ -157,7 +207,9 @@ class _Parts:
         return self.source() | self.pick(good, [{"namespace": "a", "ports": []}, {"ports": [1]}])
 
     def volume(self) -> st.SearchStrategy[Any]:
-        paths = self.pick(["/a", "/b/", "/c//./d", "/tmp/x y", "/é"], ["c", "/d:e", "/tmp/.", "/opt//tfk8s/x", "/a/.."])
+        paths = self.pick(
+            ["/a", "/b/", "/c//./d", "/dev//shm", "/tmp/x y", "/é"], ["c", "/d:e", "/tmp/.", "/opt//tfk8s/x", "/a/.."]
+        )
         sources = self.mostly(st.sampled_from(_SOURCES), _BAD_SOURCES)
         more = st.just({}) | st.builds(dict, read_only=self.pick([True, False], ["yes"]))
         return st.builds(lambda path, source, more: {"path": path} | source | more, paths, sources, more)
@@ -168,6 +220,7 @@ class _Parts:
             image=self.pick(["a/b:c", "r.example:5000/a__b@sha256:" + "0" * 64], ["A", "x@y"]),
             cpu=self.pick([1, 0.5, 2.25, 0.001, 1000000, "500m", "0.1", "1e1"], ["x", -1]),
             memory=self.size(),
+            shm=self.size(),
             gpus=self.pick([0, 1, 8, 1000], [0.5]),
             gpus_optional=self.pick([True, False], [1]),
             gpu_resource=self.pick(["amd.com/gpu"], ["gpu"]),
@@ -180,7 +233,9 @@ class _Parts:
             preload=self.several(self.pick(["a", "a.b", "on"], ["a-b"])),
             port=self.port(),
             spot=self.pick([True, False], ["true"]),
-            priority=self.dns(),
+            priority_class=self.dns(),
+            topology=self.pick(_TOPOLOGIES, _BAD_TOPOLOGIES),
+            pod=self.pick(_PODS, _BAD_PODS),
         )
         with_accelerator = {"accelerator": "nvidia-l4", "gpus": 2}
         return some | some.map(lambda job: job | with_accelerator if isinstance(job, dict) else job)
@@ -199,12 +254,16 @@ class _Parts:
             namespace=self.dns(),
             port=self.port(),
             env=self.env(),
+            image_pull_secrets=self.several(self.dns()),
+            labels=self.labels(),
+            annotations=self.labels(),
             volumes=self.several(self.volume()),
             queue=self.dns(),
             network=self.some(allow_from=self.several(self.source()), allow_to=self.several(self.destination())),
             security=self.some(
                 user=self.pick([1, 2**31 - 1], [0]), group=self.pick([1], [0]), service_account=self.dns()
             ),
+            pod=self.pick(_PODS, _BAD_PODS),
             ttl=self.pick(["2h", 5, 1000000, "9999d", "90s"], ["h", 0, "05s", "10000d"]),
         )
         heads = self.mostly(

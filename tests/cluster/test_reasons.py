@@ -28,7 +28,9 @@ CASES = {
         make_job(volumes=(Volume(path="/s", claim="absent"),)),
         'there is no PersistentVolumeClaim "absent"', "create it",
     ),
-    "class": (make_job(priority="absent"), 'there is no PriorityClass "absent"', "change jobs.worker.priority"),
+    "class": (
+        make_job(priority_class="absent"), 'there is no PriorityClass "absent"', "change jobs.worker.priority_class",
+    ),
     "crash": (make_job(preload=("no_such_module",)), "can't import no_such_module", "ended with exit code 1"),
     "oom": (make_job(memory=Quantity.parse("100Mi"), preload=("tensorflow",)), "OOMKilled", "raise jobs.worker.memory"),
 }  # fmt: skip

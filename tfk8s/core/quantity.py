@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 
 SYNTAX = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]{1,3})?")
 _BINARY = {suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
@@ -49,6 +49,12 @@ class Quantity:
         else:
             scale = Decimal(f"1{suffix}")
         return cls(text, Context(prec=len(number) + _SCALE_DIGITS).multiply(Decimal(number), scale))
+
+    def __add__(self, other: Quantity) -> Quantity:
+        """Return the sum in whole bytes or cores, with the largest of the suffixes Gi and Mi that loses nothing."""
+        total = int((self.value + other.value).to_integral_value(ROUND_CEILING))
+        suffix = next((suffix for suffix in ("Gi", "Mi") if total % int(_BINARY[suffix]) == 0), "")
+        return Quantity.parse(f"{total // int(_BINARY.get(suffix, 1))}{suffix}")
 
     def __str__(self) -> str:
         return self.text

@@ -61,6 +61,40 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvSource:
+    """The source of an environment variable's value, with exactly one of `secret` and `config_map`.
+
+    Attributes:
+        secret: the name of a Secret.
+        config_map: the name of a ConfigMap.
+        key: the key in the Secret or ConfigMap.
+    """
+
+    secret: str | None = None
+    config_map: str | None = None
+    key: str
+
+
+# Environment variables by name. On this machine, a variable with a source keeps the value that `up` inherited.
+Env = Mapping[str, str | EnvSource]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """The placement of a job's tasks in relation to each other, with exactly one of `spread` and `pack`.
+
+    Attributes:
+        spread: the tasks are spread evenly over these: "host", "zone", or the label of nodes that tells them apart.
+        pack: all tasks share one of these.
+        required: whether a task waits for a node that fits; otherwise the scheduler only prefers such a node.
+    """
+
+    spread: str | None = None
+    pack: str | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """Pods or addresses that may connect to the cluster, or to which the cluster may connect.
 
@@ -115,18 +149,21 @@ class Job:
         image: overrides the cluster's.
         cpu: cores; request and limit.
         memory: bytes; request and limit.
+        shm: the bytes of `/dev/shm`, besides `memory`.
         gpus: the number of GPUs of a task.
         gpus_optional: whether a task may run if TensorFlow does not see its GPUs.
         gpu_resource: the resource that the GPUs are.
         accelerator: the kind of GPU, as the node label `cloud.google.com/gke-accelerator` names it.
         node_selector, tolerations: as in a pod's spec.
         env: environment variables, over the cluster's.
-        labels, annotations: of the pods, besides those of tfk8s.
+        labels, annotations: of the pods, over the cluster's.
         volumes: besides the cluster's.
         preload: Python modules, such as custom operations, that a task imports before it starts its server.
         port: overrides the cluster's.
         spot: whether the tasks run on spot capacity.
-        priority: the name of a PriorityClass.
+        priority_class: the name of a PriorityClass.
+        topology: the placement of the tasks in relation to each other; None prefers different hosts.
+        pod: is merged into the spec of the pods, after the cluster's.
     """
 
     name: str
@@ -135,20 +172,23 @@ class Job:
     image: str | None = None
     cpu: Quantity | None = None
     memory: Quantity | None = None
+    shm: Quantity | None = None
     gpus: int = 0
     gpus_optional: bool = False
     gpu_resource: str = "nvidia.com/gpu"
     accelerator: str | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Env = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[Volume, ...] = ()
     preload: tuple[str, ...] = ()
     port: int | None = None
     spot: bool = False
-    priority: str | None = None
+    priority_class: str | None = None
+    topology: Topology | None = None
+    pod: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def required_gpus(self) -> int:
@@ -168,26 +208,33 @@ class JobFile:
         jobs: the master's job first, then by name.
         master: the job whose task 0 sessions connect to.
         image: the image of the tasks; only Kubernetes needs it.
+        image_pull_secrets: the names of Secrets with the credentials of image registries.
         namespace: the namespace in Kubernetes; None is the context's.
         port: the port of every task in Kubernetes, and of the first task on this machine.
         env, volumes: the variables and volumes of every task.
+        labels, annotations: of all pods, besides those of tfk8s.
         queue: the name of a Kueue LocalQueue.
         network, security: the peers, and the identity of the processes.
         ttl: the seconds for which Kubernetes keeps a finished script and its log.
+        pod: is merged into the spec of all pods, with the rules of Kubernetes' strategic merge.
     """
 
     name: str
     jobs: tuple[Job, ...]
     master: str
     image: str | None = None
+    image_pull_secrets: tuple[str, ...] = ()
     namespace: str | None = None
     port: int = DEFAULT_PORT
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Env = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[Volume, ...] = ()
     queue: str | None = None
     network: Network = Network()
     security: Security = Security()
     ttl: int = DEFAULT_TTL
+    pod: Mapping[str, Any] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Task]:
         return (task for job in self.jobs for task in job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfk8s.core import naming
@@ -11,6 +11,8 @@ from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile import syntax
 from tfk8s.jobfile.document import Document, Path
 from tfk8s.jobfile.values import normal_path
+
+SHM_FOLDER = "/dev/shm"  # noqa: S108 - the path is in the pod
 
 # The kernel starts no program with a longer "NAME=VALUE" (MAX_ARG_STRLEN, which counts the NUL at its end).
 MAX_ENV = 131_071
@@ -74,6 +76,7 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         duplicate_paths,
         accelerators_without_gpus,
         long_variables,
+        python_paths_from_sources,
     )
     return [problem for check in checks for problem in check(values)]
 
@@ -179,16 +182,33 @@ def duplicate_paths(values: ValidValues) -> Iterator[Problem]:
     for job in values.jobs:
         if isinstance(values.get("jobs", job), dict):
             yield from _duplicate_paths(values, ("jobs", job, "volumes"), dict(shared))
+            yield from _shm_and_volume(values, job, shared)
+
+
+def _shm_and_volume(values: ValidValues, job: str, shared: Mapping[str, Path]) -> Iterator[Problem]:
+    """Yield a problem if a job has both `shm` and a volume at the same path."""
+    paths = {normal_path(path): (*entry, "path") for entry, path in _mount_paths(values, ("jobs", job, "volumes"))}
+    volume = paths.get(SHM_FOLDER) or shared.get(SHM_FOLDER)
+    if volume and values.get("jobs", job, "shm") is not None:
+        label = f"a volume is mounted there on line {values.document.values[volume].line}"
+        message = f"shm is mounted at {SHM_FOLDER}, and so is a volume"
+        yield values.problem("duplicate-path", message, ("jobs", job, "shm"), label=label)
 
 
 def _duplicate_paths(values: ValidValues, volumes: Path, seen: dict[str, Path]) -> Iterator[Problem]:
-    for entry, _ in values.entries(*volumes):
-        path = values.get(*entry, "path")
+    for entry, path in _mount_paths(values, volumes):
         key_path = (*entry, "path")
-        if isinstance(path, str) and seen.setdefault(normal_path(path), key_path) != key_path:
+        if seen.setdefault(normal_path(path), key_path) != key_path:
             line = values.document.values[seen[normal_path(path)]].line
             message = f"two volumes are mounted at {quoted(path)}"
             yield values.problem("duplicate-path", message, key_path, label=f"the other volume is on line {line}")
+
+
+def _mount_paths(values: ValidValues, volumes: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the entries of a list of volumes, each with its path."""
+    for entry, _ in values.entries(*volumes):
+        if isinstance(path := values.get(*entry, "path"), str):
+            yield entry, path
 
 
 def accelerators_without_gpus(values: ValidValues) -> Iterator[Problem]:
@@ -200,11 +220,25 @@ def accelerators_without_gpus(values: ValidValues) -> Iterator[Problem]:
             yield values.problem("needs-gpus", message, path, advice="add gpus: 1, or remove accelerator")
 
 
+def _environments(values: ValidValues) -> list[Path]:
+    """Return the paths of the cluster's variables and of each job's variables."""
+    return [("env",), *(("jobs", job, "env") for job in values.jobs if isinstance(values.get("jobs", job), dict))]
+
+
+def python_paths_from_sources(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem for each PYTHONPATH with a source, as tfk8s writes its own folder before the value."""
+    for env in _environments(values):
+        path = (*env, "PYTHONPATH")
+        if isinstance(values.get(*path), dict):
+            message = "PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own folder to it"
+            yield values.problem("bad-variable", message, path, label="expected text")
+
+
 def long_variables(values: ValidValues) -> Iterator[Problem]:
     """Yield a problem for each environment variable that is too long for the kernel."""
-    for env in [("env",), *(("jobs", job, "env") for job in values.jobs if isinstance(values.get("jobs", job), dict))]:
+    for env in _environments(values):
         for path, value in values.entries(*env):
             size = len(f"{path[-1]}={value}".encode())
-            if size > MAX_ENV:
+            if isinstance(value, str) and size > MAX_ENV:
                 message = f"variable {quoted(str(path[-1]))} has {size} bytes"
                 yield values.problem("too-large", message, path, label=f"at most {MAX_ENV} bytes, including the name")

@@ -8,15 +8,27 @@ from __future__ import annotations
 from typing import Any
 
 from tfk8s.core import spec
-from tfk8s.jobfile import types
+from tfk8s.jobfile import pod, types
 from tfk8s.jobfile.document import Path
-from tfk8s.jobfile.structs import DESTINATION, NETWORK, SECURITY, SOURCE, TOLERATION, VOLUME
+from tfk8s.jobfile.structs import (
+    DESTINATION,
+    ENV_SOURCE,
+    ENV_VALUE,
+    NETWORK,
+    SECURITY,
+    SOURCE,
+    TOLERATION,
+    TOPOLOGY,
+    VOLUME,
+)
 from tfk8s.jobfile.types import Choice
 from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validator
 
 MAX_JOBS = 100
-_ENV = Map(types.ENV_NAME, types.TEXT)
+_ENV = Map(types.ENV_NAME, ENV_VALUE)
 _LABELS = Map(types.LABEL_KEY, types.LABEL_VALUE)
+_POD_LABELS = Map(types.USER_LABEL_KEY, types.LABEL_VALUE)
+_POD_ANNOTATIONS = Map(types.USER_LABEL_KEY, types.TEXT)
 
 JOB = Struct(
     "Job",
@@ -26,6 +38,7 @@ JOB = Struct(
         "image": Key(types.IMAGE, "The image of this job. It overrides the cluster's.", "registry.example/tf:2.21"),
         "cpu": Key(types.CPU, "The CPU cores of a task: request and limit. Default: a request of 100m.", 2, "500m"),
         "memory": Key(types.SIZE, "The memory of a task: request and limit. Default: a request of 512Mi.", "4Gi"),
+        "shm": Key(types.SIZE, "The size of /dev/shm, in memory that the task gets besides `memory`.", "8Gi"),
         "gpus": Key(types.GPUS, "The number of GPUs of a task.", 1, default=0),
         "gpus_optional": Key(
             types.BOOLEAN, "Let a task run even if TensorFlow does not see its GPUs.", True, default=False
@@ -39,9 +52,11 @@ JOB = Struct(
             List(TOLERATION), "The node taints that the tasks tolerate.", [{"key": "dedicated", "operator": "Exists"}]
         ),
         "env": Key(_ENV, "Environment variables. They override the cluster's variables.", {"OMP_NUM_THREADS": "4"}),
-        "labels": Key(Map(types.USER_LABEL_KEY, types.LABEL_VALUE), "Additional labels of the pods.", {"team": "ads"}),
+        "labels": Key(_POD_LABELS, "Labels of the pods. They override the cluster's labels.", {"team": "ads"}),
         "annotations": Key(
-            Map(types.USER_LABEL_KEY, types.TEXT), "Annotations of the pods.", {"example.com/owner": "ads@example.com"}
+            _POD_ANNOTATIONS,
+            "Annotations of the pods. They override the cluster's annotations.",
+            {"example.com/owner": "ads@example.com"},
         ),
         "volumes": Key(
             List(VOLUME), "Volumes, in addition to the cluster's volumes.", [{"path": "/data", "claim": "datasets"}]
@@ -53,7 +68,11 @@ JOB = Struct(
         ),
         "port": Key(types.PORT, "The port of this job's tasks. It overrides the cluster's port.", 2300),
         "spot": Key(types.BOOLEAN, "Run the tasks on spot nodes.", True, default=False),
-        "priority": Key(types.NAME, "The name of a PriorityClass.", "training"),
+        "priority_class": Key(types.NAME, "The name of a PriorityClass.", "training"),
+        "topology": Key(
+            TOPOLOGY, "The placement of the tasks in relation to each other. If absent, on different hosts if possible."
+        ),
+        "pod": Key(pod.POD, "A part of a pod's spec, which is merged into the spec of this job's pods."),
     },
     rule_schema={
         "if": {"required": ["accelerator"]},
@@ -112,6 +131,9 @@ JOB_FILE = Struct(
             "The container image of tasks: any image that contains TensorFlow. Only Kubernetes uses it.",
             "tensorflow/tensorflow:2.21.0",
         ),
+        "image_pull_secrets": Key(
+            List(types.NAME), "The names of Secrets with the credentials of image registries.", ["registry-login"]
+        ),
         "master": Key(
             types.TEXT,
             "The job whose task 0 sessions connect to. If absent: master, else chief, else worker, else the first job "
@@ -128,6 +150,10 @@ JOB_FILE = Struct(
             default=spec.DEFAULT_PORT,
         ),
         "env": Key(_ENV, "Environment variables of every task.", {"TF_CPP_MIN_LOG_LEVEL": "1"}),
+        "labels": Key(_POD_LABELS, "Labels of all pods, those of scripts too.", {"team": "ads"}),
+        "annotations": Key(
+            _POD_ANNOTATIONS, "Annotations of all pods, those of scripts too.", {"linkerd.io/inject": "disabled"}
+        ),
         "volumes": Key(
             List(VOLUME), "Volumes of every task.", [{"path": "/data", "claim": "datasets", "read_only": True}]
         ),
@@ -141,10 +167,12 @@ JOB_FILE = Struct(
             600,
             default=spec.DEFAULT_TTL,
         ),
+        "pod": Key(pod.POD, "A part of a pod's spec, which is merged into the spec of all pods."),
     },
 )
 
 JOB_FILE.misplaced = {name: f"this key belongs to a job, as in jobs: {{worker: {{{name}: …}}}}" for name in JOB.keys}
+JOB_FILE.misplaced["priority"] = JOB_FILE.misplaced["priority_class"]
 JOB.misplaced = dict.fromkeys(JOB_FILE.keys, "this key belongs at the top level, beside jobs")
 
 _ORDERED = ("properties", "default")  # keywords with values in the order that readers see
@@ -152,7 +180,7 @@ _ORDERED = ("properties", "default")  # keywords with values in the order that r
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a job file (draft 2020-12)."""
-    structs = (VOLUME, TOLERATION, SOURCE, DESTINATION, NETWORK, SECURITY, JOB)
+    structs = (ENV_SOURCE, VOLUME, TOLERATION, TOPOLOGY, SOURCE, DESTINATION, NETWORK, SECURITY, *pod.STRUCTS, JOB)
     definitions = {struct.name: struct.definition() for struct in structs}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

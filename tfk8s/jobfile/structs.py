@@ -6,8 +6,9 @@ from typing import Any
 
 from tfk8s.core import spec
 from tfk8s.jobfile import types
+from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.types import Choice
-from tfk8s.jobfile.validation import Key, List, Map, Struct
+from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validator
 from tfk8s.jobfile.values import Invalid
 
 Values = dict[str, Any]  # a struct's values by key, without the absent keys
@@ -37,6 +38,53 @@ VOLUME = Struct(
     rule=_one_source,
     rule_schema={"oneOf": [{"required": [source]} for source in _SOURCES]},
 )
+
+
+_ENV_SOURCES = ("secret", "config_map")
+
+
+def _one_env_source(source: Values) -> None:
+    sources = [name for name in _ENV_SOURCES if name in source]
+    if len(sources) != 1:
+        message = "a variable can't have secret and config_map at once" if sources else "this variable has no source"
+        raise Invalid("bad-env-source", message, "expected exactly one of secret and config_map")
+
+
+ENV_SOURCE = Struct(
+    "EnvSource",
+    "The source of a variable's value: a key of a Secret or of a ConfigMap.",
+    {
+        "secret": Key(types.NAME, "The name of a Secret.", "storage-key"),
+        "config_map": Key(types.NAME, "The name of a ConfigMap.", "settings"),
+        "key": Key(types.DATA_KEY, "The key in the Secret or ConfigMap.", "password", required=True),
+    },
+    make=spec.EnvSource,
+    rule=_one_env_source,
+    rule_schema={"oneOf": [{"required": [source]} for source in _ENV_SOURCES]},
+)
+
+
+class _EnvValueForm(Container):
+    """The two forms of a variable's value: a text, or a mapping with its source."""
+
+    accepts = (str, dict)
+    expected = "text, or a mapping with a source"
+    json_schema: dict[str, Any] = {  # noqa: RUF012 - nobody changes it
+        "type": ["string", "object"],
+        "if": {"type": "object"},
+        "then": ENV_SOURCE.json_schema,
+    }
+
+    def read_entries(self, form: Any, path: Path, validator: Validator, /) -> Any:
+        """Return the text or the source."""
+        return form if isinstance(form, str) else ENV_SOURCE.read_entries(form, path, validator)
+
+    def suggest(self, value: object, text: str, /) -> str | None:
+        """Return advice to write the value in quotes."""
+        return types.TEXT.suggest(value, text)
+
+
+ENV_VALUE = _EnvValueForm()
 
 
 def _consistent(toleration: Values) -> None:
@@ -73,6 +121,40 @@ TOLERATION = Struct(
         "if": {"required": ["tolerationSeconds"]},
         "then": {"required": ["effect"], "properties": {"effect": {"const": "NoExecute"}}},
     },
+)
+
+
+def _spread_or_pack(topology: Values) -> None:
+    if ("spread" in topology) == ("pack" in topology):
+        message = "tasks can't be spread and packed at once" if "pack" in topology else "this topology has no rule"
+        raise Invalid("bad-topology", message, "expected exactly one of spread and pack")
+
+
+TOPOLOGY = Struct(
+    "Topology",
+    "The placement of a job's tasks in relation to each other. Exactly one of spread and pack.",
+    {
+        "spread": Key(
+            types.TOPOLOGY_KEY,
+            "Spread the tasks evenly over hosts, zones, or the values of this label of nodes.",
+            "zone",
+        ),
+        "pack": Key(
+            types.TOPOLOGY_KEY,
+            "Keep the tasks together: on one host, in one zone, or on nodes with the same value of this label.",
+            "zone",
+            "cloud.google.com/gce-topology-block",
+        ),
+        "required": Key(
+            types.BOOLEAN,
+            "Let a task wait until a node fits. If false, the scheduler prefers nodes that fit.",
+            True,
+            default=False,
+        ),
+    },
+    make=spec.Topology,
+    rule=_spread_or_pack,
+    rule_schema={"oneOf": [{"required": ["spread"]}, {"required": ["pack"]}]},
 )
 
 

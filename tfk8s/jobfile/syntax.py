@@ -31,6 +31,8 @@ LABEL_VALUE = f"^({_NAME})?$"
 GPU_RESOURCE = f"^{_SUBDOMAIN}/{_NAME}$"
 ACCELERATOR = f"^{_NAME}$"
 ENV_NAME = f"^{_PYTHON_NAME}$"
+DATA_KEY = "^[A-Za-z0-9_.-]+$"
+TOPOLOGY_KEY = f"^(host|zone|{_SUBDOMAIN}/{_NAME})$"
 MODULE = rf"^{_PYTHON_NAME}(\.{_PYTHON_NAME})*$"
 ADDRESS = f"^{_HOST}:{_PORT}$"
 # The pattern of github.com/distribution/reference.
@@ -108,6 +110,8 @@ RULES = {
         'letters, digits and "_", not starting with a digit',
         _env_name,
     ),
+    DATA_KEY: Rule("bad-name", "a key of a Secret or ConfigMap", 'letters, digits, "-", "_" and "." only'),
+    TOPOLOGY_KEY: Rule("bad-name", "a place of tasks", "host, zone, or a label of nodes, such as example.com/rack"),
     MODULE: Rule("bad-module", "the name of a Python module", "names joined by dots, such as tensorflow_text"),
     ADDRESS: Rule("bad-address", "an address", "HOST:PORT, with a port from 1 to 65535", _address),
     IMAGE: Rule("bad-image", "the name of an image", "REGISTRY/NAME:TAG or NAME@DIGEST, with the name in lower case"),

@@ -121,6 +121,24 @@ class Boolean(Type):
         return f"write {value}, without quotes" if value in ("true", "false") else None
 
 
+class Constant(Type):
+    """The one boolean that a pod's security allows."""
+
+    accepts = (bool,)
+
+    def __init__(self, boolean: bool) -> None:
+        self.expected = str(boolean).lower()
+        self.json_schema = {"const": boolean}
+        self._boolean = boolean
+
+    def read(self, boolean: Any, path: Path, /) -> Any:
+        """Return the boolean."""
+        if boolean == self._boolean:
+            return boolean
+        message = f"{subject(path)} can't be {str(boolean).lower()}"
+        raise Invalid("bad-value", message, f"expected {self.expected}: {values.RESTRICTED}")
+
+
 class Choice(Type):
     """One of a few words."""
 
@@ -182,6 +200,11 @@ ACCELERATOR = Text(syntax.ACCELERATOR, 63)
 JOB_NAME = Text(syntax.JOB_NAME, naming.MAX_JOB_NAME)
 CLUSTER_NAME = Text(syntax.CLUSTER_NAME, naming.MAX_DNS_LABEL)
 QUEUE_NAME = Text(syntax.DNS_NAME, 63)  # the name becomes the value of a label
+DATA_KEY = Text(syntax.DATA_KEY, 253)
+TOPOLOGY_KEY = Text(syntax.TOPOLOGY_KEY, 317)
+POD_ENV_NAME = Text(syntax.ENV_NAME, 255, values.pod_env_name, reserved=values.RESERVED_POD_ENV)
+VOLUME_NAME = Text(syntax.DNS_LABEL, 63, values.volume_name, reserved=values.RESERVED_VOLUME)
+CONTAINER_NAME = Text(syntax.DNS_LABEL, 63, values.container_name, reserved=values.RESERVED_CONTAINER)
 ENV_NAME = Text(syntax.ENV_NAME, 255, values.env_name, reserved=values.RESERVED_ENV)
 
 # Each accepts a number or a text. A JSON Schema's keyword applies to values of its own type only, so that the message

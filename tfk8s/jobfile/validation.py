@@ -56,6 +56,13 @@ class Validator:
             code, label, advice = invalid.code, invalid.label, invalid.advice
             self.problems.append(self.document.problem(code, str(invalid), location, path, label=label, advice=advice))
 
+    def add_key(self, invalid: Invalid, path: Path) -> None:
+        """Add the problem of the key at a path, unless the key has one already."""
+        if self.is_full or path in self.document.broken:
+            self.bad.add(path)
+        else:
+            self.add(invalid, path, self.document.keys[path])
+
     def _wrong_type(self, type_: Type, value: object, path: Path) -> Invalid:
         raw, label = self.document.raw(path), f"expected {type_.expected}"
         if not isinstance(value, AmbiguousScalar):
@@ -148,7 +155,7 @@ class Key:
 
 
 # Words of other formats, and the keys that users mean by them.
-_SYNONYMS = {"replicas": "tasks", "count": "tasks", "kind": "apiVersion"}
+_SYNONYMS = {"replicas": "tasks", "count": "tasks", "kind": "apiVersion", "priority": "priority_class"}
 _EXAMPLES = {"apiVersion": "apiVersion: tfk8s.dev/v1", "name": "name: mnist", "jobs": "jobs: {worker: 2}"}
 
 
@@ -206,18 +213,18 @@ class Struct(Container):
         self._add_missing(entries, path, validator)
         values = {}
         for key, value in entries.items():
-            key_path = (*path, key)
-            if key in self.keys:
-                values[key] = validator.read(self.keys[key].type, value, key_path)
-            elif validator.is_full or key_path in validator.document.broken:
-                validator.bad.add(key_path)
-            else:
-                validator.add(self._unknown(key, entries), key_path, validator.document.keys[key_path])
+            values[key] = self._read_entry(key, entries, (*path, key), validator)
         if len(validator.bad) > bad_before:
             return None
         if self._rule:
             self._rule(values)
         return self._make(**values)
+
+    def _read_entry(self, key: str, entries: Mapping[str, object], path: Path, validator: Validator) -> Any:
+        if key in self.keys:
+            return validator.read(self.keys[key].type, entries[key], path)
+        validator.add_key(self._unknown(key, entries), path)
+        return None
 
     def _add_missing(self, entries: dict[str, object], path: Path, validator: Validator) -> None:
         """Report each required key that is absent, except where an unknown key is a misspelling of it."""
@@ -231,7 +238,7 @@ class Struct(Container):
             if key in meant or (*path, "<<") in broken:
                 validator.bad.add((*path, key))
                 continue
-            advice = f"write {_EXAMPLES.get(key, f'{key}: …')}"
+            advice = f"write {f'{key}: …' if path else _EXAMPLES[key]}"
             invalid = Invalid("missing-key", f"{quoted(key)} is missing", "expected beside this", advice)
             validator.add(invalid, (*path, key), validator.document.values[path])
 

@@ -25,6 +25,10 @@ MOUNTED_FOLDERS = ("/opt/tfk8s", "/tmp", "/work")  # noqa: S108 - not used as a 
 # A pattern of all spellings of paths that hide these folders or are in the first one, and of paths with "..".
 RESERVED_PATH = r"(^|/)\.\.(/|$)|^/(\.?/)*(\.?|(opt|tmp|work|opt/(\.?/)*tfk8s)(/(\.?/)*\.?)?|opt/(\.?/)*tfk8s/.*)$"
 RESERVED_ENV = "^(TF_CONFIG$|TFK8S_)"
+RESERVED_POD_ENV = "^(TF_CONFIG$|TFK8S_|PYTHONPATH$)"
+RESERVED_VOLUME = "^(tfk8s|scratch|shm|work|volume-[0-9]+)$"
+RESERVED_CONTAINER = "^(server|script)$"
+RESTRICTED = "the pods meet the pod security standard `restricted`"
 RESERVED_LABEL = r"^(app\.kubernetes\.io|tfk8s\.dev)/"
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -169,6 +173,27 @@ def env_name(value: str) -> str:
     if re.search(RESERVED_ENV, value):
         label = "TF_CONFIG and names with the prefix TFK8S_ are reserved"
         raise Invalid("reserved-name", f"{quoted(value)} is set by tfk8s", label)
+    return value
+
+
+def pod_env_name(value: str) -> str:
+    """Check that tfk8s does not set an environment variable itself, not even a part of the value."""
+    if value == "PYTHONPATH":
+        raise Invalid("reserved-name", '"PYTHONPATH" is set by tfk8s', "write env: {PYTHONPATH: …} as a key of the job")
+    return env_name(value)
+
+
+def volume_name(value: str) -> str:
+    """Check that tfk8s does not make a volume with this name itself."""
+    if re.search(RESERVED_VOLUME, value):
+        raise Invalid("reserved-name", f"{quoted(value)} is a volume of tfk8s", "expected another name")
+    return value
+
+
+def container_name(value: str) -> str:
+    """Check that tfk8s does not make a container with this name itself."""
+    if re.search(RESERVED_CONTAINER, value):
+        raise Invalid("reserved-name", f"{quoted(value)} is a container of tfk8s", "expected another name")
     return value
 
 

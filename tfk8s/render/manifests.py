@@ -138,8 +138,6 @@ def scaled(stateful_set: Object, tasks: Mapping[str, int]) -> Object:
     job = variables["TFK8S_JOB"]["value"]
     if job in tasks:
         spec["replicas"] = tasks[job]
-        template["spec"].pop("affinity", None)
-        template["spec"] |= pods.spread(tasks[job], spec["selector"]["matchLabels"])
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",

@@ -12,8 +12,8 @@ from typing import Any
 from tfk8s.core import naming
 from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, JobFile, Security, Volume
-from tfk8s.render import package_files
+from tfk8s.core.spec import EnvSource, Job, JobFile, Security, Volume
+from tfk8s.render import overlay, package_files, placement
 
 Object = dict[str, Any]
 
@@ -30,16 +30,9 @@ MIN_CPU_LIMIT = "1"
 STORAGE_REQUEST = "128Mi"
 STORAGE_LIMIT = "4Gi"
 
+SHM_FOLDER = "/dev/shm"  # noqa: S108 - the path is in the pod
+
 POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
-GKE_ACCELERATOR = "cloud.google.com/gke-accelerator"
-GKE_SPOT = "cloud.google.com/gke-spot"
-# The labels of GKE nodes that describe their GPUs.
-GKE_GPU_LABELS = (
-    GKE_ACCELERATOR,
-    "cloud.google.com/gke-gpu-partition-size",
-    "cloud.google.com/gke-gpu-sharing-strategy",
-    "cloud.google.com/gke-max-shared-clients-per-gpu",
-)
 
 
 def template(job_file: JobFile, job: Job, labels: Mapping[str, str], files: Iterable[str]) -> Object:
@@ -51,23 +44,27 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], files: Iter
         labels: the labels that Services and policies select the pods by.
         files: the paths of the files in the cluster's ConfigMap.
     """
-    volumes = (*job_file.volumes, *job.volumes)
-    metadata: Object = {"labels": {**job.labels, **labels}}
-    if job.annotations:
-        metadata["annotations"] = dict(job.annotations)
+    metadata: Object = {"labels": {**job_file.labels, **job.labels, **labels}}
+    if annotations := {**job_file.annotations, **job.annotations}:
+        metadata["annotations"] = annotations
     spec: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 5,
         "securityContext": pod_security(job_file.security),
-        "containers": [_container(job_file, job, volumes)],
-        "volumes": list(_volumes(job_file.name, files, volumes)),
+        "containers": [_container(job_file, job)],
+        "volumes": list(_volumes(job_file, job, files)),
     }
     if job_file.security.service_account:
         spec["serviceAccountName"] = job_file.security.service_account
-    if job.priority:
-        spec["priorityClassName"] = job.priority
-    return {"metadata": metadata, "spec": spec | _placement(job, labels)}
+    if job_file.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in job_file.image_pull_secrets]
+    if job.priority_class:
+        spec["priorityClassName"] = job.priority_class
+    spec |= placement.rules(job, labels)
+    for patch in filter(None, (job_file.pod, job.pod)):
+        spec = overlay.apply(spec, patch, container_security)
+    return {"metadata": metadata, "spec": spec}
 
 
 def port(job_file: JobFile, job: Job) -> int:
@@ -80,10 +77,10 @@ def ports(job_file: JobFile) -> list[int]:
     return list(dict.fromkeys(port(job_file, job) for job in job_file.jobs))
 
 
-def _container(job_file: JobFile, job: Job, volumes: tuple[Volume, ...]) -> Object:
+def _container(job_file: JobFile, job: Job) -> Object:
     amounts = resources(job)
     return {
-        "name": "server",
+        "name": overlay.SERVER,
         "image": job.image or job_file.image,
         "command": ["python3", "-m", "tfk8s.task.server"],
         "env": list(_environment(job_file, job)),
@@ -94,7 +91,7 @@ def _container(job_file: JobFile, job: Job, volumes: tuple[Volume, ...]) -> Obje
         # that it could detect end the process anyway. It would restart busy servers, which then lose their variables.
         "startupProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 1, "failureThreshold": 300},
         "readinessProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 5, "timeoutSeconds": 5},
-        "volumeMounts": list(_mounts(volumes)),
+        "volumeMounts": list(_mounts(job_file, job)),
     }
 
 
@@ -106,7 +103,9 @@ def resources(job: Job) -> Object:
     is at least one core. A server uses half a second of a core before it listens. Four servers with a limit of 200m
     each took 8.7 s to listen; with a core each, they took 5.4 s (measured on two cores).
     """
-    requests = {"cpu": str(job.cpu or DEFAULT_CPU), "memory": str(job.memory or DEFAULT_MEMORY)}
+    memory = job.memory or Quantity.parse(DEFAULT_MEMORY)
+    # The kernel counts what a container writes to /dev/shm as the container's memory.
+    requests = {"cpu": str(job.cpu or DEFAULT_CPU), "memory": str(memory + job.shm if job.shm else memory)}
     limits = {"ephemeral-storage": STORAGE_LIMIT}
     if job.cpu:
         limits["cpu"] = max(job.cpu, Quantity.parse(MIN_CPU_LIMIT), key=lambda quantity: quantity.value).text
@@ -119,11 +118,12 @@ def resources(job: Job) -> Object:
 
 def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     """Yield the defaults and the user's variables by name, and then the variables that identify the task."""
-    values = {"HOME": SCRATCH_FOLDER, **gpu_environment(job), **job_file.env, **job.env}
+    values: dict[str, str | EnvSource] = {
+        "HOME": SCRATCH_FOLDER, **gpu_environment(job), **job_file.env, **job.env,
+    }  # fmt: skip
     values["PYTHONPATH"] = PACKAGE_FOLDER + (f":{values['PYTHONPATH']}" if "PYTHONPATH" in values else "")
     for name in sorted(values):
-        # Kubernetes expands $(NAME) in a value, and reads $$ as $.
-        yield {"name": name, "value": values[name].replace("$", "$$")}
+        yield {"name": name, **_value(values[name])}
     jobs = {job.name: JobSize(job.tasks, job.port or job_file.port) for job in job_file.jobs}
     yield {"name": "TFK8S_NAME", "value": job_file.name}
     yield {"name": "TFK8S_NAMESPACE", "valueFrom": _field("metadata.namespace")}
@@ -135,6 +135,15 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
         yield {"name": "TFK8S_GPUS", "value": str(job.required_gpus)}
     if job.preload:
         yield {"name": "TFK8S_PRELOAD", "value": ",".join(job.preload)}
+
+
+def _value(value: str | EnvSource) -> Object:
+    """Return the value of a variable, or the source of its value."""
+    if isinstance(value, str):
+        return {"value": value.replace("$", "$$")}  # Kubernetes expands $(NAME) in a value, and reads $$ as $
+    if value.secret:
+        return {"valueFrom": {"secretKeyRef": {"name": value.secret, "key": value.key}}}
+    return {"valueFrom": {"configMapKeyRef": {"name": value.config_map, "key": value.key}}}
 
 
 def _field(path: str) -> Object:
@@ -177,20 +186,24 @@ def container_security() -> Object:
     }
 
 
-def _mounts(volumes: tuple[Volume, ...]) -> Iterator[Object]:
+def _mounts(job_file: JobFile, job: Job) -> Iterator[Object]:
     yield {"name": "tfk8s", "mountPath": f"{PACKAGE_FOLDER}/tfk8s", "readOnly": True}
     yield {"name": "scratch", "mountPath": SCRATCH_FOLDER}
-    for number, volume in enumerate(volumes):
+    if job.shm:
+        yield {"name": "shm", "mountPath": SHM_FOLDER}
+    for number, volume in enumerate((*job_file.volumes, *job.volumes)):
         mount: Object = {"name": f"volume-{number}", "mountPath": volume.path}
         if volume.read_only:
             mount["readOnly"] = True
         yield mount
 
 
-def _volumes(cluster: str, files: Iterable[str], volumes: tuple[Volume, ...]) -> Iterator[Object]:
-    yield {"name": "tfk8s", "configMap": {"name": cluster, "items": package_files.items(files)}}
+def _volumes(job_file: JobFile, job: Job, files: Iterable[str]) -> Iterator[Object]:
+    yield {"name": "tfk8s", "configMap": {"name": job_file.name, "items": package_files.items(files)}}
     yield {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE}}
-    for number, volume in enumerate(volumes):
+    if job.shm:
+        yield {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(job.shm)}}
+    for number, volume in enumerate((*job_file.volumes, *job.volumes)):
         yield {"name": f"volume-{number}", **_source(volume)}
 
 
@@ -202,34 +215,6 @@ def _source(volume: Volume) -> Object:
     if volume.config_map:
         return {"configMap": {"name": volume.config_map}}
     return {"emptyDir": {"sizeLimit": str(volume.size)}}
-
-
-def spread(tasks: int, labels: Mapping[str, str]) -> Object:
-    """Return the affinity that spreads a job's tasks over nodes, if possible."""
-    if tasks == 1:
-        return {}
-    term = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
-    preferred = [{"weight": 1, "podAffinityTerm": term}]
-    return {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
-
-
-def _placement(job: Job, labels: Mapping[str, str]) -> Object:
-    """Return the scheduling rules of a job's pods: spread over nodes, and on nodes with GPUs or on spot nodes."""
-    selector = dict(job.node_selector)
-    tolerations = [dict(toleration) for toleration in job.tolerations]
-    if job.accelerator:
-        selector[GKE_ACCELERATOR] = job.accelerator
-    if job.gpus:
-        tolerations.append({"key": job.gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
-    if job.spot:
-        selector[GKE_SPOT] = "true"
-        tolerations.append({"key": GKE_SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
-    placement = spread(job.tasks, labels)
-    if selector:
-        placement["nodeSelector"] = selector
-    if tolerations:
-        placement["tolerations"] = tolerations
-    return placement
 
 
 def master_pod(job_file: JobFile) -> str:

@@ -1,7 +1,8 @@
 """The Job that runs a session script beside a cluster's tasks, and the Secret that holds the script.
 
 The Job is made from the master's StatefulSet in the API server, not from a job file. The script therefore has the
-master's image, volumes, variables and permissions.
+master's image, volumes, variables and permissions, and its pod has the labels, annotations and node settings of the
+master's pod. The rules for the places of tasks in relation to each other are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job
-from tfk8s.render import manifests, package_files, pods
+from tfk8s.render import manifests, package_files, placement, pods
 from tfk8s.render.pods import Object
 
 JOB_NAME = "batch.kubernetes.io/job-name"  # the label of a Job's pods since Kubernetes 1.27
@@ -37,8 +38,8 @@ QUOTA_ADVICE = (
 
 COMMAND = ("python3", "-m", "tfk8s.sessions.pod_entrypoint")
 _TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD")
-_OTHER_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
+_KUEUE = "kueue.x-k8s.io/"
 _PREFIX = "script-"  # names of tasks have no "-", because TensorFlow's job names have none
 
 
@@ -117,10 +118,11 @@ def gpus_like(count: int, sets: Iterable[Object]) -> Gpus | None:
         return None
     for stateful_set in sets:
         spec = stateful_set["spec"]["template"]["spec"]
-        resources = [name for name in spec["containers"][0]["resources"]["limits"] if name not in _OTHER_RESOURCES]
+        tolerated = {toleration.get("key") for toleration in spec.get("tolerations", ())}
+        resources = [name for name in spec["containers"][0]["resources"]["limits"] if name in tolerated]
         if resources:
             selector = spec.get("nodeSelector", {})
-            labels = {label: selector[label] for label in pods.GKE_GPU_LABELS if label in selector}
+            labels = {label: selector[label] for label in placement.GKE_GPU_LABELS if label in selector}
             return Gpus(count, resources[0], labels)
     return Gpus(count, Job(name="any").gpu_resource)
 
@@ -138,7 +140,7 @@ def job(name: str, master: Object, run: Run) -> Object:
     metadata = _metadata(name, cluster)
     if manifests.QUEUE in labels:
         metadata["labels"][manifests.QUEUE] = labels[manifests.QUEUE]
-    template_labels = {**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT}
+    template = master["spec"]["template"]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -146,12 +148,23 @@ def job(name: str, master: Object, run: Run) -> Object:
         "spec": {
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": int(master["metadata"].get("annotations", {}).get(manifests.TTL, "3600")),
-            "template": {
-                "metadata": {"labels": template_labels},
-                "spec": _pod(name, master["spec"]["template"]["spec"], run),
-            },
+            "template": {"metadata": _pod_metadata(template, cluster), "spec": _pod(name, template["spec"], run)},
         },
     }
+
+
+def _pod_metadata(master: Object, cluster: str) -> Object:
+    """Return the labels and annotations of a script's pod, from the master's pod template."""
+    own_labels = {**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT}
+    metadata = {"labels": {**_own(master["metadata"]["labels"]), **own_labels}}
+    if annotations := _own(master["metadata"].get("annotations", {})):
+        metadata["annotations"] = annotations
+    return metadata
+
+
+def _own(names: Mapping[str, str]) -> dict[str, str]:
+    """Return labels or annotations without those by which Kueue counts a StatefulSet's pods."""
+    return {name: value for name, value in names.items() if not name.startswith(_KUEUE)}
 
 
 def _metadata(name: str, cluster: str) -> Object:
@@ -161,7 +174,10 @@ def _metadata(name: str, cluster: str) -> Object:
 
 def _pod(name: str, master: Object, run: Run) -> Object:
     spec: Object = copy.deepcopy(master)
-    spec.pop("affinity", None)
+    spec.pop("topologySpreadConstraints", None)
+    affinity = spec.pop("affinity", {})
+    if "nodeAffinity" in affinity:
+        spec["affinity"] = {"nodeAffinity": affinity["nodeAffinity"]}
     spec["restartPolicy"] = "Never"
     for volume in spec["volumes"]:
         if volume["name"] == "tfk8s":
@@ -170,7 +186,7 @@ def _pod(name: str, master: Object, run: Run) -> Object:
             volume["secret"] = {"secretName": name, "items": items}
     spec["volumes"].append({"name": "work", "emptyDir": {"sizeLimit": pods.SCRATCH_SIZE}})
     spec["containers"] = [_container(spec["containers"][0], run)]
-    for label in pods.GKE_GPU_LABELS:
+    for label in placement.GKE_GPU_LABELS:
         spec.get("nodeSelector", {}).pop(label, None)
     if run.gpus:
         if run.gpus.labels:

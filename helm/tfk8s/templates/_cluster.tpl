@@ -22,7 +22,7 @@
   {{- $jobs = append $jobs (dict "name" $name "set" $set "tasks" $tasks "port" $port "image" $image "settings" $settings
       "labels" (merge (dict "app.kubernetes.io/component" $label) $labels) "notEvicted" (has $name (list $master "chief" "master" "ps"))
       "gpus" (int $settings.gpus) "gpu" ($settings.gpu_resource | default "nvidia.com/gpu")
-      "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.text" ($settings.memory | default "512Mi"))) }}
+      "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.sum" (list ($settings.memory | default "512Mi") $settings.shm))) }}
 {{- end }}
 {{- $ttl := include "tfk8s.text" (.Values.ttl | default 3600) }}{{ $unit := get (dict "m" 60 "h" 3600 "d" 86400) (regexFind ".$" $ttl) }}
 {{- $seconds := mul (trimAll "smhd" $ttl) ($unit | default 1) | toString }}
@@ -34,6 +34,15 @@
 
 {{- /* A number or text as text: Helm reads numbers as float64 or int64, and would print 1e+06. */}}
 {{- define "tfk8s.text" }}{{ toJson . | trimAll "\"" }}{{ end }}
+
+{{- /* The sum of two amounts of bytes, of which the second may be absent, in the largest of Gi, Mi and bytes. */}}
+{{- define "tfk8s.sum" }}{{ $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 }}
+{{- if last . }}{{ $bytes := 0 }}
+  {{- range . }}{{ $text := include "tfk8s.text" . }}{{ $number := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" $text }}
+    {{- $bytes = addf $bytes (mulf (float64 $number) (float64 (get $units (trimPrefix $number $text)))) }}{{ end }}
+  {{- $bytes = int64 (ceil $bytes) }}{{ $sum := toString $bytes }}
+  {{- range list "Mi" "Gi" }}{{ $unit := int64 (get $units .) }}{{ if not (mod $bytes $unit) }}{{ $sum = printf "%d%s" (div $bytes $unit) . }}{{ end }}{{ end }}
+  {{- $sum }}{{ else }}{{ include "tfk8s.text" (first .) }}{{ end }}{{ end }}
 
 {{- /* The head of an object: list $ VERSION KIND NAME LABELS ANNOTATIONS. */}}
 {{- define "tfk8s.object" }}{{ $ := first . }}

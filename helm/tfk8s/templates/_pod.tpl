@@ -14,12 +14,11 @@ enableServiceLinks: false
 terminationGracePeriodSeconds: 5
 securityContext: {runAsNonRoot: true, runAsUser: {{ int ($security.user | default 65532) }}, runAsGroup: {{ $group }}, fsGroup: {{ $group }},
   fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
-{{- with $security.service_account }}{{ printf "\nserviceAccountName: %q" . }}{{ end }}{{ with $settings.priority }}{{ printf "\npriorityClassName: %q" . }}{{ end }}
+{{- with $security.service_account }}{{ printf "\nserviceAccountName: %q" . }}{{ end }}{{ with $settings.priority_class }}{{ printf "\npriorityClassName: %q" . }}{{ end }}
+{{- with $.Values.image_pull_secrets }}{{ printf "\nimagePullSecrets:" }}{{ range . }}{{ printf "\n  - name: %q" . }}{{ end }}{{ end }}
 {{- with $nodes }}{{ printf "\nnodeSelector: %s" (toJson .) }}{{ end }}
 {{- with $tolerations }}{{ printf "\ntolerations: %s" (toJson .) }}{{ end }}
-{{- if gt (int $job.tasks) 1 }}
-affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm:
-  {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {{ toJson $job.labels }}}}}]}}{{ end }}
+{{- include "tfk8s.topology" $job }}
 containers:
   - name: server
     image: {{ quote $job.image }}
@@ -36,6 +35,8 @@ containers:
     volumeMounts:
       - {name: tfk8s, mountPath: /opt/tfk8s/tfk8s, readOnly: true}
       - {name: scratch, mountPath: /tmp}
+      {{- if $settings.shm }}{{ $_ := set $paths "/dev/shm" true }}
+      - {name: shm, mountPath: /dev/shm}{{ end }}
       {{- range $number, $_ := $volumes }}
       - {name: volume-{{ $number }}, mountPath: {{ quote .path }}{{ if .read_only }}, readOnly: true{{ end }}}
       {{- if hasKey $paths (clean .path) }}{{ fail (printf "volumes: two volumes of job %q are mounted at %q" $job.name .path) }}{{ end }}
@@ -44,6 +45,8 @@ volumes:
   - {name: tfk8s, configMap: {name: {{ quote $.Values.name }}, items: [
       {{- range $file, $_ := $.Files.Glob "files/*.py" }}{{ $key := base $file }}{key: {{ $key }}, path: {{ trimSuffix ".py" $key | replace "." "/" }}.py}, {{ end }}]}}
   - {name: scratch, emptyDir: {sizeLimit: 2Gi}}
+  {{- with $settings.shm }}
+  - {name: shm, emptyDir: {medium: Memory, sizeLimit: {{ include "tfk8s.text" . | quote }}}}{{ end }}
   {{- range $number, $_ := $volumes }}
   - name: volume-{{ $number }}
     {{ with .claim }}persistentVolumeClaim: {claimName: {{ quote . }}}{{ end }}
@@ -52,16 +55,32 @@ volumes:
     {{- with .size }}emptyDir: {sizeLimit: {{ include "tfk8s.text" . | quote }}}{{ end }}
   {{- end }}{{ end }}
 
+{{- /* The place of a job's pods in relation to each other. */}}
+{{- define "tfk8s.topology" }}{{ $topology := .settings.topology | default dict }}{{ $place := $topology.spread | default $topology.pack }}
+{{- $host := "kubernetes.io/hostname" }}{{ $key := get (dict "host" $host "zone" "topology.kubernetes.io/zone") (toString $place) | default (toString $place) }}
+{{- $selector := dict "matchLabels" .labels }}{{ $affinity := dict }}
+{{- if $topology.spread }}{{ dict "maxSkew" 1 "topologyKey" $key "nodeTaintsPolicy" "Honor" "labelSelector" $selector
+    "whenUnsatisfiable" (ternary "DoNotSchedule" "ScheduleAnyway" ($topology.required | default false)) | toJson | printf "\ntopologySpreadConstraints: [%s]" }}{{ end }}
+{{- if $topology.pack }}{{ $term := dict "topologyKey" $key "labelSelector" $selector }}
+  {{- $_ := set $affinity "podAffinity" (ternary (dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term))
+    (dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term))) ($topology.required | default false)) }}{{ end }}
+{{- if ne $key $host }}{{ $term := dict "topologyKey" $host "labelSelector" $selector }}
+  {{- $_ := set $affinity "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 1 "podAffinityTerm" $term))) }}{{ end }}
+{{- with $affinity }}{{ toJson . | printf "\naffinity: %s" }}{{ end }}{{ end }}
+
 {{- /* The variables by name, the user's over tfk8s' own; then the variables that identify the task. */}}
 {{- define "tfk8s.env" }}{{ $ := first . }}{{ $job := last . }}{{ $env := dict "HOME" "/tmp" "TF_FORCE_GPU_ALLOW_GROWTH" "true" }}
 {{- if not $job.gpus }}{{ $env = dict "HOME" "/tmp" "CUDA_VISIBLE_DEVICES" "-1" "NVIDIA_VISIBLE_DEVICES" "void" }}{{ end }}
 {{- range $name, $value := $.Values.env }}{{ $_ := set $env $name $value }}{{ end }}
 {{- range $name, $value := $job.settings.env }}{{ $_ := set $env $name $value }}{{ end }}
+{{- if kindIs "map" $env.PYTHONPATH }}{{ fail "env: PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own folder to it" }}{{ end }}
 {{- $_ := set $env "PYTHONPATH" (hasKey $env "PYTHONPATH" | ternary (printf "/opt/tfk8s:%s" $env.PYTHONPATH) "/opt/tfk8s") }}
 {{- range $name, $value := $env }}
-{{- if gt (add (len $name) (len $value)) 131070 }}{{ fail (printf "env: variable %q is too long: with its value, at most 131071 bytes" $name) }}{{ end }}
+{{- if kindIs "map" $value }}
+- {name: {{ quote $name }}, valueFrom: { {{- ternary "secretKeyRef" "configMapKeyRef" (hasKey $value "secret") }}: {name: {{ $value.secret | default $value.config_map | quote }}, key: {{ quote $value.key }}}}}
+{{- else }}{{ if gt (add (len $name) (len $value)) 131070 }}{{ fail (printf "env: variable %q is too long: with its value, at most 131071 bytes" $name) }}{{ end }}
 - {name: {{ quote $name }}, value: {{ $value | replace "$" "$$" | quote }}}
-{{- end }}
+{{- end }}{{ end }}
 - {name: TFK8S_NAME, value: {{ quote $.Values.name }}}
 - {name: TFK8S_NAMESPACE, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}}
 - {name: TFK8S_JOBS, value: {{ quote (index . 1).spec }}}

@@ -116,7 +116,7 @@ def preempted(environment: KubeEnvironment) -> Ended:
     """Preempt both workers, which have the lowest priority, by a new pod."""
     environment.remove()
     low, less_low = priority(environment, "low", -1000), priority(environment, "less-low", -500)
-    environment.file("job.yaml", environment.text.replace("worker: {", f"worker: {{priority: {low}, "))
+    environment.file("job.yaml", environment.text.replace("worker: {", f"worker: {{priority_class: {low}, "))
     environment.at_end(lambda: environment.file("job.yaml", environment.text))
     script = environment.steps("during")
     script.now()

@@ -77,7 +77,7 @@ jobs:
     preload: [tensorflow_text, a.b]
     port: 3100
     spot: true
-    priority: high
+    priority_class: high
   boss: 1
   evaluator: {}
 """
@@ -106,7 +106,7 @@ jobs:
         preload=("tensorflow_text", "a.b"),
         port=3100,
         spot=True,
-        priority="high",
+        priority_class="high",
     )
     assert loads(text, "job.yaml") == JobFile(
         name="mnist",
@@ -334,7 +334,7 @@ def test_long_lines_are_cut_and_control_characters_replaced() -> None:
         "  --> job.yaml:4:128",
         "   |",
         f" 4 | …{'x' * 54}', C: 1}}",
-        f"   | {' ' * 61}^ expected text",
+        f"   | {' ' * 61}^ expected text, or a mapping with a source",
         '   = help: write "1", in quotes',
     ]
 
@@ -342,7 +342,10 @@ def test_long_lines_are_cut_and_control_characters_replaced() -> None:
 def test_at_most_100_problems_are_listed() -> None:
     problems = rejected(TOO_MANY_PROBLEMS).problems
     assert len(problems) == 101
-    assert brief(problems[99]) == '104:8+2 wrong-type: "A99" can\'t be 99 [expected text] -> write "99", in quotes'
+    assert (
+        brief(problems[99])
+        == '104:8+2 wrong-type: "A99" can\'t be 99 [expected text, or a mapping with a source] -> write "99", in quotes'
+    )
     assert brief(problems[100]) == (
         "too-many-problems: the job file has more than 100 problems; the first 100 are above"
     )

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 
 from tfk8s.core import spec
 from tfk8s.errors import JobFileError
-from tfk8s.jobfile import reader, values
+from tfk8s.jobfile import pod, reader, values
 from tfk8s.jobfile.loader import loads
 from tfk8s.jobfile.scalars import AmbiguousScalar
 from tfk8s.jobfile.schema import json_schema
@@ -30,9 +30,10 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 
 # Codes of the problems that the schema finds as well.
 STRUCTURAL = {
-    "bad-cluster-name", "bad-duration", "bad-env-name", "bad-image", "bad-job-name", "bad-label", "bad-module",
-    "bad-name", "bad-path", "bad-peer", "bad-toleration", "bad-value", "bad-volume", "empty", "missing-key",
-    "needs-gpus", "out-of-range", "reserved-name", "reserved-path", "too-many", "unknown-key", "wrong-type",
+    "bad-cluster-name", "bad-duration", "bad-env-name", "bad-env-source", "bad-image", "bad-job-name", "bad-label",
+    "bad-module", "bad-name", "bad-path", "bad-peer", "bad-toleration", "bad-topology", "bad-value", "bad-volume",
+    "empty", "missing-key", "needs-gpus", "out-of-range", "reserved-key", "reserved-name", "reserved-path",
+    "too-many", "unknown-key", "wrong-type",
 }  # fmt: skip
 
 # JSON Schema can't tell 2.0 from the integer 2.
@@ -69,8 +70,16 @@ def test_every_key_has_a_description() -> None:
 
 
 def test_defaults_equal_the_defaults_of_the_spec() -> None:
-    defaults = {name: value["default"] for name, value in properties(SCHEMA) if "default" in value}
-    models = {"": spec.JobFile, "Job.": spec.Job, "Volume.": spec.Volume, "Security.": spec.Security}
+    kubernetes = {struct.name for struct in pod.STRUCTS}  # their defaults are those of Kubernetes
+    defaults = {
+        name: value["default"]
+        for name, value in properties(SCHEMA)
+        if "default" in value and name.partition(".")[0] not in kubernetes
+    }
+    models = {
+        "": spec.JobFile, "Job.": spec.Job, "Volume.": spec.Volume, "Security.": spec.Security,
+        "Topology.": spec.Topology,
+    }  # fmt: skip
     real = {
         f"{prefix}{field.name}": field.default_factory() if callable(field.default_factory) else field.default
         for prefix, model in models.items()
@@ -89,7 +98,9 @@ def test_defaults_equal_the_defaults_of_the_spec() -> None:
     }
     assert {name for name, value in real.items() if value not in (None, dataclasses.MISSING)} - defaults.keys() == {
         "Job.addresses",  # a job with addresses is a list
+        "Job.pod",
         "network",
+        "pod",
         "security",
     }
 

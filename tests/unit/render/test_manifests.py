@@ -91,7 +91,8 @@ def test_stateful_set_with_every_setting():
         name="worker_", tasks=4, cpu=Quantity.parse("8"), memory=Quantity.parse("30Gi"), gpus=2, spot=True,
         accelerator="nvidia-l4", env={"A": "$(B) $", "HOME": "/home"}, labels={"team": "x"}, annotations={"note": "y"},
         volumes=(Volume(path="/data", claim="data", read_only=True),), preload=("tensorflow_text", "ops"), port=2300,
-        priority="high", node_selector={"zone": "a"}, tolerations=({"key": "k", "operator": "Exists"},), image="tf:2",
+        priority_class="high", node_selector={"zone": "a"}, tolerations=({"key": "k", "operator": "Exists"},),
+        image="tf:2",
     )  # fmt: skip
     stateful_set = the("StatefulSet", render(Job(name="ps"), worker, queue="gold", ttl=60), "demo-worker-b2b3")
     labels = {

@@ -9,7 +9,7 @@ DELETED = "its pod was deleted"
 # The meaning of each reason of the condition DisruptionTarget (kubernetes.io/docs/concepts/workloads/pods/disruptions),
 # and what the user can do or expect.
 _DISRUPTIONS = {
-    "PreemptionByScheduler": ("preempted by a pod of higher priority", "raise jobs.{job}.priority, or add nodes"),
+    "PreemptionByScheduler": ("preempted by a pod of higher priority", "raise jobs.{job}.priority_class, or add nodes"),
     "EvictionByEvictionAPI": (
         "evicted from its node {node}, as by `kubectl drain`", "it restarts where a node has room",
     ),

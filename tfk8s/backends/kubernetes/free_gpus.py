@@ -10,7 +10,8 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.shortages import requests
-from tfk8s.render.pods import GKE_ACCELERATOR, Object
+from tfk8s.render.placement import GKE_ACCELERATOR
+from tfk8s.render.pods import Object
 
 _NODES = "/api/v1/nodes"
 _MAX_REQUESTS = 8  # at the same time

@@ -24,6 +24,7 @@ _KINDS = {
     "secret": "Secret",
     "serviceaccount": "ServiceAccount",
 }
+_NO_KEY = re.compile(r"couldn't find key (\S+) in (Secret|ConfigMap) [^/]+/(\S+)")
 _OWN_VOLUME = 'for volume "tfk8s"'  # render/pods.py and render/script_job.py
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), (.*)", re.DOTALL)
 _NEEDED_LIMITS = re.compile(r"failed quota: ([^:]+): must specify (.*)", re.DOTALL)
@@ -106,7 +107,7 @@ def _container(job: str, pod: Object, container: Object, warnings: Sequence[str]
     if "Image" in reason:
         return _image(job, container["image"], reason, message)
     if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
-        return Phase.PENDING, _missing(job, message) or f"its container can't be created: {message}"
+        return Phase.PENDING, _missing_variable(job, message) or f"its container can't be created: {message}"
     warning = next((text for text in reversed(warnings) if not _NO_REASON.fullmatch(text)), "")
     if "Failed to pull image" in warning:
         return Phase.PENDING, _image(job, container["image"], "", warning)[1]
@@ -250,7 +251,7 @@ def _not_created(job: str, warnings: Sequence[str], room: str) -> PhaseAndReason
         change = room or f"change jobs.{job}.cpu or memory (a task's CPU limit is a core at least), or have it changed"
         return Phase.PENDING, f"the namespace's LimitRange refuses its pod ({'; '.join(limits)}): {change}"
     if match := _PRIORITY.search(message):
-        return Phase.PENDING, f'there is no PriorityClass "{match[1]}": change jobs.{job}.priority'
+        return Phase.PENDING, f'there is no PriorityClass "{match[1]}": change jobs.{job}.priority_class'
     return Phase.PENDING, _missing(job, message) or f"its pod can't be created: {message}"
 
 
@@ -264,6 +265,16 @@ def _missing(job: str, message: str) -> str:
         return f'its {_KINDS[kind]} "{name}", which tfk8s created, is gone: {advice}'
     field = "security.service_account" if kind == "serviceaccount" else f"volumes or jobs.{job}.volumes"
     return f'there is no {_KINDS[kind]} "{name}": create it, or change {field}'
+
+
+def _missing_variable(job: str, message: str) -> str:
+    """Return what the source of a variable lacks: kubelet looks for it when it creates the container."""
+    change = f"change env or jobs.{job}.env"
+    if match := _NOT_FOUND.search(message):
+        return f'there is no {_KINDS[match[1].lower()]} "{match[2]}": create it, or {change}'
+    if match := _NO_KEY.search(message):
+        return f'{match[2]} "{match[3]}" has no key "{match[1]}": add the key, or {change}'
+    return ""
 
 
 def condition(pod: Object, kind: str) -> Object | None:

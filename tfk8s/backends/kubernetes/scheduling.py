@@ -12,7 +12,7 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.shortages import allocatable, field_of, requests
 from tfk8s.core.resources import amount_text
 from tfk8s.errors import InvalidInput
-from tfk8s.render.pods import GKE_ACCELERATOR, GKE_SPOT, Object
+from tfk8s.render.placement import GKE_ACCELERATOR, GKE_SPOT, Object
 
 # Nodes with one of these labels belong to pools, nodes with a provider's id to a cloud. Both may grow when a pod waits.
 _POOLS = (

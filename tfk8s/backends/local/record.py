@@ -16,7 +16,7 @@ from typing import Any
 from tfk8s.backends.local import capacity, interpreter
 from tfk8s.core import addresses
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import ClusterSpec, Job, JobFile, Network, Peer, Security, Task, Volume
+from tfk8s.core.spec import ClusterSpec, Env, EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology, Volume
 
 CLUSTER_ID_VARIABLE = "TFK8S_CLUSTER_ID"  # in the environment of every process of a cluster
 
@@ -106,7 +106,7 @@ def make_record(job_file: JobFile, *, exposed: bool) -> Record:
             job=job.name,
             index=task.index,
             address=address(task),
-            environment={**job_file.env, **job.env, **_gpu_environment(job, gpus[task])},
+            environment={**_texts({**job_file.env, **job.env}), **_gpu_environment(job, gpus[task])},
             preload=list(job.preload),
             note=_missing_gpus(job, len(gpus[task])),
         )
@@ -118,6 +118,11 @@ def make_record(job_file: JobFile, *, exposed: bool) -> Record:
         cluster=job_file.cluster_spec(address), python=python,
         tensorflow=str(interpreter.tensorflow_folder(python)), exposed=exposed,
     )  # fmt: skip
+
+
+def _texts(env: Env) -> dict[str, str]:
+    """Return the variables without a source. A task inherits the others from the environment of `tfk8s up`."""
+    return {name: value for name, value in env.items() if isinstance(value, str)}
 
 
 def _missing_gpus(job: Job, assigned: int) -> str:
@@ -145,6 +150,8 @@ def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
         **{
             **plain,
             "jobs": tuple(map(_job, plain["jobs"].values())),
+            "env": _env(plain["env"]),
+            "image_pull_secrets": tuple(plain["image_pull_secrets"]),
             "volumes": tuple(map(_volume, plain["volumes"])),
             "network": Network(**network),
             "security": Security(**plain["security"]),
@@ -154,8 +161,16 @@ def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
 
 def _job(plain: Mapping[str, Any]) -> Job:
     tuples = {name: tuple(plain[name]) for name in ("addresses", "tolerations", "preload")}
-    quantities = {name: _quantity(plain[name]) for name in ("cpu", "memory")}
-    return Job(**{**plain, **tuples, **quantities, "volumes": tuple(map(_volume, plain["volumes"]))})
+    quantities = {name: _quantity(plain[name]) for name in ("cpu", "memory", "shm")}
+    topology = plain["topology"] and Topology(**plain["topology"])
+    volumes = tuple(map(_volume, plain["volumes"]))
+    return Job(**{
+        **plain, **tuples, **quantities, "env": _env(plain["env"]), "topology": topology, "volumes": volumes,
+    })  # fmt: skip
+
+
+def _env(plain: Mapping[str, Any]) -> Env:
+    return {name: value if isinstance(value, str) else EnvSource(**value) for name, value in plain.items()}
 
 
 def _volume(plain: Mapping[str, Any]) -> Volume:

@@ -8,7 +8,7 @@ import pytest
 
 from tfk8s.backends.kubernetes import free_gpus
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.render.pods import GKE_ACCELERATOR
+from tfk8s.render.placement import GKE_ACCELERATOR
 
 Object = dict[str, Any]
 

@@ -95,7 +95,15 @@ CASES = [
     ),
     (
         waiting("CreateContainerConfigError", 'secret "keys" not found'), (), Phase.PENDING,
-        'there is no Secret "keys": create it, or change volumes or jobs.worker.volumes',
+        'there is no Secret "keys": create it, or change env or jobs.worker.env',
+    ),
+    (
+        waiting("CreateContainerConfigError", "couldn't find key api in Secret ns/keys"), (), Phase.PENDING,
+        'Secret "keys" has no key "api": add the key, or change env or jobs.worker.env',
+    ),
+    (
+        waiting("ContainerCreating"), ('MountVolume.SetUp failed for volume "volume-0" : secret "keys" not found',),
+        Phase.PENDING, 'there is no Secret "keys": create it, or change volumes or jobs.worker.volumes',
     ),
     (
         waiting("ContainerCreating"), ('MountVolume.SetUp failed for volume "tfk8s" : configmap "demo" not found',),
@@ -183,7 +191,7 @@ def test_a_terminating_pod_is_pending():
 DISRUPTED = [
     (
         "PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod",
-        "preempted by a pod of higher priority: raise jobs.worker.priority, or add nodes",
+        "preempted by a pod of higher priority: raise jobs.worker.priority_class, or add nodes",
     ),
     (
         "EvictionByEvictionAPI", "Eviction API: evicting",

@@ -1,0 +1,73 @@
+"""The types of values whose form Kubernetes defines: any value, and mappings with some known keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfk8s.errors import quoted
+from tfk8s.jobfile.document import Path
+from tfk8s.jobfile.validation import Container, Key, Struct, Validator
+from tfk8s.jobfile.values import Invalid
+
+
+class Anything(Container):
+    """A value of any form, which Kubernetes defines."""
+
+    accepts = (str, int, float, bool, list, dict)
+    expected = "a value"
+    json_schema: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
+
+    def read_entries(self, value: Any, path: Path, validator: Validator, /) -> Any:
+        """Return the value as the file has it."""
+        steps = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+        for step in steps:
+            validator.read(self, value[step], (*path, step))
+        return value
+
+    def suggest(self, _: object, text: str, /) -> str | None:
+        """Return advice to write the value in quotes."""
+        return f'write "{text}", in quotes' if text else None
+
+
+ANYTHING = Anything()
+
+
+class OpenStruct(Struct):
+    """A part of a pod's spec: a mapping with any keys, of which some have types, and some are reserved.
+
+    Its meaning is the mapping as the file has it.
+    """
+
+    def __init__(
+        self, name: str, description: str, keys: dict[str, Key], *, reserved: Mapping[str, str] | None = None
+    ) -> None:
+        """Define a struct.
+
+        Args:
+            name: the JSON Schema's title.
+            description: the JSON Schema's description.
+            keys: the keys with types.
+            reserved: the reasons why other keys are not allowed.
+        """
+        super().__init__(name, description, keys)
+        self._reserved = reserved or {}
+
+    def definition(self) -> dict[str, Any]:
+        """Return the definition that `json_schema` refers to."""
+        names = {"propertyNames": {"not": {"enum": list(self._reserved)}}} if self._reserved else {}
+        return super().definition() | names | {"additionalProperties": ANYTHING.json_schema}
+
+    def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
+        """Return the mapping."""
+        super().read_entries(entries, path, validator)
+        return entries
+
+    def _read_entry(self, key: str, entries: Mapping[str, object], path: Path, validator: Validator) -> Any:
+        if key in self.keys:
+            return super()._read_entry(key, entries, path, validator)
+        if key in self._reserved:
+            invalid = Invalid("reserved-key", f"{quoted(key)} is not allowed here", self._reserved[key])
+            validator.add_key(invalid, path)
+            return None
+        return validator.read(ANYTHING, entries[key], path)

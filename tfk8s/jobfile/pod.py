@@ -1,0 +1,182 @@
+"""The key `pod` of a job file: a part of a pod's spec, without what tfk8s needs and what security forbids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfk8s.jobfile import types
+from tfk8s.jobfile.document import Path
+from tfk8s.jobfile.open_struct import OpenStruct
+from tfk8s.jobfile.types import Choice, Constant
+from tfk8s.jobfile.validation import Container, Key, List, Struct, Validator
+from tfk8s.jobfile.values import RESTRICTED
+
+_SERVER = "server"
+_SET_BY_TFK8S = "tfk8s sets it"
+_NAMES = "tasks find each other by their pods' names"
+
+CAPABILITIES = Struct(
+    "Capabilities",
+    "The Linux capabilities of a container.",
+    {
+        "add": Key(List(Choice("NET_BIND_SERVICE")), "The added capabilities.", ["NET_BIND_SERVICE"]),
+        "drop": Key(List(Choice("ALL"), minimum=1), "The dropped capabilities.", ["ALL"]),
+    },
+)
+
+SECCOMP_PROFILE = Struct(
+    "SeccompProfile",
+    "The seccomp profile.",
+    {
+        "type": Key(Choice("RuntimeDefault", "Localhost"), "The kind of profile.", "Localhost", required=True),
+        "localhostProfile": Key(types.TEXT, "The path of a profile on the node.", "profiles/audit.json"),
+    },
+)
+
+CONTAINER_SECURITY = Struct(
+    "ContainerSecurity",
+    "The securityContext of a container, within the pod security standard `restricted`.",
+    {
+        "readOnlyRootFilesystem": Key(types.BOOLEAN, "Forbid writes to the image's folders.", False),
+        "runAsUser": Key(types.ID, "The user ID.", 1000),
+        "runAsGroup": Key(types.ID, "The group ID.", 1000),
+        "runAsNonRoot": Key(Constant(True), "The user is not root.", True),
+        "allowPrivilegeEscalation": Key(Constant(False), "Processes can't gain privileges.", False),
+        "privileged": Key(Constant(False), "The container is not privileged.", False),
+        "capabilities": Key(CAPABILITIES, "The Linux capabilities."),
+        "seccompProfile": Key(SECCOMP_PROFILE, "The seccomp profile."),
+    },
+)
+
+POD_SECURITY = Struct(
+    "PodSecurity",
+    "The securityContext of a pod, within the pod security standard `restricted`.",
+    {
+        "runAsNonRoot": Key(Constant(True), "The user is not root.", True),
+        "fsGroupChangePolicy": Key(Choice("Always", "OnRootMismatch"), "The check of volumes' owners.", "Always"),
+        "supplementalGroups": Key(List(types.ID), "Additional group IDs of the processes.", [2000]),
+        "seccompProfile": Key(SECCOMP_PROFILE, "The seccomp profile."),
+    },
+)
+POD_SECURITY.misplaced = dict.fromkeys(("runAsUser",), "write security: {user: …}")
+POD_SECURITY.misplaced |= dict.fromkeys(("runAsGroup", "fsGroup"), "write security: {group: …}")
+
+_HOST_VOLUMES = (
+    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker",
+    "gcePersistentDisk", "gitRepo", "glusterfs", "hostPath", "iscsi", "nfs", "photonPersistentDisk", "portworxVolume",
+    "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume",
+)  # fmt: skip
+
+POD_VOLUME = OpenStruct(
+    "PodVolume",
+    "A volume of the pods, with the keys that it has in a pod's spec.",
+    {"name": Key(types.VOLUME_NAME, "The volume's name.", "model", required=True)},
+    reserved=dict.fromkeys(_HOST_VOLUMES, f"{RESTRICTED}; use a PersistentVolumeClaim"),
+)
+
+_VARIABLE = OpenStruct(
+    "ServerVariable",
+    "A variable of the server, with the keys that it has in a pod's spec.",
+    {"name": Key(types.POD_ENV_NAME, "The variable's name.", "NODE_NAME", required=True)},
+)
+_MOUNT = OpenStruct(
+    "ServerMount",
+    "A mounted volume of the server, with the keys that it has in a pod's spec.",
+    {"mountPath": Key(types.MOUNT_PATH, "The path at which the server mounts the volume.", "/model", required=True)},
+)
+SERVER_CONTAINER = OpenStruct(
+    "ServerContainer",
+    "The container of a task's server.",
+    {
+        "name": Key(Choice(_SERVER), "The container's name.", _SERVER, required=True),
+        "env": Key(List(_VARIABLE), "Variables.", [{"name": "NODE_NAME"}]),
+        "volumeMounts": Key(List(_MOUNT), "Mounted volumes.", [{"name": "model", "mountPath": "/model"}]),
+        "securityContext": Key(CONTAINER_SECURITY, "The container's security."),
+    },
+    reserved={
+        "image": "write image as a key of the job",
+        "command": _SET_BY_TFK8S,
+        "args": _SET_BY_TFK8S,
+        "ports": "write port as a key of the job",
+        "readinessProbe": _SET_BY_TFK8S,
+        "startupProbe": _SET_BY_TFK8S,
+        "terminationMessagePath": _SET_BY_TFK8S,
+    },
+)
+
+_PORT = OpenStruct(
+    "SidecarPort",
+    "A port of an additional container, with the keys that it has in a pod's spec.",
+    {"containerPort": Key(types.PORT, "The port.", 9100, required=True)},
+    reserved={"hostPort": RESTRICTED},
+)
+SIDECAR = OpenStruct(
+    "Sidecar",
+    "An additional container, with the keys that it has in a pod's spec.",
+    {
+        "name": Key(types.CONTAINER_NAME, "The container's name.", "proxy", required=True),
+        "ports": Key(List(_PORT), "The ports.", [{"containerPort": 9100}]),
+        "securityContext": Key(CONTAINER_SECURITY, "The container's security."),
+    },
+)
+
+
+class _ContainerForm(Container):
+    """The container of a task's server, by its name, or an additional container."""
+
+    accepts = (dict,)
+    expected = "a mapping"
+    json_schema: dict[str, Any] = {  # noqa: RUF012 - nobody changes it
+        "if": {"type": "object", "properties": {"name": {"const": _SERVER}}, "required": ["name"]},
+        "then": SERVER_CONTAINER.json_schema,
+        "else": SIDECAR.json_schema,
+    }
+
+    def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
+        """Return the container."""
+        struct = SERVER_CONTAINER if entries.get("name") == _SERVER else SIDECAR
+        return struct.read_entries(entries, path, validator)
+
+
+POD = OpenStruct(
+    "Pod",
+    "A part of a pod's spec, which is merged into the spec of the pods as `kubectl patch` does.",
+    {
+        "containers": Key(
+            List(_ContainerForm()),
+            "Changes of the container `server`, and additional containers of tasks.",
+            [{"name": "proxy", "image": "registry.example/proxy:1"}],
+        ),
+        "initContainers": Key(
+            List(SIDECAR),
+            "Containers that end before the task starts or, with restartPolicy: Always, run beside it.",
+            [{"name": "download", "image": "registry.example/download:1"}],
+        ),
+        "volumes": Key(List(POD_VOLUME), "Additional volumes.", [{"name": "model", "emptyDir": {}}]),
+        "securityContext": Key(POD_SECURITY, "The pod's security."),
+    },
+    reserved={
+        "metadata": "write labels and annotations as keys beside pod",
+        "spec": "write the keys of the pod's spec below pod",
+        "restartPolicy": _SET_BY_TFK8S,
+        "enableServiceLinks": _SET_BY_TFK8S,
+        "terminationGracePeriodSeconds": _SET_BY_TFK8S,
+        "activeDeadlineSeconds": "tasks run until `tfk8s down`",
+        "shareProcessNamespace": "the server must be process 1 of its container",
+        "ephemeralContainers": "Kubernetes adds them to running pods only",
+        "automountServiceAccountToken": "the pods get no token of their ServiceAccount",
+        "serviceAccount": "write security: {service_account: …}",
+        "serviceAccountName": "write security: {service_account: …}",
+        "hostname": _NAMES,
+        "subdomain": _NAMES,
+        "setHostnameAsFQDN": _NAMES,
+        "hostNetwork": RESTRICTED,
+        "hostPID": RESTRICTED,
+        "hostIPC": RESTRICTED,
+    },
+)
+
+STRUCTS = (
+    POD, SERVER_CONTAINER, SIDECAR, POD_VOLUME, POD_SECURITY, CONTAINER_SECURITY, CAPABILITIES, SECCOMP_PROFILE,
+    _VARIABLE, _MOUNT, _PORT,
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""The scheduling rules of a job's pods: the nodes that they may use, and their place in relation to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfk8s.core.spec import Job, Topology
+
+Object = dict[str, Any]
+
+GKE_ACCELERATOR = "cloud.google.com/gke-accelerator"
+GKE_SPOT = "cloud.google.com/gke-spot"
+# The labels of GKE nodes that describe their GPUs.
+GKE_GPU_LABELS = (
+    GKE_ACCELERATOR,
+    "cloud.google.com/gke-gpu-partition-size",
+    "cloud.google.com/gke-gpu-sharing-strategy",
+    "cloud.google.com/gke-max-shared-clients-per-gpu",
+)
+HOST = "kubernetes.io/hostname"
+_NODE_LABELS = {"host": HOST, "zone": "topology.kubernetes.io/zone"}
+
+
+def rules(job: Job, labels: Mapping[str, str]) -> Object:
+    """Return the part of a pod's spec with the scheduling rules.
+
+    Args:
+        job: the job.
+        labels: the labels that select the job's pods.
+    """
+    selector = dict(job.node_selector)
+    tolerations = [dict(toleration) for toleration in job.tolerations]
+    if job.accelerator:
+        selector[GKE_ACCELERATOR] = job.accelerator
+    if job.gpus:
+        tolerations.append({"key": job.gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
+    if job.spot:
+        selector[GKE_SPOT] = "true"
+        tolerations.append({"key": GKE_SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
+    spec = _topology(job.topology or Topology(), labels)
+    if selector:
+        spec["nodeSelector"] = selector
+    if tolerations:
+        spec["tolerations"] = tolerations
+    return spec
+
+
+def _topology(topology: Topology, labels: Mapping[str, str]) -> Object:
+    """Return the rules for the place of a job's pods in relation to each other."""
+    place = topology.spread or topology.pack or ""
+    node_label, required = _NODE_LABELS.get(place, place), topology.required
+    spec: Object = {}
+    affinity: Object = {}
+    if topology.spread:
+        spec["topologySpreadConstraints"] = [_constraint(node_label, labels, required=required)]
+    if topology.pack:
+        affinity["podAffinity"] = _affinity(node_label, labels, required=required, weight=100)
+    if node_label != HOST:
+        affinity["podAntiAffinity"] = _affinity(HOST, labels)
+    return spec | ({"affinity": affinity} if affinity else {})
+
+
+def _constraint(node_label: str, labels: Mapping[str, str], *, required: bool) -> Object:
+    return {
+        "maxSkew": 1,
+        "topologyKey": node_label,
+        "whenUnsatisfiable": "DoNotSchedule" if required else "ScheduleAnyway",
+        "nodeTaintsPolicy": "Honor",  # a node that the pods don't tolerate is no place for them
+        "labelSelector": {"matchLabels": dict(labels)},
+    }
+
+
+def _affinity(node_label: str, labels: Mapping[str, str], *, required: bool = False, weight: int = 1) -> Object:
+    """Return a pod affinity, or a pod anti-affinity, between pods with these labels."""
+    term = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": node_label}
+    if required:
+        return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": term}]}
