@@ -268,7 +268,7 @@ _COLLECTIONS = {
 
 def _ready() -> Object:
     state = {"running": {"startedAt": "2026-01-01T00:00:01Z"}}
-    container = {"name": "task", "state": state, "ready": True, "restartCount": 0, "image": "x"}
+    container = {"name": "server", "state": state, "ready": True, "restartCount": 0, "image": "x"}
     return {"phase": "Running", "containerStatuses": [container]}
 
 

@@ -36,6 +36,7 @@ QUOTA_ADVICE = (
     "if the master has limits"
 )
 
+CONTAINER = "script"
 COMMAND = ("python3", "-m", "tfk8s.sessions.pod_entrypoint")
 _TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
@@ -200,7 +201,7 @@ def _pod(name: str, master: Object, run: Run) -> Object:
 def _container(master: Object, run: Run) -> Object:
     gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
     container = {
-        "name": "script",
+        "name": CONTAINER,
         "image": master["image"],
         "command": [*COMMAND, *run.arguments],
         "workingDir": WORK_FOLDER,
@@ -212,6 +213,7 @@ def _container(master: Object, run: Run) -> Object:
         "securityContext": master["securityContext"],
         "volumeMounts": [*master["volumeMounts"], {"name": "work", "mountPath": WORK_FOLDER}],
     }
+    container |= {key: master[key] for key in ("envFrom", "imagePullPolicy") if key in master}
     return {**container, "stdin": True, "stdinOnce": True} if run.stdin else container
 
 

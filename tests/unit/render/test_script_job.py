@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from fakes.stateful_sets import stateful_sets
 
+from tfk8s import render
+from tfk8s.core.spec import EnvSource, Job, JobFile, Topology
 from tfk8s.render import package_files, script_job
 
 
@@ -77,3 +79,36 @@ def test_a_secret_has_the_package_and_the_script() -> None:
     assert set(made["data"]) == {*keys, "script.tar.gz"}
     assert made["metadata"]["ownerReferences"][0]["uid"] == "uid"
     assert set(script_job.secret("a", "uid", "demo", files, None)["data"]) == keys
+
+
+def test_a_script_has_the_labels_and_node_settings_of_the_master() -> None:
+    chief = Job(
+        name="chief", labels={"team": "b"}, node_selector={"disk": "ssd"}, priority_class="high",
+        topology=Topology(spread="zone"), env={"KEY": EnvSource(secret="s", key="k")},
+        pod={
+            "hostAliases": [{"ip": "10.0.0.1"}], "affinity": {"nodeAffinity": {"a": 1}},
+            "containers": [{"name": "proxy"}, {"name": "server", "envFrom": [{"secretRef": {"name": "s"}}]}],
+        },
+    )  # fmt: skip
+    job_file = JobFile(
+        name="demo", image="tf:1", master="chief", jobs=(chief,), image_pull_secrets=("login",),
+        labels={"team": "a", "unit": "z"}, annotations={"mesh": "off"},
+    )  # fmt: skip
+    (master,) = (item for item in render.objects(job_file) if item["kind"] == "StatefulSet")
+    master["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = "demo"
+    template = script_job.job("a", master, script_job.Run(arguments=[], environment={}))["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    assert template["metadata"] == {
+        "labels": {
+            "team": "b", "unit": "z", "app.kubernetes.io/name": "tfk8s", "app.kubernetes.io/instance": "demo",
+            "app.kubernetes.io/component": "session-script",
+        },
+        "annotations": {"mesh": "off"},
+    }  # fmt: skip
+    assert {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}} in container["env"]
+    assert container["envFrom"] == [{"secretRef": {"name": "s"}}]
+    kept = ("nodeSelector", "priorityClassName", "imagePullSecrets", "hostAliases", "affinity")
+    assert [template["spec"][key] for key in kept] == [
+        {"disk": "ssd"}, "high", [{"name": "login"}], [{"ip": "10.0.0.1"}], {"nodeAffinity": {"a": 1}},
+    ]  # fmt: skip
+    assert "topologySpreadConstraints" not in template["spec"]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from tfk8s.backends.kubernetes import disruptions, pod_status, status
+from tfk8s.backends.kubernetes import containers, disruptions, pod_status, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Query, add_query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -181,7 +181,7 @@ class Informer:
 
     def is_listening(self, _: Reader, pod: Object) -> bool:
         """Return whether the server in a pod has logged that it listens."""
-        run = pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]
+        run = pod["metadata"]["uid"], containers.statuses(pod)[0]["restartCount"]
         if run not in self._is_listening:
             self._is_listening[run] = False
             threading.Thread(target=self._follow_log, args=(run, pod), name="tfk8s-log", daemon=True).start()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
+from tfk8s.backends.kubernetes import containers
 from tfk8s.backends.kubernetes.disruptions import DELETED, why_removed
 from tfk8s.backends.kubernetes.pod_events import NodeEvent, PodEvents
 from tfk8s.core.status import Phase
@@ -57,13 +58,14 @@ def phase_and_reason(job: str, pod: Object | None, events: PodEvents, room: str 
         return Phase.FAILED, removed
     if is_unscheduled(pod):
         return Phase.PENDING, scheduling_gate(pod, events.queue) or _without_node(job, pod, events.node)
-    containers = status.get("containerStatuses")
-    if not containers:
+    own = containers.statuses(pod)
+    if not own:
         return _PENDING
     if is_node_silent(pod):
         node = pod["spec"].get("nodeName")
         return Phase.FAILED, f"its node {node} does not answer: `kubectl describe node {node}` shows since when"
-    return _container(job, pod, containers[0], events.warnings)
+    phase, reason = _container(job, pod, own[0], events.warnings)
+    return phase, reason or containers.why_others_wait(job, pod)
 
 
 def is_unscheduled(pod: Object) -> bool:
@@ -80,13 +82,13 @@ def waits_for_node(pod: Object | None, events: PodEvents) -> bool:
 
 def is_node_silent(pod: Object) -> bool:
     """Return whether a pod is unready while its containers were ready at last: its node does not report."""
-    ready, containers = ((condition(pod, kind) or {}).get("status") for kind in ("Ready", "ContainersReady"))
-    return (ready, containers) == ("False", "True") and not pod["spec"].get("readinessGates")
+    conditions = tuple((condition(pod, kind) or {}).get("status") for kind in ("Ready", "ContainersReady"))
+    return conditions == ("False", "True") and not pod["spec"].get("readinessGates")
 
 
 def last_end(pod: Object) -> Object | None:
     """Return the last end of a pod's container, as Kubernetes reports it; None before an end."""
-    for container in pod["status"].get("containerStatuses", ()):
+    for container in containers.statuses(pod):
         if end := container["state"].get("terminated") or container.get("lastState", {}).get("terminated"):
             return dict(end)
     return None
@@ -152,14 +154,13 @@ def is_outdated(pod: Object, stateful_set: Object) -> bool:
 def has_run(pod: Object) -> bool:
     """Return whether the pod's container has run, even for a moment."""
     return any(
-        "waiting" not in container["state"] or container.get("lastState")
-        for container in pod["status"].get("containerStatuses", ())
+        "waiting" not in container["state"] or container.get("lastState") for container in containers.statuses(pod)
     )
 
 
 def was_never_ready(pod: Object) -> bool:
     """Return whether the pod's container runs and was never ready: an unready container is not starting."""
-    states = [container["state"] for container in pod["status"].get("containerStatuses", ())]
+    states = [container["state"] for container in containers.statuses(pod)]
     running = [state["running"] for state in states if "running" in state]
     ready = condition(pod, "Ready")
     if not running or ready is None:
@@ -169,7 +170,7 @@ def was_never_ready(pod: Object) -> bool:
 
 def is_explained_by_log(pod: Object) -> bool:
     """Return whether the pod's log explains its last end."""
-    for container in pod["status"].get("containerStatuses", ()):
+    for container in containers.statuses(pod):
         state = container["state"]
         end = state.get("terminated") or ("waiting" in state and container.get("lastState", {}).get("terminated"))
         if end and end.get("reason") != "OOMKilled" and end.get("exitCode") not in (0, _KILLED):
@@ -215,7 +216,7 @@ def unschedulable(job: str, pod: Object, message: str) -> str:
     cause = message.partition(". ")[0]  # the rest is about preemption
     if short := _SHORT.search(cause):
         resource = short[1]
-        amount = pod["spec"]["containers"][0]["resources"]["requests"].get(resource, "")
+        amount = containers.spec(pod)["resources"]["requests"].get(resource, "")
         field = {"cpu": "cpu", "memory": "memory"}.get(resource, "gpus")
         request = f"{amount} {resource}".strip()
         return f"no node has {request} free ({cause}): lower jobs.{job}.{field}, or add nodes"
@@ -290,7 +291,7 @@ def runs_on(pod: Object) -> str:
 
 def since(pod: Object) -> float:
     """Return when a pod's process started or ended, else when the pod was created, in seconds since the epoch."""
-    for container in pod["status"].get("containerStatuses", ()):
+    for container in containers.statuses(pod):
         for state in container["state"].values():
             if time := state.get("startedAt") or state.get("finishedAt"):
                 return seconds(time)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import pod_status
+from tfk8s.backends.kubernetes import containers, pod_status
 from tfk8s.backends.kubernetes.api_server import paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -40,14 +40,14 @@ def restarts_quickly(pod: Object, now: float) -> bool:
     running = _running(pod)
     if running is None or "deletionTimestamp" in pod["metadata"]:
         return False
-    restarts = pod["status"]["containerStatuses"][0]["restartCount"]
+    restarts = containers.statuses(pod)[0]["restartCount"]
     return bool(restarts < _MAX_RESTARTS or now - pod_status.seconds(running["startedAt"]) > _BACKOFF_RESET)
 
 
 def _running(pod: Object) -> Object | None:
     """Return the running state of a pod's container; None if the container does not run."""
-    containers = pod["status"].get("containerStatuses", ())
-    return containers[0]["state"].get("running") if containers else None
+    own = containers.statuses(pod)
+    return own[0]["state"].get("running") if own else None
 
 
 def _end_server(client: Client, before: Object) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import disruptions, logs, pod_events, pod_status, script_status, status
+from tfk8s.backends.kubernetes import containers, disruptions, logs, pod_events, pod_status, script_status, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
@@ -51,7 +51,7 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         if change is None:
             return None
         pod = change.object
-        has_started = any("waiting" not in status["state"] for status in pod["status"].get("containerStatuses", ()))
+        has_started = any("waiting" not in status["state"] for status in containers.statuses(pod))
         _require_kept(pod, "the script was ended" if has_started else "the script can't start", change.deleted)
         if has_started:
             return pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from tfk8s.backends.kubernetes import disruptions, pod_status
+from tfk8s.backends.kubernetes import containers, disruptions, pod_status
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core import compact
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
@@ -69,7 +69,7 @@ def _ended(pod: Object, end: Object) -> tuple[ScriptPhase, int | None, str]:
 
 def ended(pod: Object) -> Object | None:
     """Return how a script's container ended, with "exitCode" if it is known; None before the end."""
-    for container in pod["status"].get("containerStatuses", ()):
+    for container in containers.statuses(pod):
         if "terminated" in container["state"]:
             return dict(container["state"]["terminated"])
     failed = pod["status"].get("phase") == "Failed"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tfk8s import concurrency
-from tfk8s.backends.kubernetes import pod_events, pod_status, script_status
+from tfk8s.backends.kubernetes import containers, pod_events, pod_status, script_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -238,7 +238,7 @@ def _task(
         phase=phase,
         address=cluster.address(task),
         runs_on=pod_status.runs_on(pod) if pod else "",
-        restarts=sum(item["restartCount"] for item in pod["status"].get("containerStatuses", ())) if pod else 0,
+        restarts=sum(item["restartCount"] for item in containers.statuses(pod)) if pod else 0,
         since=pod_status.since(pod) if pod else None,
         reason=reason,
         required_gpus=cluster.required_gpus.get(naming.dns_label(task.job), 0),
@@ -275,8 +275,8 @@ def _needs_events(pod: Object | None) -> bool:
     """Return whether only events can explain why a pod does not run."""
     if pod is None or pod_status.is_unscheduled(pod):
         return True
-    containers = pod["status"].get("containerStatuses", ())
-    return any(item["state"].get("waiting", {}).get("reason") == "ContainerCreating" for item in containers)
+    waiting = (item["state"].get("waiting", {}) for item in containers.statuses(pod))
+    return any(state.get("reason") in containers.STARTING for state in waiting)
 
 
 def read_events(client: Reader, namespace: str) -> pod_events.Events:
@@ -288,7 +288,7 @@ def _last_lines(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:
     """Return the last lines that the first few crashed pods wrote, by the pods' names."""
     lines = {}
     for pod in crashed[:_MAX_LOGS]:
-        running = "waiting" not in pod["status"]["containerStatuses"][0]["state"]
+        running = "waiting" not in containers.statuses(pod)[0]["state"]
         try:
             text = client.text(log_path(pod), {"tailLines": 5, "previous": not running})
         except ApiError:  # the container is gone, and its log with it

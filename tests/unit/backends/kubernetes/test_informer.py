@@ -91,7 +91,7 @@ class Api:
     def lines(self, path: str, query: Query, seconds: float = 0) -> Iterator[str]:
         if path == PODS and self.refusal:
             raise self.refusal
-        stream = self.watch if path == PODS else self.log if path.endswith("/log") else self.quiet
+        stream = self.watch if path == PODS else self.log if "/log?" in path else self.quiet
         while (line := stream.get(timeout=TIMEOUT)) is not None:
             yield line
 

@@ -35,7 +35,10 @@ def event(
 def pod(*gates: str) -> Object:
     return {
         "metadata": {"uid": "uid-Pod", "labels": {"kueue.x-k8s.io/pod-group-name": "statefulset-demo-worker-1a2b3"}},
-        "spec": {"containers": [{"resources": {}}], "schedulingGates": [{"name": gate} for gate in gates]},
+        "spec": {
+            "containers": [{"name": "server", "resources": {}}],
+            "schedulingGates": [{"name": gate} for gate in gates],
+        },
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": SELECTOR}]},
     }
 

@@ -7,15 +7,15 @@ from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.status import Phase
 
 RESOURCES = {"requests": {"nvidia.com/gpu": "4", "memory": "9Ti"}, "limits": {"memory": "1Gi"}}
-SPEC = {"containers": [{"resources": RESOURCES}], "nodeName": "a"}
+SPEC = {"containers": [{"name": "server", "resources": RESOURCES}], "nodeName": "a"}
 METADATA = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
 
 
-def pod(*, state=None, last=None, ready=False, conditions=(), **status):
+def pod(*, state=None, last=None, ready=False, conditions=(), sidecars=(), **status):
     if state is not None:
-        status["containerStatuses"] = [
-            {"state": state, "lastState": {"terminated": last} if last else {}, "ready": ready, "image": "tf:1"}
-        ]
+        last_state = {"terminated": last} if last else {}
+        container = {"name": "server", "state": state, "lastState": last_state, "ready": ready, "image": "tf:1"}
+        status["containerStatuses"] = [*sidecars, container]
     return {"metadata": dict(METADATA), "spec": SPEC, "status": {"conditions": list(conditions), **status}}
 
 

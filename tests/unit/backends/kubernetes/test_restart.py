@@ -21,7 +21,8 @@ START = pod_status.seconds("2026-01-01T00:00:00Z")
     ],
 )
 def test_kubelet_delays_repeated_restarts(state: str, restarts: int, after: float, quick: bool) -> None:
-    container: Object = {"state": {state: {"startedAt": "2026-01-01T00:00:00Z"}}, "restartCount": restarts}
+    started: Object = {"startedAt": "2026-01-01T00:00:00Z"}
+    container: Object = {"name": "server", "state": {state: started}, "restartCount": restarts}
     pod: Object = {"metadata": {}, "status": {"containerStatuses": [container]}}
     assert restart.restarts_quickly(pod, START + after) is quick
     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"

@@ -32,7 +32,7 @@ def pod(state: Object, *conditions: Object, deleted: bool = False) -> Object:
     container = {"name": "script", "image": "tf:1", "ready": False, "state": state}
     return {
         "metadata": {**metadata, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {})},
-        "spec": {"nodeName": "a", "containers": [{"resources": {"limits": {"memory": "4Gi"}}}]},
+        "spec": {"nodeName": "a", "containers": [{"name": "script", "resources": {"limits": {"memory": "4Gi"}}}]},
         "status": {"conditions": list(conditions), "containerStatuses": [container]},
     }
 

@@ -18,10 +18,10 @@ def make_job(**spec):
 
 
 def make_pod(state=None, phase="Running", **status):
-    containers = [{"state": state, "ready": True, "image": "tf:1"}] if state else []
+    containers = [{"name": "script", "state": state, "ready": True, "image": "tf:1"}] if state else []
     return {
         "metadata": {"name": "demo-script-0a1b2c-xyz", "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"nodeName": "node", "containers": [{"resources": {"limits": {"memory": "4Gi"}}}]},
+        "spec": {"nodeName": "node", "containers": [{"name": "script", "resources": {"limits": {"memory": "4Gi"}}}]},
         "status": {"phase": phase, "containerStatuses": containers, **status},
     }
 

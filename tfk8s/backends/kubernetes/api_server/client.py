@@ -201,7 +201,7 @@ class Client:
 def add_query(path: str, query: Query | None = None) -> str:
     """Return a path with a query."""
     items = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (query or {}).items()}
-    return path + (f"?{urlencode(items)}" if items else "")
+    return path + (f"{'&' if '?' in path else '?'}{urlencode(items)}" if items else "")
 
 
 def connect(access: Access, timeout: float) -> socket.socket:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from tfk8s.render import manifests
+from tfk8s.render import manifests, overlay, script_job
 from tfk8s.render.pods import Object
 
 # In the order in which `down` deletes them: running pods first, the NetworkPolicy that isolates them last.
@@ -17,6 +18,9 @@ GROUPS = {
     "Secret": ("v1", "secrets"),
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
 }
+# A pod may have other containers, so that these subresources need the name of one.
+_OF_CONTAINERS = ("attach", "exec", "log")
+_SCRIPT_POD = re.compile("-script-[0-9a-f]{6}-[a-z0-9]+$")  # `script_job.object_name`, and the Job controller's suffix
 
 
 def collection(kind: str, namespace: str | None) -> str:
@@ -32,8 +36,11 @@ def path(item: Object, namespace: str) -> str:
 
 
 def pod(namespace: str, name: str, subresource: str = "") -> str:
-    """Return the path of a pod, or of a subresource of the pod."""
-    return f"{collection('Pod', namespace)}/{name}" + (f"/{subresource}" if subresource else "")
+    """Return the path of a pod, or of a subresource of the pod, or of its container with the task or the script."""
+    path = f"{collection('Pod', namespace)}/{name}" + (f"/{subresource}" if subresource else "")
+    if subresource not in _OF_CONTAINERS:
+        return path
+    return f"{path}?container={script_job.CONTAINER if _SCRIPT_POD.search(name) else overlay.SERVER}"
 
 
 def of_cluster(cluster: str) -> dict[str, str]:

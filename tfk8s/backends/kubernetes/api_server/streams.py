@@ -155,7 +155,7 @@ def open_stream(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> 
         ApiError: the API server refuses the stream.
         BackendUnreachable: there is no connection.
     """
-    url = f"{client.url}{path}?{urlencode(query)}"
+    url = f"{client.url}{path}{'&' if '?' in path else '?'}{urlencode(query)}"
 
     def open_with(access: Access) -> websocket.WebSocket | websocket.WebSocketBadStatusException:
         try:

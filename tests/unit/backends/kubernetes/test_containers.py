@@ -1,0 +1,70 @@
+"""Pods with other containers beside the task: those of `pod` in the job file, and the proxies of service meshes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfk8s.backends.kubernetes import pod_status
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.core.status import Phase
+
+Object = dict[str, Any]
+RUNNING: Object = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+CRASH: Object = {"terminated": {"exitCode": 3, "reason": "Error"}}
+
+
+def status(name: str, state: Object, last: Object | None = None, *, ready: bool = False) -> Object:
+    return {"name": name, "state": state, "lastState": last or {}, "ready": ready, "image": "tf:1", "restartCount": 0}
+
+
+def waiting(reason: str, message: str = "") -> Object:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+def phase_and_reason(*statuses: Object, init: Object | None = None) -> tuple[Phase, str]:
+    pod = {
+        "metadata": {"uid": "u"},
+        "spec": {"containers": [{"name": "proxy"}, {"name": "server", "resources": {}}]},
+        "status": {"containerStatuses": list(statuses), "initContainerStatuses": [init] if init else []},
+    }
+    return pod_status.phase_and_reason("worker", pod, PodEvents())
+
+
+def test_a_task_is_ready_when_its_server_is() -> None:
+    proxy, server = status("proxy", RUNNING), status("server", RUNNING, ready=True)
+    assert phase_and_reason(proxy, server) == (Phase.READY, "")
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (status("proxy", CRASH), "ended with exit code 3"),
+        (status("proxy", waiting("CrashLoopBackOff", "back-off 10s"), CRASH), "ended with exit code 3"),
+        (status("proxy", waiting("ImagePullBackOff", 'no image "p:1"')), 'can\'t start: no image "p:1"'),
+    ],
+)
+def test_another_container_that_does_not_run_is_the_reason(other: Object, reason: str) -> None:
+    text = f'its container "proxy" {reason}: change pod or jobs.worker.pod'
+    assert phase_and_reason(other, status("server", RUNNING, ready=True)) == (Phase.READY, text)
+    server = status("server", waiting("PodInitializing"))
+    assert phase_and_reason(server, init=other) == (Phase.PENDING, text)
+
+
+def test_the_end_of_an_init_container_is_no_reason() -> None:
+    done = status("download", {"terminated": {"exitCode": 0}})
+    assert phase_and_reason(status("server", waiting("ContainerCreating")), init=done) == (Phase.PENDING, "")
+
+
+@pytest.mark.parametrize(
+    ("pod", "container"),
+    [
+        ("demo-worker-0", "server"),
+        ("demo-script-0a1b2c-x7k2p", "script"),
+        ("long-script-0a1b2c-worker-0", "server"),  # a cluster with a script's name
+    ],
+)
+def test_logs_are_those_of_the_task_or_the_script(pod: str, container: str) -> None:
+    assert paths.pod("ns", pod, "log") == f"/api/v1/namespaces/ns/pods/{pod}/log?container={container}"

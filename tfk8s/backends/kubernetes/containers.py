@@ -1,0 +1,45 @@
+"""The container of a task or a script in a pod: `pod` in the job file and service meshes add others to the same pod."""
+
+from __future__ import annotations
+
+from tfk8s.render import overlay, script_job
+from tfk8s.render.pods import Object
+
+# The reasons of containers that wait for volumes, images or init containers.
+STARTING = ("ContainerCreating", "PodInitializing")
+_NAMES = (overlay.SERVER, script_job.CONTAINER)
+
+
+def spec(pod: Object) -> Object:
+    """Return the container in a pod's spec."""
+    container: Object = next(item for item in pod["spec"]["containers"] if item["name"] in _NAMES)
+    return container
+
+
+def statuses(pod: Object) -> list[Object]:
+    """Return the status of the container, as a list; an empty list before kubelet has seen the pod."""
+    return [status for status in pod["status"].get("containerStatuses", ()) if status["name"] in _NAMES]
+
+
+def why_others_wait(job: str, pod: Object) -> str:
+    """Return why another container of a pod does not run, or ""."""
+    for container in _others(pod):
+        ended = container["state"].get("terminated") or container.get("lastState", {}).get("terminated", {})
+        waiting = container["state"].get("waiting", {})
+        if "running" in container["state"] or waiting.get("reason") in STARTING:
+            continue
+        if ended.get("exitCode"):
+            problem = f"ended with exit code {ended['exitCode']}"
+        elif waiting:
+            problem = f"can't start: {waiting.get('message') or waiting.get('reason')}"
+        else:
+            continue
+        return f'its container "{container["name"]}" {problem}: change pod or jobs.{job}.pod'
+    return ""
+
+
+def _others(pod: Object) -> list[Object]:
+    """Return the statuses of the pod's other containers, those first that run before the task."""
+    status = pod["status"]
+    every = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+    return [item for item in every if item["name"] not in _NAMES]
