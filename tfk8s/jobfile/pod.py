@@ -8,7 +8,7 @@ from tfk8s.jobfile import types
 from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.open_struct import OpenStruct
 from tfk8s.jobfile.types import Choice, Constant
-from tfk8s.jobfile.validation import Container, Key, List, Struct, Validator
+from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validator
 from tfk8s.jobfile.values import RESTRICTED
 
 _SERVER = "server"
@@ -74,6 +74,16 @@ POD_VOLUME = OpenStruct(
     reserved=dict.fromkeys(_HOST_VOLUMES, f"{RESTRICTED}; use a PersistentVolumeClaim"),
 )
 
+_AMOUNTS = Map(types.TEXT, types.AMOUNT)
+RESOURCES = OpenStruct(
+    "Resources",
+    "The resources of a container, with the keys that they have in a pod's spec.",
+    {
+        "requests": Key(_AMOUNTS, "The requested amounts.", {"cpu": "50m"}),
+        "limits": Key(_AMOUNTS, "The limits.", {"rdma/hca": 1}),
+    },
+)
+
 _VARIABLE = OpenStruct(
     "ServerVariable",
     "A variable of the server, with the keys that it has in a pod's spec.",
@@ -91,6 +101,7 @@ SERVER_CONTAINER = OpenStruct(
         "name": Key(Choice(_SERVER), "The container's name.", _SERVER, required=True),
         "env": Key(List(_VARIABLE), "Variables.", [{"name": "NODE_NAME"}]),
         "volumeMounts": Key(List(_MOUNT), "Mounted volumes.", [{"name": "model", "mountPath": "/model"}]),
+        "resources": Key(RESOURCES, "The resources, besides those that have fields."),
         "securityContext": Key(CONTAINER_SECURITY, "The container's security."),
     },
     reserved={
@@ -116,6 +127,7 @@ SIDECAR = OpenStruct(
     {
         "name": Key(types.CONTAINER_NAME, "The container's name.", "proxy", required=True),
         "ports": Key(List(_PORT), "The ports.", [{"containerPort": 9100}]),
+        "resources": Key(RESOURCES, "The container's resources."),
         "securityContext": Key(CONTAINER_SECURITY, "The container's security."),
     },
 )
@@ -178,5 +190,5 @@ POD = OpenStruct(
 
 STRUCTS = (
     POD, SERVER_CONTAINER, SIDECAR, POD_VOLUME, POD_SECURITY, CONTAINER_SECURITY, CAPABILITIES, SECCOMP_PROFILE,
-    _VARIABLE, _MOUNT, _PORT,
+    RESOURCES, _VARIABLE, _MOUNT, _PORT,
 )  # fmt: skip

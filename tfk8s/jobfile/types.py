@@ -221,6 +221,12 @@ CPU = Parsed(
         "maxLength": values.MAX_QUANTITY_LENGTH,
     },
 )
+AMOUNT = Parsed(
+    values.amount,
+    (int, float, str),
+    values.AMOUNT,
+    {"type": ["number", "string"], "minimum": 0, "pattern": syntax.QUANTITY},
+)
 SIZE = Parsed(
     values.size,
     (int, float, str),

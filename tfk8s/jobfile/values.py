@@ -17,6 +17,7 @@ MAX_CORES = 1_000_000  # more than a machine has, and a number that every reader
 MIN_BYTES = 1 << 20
 MAX_BYTES = 2**63 - 1
 CORES = "a number of cores, such as 2 or 500m"
+AMOUNT = "a Kubernetes quantity, such as 2, 500m or 4Gi"
 BYTES = "a number of bytes, such as 4Gi or 512Mi"
 TOO_SMALL = "[num]$|^[0-9.]{1,6}$"  # texts for fractions of bytes, or for at most 999,999 bytes
 
@@ -95,6 +96,11 @@ def size(value: int | float | str) -> Quantity:
     if re.search("[num]$", quantity.text) or (isinstance(value, float) and not _is_whole(quantity.value)):
         raise Invalid("bad-quantity", f"{quoted(quantity.text)} is not a number of bytes", "expected whole bytes")
     return quantity
+
+
+def amount(value: int | float | str) -> Quantity:
+    """Parse an amount of any resource."""
+    return _quantity(value, AMOUNT)
 
 
 def _quantity(value: int | float | str, expected: str) -> Quantity:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, events, free_gpus, logs, restart, room, status
+from tfk8s.backends.kubernetes import apply, events, free_gpus, logs, refusals, restart, room, status
 from tfk8s.backends.kubernetes.api_server import paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -151,7 +151,13 @@ class KubernetesBackend:
         self._client.require_version()
         objects, namespace = self.objects(job_file), self._namespace_for(job_file)
         room.require_room(self._client, namespace, job_file.name, objects)
-        return apply.apply(self._client, namespace, job_file.name, objects, dry_run=dry_run)
+        try:
+            if not dry_run and any((job_file.pod, *(job.pod for job in job_file.jobs))):
+                # The API server may refuse what users write below `pod`. Then nothing is to be changed.
+                apply.apply(self._client, namespace, job_file.name, objects, dry_run=True)
+            return apply.apply(self._client, namespace, job_file.name, objects, dry_run=dry_run)
+        except ApiError as error:
+            raise refusals.in_words_of(job_file, error, objects) from error
 
     def _namespace_for(self, job_file: JobFile) -> str:
         return self._namespace or job_file.namespace or self._client.namespace

@@ -137,7 +137,7 @@ def why_ended(job: str, pod: Object, end: Object) -> str:
 
 def memory_limit(pod: Object) -> str | None:
     """Return the memory limit of a pod's container; None without a limit."""
-    limit: str | None = pod["spec"]["containers"][0]["resources"].get("limits", {}).get("memory")
+    limit: str | None = containers.spec(pod)["resources"].get("limits", {}).get("memory")
     return limit
 
 

@@ -9,7 +9,7 @@ import shlex
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import urllib3.exceptions
 import yaml
@@ -26,6 +26,12 @@ _FORBIDDEN = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
+# The API server's answers, with status 500, to an apply of an object with wrong fields or quantities.
+_NOT_OF_SCHEMA = re.compile(
+    r"failed to (?:create typed patch|convert new) object \((?:[^/)]*/)?(?P<name>[^;)]*);[^)]*\)"
+    r"(?:: \.(?P<path>\S+)| to proper version: .*?Kind=\w+): (?P<problem>.*)",
+    re.DOTALL,
+)
 _ANONYMOUS = "system:anonymous"  # the user of requests without credentials
 _KUEUE = 'admission webhook "vstatefulset.kb.io" denied the request: '
 
@@ -34,16 +40,38 @@ _PROXY_HELP = "HTTPS_PROXY or the kubeconfig's proxy-url sets the proxy; NO_PROX
 _NOT_CONNECTED = urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError
 
 
+class FieldError(NamedTuple):
+    """A field of an object that the API server refuses.
+
+    Attributes:
+        path: of the field, such as "spec.template.spec.dnsPolicy"; "" if the API server does not say.
+        problem: in the API server's words.
+    """
+
+    path: str
+    problem: str
+
+
 class ApiError(ClusterError):
     """The API server refused a request.
 
     Attributes:
         code: the HTTP status.
+        name: the name of the refused object, if its fields are invalid.
+        fields: the invalid fields.
     """
 
-    def __init__(self, code: int, message: str, *, help: str | None = None) -> None:  # noqa: A002 - as its base
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        help: str | None = None,  # noqa: A002 - as its base
+        name: str = "",
+        fields: Sequence[FieldError] = (),
+    ) -> None:
         super().__init__(message, help=help)
-        self.code = code
+        self.code, self.name, self.fields = code, name, tuple(fields)
 
 
 class TemporaryApiError(ApiError, BackendUnreachable):
@@ -165,6 +193,9 @@ def from_response(code: int, body: bytes, context: str, retry_after: str | None 
     if code == 404 and details.get("kind") == "namespaces":
         name = details["name"]
         return ApiError(code, f'there is no namespace "{name}"', help=f"kubectl create namespace {name}")
+    if match := _NOT_OF_SCHEMA.match(message):
+        field = FieldError(match["path"] or "", match["problem"])
+        return ApiError(code, f"the API server refuses: {message}", name=match["name"], fields=[field])
     if code in _TEMPORARY or (code == 409 and status.get("reason") == "Conflict"):  # a race with another client
         message = f'the API server of context "{context}" can\'t serve the request now: {message}'
         wait = retry_after if retry_after and retry_after.isdigit() else 0
@@ -175,7 +206,8 @@ def from_response(code: int, body: bytes, context: str, retry_after: str | None 
             f"Kueue refuses the change: {message.partition(_KUEUE)[2]}",
             help="Kueue does not allow this change on a running cluster: run `tfk8s down`, then `tfk8s up`",
         )
-    return ApiError(code, f"the API server refuses: {message}")
+    invalid = [FieldError(cause.get("field", ""), cause.get("message", "")) for cause in details.get("causes") or ()]
+    return ApiError(code, f"the API server refuses: {message}", name=details.get("name", ""), fields=invalid)
 
 
 def at_startup(error: ApiError) -> TemporaryApiError:
