@@ -13,7 +13,6 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.core.task_names import format_tasks
 from tfk8s.errors import ClusterError
-from tfk8s.task import gpus
 
 REASON_TIMEOUT = 3.0  # a server writes the reason a moment after it begins to listen
 _MAX_LOGS = 8
@@ -57,6 +56,8 @@ def require_gpus(backend: Backend, status: ClusterStatus) -> None:
 
 def _read_reasons(backend: Backend, name: str, tasks: Sequence[Task]) -> dict[Task, str]:
     """Return the reason that each task's server has logged; none for a server that logs no reason in time."""
+    from tfk8s.task import gpus  # imports ctypes, which takes as long as the rest of this module
+
     reasons: dict[Task, str] = {}
     for _ in polling.poll(REASON_TIMEOUT):
         with contextlib.suppress(ClusterError):  # users who may not read logs learn less
