@@ -229,7 +229,7 @@ def unready() -> Iterator[Row]:
     )  # fmt: skip
     yield Row(
         fault="all nodes together have less than all tasks ask for", when="in `up`",
-        run=up_of(lambda text: text.replace("tasks: 2", "tasks: 1000")), code=2, words=("50150m cpu", "in sum"),
+        run=up_of(lambda text: text.replace("tasks: 2", "tasks: 1000")), code=2, words=("50100m cpu", "in sum"),
         left=NOTHING, limit=limit,
     )  # fmt: skip
     yield Row(
