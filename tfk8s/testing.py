@@ -144,6 +144,7 @@ class FakeBackend:
         """Call `on_run` with the script; return `exit_code`."""
         self._check(name)
         words = [flag for flag in ("tf1", "fresh", "isolate") if getattr(script, flag)]
+        words += [f"get {download}" for download in script.downloads]
         self.calls.append(" ".join(["run", name, str(script.path), *script.arguments, *words]))
         self.on_run(script)
         return Outcome(self.exit_code)

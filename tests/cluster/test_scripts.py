@@ -14,7 +14,7 @@ from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.core.script import LogOptions, Script
+from tfk8s.core.script import Download, LogOptions, Script
 from tfk8s.errors import ClusterError, InvalidInput
 
 
@@ -59,6 +59,20 @@ def test_a_folder_over_100_mb_is_refused(run, tmp_path, backend, client, namespa
     with pytest.raises(InvalidInput, match="more than 100 MB"):
         run("print()")
     assert left(client, namespace, "shared") == before
+
+
+def test_files_are_copied_whatever_the_exit_code(run, tmp_path):
+    code, _ = run(
+        "import os, sys\nos.makedirs('model/sub')\nopen('model/sub/big', 'wb').write(bytes(20_000_000))\n"
+        "os.symlink('sub', 'model/latest')\nopen('/tmp/log', 'w').write('text')\nsys.exit(7)\n",
+        downloads=[Download("model", tmp_path / "out"), Download("/tmp/log", tmp_path), Download("x", tmp_path / "x")],
+    )  # fmt: skip
+    assert (code, (tmp_path / "out/latest/big").stat().st_size, (tmp_path / "log").read_text()) == (
+        7,
+        20_000_000,
+        "text",
+    )
+    assert not (tmp_path / "x").exists()
 
 
 def test_output_arrives_as_it_is_printed(run, capfd, tmp_path):

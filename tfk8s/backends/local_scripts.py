@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfk8s.backends import foreground_scripts
+from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.addresses import host_and_port, loopback_ports
 from tfk8s.core.environment import script_environment
@@ -49,7 +49,8 @@ def run(script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor)
         arguments = [f"--events={monitor.events}", *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
         environment = script_environment(script, cluster, target, os.environ, failure_file.environment())
-        return failure_file.outcome(_run(command, environment, [monitor.events, *failure_file.descriptors]))
+        outcome = failure_file.outcome(_run(command, environment, [monitor.events, *failure_file.descriptors]))
+    return downloads.copy_here(script.downloads, outcome)
 
 
 def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Outcome:

@@ -140,6 +140,10 @@ Gpus = Annotated[
         help="On Kubernetes: the number of GPUs for the script.",
     ),
 ]
+Get = Annotated[
+    list[str] | None,
+    typer.Option("--get", metavar="PATH[:LOCAL]", help="Copy a file or folder of the script when it ends; repeatable."),
+]
 Isolate = Annotated[bool, typer.Option("--isolate", help="Don't share variables with other sessions.")]
 Without = Annotated[
     list[str] | None,

@@ -27,6 +27,7 @@ def submit(
     isolate: options.Isolate = False,
     requirements: options.Requirements = None,
     gpus: options.Gpus = 0,
+    get: options.Get = None,
     without: options.Without = None,
     retries: options.Retries = 0,
     detach: Annotated[
@@ -49,10 +50,12 @@ def submit(
 
     Prints the script's output and returns its exit code. Arguments after SCRIPT go to the script. TFK8S_TARGET holds
     the master's address. On Kubernetes, the script continues if the connection breaks. Ctrl-C stops the script.
+    --get copies PATH from the script's folder to LOCAL (default: the same path here), whatever the exit code.
 
     Examples:
         tfk8s submit --local mnist train.py --steps 1000
         tfk8s submit --tf1 mnist old_script.py
+        tfk8s submit --get model mnist train.py
         tfk8s submit --detach mnist train.py
         tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
@@ -64,11 +67,16 @@ def submit(
 
     if here and detach:
         raise InvalidInput("--here can't be combined with --detach: a script on this machine ends with its command")
+    if get and detach:
+        raise InvalidInput(
+            "--get can't be combined with --detach: files are copied when the script ends, and nobody waits for that",
+            help="leave out --detach; or let the script write to a volume of the job file",
+        )
     if retries and (here or detach):
         raise InvalidInput("--retries can't be combined with --here or --detach")
     session_script = make_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
-        without=without or (),
+        without=without or (), get=get or (),
     )  # fmt: skip
     cluster = find(name, BackendOptions(local or None, context, namespace))
     if timeout is not None:
@@ -122,6 +130,7 @@ def run(
     isolate: options.Isolate = False,
     requirements: options.Requirements = None,
     gpus: options.Gpus = 0,
+    get: options.Get = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running.")] = False,
     timeout: options.Timeout = TIMEOUT,
     allow_exposed_ports: options.ExposedPorts = False,
@@ -131,7 +140,8 @@ def run(
 ) -> int:
     """Start a cluster, run a session script, and remove the cluster.
 
-    Uses and keeps a cluster that already runs with this job file. Arguments after SCRIPT go to the script.
+    Uses and keeps a cluster that already runs with this job file. Arguments after SCRIPT go to the script. --get copies
+    PATH from the script's folder to LOCAL (default: the same path here) before the cluster is removed.
 
     Examples:
         tfk8s run --local cluster.yaml train.py --steps 1000
@@ -144,8 +154,9 @@ def run(
     from tfk8s.jobfile.loader import load
 
     session_script = make_script(
-        script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus
-    )
+        script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
+        get=get or (),
+    )  # fmt: skip
     spec = load(file)
     cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports), keep=keep)
     require_options(cluster.backend, session_script)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -103,6 +103,7 @@ class Cluster:
     def submit(
         self, script: str | Path, *arguments: str, tf1: bool = False, fresh: bool = False, isolate: bool = False,
         environment: Mapping[str, str] | None = None, requirements: str | Path | None = None, gpus: int = 0,
+        get: Sequence[str] = (),
     ) -> int:  # fmt: skip
         """Run a session script beside the master, with this process' standard streams.
 
@@ -115,6 +116,7 @@ class Cluster:
             environment: variables besides those of this process.
             requirements: a file for `pip install -r` before the script starts; for Kubernetes only.
             gpus: the number of GPUs for the script; for Kubernetes only.
+            get: "PATH" or "PATH:LOCAL", what to copy when the script ends, as `tfk8s submit --get` does.
 
         Returns:
             The script's exit code.
@@ -125,7 +127,7 @@ class Cluster:
         """
         prepared = scripts.make_script(
             script, arguments, tf1=tf1, fresh=fresh, isolate=isolate, environment=environment,
-            requirements=requirements, gpus=gpus,
+            requirements=requirements, gpus=gpus, get=get,
         )  # fmt: skip
         return self.run(prepared)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfk8s import polling
-from tfk8s.backends import foreground_scripts, local_scripts
+from tfk8s.backends import downloads, foreground_scripts, local_scripts
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.connection import require_access
 from tfk8s.core.script import Script
@@ -28,11 +28,12 @@ def make_script(
     requirements: str | Path | None = None,
     gpus: int = 0,
     without: Sequence[str] = (),
+    get: Sequence[str] = (),
 ) -> Script:
     """Return a script and its settings, as `Cluster.submit` takes them.
 
     Raises:
-        InvalidInput: the script or the file of requirements does not exist.
+        InvalidInput: the script or the file of requirements does not exist, or nothing can be copied as `get` says.
     """
     if requirements is not None and not Path(requirements).is_file():
         raise InvalidInput(f'there is no file of requirements "{requirements}"')
@@ -40,7 +41,7 @@ def make_script(
     return Script(
         path=require_script(path), arguments=tuple(arguments), tf1=tf1, fresh=fresh, isolate=isolate,
         environment={**(environment or {}), **excluded}, gpus=gpus,
-        requirements=Path(requirements) if requirements else None,
+        requirements=Path(requirements) if requirements else None, downloads=downloads.parse(get),
     )  # fmt: skip
 
 

@@ -11,6 +11,22 @@ if TYPE_CHECKING:
     from tfk8s.core.spec import Task
 
 
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file or a folder that is copied when a script ends.
+
+    Attributes:
+        path: where the script leaves it; relative to the script's working folder.
+        local: where it is copied to, on this machine.
+    """
+
+    path: str
+    local: Path
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.local}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """A session script, with the options to run it.
@@ -24,6 +40,7 @@ class Script:
         environment: variables besides the caller's.
         requirements: a file for `pip install -r` before the script starts; on Kubernetes only.
         gpus: the number of GPUs; on Kubernetes only.
+        downloads: what is copied when the script ends, whatever its exit code.
     """
 
     path: Path
@@ -34,6 +51,7 @@ class Script:
     environment: Mapping[str, str] = field(default_factory=dict)
     requirements: Path | None = None
     gpus: int = 0
+    downloads: Sequence[Download] = ()
 
     def runner_arguments(self, path: str = "") -> list[str]:
         """Return the arguments with which `tfk8s.sessions.runner` runs the script; `path` overrides its path."""

@@ -9,7 +9,10 @@ from typing import Any
 
 _PACKAGE = Path(__file__).parents[1]  # importlib.resources takes 5 ms to say the same
 _TASK = ("__init__.py", "version.py", "core/__init__.py", "core/compact.py", "core/naming.py", "task/*.py")
-_SCRIPT = (*_TASK, "core/addresses.py", "concurrency.py", "errors.py", "log.py", "polling.py", "sessions/*.py")
+_SCRIPT = (
+    *_TASK, "core/addresses.py", "concurrency.py", "errors.py", "log.py", "polling.py", "sessions/*.py",
+    "sessions/pod/*.py",
+)  # fmt: skip
 
 
 @functools.cache

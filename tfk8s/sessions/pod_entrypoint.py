@@ -2,7 +2,8 @@
 
 A pod's log is one stream. Lines of the script's standard error begin with `MARK` there, to distinguish them from its
 output. The last line of either has the script's exit code, which kubelet reports one or two seconds later. The folder
-comes as `TFK8S_ARCHIVE`, and is unpacked into the working directory. Standard library only: this file runs in pods.
+comes as `TFK8S_ARCHIVE`, and is unpacked into the working directory. When the script has ended, process 1 waits for a
+client that copies the files of `TFK8S_DOWNLOADS`. Standard library only: this file runs in pods.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tfk8s.core.addresses import host_and_port, loopback_ports
 from tfk8s.errors import WaitTimeout
 from tfk8s.sessions import error_names, failures, runner
 from tfk8s.sessions.forward import Forward
+from tfk8s.sessions.pod import downloads
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
 from tfk8s.task.config import TaskAddresses, derive_cluster
 
@@ -33,6 +35,7 @@ MAX_FORWARDS = 256
 _ARCHIVE_TIMEOUT = 600.0  # for the transfer of a script's folder
 MARK = b"\x1e"  # ASCII's record separator; terminals do not show it
 END = MARK + MARK + b"tfk8s: exit code "
+FILES_WAIT = MARK + MARK + b"tfk8s: files wait"  # a line of standard output
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,25 +58,46 @@ def main(arguments: Sequence[str]) -> int:
     os.close(ready_end)
     marker = threading.Thread(target=mark, args=(errors, 2), daemon=True)
     marker.start()
-    signals: list[int] = []
-
-    def interrupt(number: int, _: object) -> None:
-        signals.append(number)
-        os.kill(child, signal.SIGINT)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # A deleted pod gets SIGTERM: the script gets SIGINT as for Ctrl-C, and has five seconds.
-        signal.signal(number, interrupt)
-    _, status = os.waitpid(child, 0)
+    code, signals = _wait(child)
     marker.join(timeout=1)  # the script's standard error may be open in a process that the script left behind
     for forward in forwards:
         forward.close()
-    code = os.waitstatus_to_exitcode(status)
+    if signal.SIGTERM not in signals:
+        send_files()
     if code >= 0 and not signals:  # else Kubernetes knows the reason
         write_end(code)
     elif not signals and (message := failures.ended_by_signal(_script(arguments), code)):
         os.write(2, MARK + f"tfk8s: {message}\n".encode())
     return code if code >= 0 else 128 - code
+
+
+def _wait(child: int) -> tuple[int, list[int]]:
+    """Wait for the end of the script; return its exit code as `subprocess` has it, and the signals of this process.
+
+    A deleted pod gets SIGTERM: the script gets SIGINT as for Ctrl-C, and has five seconds. A later signal ends this
+    process.
+    """
+    signals: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        signals.append(number)
+        try:
+            os.kill(child, signal.SIGINT)
+        except ProcessLookupError:
+            sys.exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), signals
+
+
+def send_files() -> None:
+    """Let a client copy the files that it asked for when it submitted the script."""
+    paths = json.loads(os.environ.get(downloads.VARIABLE, "[]"))
+    if paths and not downloads.serve(paths, lambda: os.write(1, FILES_WAIT + b"\n")):
+        waited = f"no client copied the script's files within {downloads.CLIENT_TIMEOUT:g} s"
+        os.write(2, MARK + f"tfk8s: {waited}: they are lost with the pod\n".encode())
 
 
 def _script(arguments: Sequence[str]) -> str:

@@ -66,10 +66,13 @@ Usage: tfk8s submit [OPTIONS] NAME|FILE SCRIPT [ARGS...]
   Prints the script's output and returns its exit code. Arguments after SCRIPT
   go to the script. TFK8S_TARGET holds the master's address. On Kubernetes,
   the script continues if the connection breaks. Ctrl-C stops the script.
+  --get copies PATH from the script's folder to LOCAL (default: the same path
+  here), whatever the exit code.
 
   Examples:
       tfk8s submit --local mnist train.py --steps 1000
       tfk8s submit --tf1 mnist old_script.py
+      tfk8s submit --get model mnist train.py
       tfk8s submit --detach mnist train.py
       tfk8s submit --retries 3 --without worker/3 mnist train.py
 
@@ -86,6 +89,8 @@ Options:
   -r, --requirements FILE  On Kubernetes: install this requirements file with
                            pip first.
   --gpus N                 On Kubernetes: the number of GPUs for the script.
+  --get PATH[:LOCAL]       Copy a file or folder of the script when it ends;
+                           repeatable.
   --without TASK           Exclude this task from sessions.
   --retries N              Retry up to N times if a task is lost.
   -d, --detach             Print the script's name and return; the script

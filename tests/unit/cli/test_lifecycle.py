@@ -161,6 +161,34 @@ def test_submit_detached_prints_the_scripts_name(run: Run, backend: FakeBackend)
     )
 
 
+def test_submit_copies_files(run: Run, backend: FakeBackend) -> None:
+    assert run("submit", "--get", "model", "--get", "/tmp/log:log.txt", "mnist", "train.py") == (0, "", "")
+    assert backend.calls == ["run mnist train.py get model:model get /tmp/log:log.txt"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (
+            ["--get", "model", "-d"],
+            (
+                "error: --get can't be combined with --detach: files are copied when the script ends, and nobody waits "
+                "for that\n  = help: leave out --detach; or let the script write to a volume of the job file\n"
+            ),
+        ),
+        (
+            ["--get", "model:"],
+            'error: --get "model:" is not PATH or PATH:LOCAL\n  = help: for example --get model:results\n',
+        ),
+    ],
+)
+def test_submit_refuses_files_that_it_can_not_copy(
+    run: Run, backend: FakeBackend, options: list[str], error: str
+) -> None:
+    assert run("submit", *options, "mnist", "train.py") == (2, "", error)
+    assert backend.calls == []
+
+
 def test_stop(run: Run, backend: FakeBackend) -> None:
     assert run("stop", "mnist", "script-4e9c21") == (0, 'stopped script-4e9c21 of cluster "mnist"\n', "")
     assert backend.calls == ["stop mnist script-4e9c21"]

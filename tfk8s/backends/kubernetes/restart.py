@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import containers, pod_status
-from tfk8s.backends.kubernetes.api_server import paths, streams
+from tfk8s.backends.kubernetes.api_server import commands, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.errors import ClusterError, WaitTimeout
@@ -54,7 +54,7 @@ def _end_server(client: Client, before: Object) -> bool:
     """End the server in a pod; return whether it ended in time."""
     namespace, pod = before["metadata"]["namespace"], before["metadata"]["name"]
     try:
-        streams.execute(client, namespace, pod, _END_SERVER, (), _END_TIMEOUT)
+        commands.execute(client, namespace, pod, _END_SERVER, (), _END_TIMEOUT)
     except ApiError:
         raise
     except ClusterError:  # the command ends with the container, perhaps before it can report its result

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import signal
 import threading
 from collections.abc import Iterator
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import scheduling, script_archive, script_pod, status
-from tfk8s.backends.kubernetes.api_server import paths, streams
+from tfk8s.backends.kubernetes import scheduling, script_archive, script_files, script_pod, status
+from tfk8s.backends.kubernetes.api_server import commands, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.status import DeployedCluster
@@ -17,6 +18,7 @@ from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
 from tfk8s.render import package_files, script_job
 from tfk8s.sessions import error_names
+from tfk8s.sessions.pod import downloads
 
 MAX_SECRET_BYTES = 700_000  # an object has at most 1.5 MB, and base64 adds a third
 _STOP_TIMEOUT = 60.0
@@ -35,8 +37,8 @@ os.rename(part.name, sys.argv[1])
 def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
     """Run a script to its end; return how it ended.
 
-    Ctrl-C and SIGTERM end the script too. The script continues if this process is killed, loses its terminal, or can't
-    reach the API server.
+    Ctrl-C and SIGTERM end the script too. After Ctrl-C, the script's downloads are copied. The script continues if this
+    process is killed, loses its terminal, or can't reach the API server.
     """
     blocks = streams.read_stdin()
     failures: list[Tfk8sError] = []
@@ -49,6 +51,8 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
         name = _create(informer, cluster, script, stdin=blocks is not None)
         try:
             pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
+            files = script_files.ScriptFiles(client, cluster.namespace, pod, script.downloads)
+            files.check()
         except BaseException:
             _discard(client, cluster, name)
             raise
@@ -56,18 +60,20 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
             arguments = client, cluster.namespace, pod, blocks, discard
             threading.Thread(target=streams.send_stdin, args=arguments, name="tfk8s-stdin", daemon=True).start()
         try:
-            return script_pod.follow(informer, cluster, name, LogOptions(follow=True))
+            outcome = script_pod.follow(informer, cluster, name, LogOptions(follow=True), files)
         except (KeyboardInterrupt, SystemExit) as end:
             if getattr(end, "code", None) != _HANGUP:
                 _discard(client, cluster, name)
             raise
         except ClusterError as error:
+            files.report_loss()
             if failures:
                 raise ClusterError(
                     f"the script's standard input can't be passed on: {failures[0]}", help="give it none: < /dev/null"
                 ) from error
             _require_cluster(client, cluster, script)
             raise
+    return files.report(outcome)
 
 
 def _require_cluster(client: Client, cluster: DeployedCluster, script: Script) -> None:
@@ -120,7 +126,7 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
         if not small:
             pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
             command = ["python3", "-c", _RECEIVE, script_job.STREAMED_ARCHIVE, str(len(archive))]
-            streams.execute(client, cluster.namespace, pod, command, _blocks(archive))
+            commands.execute(client, cluster.namespace, pod, command, _blocks(archive))
     except BaseException:
         _discard(client, cluster, name)
         raise
@@ -159,6 +165,8 @@ def _environment(cluster: DeployedCluster, script: Script, *, small: bool) -> di
         error_names.VARIABLE: _TERMINATION_MESSAGE,
         "TFK8S_ARCHIVE": script_job.MOUNTED_ARCHIVE if small else script_job.STREAMED_ARCHIVE,
     }
+    if script.downloads:
+        environment[downloads.VARIABLE] = json.dumps([download.path for download in script.downloads])
     if script.requirements:
         environment["TFK8S_REQUIREMENTS"] = script_archive.requirements_in_folder(script.path, script.requirements)
     return environment

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
@@ -13,6 +14,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.script_files import ScriptFiles
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.core import naming
@@ -22,11 +24,14 @@ from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names, pod_entrypoint
+from tfk8s.sessions.pod import downloads
 from tfk8s.sessions.timing import TIMING
 
 START_TIMEOUT = 120.0
 _MARK = pod_entrypoint.MARK.decode()
+_FILES_WAIT = pod_entrypoint.FILES_WAIT.decode()
 _STREAMS = 2
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 def find(client: Client, cluster: DeployedCluster, name: str) -> Object | None:
@@ -93,8 +98,18 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
         _write(logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], options), options)
 
 
-def follow(informer: Informer, cluster: DeployedCluster, name: str, options: LogOptions) -> Outcome:
+def follow(
+    informer: Informer, cluster: DeployedCluster, name: str, options: LogOptions,
+    files: ScriptFiles | None = None,
+) -> Outcome:  # fmt: skip
     """Write the output of a script until its end, and why it lost tasks; return how it ended.
+
+    Args:
+        informer: of the script's cluster.
+        cluster: the script's cluster.
+        name: the script's name.
+        options: the part of the output.
+        files: what to copy from the pod at the script's end, also after Ctrl-C.
 
     Raises:
         ClusterError: the script did not end by itself, or can't be followed; says why.
@@ -102,7 +117,7 @@ def follow(informer: Informer, cluster: DeployedCluster, name: str, options: Log
     """
     pod = wait_for_start(informer, cluster, name)
     try:
-        pod, end = _follow(informer, script_job.object_name(cluster.name, name), pod, _with_ends(pod, options))
+        pod, end = _follow(informer, script_job.object_name(cluster.name, name), pod, _with_ends(pod, options), files)
     except ClusterError as error:
         raise ClusterError(
             f"lost sight of {name}, which goes on: {error}",
@@ -116,7 +131,9 @@ def follow(informer: Informer, cluster: DeployedCluster, name: str, options: Log
     return outcome
 
 
-def _follow(informer: Informer, job: str, pod: Object, options: LogOptions) -> tuple[Object, Object]:
+def _follow(
+    informer: Informer, job: str, pod: Object, options: LogOptions, files: ScriptFiles | None
+) -> tuple[Object, Object]:
     """Write the output of a script's pod until its end; return the pod's last version, and its container's end."""
     result: tuple[Object, Object] | None = None
 
@@ -129,7 +146,14 @@ def _follow(informer: Informer, job: str, pod: Object, options: LogOptions) -> t
         return result is None
 
     lines = logs.Follower(informer.client, informer.namespace, pod["metadata"]["name"], options, is_running)
-    end = _write(lines, options)
+    copy = files.copy if files else None
+    try:
+        end = _write(lines, options, copy)
+    except KeyboardInterrupt:
+        if files and files.interrupt():
+            _write(lines, options, copy)  # the lines that are left
+            files.report(Outcome(_INTERRUPTED))
+        raise
     return (pod, end) if end else result or (pod, {})
 
 
@@ -177,14 +201,17 @@ def _require_kept(pod: Object, state: str, deleted: bool = False) -> None:
 
 
 def _with_ends(pod: Object, options: LogOptions) -> LogOptions:
-    """Return the options that read the script's last lines: an ended script's log has two more."""
+    """Return the options that read the script's last lines: an ended script's log has two more, or three with files."""
     if options.tail is None or script_status.ended(pod) is None:
         return options
-    return replace(options, tail=options.tail + _STREAMS)
+    variables = {variable["name"] for variable in pod["spec"]["containers"][0].get("env", ())}
+    return replace(options, tail=options.tail + _STREAMS + (downloads.VARIABLE in variables))
 
 
-def _write(lines: Iterable[str], options: LogOptions) -> Object | None:
+def _write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] | None = None) -> Object | None:
     """Write a script's lines to this process' streams; return its end if both of its streams say that it lost a task.
+
+    Calls `copy` when the pod waits for a copy of the script's files.
 
     Any other end comes from kubelet, which reports it two seconds later.
     """
@@ -192,11 +219,13 @@ def _write(lines: Iterable[str], options: LogOptions) -> Object | None:
     for line in lines:
         time, space, line = line.partition(" ") if options.timestamps else ("", "", line)
         end = pod_entrypoint.read_end(line)
-        text = end[0] if end else line
-        if text or not end:
+        text = end[0] if end else line.removesuffix(_FILES_WAIT)
+        if text or text == line:
             stream = sys.stderr if text.startswith(_MARK) else sys.stdout
             stream.write(f"{time}{space}{text.removeprefix(_MARK)}\n")
             stream.flush()
+        if copy and line.endswith(_FILES_WAIT):
+            copy()
         if end and (ended := ended + 1) == _STREAMS and error_names.is_task_failure(end[2]):
             return {"exitCode": end[1], "message": end[2]}
     return None

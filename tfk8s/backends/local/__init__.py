@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tfk8s import polling
-from tfk8s.backends import foreground_scripts
+from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.local import capacity, interpreter, ipc, logs, state, status, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record
@@ -138,7 +138,8 @@ class LocalBackend(ForegroundScripts):
                 if code < 0:
                     raise ClusterError(message)
                 log.warning(message)
-            return failure_file.outcome(code)
+            outcome = failure_file.outcome(code)
+        return downloads.copy_here(script.downloads, outcome)
 
     def locator(self, name: str) -> BackendOptions:
         """Return the options by which another process finds the cluster."""

@@ -164,6 +164,63 @@ def test_a_script_that_ends_while_its_pod_is_removed_has_succeeded() -> None:
     assert follow(ScriptedInformer(pod(RUNNING), ended(0, DRAINED, deleted=True))) == Outcome(0)
 
 
+FILES_WAIT = pod_entrypoint.FILES_WAIT.decode()
+
+
+class Files:
+    """Stands for the files of a script: notes what happens to them."""
+
+    def __init__(self, *, can_interrupt: bool = False) -> None:
+        self.can_interrupt = can_interrupt
+        self.calls: list[str] = []
+
+    def copy(self) -> None:
+        self.calls.append("copy")
+
+    def interrupt(self) -> bool:
+        self.calls.append("interrupt")
+        return self.can_interrupt
+
+    def report(self, outcome: Outcome) -> Outcome:
+        self.calls.append(f"report {outcome.code}")
+        return outcome
+
+
+def test_files_are_copied_when_the_pod_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    files = Files()
+    informer = ScriptedInformer(ended(0), lines=["", f"unfinished{FILES_WAIT}", f"{END}0 ", f"{END}0 "])
+    options = LogOptions(follow=True)
+    assert script_pod.follow(informer, CLUSTER, NAME, options, files) == Outcome(0)  # type: ignore[arg-type]
+    assert files.calls == ["copy"]
+    assert capsys.readouterr() == ("\nunfinished\n", "")
+    follow(informer)
+    assert capsys.readouterr() == ("\nunfinished\n", "")
+
+
+class InterruptedInformer(ScriptedInformer):
+    """Gets Ctrl-C after the first line of the log."""
+
+    def lines(self, path: str, query: Object) -> Iterator[str]:
+        for number, line in enumerate(super().lines(path, query)):
+            if number == 1 and len(self.queries) == 1:
+                raise KeyboardInterrupt
+            yield line
+
+
+@pytest.mark.parametrize(
+    ("can_interrupt", "calls", "out"),
+    [(True, ["interrupt", "copy", "report 130"], "one\ntwo\n"), (False, ["interrupt"], "one\n")],
+)
+def test_files_are_copied_after_ctrl_c(
+    capsys: pytest.CaptureFixture[str], can_interrupt: bool, calls: list[str], out: str
+) -> None:
+    files = Files(can_interrupt=can_interrupt)
+    informer = InterruptedInformer(pod(RUNNING), pod(RUNNING), ended(130), lines=["one", "two", FILES_WAIT])
+    with pytest.raises(KeyboardInterrupt):
+        script_pod.follow(informer, CLUSTER, NAME, LogOptions(follow=True), files)  # type: ignore[arg-type]
+    assert (files.calls, capsys.readouterr().out) == (calls, out)
+
+
 @pytest.mark.parametrize(("version", "tail", "lines"), [(pod(RUNNING), 5, 5), (ended(0), None, None), (ended(0), 5, 7)])
 def test_the_tail_of_an_ended_script_includes_the_ends_of_its_streams(
     version: Object, tail: int | None, lines: int | None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import select
 import socket
@@ -17,7 +16,7 @@ import ssl
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,10 +25,10 @@ import websocket
 from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.api_server.client import Client, connect
 from tfk8s.backends.kubernetes.api_server.transport import UNAUTHORIZED, Access
-from tfk8s.errors import ClusterError, TaskUnreachable, Tfk8sError
+from tfk8s.errors import TaskUnreachable, Tfk8sError
 
-_PROTOCOL = "v4.channel.k8s.io"
-_DATA, _STATUS = 0, 3
+PROTOCOL = "v4.channel.k8s.io"
+_DATA = 0
 _PORT_MESSAGE = 2  # the first message of each channel of a forwarded port is the port's number
 _MAX_BUFFERED = 1 << 20
 _BLOCK = 1 << 16
@@ -53,44 +52,6 @@ def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
     local, caller = socket.socketpair()
     threading.Thread(target=relay, args=(stream, local), name=f"tfk8s-dial-{pod}", daemon=True).start()
     return caller
-
-
-def execute(
-    client: Client, namespace: str, pod: str, command: Sequence[str], data: Iterable[bytes], timeout: float = 60.0
-) -> None:
-    """Run a command in a pod's container until the command ends.
-
-    Args:
-        client: the API server.
-        namespace: the pod's.
-        pod: the pod's name.
-        command: the command, which must not wait for the end of its standard input.
-        data: the standard input.
-        timeout: the longest time without a message from the pod.
-
-    Raises:
-        ClusterError: the command failed, with its output as the reason; or the stream broke.
-    """
-    query = [*(("command", word) for word in command), ("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
-    stream = open_stream(client, paths.pod(namespace, pod, "exec"), query)
-    output = b""
-    try:
-        stream.settimeout(timeout)
-        for block in data:
-            _send(stream, block)
-        while True:
-            operation, message = stream.recv_data()
-            if operation == websocket.ABNF.OPCODE_CLOSE:
-                raise ClusterError(f"the stream to pod {pod} ended before {command[0]} did")
-            if message[:1] == bytes([_STATUS]):
-                if json.loads(message[1:]).get("status") != "Success":
-                    raise ClusterError(f"{command[0]} failed in pod {pod}: {output.decode(errors='replace').strip()}")
-                return
-            output += message[1:]
-    except (OSError, websocket.WebSocketException) as error:
-        raise ClusterError(f"the stream to pod {pod} broke: {error}") from error
-    finally:
-        stream.close()
 
 
 def attach(client: Client, namespace: str, pod: str) -> websocket.WebSocket:
@@ -148,8 +109,16 @@ def _send(stream: websocket.WebSocket, block: bytes) -> None:
     stream.send_binary(bytes([_DATA]) + block)
 
 
-def open_stream(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> websocket.WebSocket:
+def open_stream(
+    client: Client, path: str, query: Sequence[tuple[str, Any]], protocols: str = PROTOCOL
+) -> websocket.WebSocket:
     """Return a WebSocket to the API server, whose writes fail once the peer is dead.
+
+    Args:
+        client: the API server.
+        path: of a subresource of a pod.
+        query: its options.
+        protocols: the WebSocket's protocols, the best first.
 
     Raises:
         ApiError: the API server refuses the stream.
@@ -159,7 +128,7 @@ def open_stream(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> 
 
     def open_with(access: Access) -> websocket.WebSocket | websocket.WebSocketBadStatusException:
         try:
-            return _open_websocket(url, access)
+            return _open_websocket(url, access, protocols)
         except websocket.WebSocketBadStatusException as error:
             return error
 
@@ -177,7 +146,7 @@ def open_stream(client: Client, path: str, query: Sequence[tuple[str, Any]]) -> 
     return opened
 
 
-def _open_websocket(url: str, access: Access) -> websocket.WebSocket:
+def _open_websocket(url: str, access: Access, protocols: str) -> websocket.WebSocket:
     connection = connect(access, _OPEN_TIMEOUT)
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
@@ -185,7 +154,7 @@ def _open_websocket(url: str, access: Access) -> websocket.WebSocket:
         headers = [f"{name}: {value}" for name, value in access.headers.iteritems()]
         stream.connect(  # type: ignore[no-untyped-call]
             url.replace("http", "ws", 1), socket=connection, redirect_limit=0,
-            header=[*headers, f"sec-websocket-protocol: {_PROTOCOL}"],
+            header=[*headers, f"sec-websocket-protocol: {protocols}"],
         )  # fmt: skip
         stream.settimeout(None)
         stack.pop_all()

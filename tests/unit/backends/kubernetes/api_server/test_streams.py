@@ -1,4 +1,4 @@
-"""Streams to pods: forwarded ports, commands in containers, and standard input."""
+"""Streams to pods: forwarded ports, and standard input."""
 
 from __future__ import annotations
 
@@ -56,36 +56,6 @@ class Stream:
 def client_that_opens(stream: object) -> Any:
     transport = types.SimpleNamespace(with_credentials=lambda *_: stream)
     return types.SimpleNamespace(transport=transport, url="https://h", context="c")
-
-
-def execute(*messages: tuple[int, bytes]) -> None:
-    stream = Stream(*messages)
-    try:
-        streams.execute(client_that_opens(stream), "ns", "pod", ["run"], [b"in"])
-    finally:
-        assert (stream.sent, stream.closed) == ([b"\0in"], True)
-
-
-BINARY, CLOSE = websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_CLOSE
-
-
-def test_a_command_succeeds() -> None:
-    execute((BINARY, b""), (BINARY, b"\1out"), (BINARY, b'\3{"status": "Success"}'))
-
-
-@pytest.mark.parametrize(
-    ("messages", "error"),
-    [
-        ([(BINARY, b"\2no such file\n"), (BINARY, b'\3{"status": "Failure"}')], "run failed in pod pod: no such file"),
-        # The code 1000 begins with the same byte as a status.
-        ([(CLOSE, b"\x03\xe8")], "the stream to pod pod ended before run did"),
-        ([(BINARY, b"\1"), (CLOSE, b"")], "the stream to pod pod ended before run did"),
-    ],
-)
-def test_a_command_fails_or_is_lost(messages: list[tuple[int, bytes]], error: str) -> None:
-    with pytest.raises(ClusterError) as caught:
-        execute(*messages)
-    assert str(caught.value) == error
 
 
 class Port:

@@ -1,0 +1,123 @@
+"""The copy of a script's files from its pod, across broken streams and failures."""
+
+from __future__ import annotations
+
+import io
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfk8s.backends.downloads import parse
+from tfk8s.backends.kubernetes import script_files
+from tfk8s.backends.kubernetes.api_server import commands, errors
+from tfk8s.backends.kubernetes.script_files import ScriptFiles
+from tfk8s.core.script import Outcome
+from tfk8s.errors import BackendUnreachable, ClusterError
+from tfk8s.sessions.pod import downloads as archives
+
+
+class Pods:
+    """Stands for commands in pods: each gives its output or its failure."""
+
+    def __init__(self, *outputs: bytes | Exception) -> None:
+        self.outputs = list(outputs)
+        self.sent: list[bytes] = []
+        self.exit_code: int | None = None
+
+    def __call__(self, client: object, namespace: str, pod: str, words: tuple[str, ...], **_: object) -> Pods:
+        self.words, self.exit_code = words, None
+        output = self.outputs.pop(0)
+        if isinstance(output, Exception):
+            raise output
+        self.block = output
+        return self
+
+    def __enter__(self) -> Pods:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def receive(self) -> tuple[int, bytes]:
+        block, self.block = self.block, b""
+        if not block:
+            self.exit_code = 0
+        return commands.STDOUT, block
+
+    def send(self, block: bytes) -> None:
+        self.sent.append(block)
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """The archive of a file, in an empty current folder."""
+    (tmp_path / "pod").mkdir()
+    (tmp_path / "pod/model").write_text("weights")
+    sink = io.BytesIO()
+    archives.pack([str(tmp_path / "pod/model")], sink)
+    monkeypatch.chdir(tmp_path)
+    return sink.getvalue()
+
+
+def files(monkeypatch: pytest.MonkeyPatch, pods: Any, client: Any = None) -> ScriptFiles:
+    monkeypatch.setattr(commands, "RemoteCommand", pods)
+    return ScriptFiles(client, "ns", "pod", parse(["model"]))
+
+
+def test_a_broken_stream_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, archive: bytes) -> None:
+    pods = Pods(BackendUnreachable("no route"), archive[:700], archive)
+    copied = files(monkeypatch, pods)
+    copied.copy()
+    assert copied.report(Outcome(3)) == Outcome(3)
+    assert (pods.words, pods.sent) == (archives.COMMAND, [b"\n"])
+    assert (tmp_path / "model").read_text() == "weights"
+    assert not copied.interrupt()
+
+
+@pytest.mark.parametrize("error", [errors.ApiError(404, "no such pod"), BackendUnreachable("no such pod")])
+def test_a_failure_is_final(
+    monkeypatch: pytest.MonkeyPatch, archive: bytes, caplog: pytest.LogCaptureFixture, error: ClusterError
+) -> None:
+    monkeypatch.setattr(script_files, "RETRY_TIMEOUT", 0.0)
+    copied = files(monkeypatch, Pods(error))
+    copied.copy()
+    assert copied.report(Outcome(3)) == Outcome(3)
+    assert caplog.messages == ["its files were not copied: no such pod"]
+    with pytest.raises(ClusterError) as caught:
+        copied.report(Outcome(0))
+    assert str(caught.value) == "the script succeeded, but its files were not copied: no such pod"
+
+
+def test_a_script_that_nobody_waited_for(
+    monkeypatch: pytest.MonkeyPatch, archive: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    files(monkeypatch, Pods()).report_loss()
+    ScriptFiles(None, "ns", "pod", ()).report_loss()  # type: ignore[arg-type]
+    assert caplog.messages == ["the script's files were not copied"]
+
+
+def test_a_script_that_ignores_ctrl_c_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, archive: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Client:
+        """Notes that the pod was deleted."""
+
+        deleted = threading.Event()
+
+        def send(self, method: str, path: str) -> None:
+            assert (method, path) == ("DELETE", "/api/v1/namespaces/ns/pods/pod")
+            self.deleted.set()
+
+    monkeypatch.setattr(script_files, "INTERRUPT_TIMEOUT", 0.0)
+    assert files(monkeypatch, Pods(b""), Client()).interrupt()
+    assert Client.deleted.wait(20)
+    assert caplog.messages == [
+        "the script ends, then its files are copied; Ctrl-C again leaves them behind",
+        "the script did not end within 0 s",
+    ]
+
+
+def test_a_script_whose_pod_is_gone_can_not_be_interrupted(monkeypatch: pytest.MonkeyPatch, archive: bytes) -> None:
+    assert not files(monkeypatch, Pods(errors.ApiError(404, "gone"))).interrupt()

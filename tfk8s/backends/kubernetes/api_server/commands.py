@@ -1,0 +1,193 @@
+"""Commands in a pod's container, by WebSockets to the API server.
+
+Each message begins with the number of a channel (k8s.io/apimachinery, pkg/util/remotecommand). Version 5 of the
+protocol can end the standard input of a command; API servers before Kubernetes 1.30 speak version 4.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import ssl
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+import websocket
+
+from tfk8s.backends.kubernetes.api_server import paths, streams
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.errors import ClusterError
+
+STDIN, STDOUT, STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+_VERSION_5 = "v5.channel.k8s.io"
+
+
+class RemoteCommand:
+    """A command that runs in a pod's container, in a `with`. Leaving the `with` closes the stream.
+
+    Args:
+        client: the API server.
+        namespace: the pod's.
+        pod: the pod's name.
+        words: the command.
+        tty: give the command a terminal, which has one stream for output and errors.
+        timeout: the longest time without a message from the pod; None waits for ever.
+
+    Attributes:
+        exit_code: the command's exit code; None until its end.
+        failure: why the command could not run; "" if it ran.
+
+    Raises:
+        ApiError: the API server refuses the command.
+        BackendUnreachable: there is no connection.
+    """
+
+    def __init__(
+        self, client: Client, namespace: str, pod: str, words: Sequence[str], *, tty: bool = False,
+        timeout: float | None = 60.0,
+    ) -> None:  # fmt: skip
+        options = {"stdin": True, "stdout": True, "stderr": not tty, "tty": tty}
+        query = [*(("command", word) for word in words), *((name, str(on).lower()) for name, on in options.items())]
+        protocols = f"{_VERSION_5}, {streams.PROTOCOL}"
+        self._pod, self._program = pod, words[0]
+        self._stream = streams.open_stream(client, paths.pod(namespace, pod, "exec"), query, protocols)
+        self._stream.settimeout(timeout)
+        self.exit_code: int | None = None
+        self.failure = ""
+
+    def __enter__(self) -> RemoteCommand:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+
+    def send(self, block: bytes) -> None:
+        """Send a block of the standard input."""
+        self._send(STDIN, block)
+
+    def end_input(self) -> bool:
+        """End the standard input; return False if the API server can't do that."""
+        if self._stream.getsubprotocol() != _VERSION_5:
+            return False
+        self._send(_CLOSE, bytes([STDIN]))
+        return True
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Tell the size of the terminal."""
+        self._send(_RESIZE, json.dumps({"Width": columns, "Height": lines}).encode())
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life."""
+        self._stream.ping()
+
+    def fileno(self) -> int:
+        """Return the stream's descriptor, for `poll`."""
+        assert self._stream.sock is not None
+        return int(self._stream.sock.fileno())
+
+    def has_message(self) -> bool:
+        """Return whether a part of a message is decrypted, which `poll` does not report."""
+        return isinstance(self._stream.sock, ssl.SSLSocket) and self._stream.sock.pending() > 0
+
+    def receive(self) -> tuple[int, bytes]:
+        """Return the next message: a channel and its data. At the end, `exit_code` or `failure` is set.
+
+        Raises:
+            ClusterError: the stream broke.
+        """
+        try:
+            operation, frame = self._stream.recv_data_frame(True)
+        except (OSError, websocket.WebSocketException) as error:
+            raise self._broken(error) from error
+        if operation == websocket.ABNF.OPCODE_CLOSE:
+            raise ClusterError(f"the stream to pod {self._pod} ended before {self._program} did")
+        if operation != websocket.ABNF.OPCODE_BINARY or not frame.data:
+            return STDOUT, b""
+        channel, data = frame.data[0], bytes(frame.data[1:])
+        if channel == _STATUS:
+            self._end(json.loads(data))
+            return STDOUT, b""
+        return channel, data
+
+    def _end(self, status: dict[str, Any]) -> None:
+        causes = {cause["reason"]: cause["message"] for cause in status.get("details", {}).get("causes", ())}
+        if status.get("status") == "Success":
+            self.exit_code = 0
+        elif "ExitCode" in causes:
+            self.exit_code = int(causes["ExitCode"])
+        else:
+            self.exit_code, self.failure = 1, status.get("message", "for an unknown reason")
+
+    def _send(self, channel: int, data: bytes) -> None:
+        try:
+            self._stream.send_binary(bytes([channel]) + data)
+        except (OSError, websocket.WebSocketException) as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: Exception) -> ClusterError:
+        return ClusterError(f"the stream to pod {self._pod} broke: {error}")
+
+
+class Output(io.RawIOBase):
+    """The standard output of a command as a file, as it arrives.
+
+    Args:
+        command: the command.
+    """
+
+    def __init__(self, command: RemoteCommand) -> None:
+        self._command = command
+        self._block = b""
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer; return the number of bytes, or 0 when the command has ended.
+
+        Raises:
+            ClusterError: the stream broke, or the command failed.
+        """
+        errors = b""
+        while not self._block and self._command.exit_code is None:
+            channel, data = self._command.receive()
+            if channel == STDOUT:
+                self._block = data
+            else:
+                errors += data
+        if self._command.exit_code:
+            raise ClusterError(self._command.failure or errors.decode(errors="replace").strip())
+        count = min(len(buffer), len(self._block))
+        buffer[:count], self._block = self._block[:count], self._block[count:]
+        return count
+
+
+def execute(
+    client: Client, namespace: str, pod: str, words: Sequence[str], data: Iterable[bytes], timeout: float = 60.0
+) -> None:
+    """Run a command in a pod's container until the command ends.
+
+    Args:
+        client: the API server.
+        namespace: the pod's.
+        pod: the pod's name.
+        words: the command, which must not wait for the end of its standard input.
+        data: the standard input.
+        timeout: the longest time without a message from the pod.
+
+    Raises:
+        ClusterError: the command failed, with its output as the reason; or the stream broke.
+    """
+    output = b""
+    with RemoteCommand(client, namespace, pod, words, timeout=timeout) as command:
+        for block in data:
+            command.send(block)
+        while command.exit_code is None:
+            output += command.receive()[1]
+    if command.exit_code:
+        reason = output.decode(errors="replace").strip() or command.failure
+        raise ClusterError(f"{words[0]} failed in pod {pod}: {reason}")

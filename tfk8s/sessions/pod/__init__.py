@@ -1,0 +1,1 @@
+"""Code that only runs in the pod of a session script."""
