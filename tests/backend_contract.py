@@ -24,6 +24,7 @@ CALLS: dict[str, Callable[[Backend, str], object]] = {
     "delete": lambda backend, name: backend.delete(name),
     "dial": lambda backend, name: backend.dial(name, FIRST),
     "events": lambda backend, name: list(backend.events(name, follow=False)),
+    "execute": lambda backend, name: backend.execute(name, FIRST, ["true"]),
     "logs": lambda backend, name: list(backend.logs(name, [FIRST], LogOptions())),
     "observe": lambda backend, name: backend.observe(name),
     "restart": lambda backend, name: backend.restart(name, None),
@@ -119,6 +120,9 @@ class BackendContract:
 
     def test_run_returns_the_exit_code_of_the_script(self, backend: Backend, shared: str, script: Script) -> None:
         assert backend.run(shared, script).code == 7
+
+    def test_a_command_beside_a_task_returns_its_exit_code(self, backend: Backend, shared: str) -> None:
+        assert backend.execute(shared, SECOND, ["sh", "-c", "exit 7"]) == 7
 
     def test_restart_replaces_one_task_or_all(self, backend: Backend, own: str) -> None:
         before = {task.task: task for task in backend.observe(own).tasks}

@@ -46,7 +46,7 @@ class FakeBackend:
         calls: each call that changes or reads something, as text, in order.
         updates: functions that change the status of a cluster. Each poll applies one of them and removes it.
         unresponsive: the tasks whose servers do not respond.
-        exit_code: the exit code of scripts.
+        exit_code: the exit code of scripts and commands.
         on_run: a function that is called with each script that runs.
         first_phase: the phase of the tasks that `apply` makes.
         past_events: the events of every cluster.
@@ -160,6 +160,11 @@ class FakeBackend:
         self.calls.append(f"show {name} {script} {_words(options)}")
         return self.exit_code if options.follow else 0
 
+    def script_log(self, name: str, script: str) -> Iterator[str]:
+        """Yield one line."""
+        self._check(name)
+        return iter([f"{script} runs"])
+
     def stop(self, name: str, script: str) -> None:
         """Record the call."""
         self._check(name)
@@ -204,6 +209,12 @@ class FakeBackend:
             for old in status.tasks
         )
         self.statuses[name] = replace(status, tasks=tasks)
+
+    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
+        """Return `exit_code`."""
+        self._check(name)
+        self.calls.append(" ".join(["execute", name, str(task), *command]))
+        return self.exit_code
 
     def delete(self, name: str) -> None:
         """Remove the cluster."""

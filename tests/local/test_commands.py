@@ -44,6 +44,17 @@ def pids(name: str) -> list[int]:
     return [int(task["where"].removeprefix("pid ")) for task in document["tasks"]]
 
 
+def test_exec_has_the_network_and_the_variables_of_a_task(mine: str) -> None:
+    look = (
+        "import os, socket; print(socket.if_nameindex(), socket.create_connection(('localhost', 2223)).getpeername())"
+    )
+    seen = tfk8s("exec", "--local", mine, "worker/1", "--", sys.executable, "-c", look)
+    assert (seen.returncode, seen.stdout, seen.stderr) == (0, "[(1, 'lo')] ('127.0.0.1', 2223)\n", "")
+    assert tfk8s("exec", "--local", mine, "worker/1", "--", "wc", "-l", input="a\nb\n").stdout == "2\n"
+    absent = tfk8s("exec", "--local", mine, "worker/1", "absent")
+    assert (absent.returncode, absent.stderr) == (127, "tfk8s: can't run absent: No such file or directory\n")
+
+
 def test_run_prints_only_the_result_and_leaves_nothing() -> None:
     done = tfk8s("run", "--local", "--tf1", CLUSTER, TWO_TASKS)
     assert (done.returncode, done.stdout) == (0, "238\n"), done.stderr

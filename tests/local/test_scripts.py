@@ -15,7 +15,7 @@ from clusters import is_ready, pids, wait_for
 from job_files import job_file
 
 from tfk8s.backends.local import LocalBackend, state
-from tfk8s.core.script import Script
+from tfk8s.core.script import Download, Script
 from tfk8s.core.spec import Job, Task
 from tfk8s.errors import TaskUnreachable
 
@@ -28,6 +28,13 @@ session.run(tf.constant(1))
 print("running", flush=True)
 session.run(count)
 """
+
+
+def test_files_are_copied_after_ctrl_c_too(run, pair: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "import os, signal; open('left', 'w').write('text'); os.kill(os.getpid(), signal.SIGINT); input()"
+    code, _, _ = run(pair, text, downloads=[Download("left", Path("left")), Download("left", tmp_path / "copy")])
+    assert (code, (tmp_path / "copy").read_text()) == (130, "text")
 
 
 def test_arguments_folder_and_neighbours(run, pair: str, tmp_path: Path) -> None:
@@ -416,7 +423,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]
 
 CLIENT = """
 import pathlib, sys
-from tfk8s.core.script import Script
+from tfk8s.core.script import Download, Script
 from tfk8s.backends.local import LocalBackend
 from tfk8s.errors import Tfk8sError
 try:

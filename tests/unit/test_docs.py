@@ -83,6 +83,7 @@ def test_commands_and_options_exist():
         script = words[0] in ("run", "submit") and next(
             (at for at, word in enumerate(words) if word.endswith(".py")), None
         )
+        script = words.index("--") if "--" in words else script
         for word in words[:script] if script else words:
             assert not word.startswith("-") or word.partition("=")[0] in options(words), words
 

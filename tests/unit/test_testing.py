@@ -16,11 +16,12 @@ class TestFakeBackend(BackendContract):
     @pytest.fixture(scope="class")
     @classmethod
     def backend(cls) -> FakeBackend:
-        return FakeBackend()
+        backend = FakeBackend()
+        backend.exit_code = 7
+        return backend
 
     @pytest.fixture
-    def script(self, backend: FakeBackend) -> Script:
-        backend.exit_code = 7
+    def script(self) -> Script:
         return Script(path=Path("script.py"))
 
 

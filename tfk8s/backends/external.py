@@ -108,6 +108,11 @@ class ExternalBackend(ForegroundScripts):
         del task
         self._refuse(name, "restart")
 
+    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
+        """Refuse."""
+        del task, command
+        self._refuse(name, "run a command beside")
+
     def delete(self, name: str) -> None:
         """Refuse."""
         self._refuse(name, "remove")

@@ -97,6 +97,10 @@ class ForegroundScripts:
         del name, options
         raise InvalidInput(f"the output of {script} is not stored: scripts on this machine write to their terminal")
 
+    def script_log(self, name: str, script: str) -> NoReturn:
+        """Refuse."""
+        self.show(name, script, LogOptions())
+
     def stop(self, name: str, script: str) -> NoReturn:
         """Refuse."""
         del name

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.protocol import Backend
@@ -49,7 +49,7 @@ def run(script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor)
         arguments = [f"--events={monitor.events}", *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
         environment = script_environment(script, cluster, target, os.environ, failure_file.environment())
-        outcome = failure_file.outcome(_run(command, environment, [monitor.events, *failure_file.descriptors]))
+        outcome = failure_file.outcome(run_program(command, environment, [monitor.events, *failure_file.descriptors]))
     return downloads.copy_here(script.downloads, outcome)
 
 
@@ -101,8 +101,20 @@ def _forward(task: Task, port: int, dial: Dial) -> Iterator[Forward]:
         yield forward
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int]) -> int:
-    """Run a program with this process' standard streams and signals; return its code, as in `subprocess`."""
+def run_program(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    descriptors: Sequence[int] = (),
+    prepare: Callable[[], object] | None = None,
+) -> int:
+    """Run a program with this process' standard streams and signals; return its code, as in `subprocess`.
+
+    Args:
+        command: the program and its arguments.
+        environment: its whole environment.
+        descriptors: other open files for it.
+        prepare: called in the new process before the program starts.
+    """
     process: subprocess.Popen[bytes] | None = None
 
     def forward(number: int, _: object) -> None:
@@ -112,7 +124,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], descriptors: Se
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        process = subprocess.Popen(command, env=environment, pass_fds=descriptors)
+        process = subprocess.Popen(command, env=environment, pass_fds=descriptors, preexec_fn=prepare)
         return process.wait()
     finally:
         for number, handler in before.items():

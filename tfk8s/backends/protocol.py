@@ -1,8 +1,8 @@
 """The protocol of backends, which run clusters.
 
-A backend plans, applies, scales, observes, lists, yields events and logs, runs scripts, dials a task, restarts and
-deletes. Everything else (waiting, probing, devices, `connect`, retries, panels) is built on these methods, once for all
-backends.
+A backend plans, applies, scales, observes, lists, yields events and logs, runs scripts, dials a task, runs commands
+beside a task, restarts and deletes. Everything else (waiting, probing, devices, `connect`, retries, panels) is built on
+these methods, once for all backends.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class Backend(Protocol):
         """Start a session script that runs without this process; return its name.
 
         Raises:
-            InvalidInput: this backend's scripts end with the process that runs them. So do `show` and `stop`.
+            InvalidInput: this backend's scripts end with the process that runs them. So do `show`, `script_log` and
+                `stop`.
         """
         ...
 
@@ -128,6 +129,10 @@ class Backend(Protocol):
         Raises:
             InvalidInput: the options ask for the log before a restart: scripts never restart.
         """
+        ...
+
+    def script_log(self, name: str, script: str) -> Iterator[str]:
+        """Yield the lines of a script's output and errors so far."""
         ...
 
     def stop(self, name: str, script: str) -> None:
@@ -148,6 +153,16 @@ class Backend(Protocol):
 
     def restart(self, name: str, task: Task | None) -> None:
         """Restart a task, or (None) all tasks. Does not wait for them."""
+        ...
+
+    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
+        """Run a command beside a task's server, with this process' standard streams; return its exit code.
+
+        The command gets a terminal if this process has one.
+
+        Raises:
+            TaskUnreachable: the task does not run.
+        """
         ...
 
     def delete(self, name: str) -> None:

@@ -72,7 +72,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     for function in (
         job_file.init, job_file.validate, job_file.schema, job_file.render,
         lifecycle.diff, lifecycle.up, scripts.submit, scripts.run, scripts.stop, scripts.connect,
-        inspect.status, inspect.ls, inspect.devices, tasks.logs, events,
+        inspect.status, inspect.ls, inspect.devices, tasks.logs, tasks.exec, events,
         lifecycle.scale, lifecycle.restart, lifecycle.down, job_file.roles,
         doctor, images.image, kind.kind, completion, server,
     )
@@ -126,7 +126,7 @@ def _command(name: str) -> Any:
             app.command(cls=Command)(function)
     else:
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name, cls=ScriptCommand if name in ("submit", "run") else Command)(COMMANDS[name])
+        app.command(name, cls=ScriptCommand if name in ("submit", "run", "exec") else Command)(COMMANDS[name])
     return typer.main.get_command(app)
 
 

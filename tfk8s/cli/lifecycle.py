@@ -105,21 +105,28 @@ def restart(
 
 def down(
     name: options.Name,
+    save_logs: Annotated[
+        str | None,
+        typer.Option("--save-logs", metavar="DIR", help="First write the logs of tasks and scripts to this folder."),
+    ] = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
     """Remove a cluster: all that `tfk8s up` created.
 
+    With --save-logs, removes nothing if a log can't be read or written.
+
     Examples:
         tfk8s down --local mnist
+        tfk8s down --save-logs logs mnist
     """
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
 
     cluster = find(name, BackendOptions(local or None, context, namespace))
     with leaving("parts of the cluster may remain; `tfk8s down` again removes them"):
-        cluster.down()
+        cluster.down(save_logs=save_logs)
     say(f'cluster "{cluster.name}" is down')
 
 

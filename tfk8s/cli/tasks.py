@@ -90,3 +90,34 @@ def _print(chosen: Sequence[Task], lines: Iterable[LogLine]) -> LogLine | None:
     for last in lines:
         say(f"{prefixes[last.task]}{last.text}")
     return last
+
+
+def exec(  # noqa: A001 - the command's name
+    name: options.Name,
+    task: Annotated[
+        str,
+        typer.Argument(metavar="TASK", help="JOB/INDEX.", show_default=False, autocompletion=completion.tasks),
+    ],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments.", show_default=False)
+    ],
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> int:
+    """Run a command beside a task's server.
+
+    On Kubernetes, runs in the task's container. On this machine, runs in the network of the tasks, with the task's
+    variables. The command gets a terminal if this one has a terminal. Returns the command's exit code.
+
+    Examples:
+        tfk8s exec mnist worker/0 -- bash
+        tfk8s exec --local mnist ps/0 -- python3 -c "import os; print(os.environ)"
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.options import BackendOptions
+    from tfk8s.core.task_names import parse_task
+
+    cluster = find(name, BackendOptions(local or None, context, namespace))
+    chosen = parse_task(task, [status.task for status in cluster.tasks()])
+    return cluster.backend.execute(cluster.name, chosen, command)

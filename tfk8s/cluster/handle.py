@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from tfk8s.backends import devices
 from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
-from tfk8s.cluster import scripts
+from tfk8s.cluster import saved_logs, scripts
 from tfk8s.cluster.connection import ClusterConnection
 from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
@@ -266,8 +266,10 @@ class Cluster:
         """Close the address of `target`; the cluster keeps running."""
         self._connection.close()
 
-    def down(self) -> None:
-        """Remove the cluster, and wait until it is gone."""
+    def down(self, *, save_logs: str | Path | None = None) -> None:
+        """Remove the cluster, and wait until it is gone. First write its logs to the folder `save_logs`, if given."""
+        if save_logs is not None:
+            saved_logs.save_logs(self.backend, self.name, Path(save_logs))
         self.close()
         self.backend.delete(self.name)
 

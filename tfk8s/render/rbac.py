@@ -17,7 +17,7 @@ ROLES = (USER_ROLE, SUBMIT_ROLE)
 
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop"})  # the commands that the Role for submitting allows
 _READERS = (
-    "ls", "status", "logs", "events", "devices", "submit", "stop", "connect", "scale", "restart", "down", "up",
+    "ls", "status", "logs", "events", "devices", "exec", "submit", "stop", "connect", "scale", "restart", "down", "up",
 )  # fmt: skip
 _WATCHERS = ("status", "up", "scale", "restart")  # these commands poll
 
@@ -51,22 +51,22 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the group, the resource, the verbs, and the commands that need them."""
     yield "apps", "statefulsets", "list", _READERS
     yield "apps", "statefulsets", "watch", _WATCHERS
-    yield "", "pods", "list", ("ls", "status", "submit", "stop", "up", "scale", "restart", "down")
+    yield "", "pods", "list", ("ls", "status", "exec", "submit", "stop", "up", "scale", "restart", "down")
     yield "batch", "jobs", "list", _READERS  # the Jobs of scripts
     yield "batch", "jobs", "watch", _WATCHERS
     # The log shows that a server listens.
-    yield "", "pods/log", "get", ("logs", "submit", "status", "up", "restart", "scale")
+    yield "", "pods/log", "get", ("logs", "submit", "status", "up", "restart", "scale", "down")
     yield "", "events", "list", ("events", *_WATCHERS)
     yield "", "events", "watch", ("events", *_WATCHERS)
     yield "", "pods/portforward", "get create", ("up", "devices", "connect", "restart", "scale")
-    # A Secret holds the script's folder; a large folder is sent through `exec`.
+    # A Secret holds the script's folder. A large folder is sent through `exec`, and the files of `--get` come by it.
     yield "", "secrets", "create", ("submit",)
     yield "batch", "jobs", "create", ("submit",)
     yield "batch", "jobs", "delete", ("submit", "stop")
     yield "", "pods", "get", ("submit", "logs", "restart")
     # A watch sees why pods of tasks and scripts end, even if they are deleted at once.
     yield "", "pods", "watch", ("submit", "logs", "status", "up", "restart", "scale")
-    yield "", "pods/exec", "get create", ("submit", "restart")
+    yield "", "pods/exec", "get create", ("submit", "restart", "exec")
     yield "", "pods/attach", "get create", ("submit",)  # for the script's standard input
     yield "", "pods", "delete", ("restart",)
     yield "", "pods", "deletecollection", ("up", "restart", "scale", "down")

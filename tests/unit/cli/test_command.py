@@ -43,6 +43,7 @@ Commands:
   ls          List your clusters.
   devices     Show the devices of each task: CPUs, GPUs, their memory.
   logs        Print the output of tasks, or of a script.
+  exec        Run a command beside a task's server.
   events      List the events of a cluster, oldest first.
   scale       Change the number of tasks of jobs; restarts all tasks.
   restart     Restart a task's server, or all servers.

@@ -261,6 +261,25 @@ def test_logs_from_before_a_restart(run: Run, backend: FakeBackend) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("dashes", [["--"], []])
+def test_exec(run: Run, backend: FakeBackend, dashes: list[str]) -> None:
+    backend.exit_code = 7
+    assert run("exec", "mnist", "worker/1", *dashes, "ls", "-l", "--local") == (7, "", "")
+    assert backend.calls == ["execute mnist worker/1 ls -l --local"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["worker/7", "ls"], 'error: there is no task "worker/7"; there are chief/0, worker/0 to worker/1\n'),
+        (["worker/1"], "error: Missing argument 'COMMAND'.\n  = help: tfk8s exec --help\n"),
+    ],
+)
+def test_bad_exec(run: Run, backend: FakeBackend, arguments: list[str], error: str) -> None:
+    code, out, err = run("exec", "mnist", *arguments)
+    assert (code, out, err.startswith(error), backend.calls) == (2, "", True, [])
+
+
 def test_logs_of_tasks_that_wrote_nothing(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "logs", lambda *_, **__: iter(()))
     assert run("logs", "mnist") == (0, "", "no output; tfk8s status --local mnist shows what runs\n")

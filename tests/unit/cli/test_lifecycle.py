@@ -96,6 +96,27 @@ def test_up_refuses_addresses(run: Run, folder: Path) -> None:
     )
 
 
+def test_down_saves_the_logs_first(run: Run, backend: FakeBackend, tmp_path: Path) -> None:
+    script = ScriptStatus(name="script-4e9c21", phase=ScriptPhase.SUCCEEDED, command="a.py")
+    local = ScriptStatus(name="pid 7", phase=ScriptPhase.RUNNING, command="b.py")
+    backend.statuses["mnist"] = replace(backend.statuses["mnist"], scripts=(script, local))
+    backend.restart("mnist", Task("worker", 1))
+    (tmp_path / "file").touch()
+    assert run("down", "--save-logs", str(tmp_path / "file"), "mnist") == (
+        1, "",
+        (
+            f'error: logs can\'t be written to "{tmp_path}/file": File exists; nothing was removed\n'
+            "  = help: name another folder, or leave out --save-logs\n"
+        ),
+    )  # fmt: skip
+    assert "mnist" in backend.statuses
+    assert run("down", "--save-logs", str(tmp_path / "logs/new"), "mnist") == (0, 'cluster "mnist" is down\n', "")
+    assert {path.name: path.read_text() for path in (tmp_path / "logs/new").iterdir()} == {
+        "chief-0.log": "chief/0 listens\n", "worker-0.log": "worker/0 listens\n", "worker-1.log": "worker/1 listens\n",
+        "worker-1.previous.log": "worker/1 listens\n", "script-4e9c21.log": "script-4e9c21 runs\n",
+    }  # fmt: skip
+
+
 def test_down(run: Run, backend: FakeBackend) -> None:
     assert run("down", "mnist") == (0, 'cluster "mnist" is down\n', "")
     assert run("down", "mnist") == (

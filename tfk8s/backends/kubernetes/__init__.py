@@ -112,6 +112,12 @@ class KubernetesBackend:
 
         return script_jobs.show(self._client, self._find(name), script, options).code
 
+    def script_log(self, name: str, script: str) -> Iterator[str]:
+        """Yield the lines of a script's pod."""
+        from tfk8s.backends.kubernetes import script_pod
+
+        return script_pod.read(self._client, self._find(name), script)
+
     def stop(self, name: str, script: str) -> None:
         """Delete a script's Job."""
         from tfk8s.backends.kubernetes import script_jobs
@@ -142,6 +148,13 @@ class KubernetesBackend:
             restart.restart_task(self._client, cluster.namespace, naming.pod(name, task.job, task.index))
         else:
             restart.recreate_pods(self._client, cluster.namespace, name, list(cluster.sets))
+
+    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
+        """Run a command in the container of a task."""
+        from tfk8s.backends.kubernetes import task_commands
+
+        pod = naming.pod(name, task.job, task.index)
+        return task_commands.run(self._client, self._find(name).namespace, pod, command)
 
     def delete(self, name: str) -> None:
         """Delete the cluster, and wait until its pods are gone."""

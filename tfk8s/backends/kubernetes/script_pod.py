@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
@@ -96,6 +96,15 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
     if pod := find(client, cluster, name):
         options = _with_ends(pod, options)
         _write(logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], options), options)
+
+
+def read(client: Client, cluster: DeployedCluster, name: str) -> Iterator[str]:
+    """Yield the lines of a script so far, output and errors."""
+    if pod := find(client, cluster, name):
+        for line in logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], LogOptions()):
+            text, _ = _parse(line)
+            if text is not None:
+                yield text.removeprefix(_MARK)
 
 
 def follow(
@@ -208,6 +217,13 @@ def _with_ends(pod: Object, options: LogOptions) -> LogOptions:
     return replace(options, tail=options.tail + _STREAMS + (downloads.VARIABLE in variables))
 
 
+def _parse(line: str) -> tuple[str | None, tuple[str, int, str] | None]:
+    """Return a line as the script wrote it, None for a line of process 1; and the script's end, if it is there."""
+    end = pod_entrypoint.read_end(line)
+    text = end[0] if end else line.removesuffix(_FILES_WAIT)
+    return (text if text or text == line else None), end
+
+
 def _write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] | None = None) -> Object | None:
     """Write a script's lines to this process' streams; return its end if both of its streams say that it lost a task.
 
@@ -218,9 +234,8 @@ def _write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] |
     ended = 0
     for line in lines:
         time, space, line = line.partition(" ") if options.timestamps else ("", "", line)
-        end = pod_entrypoint.read_end(line)
-        text = end[0] if end else line.removesuffix(_FILES_WAIT)
-        if text or text == line:
+        text, end = _parse(line)
+        if text is not None:
             stream = sys.stderr if text.startswith(_MARK) else sys.stdout
             stream.write(f"{time}{space}{text.removeprefix(_MARK)}\n")
             stream.flush()

@@ -169,6 +169,12 @@ class LocalBackend(ForegroundScripts):
         """Restart a task's server, or all servers."""
         supervisor_client.send_request(_find(name)[0], {"do": "restart", "task": None if task is None else str(task)})
 
+    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
+        """Run a command in the network of the tasks, with the variables of one of them."""
+        from tfk8s.backends.local import task_commands
+
+        return task_commands.run(*_find(name), task, command)
+
     def delete(self, name: str) -> None:
         """End all processes of the cluster, and remove its folder."""
         with state.locked():

@@ -7,6 +7,7 @@ Linux only (namespaces(7), user_namespaces(7)).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -16,6 +17,7 @@ import struct
 from pathlib import Path
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_NAMESPACES = {"user": _CLONE_NEWUSER, "net": _CLONE_NEWNET}  # the user namespace first, since it gives the right
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _PR_SET_PDEATHSIG = 1
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -41,6 +43,24 @@ def enter() -> None:
             _raise_loopback()
     else:
         _enter_as_user()
+
+
+def join(pid: int) -> None:
+    """Move this process, which must have one thread, into the network namespace of a process of the same user.
+
+    Raises:
+        OSError: this machine does not allow that.
+    """
+    with contextlib.ExitStack() as stack:
+        others = {
+            name: stack.enter_context(open(f"/proc/{pid}/ns/{name}"))
+            for name in _NAMESPACES
+            if not Path(f"/proc/{pid}/ns/{name}").samefile(f"/proc/self/ns/{name}")
+        }
+        for name, file in others.items():
+            _call("setns", file.fileno(), _NAMESPACES[name])
+    if "user" in others and os.geteuid() != 0:
+        _drop_capabilities()
 
 
 def _enter_as_user() -> None:

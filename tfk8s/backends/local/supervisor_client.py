@@ -53,9 +53,9 @@ def send_request(folder: state.Folder, request: ipc.Message) -> tuple[ipc.Messag
             _wait_for_answer(folder, connection, _ANSWER_TIMEOUT)
             answer = ipc.receive(connection)
     except OSError as error:
-        raise _gone_error(folder) from error
+        raise gone_error(folder) from error
     if answer is None:
-        raise _gone_error(folder)
+        raise gone_error(folder)
     return answer
 
 
@@ -77,7 +77,8 @@ def _wait_for_answer(folder: state.Folder, connection: socket.socket, seconds: f
         was_stopped = is_stopped
 
 
-def _gone_error(folder: state.Folder) -> SupervisorGone:
+def gone_error(folder: state.Folder) -> SupervisorGone:
+    """Return the error for a cluster whose supervisor has ended."""
     name = folder.path.name
     return SupervisorGone(
         f'cluster "{name}" has ended: its supervisor is gone, and all tasks with it',
@@ -143,7 +144,7 @@ def run(folder: state.Folder, request: ipc.Message, descriptors: Sequence[int]) 
     try:
         connection = ipc.connect(folder.control, _ANSWER_TIMEOUT)
     except OSError as error:
-        raise _gone_error(folder) from error
+        raise gone_error(folder) from error
     with connection, _forward_signals(connection):
         connection.settimeout(None)
         try:
@@ -156,7 +157,7 @@ def run(folder: state.Folder, request: ipc.Message, descriptors: Sequence[int]) 
         except OSError:
             pass
     if not answers:
-        raise _gone_error(folder)
+        raise gone_error(folder)
     return answers
 
 

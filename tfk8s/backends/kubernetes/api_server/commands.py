@@ -31,6 +31,7 @@ class RemoteCommand:
         namespace: the pod's.
         pod: the pod's name.
         words: the command.
+        stdin: give the command a standard input.
         tty: give the command a terminal, which has one stream for output and errors.
         timeout: the longest time without a message from the pod; None waits for ever.
 
@@ -44,12 +45,12 @@ class RemoteCommand:
     """
 
     def __init__(
-        self, client: Client, namespace: str, pod: str, words: Sequence[str], *, tty: bool = False,
+        self, client: Client, namespace: str, pod: str, words: Sequence[str], *, stdin: bool = True, tty: bool = False,
         timeout: float | None = 60.0,
     ) -> None:  # fmt: skip
-        options = {"stdin": True, "stdout": True, "stderr": not tty, "tty": tty}
+        options = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
         query = [*(("command", word) for word in words), *((name, str(on).lower()) for name, on in options.items())]
-        protocols = f"{_VERSION_5}, {streams.PROTOCOL}"
+        protocols = [_VERSION_5, streams.PROTOCOL]
         self._pod, self._program = pod, words[0]
         self._stream = streams.open_stream(client, paths.pod(namespace, pod, "exec"), query, protocols)
         self._stream.settimeout(timeout)
@@ -70,7 +71,8 @@ class RemoteCommand:
 
     def end_input(self) -> bool:
         """End the standard input; return False if the API server can't do that."""
-        if self._stream.getsubprotocol() != _VERSION_5:
+        headers = self._stream.getheaders() or {}
+        if headers.get("sec-websocket-protocol") != _VERSION_5:
             return False
         self._send(_CLOSE, bytes([STDIN]))
         return True
@@ -113,7 +115,7 @@ class RemoteCommand:
         return channel, data
 
     def _end(self, status: dict[str, Any]) -> None:
-        causes = {cause["reason"]: cause["message"] for cause in status.get("details", {}).get("causes", ())}
+        causes = {cause.get("reason"): cause["message"] for cause in status.get("details", {}).get("causes", ())}
         if status.get("status") == "Success":
             self.exit_code = 0
         elif "ExitCode" in causes:

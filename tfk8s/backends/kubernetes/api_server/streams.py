@@ -110,7 +110,7 @@ def _send(stream: websocket.WebSocket, block: bytes) -> None:
 
 
 def open_stream(
-    client: Client, path: str, query: Sequence[tuple[str, Any]], protocols: str = PROTOCOL
+    client: Client, path: str, query: Sequence[tuple[str, Any]], protocols: Sequence[str] = (PROTOCOL,)
 ) -> websocket.WebSocket:
     """Return a WebSocket to the API server, whose writes fail once the peer is dead.
 
@@ -146,7 +146,7 @@ def open_stream(
     return opened
 
 
-def _open_websocket(url: str, access: Access, protocols: str) -> websocket.WebSocket:
+def _open_websocket(url: str, access: Access, protocols: Sequence[str]) -> websocket.WebSocket:
     connection = connect(access, _OPEN_TIMEOUT)
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
@@ -154,7 +154,7 @@ def _open_websocket(url: str, access: Access, protocols: str) -> websocket.WebSo
         headers = [f"{name}: {value}" for name, value in access.headers.iteritems()]
         stream.connect(  # type: ignore[no-untyped-call]
             url.replace("http", "ws", 1), socket=connection, redirect_limit=0,
-            header=[*headers, f"sec-websocket-protocol: {protocols}"],
+            header=[*headers, f"sec-websocket-protocol: {', '.join(protocols)}"],
         )  # fmt: skip
         stream.settimeout(None)
         stack.pop_all()

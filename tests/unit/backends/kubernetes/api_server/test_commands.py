@@ -31,8 +31,8 @@ class Stream:
     def settimeout(self, seconds: float) -> None:
         pass
 
-    def getsubprotocol(self) -> str:
-        return self.protocol
+    def getheaders(self) -> dict[str, str]:
+        return {"sec-websocket-protocol": self.protocol}
 
     def recv_data_frame(self, control: bool) -> tuple[int, Any]:
         assert control

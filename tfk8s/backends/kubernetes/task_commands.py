@@ -1,0 +1,132 @@
+"""Commands for a look inside a task's container, with the user's terminal or standard streams."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import sys
+import termios
+import tty
+from collections.abc import Iterator, Sequence
+
+from tfk8s import polling
+from tfk8s.backends.kubernetes.api_server import commands, streams
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.commands import RemoteCommand
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.errors import ClusterError, TaskUnreachable
+
+_BLOCK = 1 << 16
+_PIPE_CLOSED = 128 + signal.SIGPIPE  # a shell's exit codes
+_REFUSALS = {"executable file not found": 127, "no such file or directory": 127, "permission denied": 126}  # runc, crun
+
+
+def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
+    """Run a command with this process' standard streams; return its exit code as a shell would.
+
+    The command gets a terminal if standard input and output are terminals.
+
+    Args:
+        client: the API server.
+        namespace: the pod's.
+        pod: the pod's name.
+        words: the command.
+
+    Raises:
+        TaskUnreachable: the pod does not exist, or does not run.
+        ClusterError: the stream broke.
+    """
+    has_terminal = os.isatty(0) and os.isatty(1)
+    has_input = has_terminal or _has_input()
+    try:
+        command = RemoteCommand(
+            client, namespace, pod, words, stdin=has_input, tty=has_terminal, timeout=streams.DEAD_PEER_TIMEOUT
+        )
+    except ApiError as error:
+        if error.code == 403:
+            raise
+        raise TaskUnreachable(f'pod "{pod}" can\'t be reached: {error}') from error
+    try:
+        with command, _raw_terminal(command) if has_terminal else contextlib.nullcontext() as resized:
+            _copy(command, 0 if has_input else None, resized)
+    except BrokenPipeError:
+        return _PIPE_CLOSED
+    if not command.failure:
+        return command.exit_code or 0
+    for refusal, code in _REFUSALS.items():
+        if refusal in command.failure.lower():
+            sys.stderr.write(f"tfk8s: can't run {words[0]}: {refusal}\n")
+            return code
+    raise ClusterError(f"the command can't run in pod {pod}: {command.failure}")
+
+
+def _has_input() -> bool:
+    """Return whether standard input is a pipe or a file; a terminal of a command without one is no input."""
+    try:
+        return not stat.S_ISCHR(os.fstat(0).st_mode)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _raw_terminal(command: RemoteCommand) -> Iterator[int]:
+    """Pass each key on to the command; yield a descriptor that is readable when the terminal has another size."""
+    before = termios.tcgetattr(0)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    handler = signal.signal(signal.SIGWINCH, lambda *_: os.write(writer, b"1"))
+    try:
+        tty.setraw(0)
+        command.resize(*os.get_terminal_size(1))
+        yield reader
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGWINCH, handler)
+        os.close(reader)
+        os.close(writer)
+
+
+def _copy(command: RemoteCommand, source: int | None, resized: int | None) -> None:
+    """Copy the standard streams until the command ends.
+
+    Args:
+        command: the command.
+        source: the standard input, or None.
+        resized: readable when the terminal has another size; None without a terminal.
+    """
+    heartbeat = streams.Heartbeat(command.ping, streams.DEAD_PEER_TIMEOUT)
+    sources = {descriptor for descriptor in (command.fileno(), source, resized) if descriptor is not None}
+    while command.exit_code is None:
+        readable = polling.ready(sources, 0.0 if command.has_message() else streams.PING_INTERVAL)
+        has_message = command.has_message() or command.fileno() in readable
+        if heartbeat.is_dead(received=has_message):
+            raise ClusterError("the stream to the pod broke: the API server is silent")
+        if has_message:
+            channel, data = command.receive()
+            _write(2 if channel == commands.STDERR else 1, data)
+        if resized in readable:
+            os.read(resized, _BLOCK)
+            command.resize(*os.get_terminal_size(1))
+        if source in readable and not _send(command, source):
+            sources.discard(source)
+
+
+def _send(command: RemoteCommand, source: int) -> bool:
+    """Send a block of the standard input; return False after its end."""
+    block = os.read(source, _BLOCK)
+    if block:
+        command.send(block)
+        return True
+    if not command.end_input():
+        raise ClusterError(
+            "this API server can't pass on the end of standard input, which needs Kubernetes 1.30",
+            help="give the command no input: < /dev/null",
+        )
+    return False
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
