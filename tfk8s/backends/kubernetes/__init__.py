@@ -7,8 +7,8 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, events, free_gpus, logs, refusals, restart, room, status
-from tfk8s.backends.kubernetes.api_server import paths, streams
+from tfk8s.backends.kubernetes import apply, events, free_gpus, refusals, restart, room, status
+from tfk8s.backends.kubernetes.api_server import logs, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
@@ -151,10 +151,10 @@ class KubernetesBackend:
 
     def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
         """Run a command in the container of a task."""
-        from tfk8s.backends.kubernetes import task_commands
+        from tfk8s.backends.kubernetes.api_server import terminal
 
         pod = naming.pod(name, task.job, task.index)
-        return task_commands.run(self._client, self._find(name).namespace, pod, command)
+        return terminal.run(self._client, self._find(name).namespace, pod, command)
 
     def delete(self, name: str) -> None:
         """Delete the cluster, and wait until its pods are gone."""

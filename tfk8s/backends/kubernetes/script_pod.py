@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import containers, disruptions, logs, pod_events, pod_status, script_status, status
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes import containers, disruptions, pod_events, pod_status, script_status, status
+from tfk8s.backends.kubernetes.api_server import logs, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.pod_events import PodEvents
@@ -213,7 +213,7 @@ def _with_ends(pod: Object, options: LogOptions) -> LogOptions:
     """Return the options that read the script's last lines: an ended script's log has two more, or three with files."""
     if options.tail is None or script_status.ended(pod) is None:
         return options
-    variables = {variable["name"] for variable in pod["spec"]["containers"][0].get("env", ())}
+    variables = {variable["name"] for variable in containers.spec(pod).get("env", ())}
     return replace(options, tail=options.tail + _STREAMS + (downloads.VARIABLE in variables))
 
 

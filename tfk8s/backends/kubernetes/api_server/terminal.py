@@ -1,4 +1,4 @@
-"""Commands for a look inside a task's container, with the user's terminal or standard streams."""
+"""Commands in containers with the terminal of the user, or with this process' standard streams."""
 
 from __future__ import annotations
 

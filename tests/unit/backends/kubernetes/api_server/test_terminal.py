@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfk8s.backends.kubernetes import task_commands
-from tfk8s.backends.kubernetes.api_server import commands, errors
+from tfk8s.backends.kubernetes.api_server import commands, errors, terminal
 from tfk8s.errors import ClusterError, TaskUnreachable
 
 
@@ -75,8 +74,8 @@ def stdin() -> Iterator[int]:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, command: object) -> int:
-    monkeypatch.setattr(task_commands, "RemoteCommand", command)
-    return task_commands.run(None, "ns", "demo-ps-0", ["nope"])  # type: ignore[arg-type]
+    monkeypatch.setattr(terminal, "RemoteCommand", command)
+    return terminal.run(None, "ns", "demo-ps-0", ["nope"])  # type: ignore[arg-type]
 
 
 def test_streams_are_copied_until_the_end(

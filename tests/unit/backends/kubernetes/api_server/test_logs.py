@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tfk8s.backends.kubernetes import logs
-from tfk8s.backends.kubernetes.api_server import errors
-from tfk8s.backends.kubernetes.logs import Follower
+from tfk8s.backends.kubernetes.api_server import errors, logs
+from tfk8s.backends.kubernetes.api_server.logs import Follower
 from tfk8s.core.script import LogOptions
 
 
