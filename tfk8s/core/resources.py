@@ -25,9 +25,9 @@ class Resources:
     amounts: Mapping[str, Decimal] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> Resources:
-        """Return the amounts of a Kubernetes object, such as {"cpu": "2", "memory": "4Gi"}."""
-        return _without_zeros({name: Quantity.parse(text).value for name, text in texts.items()})
+    def parse(cls, amounts: Mapping[str, object]) -> Resources:
+        """Return the amounts of a Kubernetes object, such as {"cpu": 2, "memory": "4Gi"}."""
+        return _without_zeros({name: Quantity.parse(str(amount)).value for name, amount in amounts.items()})
 
     def __add__(self, other: Resources) -> Resources:
         return self._combined(other, 1)

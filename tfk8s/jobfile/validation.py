@@ -212,7 +212,7 @@ class Struct(Container):
         bad_before = len(validator.bad)
         self._add_missing(entries, path, validator)
         values = {}
-        for key, value in entries.items():
+        for key in entries:
             values[key] = self._read_entry(key, entries, (*path, key), validator)
         if len(validator.bad) > bad_before:
             return None

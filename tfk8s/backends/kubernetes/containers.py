@@ -16,6 +16,12 @@ def spec(pod: Object) -> Object:
     return container
 
 
+def memory_limit(pod: Object) -> str | None:
+    """Return the memory limit of a pod's container; None without a limit."""
+    limit: str | None = spec(pod)["resources"].get("limits", {}).get("memory")
+    return limit
+
+
 def statuses(pod: Object) -> list[Object]:
     """Return the status of the container, as a list; an empty list before kubelet has seen the pod."""
     return [status for status in pod["status"].get("containerStatuses", ()) if status["name"] in _NAMES]

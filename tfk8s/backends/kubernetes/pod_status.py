@@ -127,18 +127,12 @@ def why_ended(job: str, pod: Object, end: Object) -> str:
     if code == 0:
         return "ended as requested, and restarts"
     if end.get("reason") == "OOMKilled":
-        limit = memory_limit(pod)
+        limit = containers.memory_limit(pod)
         cause = f"at its memory limit of {limit}" if limit else "because its node ran out of memory"
         return f"killed {cause} (OOMKilled): {'raise' if limit else 'set'} jobs.{job}.memory"
     if code == _KILLED:
         return "killed (exit code 137): by its node, or by someone with rights on it"
     return f"ended with exit code {code}"
-
-
-def memory_limit(pod: Object) -> str | None:
-    """Return the memory limit of a pod's container; None without a limit."""
-    limit: str | None = containers.spec(pod)["resources"].get("limits", {}).get("memory")
-    return limit
 
 
 def is_outdated(pod: Object, stateful_set: Object) -> bool:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfk8s.backends.kubernetes.api_server.errors import ApiError, FieldError
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.api_server.field_errors import FieldError
 from tfk8s.core import naming
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
@@ -28,11 +29,10 @@ def in_words_of(job_file: JobFile, error: ApiError, objects: Sequence[Object]) -
     """
     sets = (item for item in objects if item["kind"] == "StatefulSet")
     specs = {item["metadata"]["name"]: item["spec"]["template"]["spec"] for item in sets}
-    job = next((job for job in job_file.jobs if naming.stateful_set(job_file.name, job.name) == error.name), None)
-    if job is None or not error.fields:
-        return error
-    problems = [_located(job_file, job, specs[error.name], field) for field in error.fields]
-    if not all(problems):
+    name, fields = error.invalid or ("", ())
+    job = next((job for job in job_file.jobs if naming.stateful_set(job_file.name, job.name) == name), None)
+    problems = [_located(job_file, job, specs[name], field) for field in fields] if job else []
+    if not problems or not all(problems):
         return error
     return InvalidInput(
         f"the API server refuses {'; '.join(problems)}",

@@ -187,7 +187,7 @@ def _outcome(pod: Object, end: Object) -> Outcome:
     if code is None:
         raise ClusterError(f"the script's pod {pod['metadata']['name']} is gone: {end.get('reason', 'it was deleted')}")
     if end.get("reason") == "OOMKilled":
-        limit = pod_status.memory_limit(pod)
+        limit = containers.memory_limit(pod)
         cause = f"at its pod's memory limit of {limit}" if limit else "because its node ran out of memory"
         change = "raise" if limit else "set"
         raise ClusterError(f"the script was killed {cause}", help=f"{change} the memory of the master's job")

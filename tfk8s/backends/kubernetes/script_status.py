@@ -61,7 +61,7 @@ def _ended(pod: Object, end: Object) -> tuple[ScriptPhase, int | None, str]:
     if disrupted := disruptions.disruption("", pod):
         return ScriptPhase.FAILED, code, disrupted[0]
     if end.get("reason") == "OOMKilled":
-        limit = pod_status.memory_limit(pod)
+        limit = containers.memory_limit(pod)
         cause = f"at its pod's memory limit of {limit}" if limit else "because its node ran out of memory"
         return ScriptPhase.FAILED, code, f"killed {cause}"
     return ScriptPhase.FAILED, code, "" if code is not None else f"its pod failed: {end.get('reason')}"

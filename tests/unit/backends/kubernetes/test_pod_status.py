@@ -260,7 +260,7 @@ def test_a_pod_is_outdated_after_a_change_of_its_stateful_set(status, expected):
 
 
 def test_a_task_without_a_limit_that_its_node_had_no_memory_for():
-    pod = {"spec": {"containers": [{"resources": {"requests": {"memory": "512Mi"}}}]}}
+    pod = {"spec": {"containers": [{"name": "server", "resources": {"requests": {"memory": "512Mi"}}}]}}
     end = {"exitCode": 137, "reason": "OOMKilled"}
     words = "killed because its node ran out of memory (OOMKilled): set jobs.worker.memory"
     assert pod_status.why_ended("worker", pod, end) == words

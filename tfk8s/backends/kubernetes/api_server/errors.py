@@ -9,12 +9,14 @@ import shlex
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import urllib3.exceptions
 import yaml
 from kubernetes.config import ConfigException
 
+from tfk8s.backends.kubernetes.api_server import field_errors
+from tfk8s.backends.kubernetes.api_server.field_errors import InvalidFields
 from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput, quoted, there_are
 from tfk8s.render import rbac
 
@@ -26,12 +28,6 @@ _FORBIDDEN = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
-# The API server's answers, with status 500, to an apply of an object with wrong fields or quantities.
-_NOT_OF_SCHEMA = re.compile(
-    r"failed to (?:create typed patch|convert new) object \((?:[^/)]*/)?(?P<name>[^;)]*);[^)]*\)"
-    r"(?:: \.(?P<path>\S+)| to proper version: .*?Kind=\w+): (?P<problem>.*)",
-    re.DOTALL,
-)
 _ANONYMOUS = "system:anonymous"  # the user of requests without credentials
 _KUEUE = 'admission webhook "vstatefulset.kb.io" denied the request: '
 
@@ -40,25 +36,12 @@ _PROXY_HELP = "HTTPS_PROXY or the kubeconfig's proxy-url sets the proxy; NO_PROX
 _NOT_CONNECTED = urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError
 
 
-class FieldError(NamedTuple):
-    """A field of an object that the API server refuses.
-
-    Attributes:
-        path: of the field, such as "spec.template.spec.dnsPolicy"; "" if the API server does not say.
-        problem: in the API server's words.
-    """
-
-    path: str
-    problem: str
-
-
 class ApiError(ClusterError):
     """The API server refused a request.
 
     Attributes:
         code: the HTTP status.
-        name: the name of the refused object, if its fields are invalid.
-        fields: the invalid fields.
+        invalid: the invalid fields of the refused object, or None.
     """
 
     def __init__(
@@ -67,11 +50,10 @@ class ApiError(ClusterError):
         message: str,
         *,
         help: str | None = None,  # noqa: A002 - as its base
-        name: str = "",
-        fields: Sequence[FieldError] = (),
+        invalid: InvalidFields | None = None,
     ) -> None:
         super().__init__(message, help=help)
-        self.code, self.name, self.fields = code, name, tuple(fields)
+        self.code, self.invalid = code, invalid
 
 
 class TemporaryApiError(ApiError, BackendUnreachable):
@@ -193,9 +175,8 @@ def from_response(code: int, body: bytes, context: str, retry_after: str | None 
     if code == 404 and details.get("kind") == "namespaces":
         name = details["name"]
         return ApiError(code, f'there is no namespace "{name}"', help=f"kubectl create namespace {name}")
-    if match := _NOT_OF_SCHEMA.match(message):
-        field = FieldError(match["path"] or "", match["problem"])
-        return ApiError(code, f"the API server refuses: {message}", name=match["name"], fields=[field])
+    if invalid := field_errors.outside_schema(message):
+        return ApiError(code, f"the API server refuses: {message}", invalid=invalid)
     if code in _TEMPORARY or (code == 409 and status.get("reason") == "Conflict"):  # a race with another client
         message = f'the API server of context "{context}" can\'t serve the request now: {message}'
         wait = retry_after if retry_after and retry_after.isdigit() else 0
@@ -206,8 +187,7 @@ def from_response(code: int, body: bytes, context: str, retry_after: str | None 
             f"Kueue refuses the change: {message.partition(_KUEUE)[2]}",
             help="Kueue does not allow this change on a running cluster: run `tfk8s down`, then `tfk8s up`",
         )
-    invalid = [FieldError(cause.get("field", ""), cause.get("message", "")) for cause in details.get("causes") or ()]
-    return ApiError(code, f"the API server refuses: {message}", name=details.get("name", ""), fields=invalid)
+    return ApiError(code, f"the API server refuses: {message}", invalid=field_errors.invalid(details))
 
 
 def at_startup(error: ApiError) -> TemporaryApiError:
