@@ -101,7 +101,7 @@ def _misfits(sets: Sequence[Object], nodes: Sequence[Object]) -> str:
 
 
 def _refusal(short: Sequence[Shortage]) -> str:
-    return "; ".join(f"{one}: lower their {' or '.join(('tasks', *one.fields))}" for one in short)
+    return "; ".join(f"{one}: {one.remedy}" for one in short)
 
 
 def _warning(short: Sequence[Shortage], when: str) -> str:

@@ -44,14 +44,19 @@ class Shortage:
     present: Resources
 
     @property
-    def fields(self) -> list[str]:
-        """The fields of the jobs that ask for what is short."""
-        return list(map(field_of, self.asked.amounts))
+    def remedy(self) -> str:
+        """The fields of the jobs to lower."""
+        return f"lower their {_listed(['tasks', *map(field_of, self.asked.amounts)], 'or')}"
 
     def __str__(self) -> str:
         nodes = f"the {self.nodes} nodes for them have" if self.nodes > 1 else "the only node for them has"
         room = f"{nodes} {self.present}" if self.nodes else "no node takes them"
-        return f"the tasks of {' and '.join(self.jobs)} request {self.asked} in sum, and {room}"
+        return f"the tasks of {_listed(self.jobs, 'and')} request {self.asked} in sum, and {room}"
+
+
+def _listed(words: Sequence[str], conjunction: str) -> str:
+    """Return a list in a sentence: a, b and c."""
+    return f" {conjunction} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def field_of(resource: str) -> str:
@@ -74,9 +79,10 @@ def shortages(demands: Sequence[Demand], room: Mapping[str, Resources]) -> list[
         dependent = [demand for demand in demands if demand.nodes <= nodes]
         asked = total((demand.requests, demand.tasks) for demand in dependent)
         present = total((room[name], 1) for name in nodes if name in room)
-        jobs = tuple(demand.job for demand in dependent)
-        known = {name for shortage in found if set(shortage.jobs) <= set(jobs) for name in shortage.asked.amounts}
+        names = {demand.job for demand in dependent}
+        known = {name for shortage in found if names.issuperset(shortage.jobs) for name in shortage.asked.amounts}
         short = [name for name, amount in asked.amounts.items() if amount > present[name] and name not in known]
+        jobs = tuple(demand.job for demand in dependent if any(demand.requests[name] for name in short))
         if short:
             found.append(Shortage(jobs=jobs, nodes=len(nodes), asked=asked.only(short), present=present.only(short)))
     return found

@@ -35,6 +35,12 @@ def test_sixteen_gpus_of_eight():
     ]
 
 
+def test_jobs_that_ask_for_none_of_what_is_short_are_not_named():
+    demands = [demand("ps", 1, "a", cpu="1"), demand("worker", 2, "a", cpu="1", **{"nvidia.com/gpu": "1"})]
+    (shortage,) = shortages(demands, {"a": Resources.parse({"cpu": "3", "nvidia.com/gpu": "1"})})
+    assert (shortage.jobs, shortage.remedy) == (("worker",), "lower their tasks or gpus")
+
+
 def test_jobs_that_share_nodes_are_summed_and_others_are_not():
     demands = [demand("a", 1, "x", cpu="1"), demand("b", 1, "y", cpu="1"), demand("c", 2, "xy", cpu="1")]
     assert words(demands, x={"cpu": "2"}, y={"cpu": "2"}) == []
@@ -42,7 +48,7 @@ def test_jobs_that_share_nodes_are_summed_and_others_are_not():
         "the tasks of b request 1 cpu in sum, and the only node for them has 500m cpu",
     ]
     assert words(demands, x={"cpu": "2"}, y={"cpu": "1"}) == [
-        "the tasks of a and b and c request 4 cpu in sum, and the 2 nodes for them have 3 cpu"
+        "the tasks of a, b and c request 4 cpu in sum, and the 2 nodes for them have 3 cpu"
     ]
 
 
