@@ -10,7 +10,6 @@ from job_files import job_file
 
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.readiness import wait_until_ready
-from tfk8s.core.plan import Plan
 from tfk8s.core.script import LogOptions, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import Phase
@@ -86,7 +85,7 @@ class BackendContract:
     def test_a_second_apply_changes_nothing(self, backend: Backend, shared: str) -> None:
         before = backend.observe(shared).tasks
         same = self.make(shared, worker=2, ps=1)
-        assert backend.plan(same) == Plan(name=shared)
+        assert not backend.plan(same)
         assert backend.apply(same) is False
         assert backend.observe(shared).tasks == before
 
@@ -141,7 +140,7 @@ class BackendContract:
         assert backend.scale(own, {"worker": 1}) is True
         after = wait_until_ready(backend, own, TIMEOUT, before=before)
         assert [task.task for task in after.tasks] == [FIRST, PS]
-        assert backend.plan(self.make(own, worker=1, ps=1)) == Plan(name=own)
+        assert not backend.plan(self.make(own, worker=1, ps=1))
         with backend.dial(own, FIRST) as stream:
             assert len(probe.list_devices(stream, TIMEOUT)) == 2
 
