@@ -24,7 +24,7 @@ from tfk8s.sessions.error_names import MAX_BYTES
 from tfk8s.task import probe, wire
 
 SESSION_MODULE = "tensorflow.python.client.session"
-CHILD_TIMEOUT = 30.0  # for a server in a child process, which has to import TensorFlow
+_CHILD_TIMEOUT = 30.0  # for a server in a child process, which has to import TensorFlow
 
 _LARGE_BYTES = 1 << 20
 _CLOSE_TIMEOUT = 1.0
@@ -47,19 +47,16 @@ def patch_config(config: Any, filters: Sequence[str], *, isolate: bool = False) 
     return patched
 
 
-def check_target(
-    target: object, tasks: Mapping[str, str], *, in_pod: bool = False, child_timeout: float = CHILD_TIMEOUT
-) -> None:
+def check_target(target: object, tasks: Mapping[str, str], *, in_pod: bool = False) -> None:
     """Check that a session's target is a task of the cluster, or that another TensorFlow server answers there.
 
     TensorFlow waits silently and for ever for a server that does not answer. The server may be one that the script has
-    started in its own process. A server that a child process starts gets `child_timeout` seconds.
+    started in its own process. A server that a child process starts gets `_CHILD_TIMEOUT`.
 
     Args:
         target: the target, "grpc://host:port"; TensorFlow itself refuses other forms.
         tasks: the address of each task, by its short name.
         in_pod: whether the tasks have the loopback addresses of a single machine, too.
-        child_timeout: for tests.
 
     Raises:
         InvalidInput: no TensorFlow server answers; the help lists the addresses of the tasks.
@@ -75,7 +72,7 @@ def check_target(
         trouble = _probe(address)
         return not trouble
 
-    timeout = child_timeout if _has_children() else 0.0
+    timeout = _CHILD_TIMEOUT if _has_children() else 0.0
     try:
         polling.wait_until(answers, f"a TensorFlow server to answer at {address}", timeout, announce=True)
     except WaitTimeout:

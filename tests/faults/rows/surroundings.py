@@ -143,3 +143,7 @@ def in_scripts() -> Iterator[Row]:
         fault="an address that no task has", when="as a session is opened", run=script("stray.py"), code=2,
         words=("no TensorFlow server answers at localhost:2299", "chief/0 at localhost:2222"),
     )  # fmt: skip
+    yield Row(
+        fault="a segmentation fault of the script", when="between steps", run=script("crash.py"), code=139,
+        words=("crash.py was ended by signal SIGSEGV",),
+    )  # fmt: skip
