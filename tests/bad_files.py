@@ -352,6 +352,9 @@ TABLE = r"""
   3:110+2 empty: "drop" is empty [expected at least one entry]
   3:142+6 reserved-name: "server" is a container of tfk8s [expected another name]
   3:178+8 reserved-key: "hostPort" is not allowed here [the pods meet the pod security standard `restricted`]
+= pod: {containers: [{name: server, resources: {limits: {cpu: x, rdma/hca: 1}, requests: {cpu: -1, memory: 0.5}}}]}\njobs: {worker: 1}
+  3:61+1 bad-quantity: "x" is not a quantity [expected a Kubernetes quantity, such as 2, 500m or 4Gi]
+  3:94+2 bad-quantity: "-1" is not a quantity [expected a Kubernetes quantity, such as 2, 500m or 4Gi]
 """
 
 # Files that do not fit into the table, with the only problem of each.

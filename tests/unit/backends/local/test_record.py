@@ -6,25 +6,29 @@ import json
 from tfk8s.backends.local.record import Record, job_file_to_dict, make_record
 from tfk8s.core.plan import fields
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Volume
+from tfk8s.core.spec import EnvSource, Job, JobFile, Network, Peer, Security, Topology, Volume
 
 JOB_FILE = JobFile(
-    name="a", master="chief", image="tf:1", env={"A": "1"}, volumes=(Volume(path="/d", size=Quantity.parse("1Gi")),),
+    name="a", master="chief", image="tf:1", env={"A": "1", "B": EnvSource(secret="s", key="k")},
+    volumes=(Volume(path="/d", size=Quantity.parse("1Gi")),),
     jobs=(
         Job(name="chief", cpu=Quantity.parse("500m"), tolerations=({"key": "a", "tolerationSeconds": 5},)),
+        Job(name="p", shm=Quantity.parse("1Gi"), topology=Topology(pack="zone"), pod={"c": {"d": 1}}),
         Job(name="ps", tasks=2, preload=("ops",), volumes=(Volume(path="/s", config_map="s"),), labels={"a": "b"}),
         Job(name="w", tasks=2, addresses=("a:1", "b:2")),
     ),
     network=Network(allow_from=(Peer(namespace="n"),), allow_to=(Peer(cidr="10.0.0.0/8", ports=(1, 2)),)),
-    security=Security(user=1000), queue="q", ttl=5,
+    security=Security(user=1000), queue="q", ttl=5, image_pull_secrets=("login",), pod={"a": [1, "b"]},
 )  # fmt: skip
 
 
 def test_a_record_survives_json() -> None:
     record = make_record(JOB_FILE, exposed=False)
     assert Record.from_dict(json.loads(json.dumps(record.to_dict()))) == record
+    assert record.tasks[0].environment.keys() >= {"A"}
+    assert "B" not in record.tasks[0].environment  # a task inherits the variable from the environment of `up`
     assert (record.name, record.target) == ("a", "grpc://localhost:2222")
-    assert [str(task.task) for task in record.tasks] == ["chief/0", "ps/0", "ps/1", "w/0", "w/1"]
+    assert [str(task.task) for task in record.tasks] == ["chief/0", "p/0", "ps/0", "ps/1", "w/0", "w/1"]
 
 
 def test_task_without_its_gpus_has_a_reason() -> None:
