@@ -37,6 +37,19 @@ def nap_while(seconds: float, fault: Callable[[KubeEnvironment], None]) -> Calla
     return run
 
 
+def cut_while_files_are_copied(environment: KubeEnvironment) -> Ended:
+    """Cut the connection to the API server for a second when a script has left 100 MB of files."""
+    place = environment.folder / "results"
+    script = environment.submit("results.py", 100, flags=("--get", f"results:{place}"))
+    script.until_says("leaves files")
+    script.now()
+    environment.proxy.cut()
+    threading.Timer(1.0, environment.proxy.mend).start()
+    ended = script.end(2 * PATIENCE)
+    assert place.stat().st_size == 100 << 20, ended
+    return ended
+
+
 def cut(environment: KubeEnvironment) -> None:
     environment.proxy.cut()
 
@@ -130,6 +143,10 @@ def rows() -> Iterator[Row]:
             fault=name, when="while a script runs", run=nap_while(seconds, fault), limit=seconds + 2 * VERDICT,
             thorough=fault is go_dead,
         )  # fmt: skip
+    yield Row(
+        fault="API server away for 1 s", when="in `submit --get`, when the script has ended",
+        run=cut_while_files_are_copied, limit=3 * VERDICT, thorough=True,
+    )  # fmt: skip
     for command in ("status", "down"):
         yield Row(
             fault="API server away", when=f"before `{command}`", run=absent(command), code=1,

@@ -253,7 +253,16 @@ def unready() -> Iterator[Row]:
     )  # fmt: skip
 
 
-ROWS = [*pods(), *removals.rows(), *sessions(), *commands.rows(), *api_server.rows(), *servers.removals(), *unready()]
+ROWS = [
+    *pods(),
+    *removals.rows(),
+    *removals.files(),
+    *sessions(),
+    *commands.rows(),
+    *api_server.rows(),
+    *servers.removals(),
+    *unready(),
+]
 # These need a node's own processes, or break what all of the cluster needs, for a while.
 ON_KIND = [
     *signals(), *servers.losses("ps/0: killed (exit code 137)"), *frozen_sessions(), *removals.on_kind(), *dns.rows(),

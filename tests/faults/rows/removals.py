@@ -141,6 +141,15 @@ def script_taken_away(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
     return run
 
 
+def files_taken_away(environment: KubeEnvironment) -> Ended:
+    """Evict the pod of a script whose files are to be copied at its end."""
+    script = environment.submit("results.py", 1, "wait", flags=("--get", f"results:{environment.folder}/results"))
+    script.until_says("leaves files")
+    script.now()
+    evict_script(environment)
+    return script.end(PATIENCE)
+
+
 def rows() -> Iterator[Row]:
     yield Row(
         fault="pod of worker/1 evicted", when="in a step", run=lost("during", evict(pod_of("worker/1"))), code=3,
@@ -149,6 +158,13 @@ def rows() -> Iterator[Row]:
     yield Row(
         fault="pod of the script evicted", when="in `submit --retries 1`", run=script_taken_away(evict_script),
         words=(f"{SCRIPT_LOST} evicted from its node", "(retry 1 of 1)"), limit=3 * VERDICT,
+    )  # fmt: skip
+
+
+def files() -> Iterator[Row]:
+    yield Row(
+        fault="pod of the script evicted", when="in `submit --get`", run=files_taken_away, code=1,
+        words=("the script's files were not copied", f"{SCRIPT_LOST} evicted from its node"),
     )  # fmt: skip
 
 

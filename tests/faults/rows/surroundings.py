@@ -55,6 +55,14 @@ tfk8s submit --local faults "$3" none
 """
 
 
+FULL_RESULTS = """
+cd "$(dirname "$2")"
+tfk8s up --local "$2"
+trap 'tfk8s down --local faults' EXIT
+tfk8s submit --local --get results:"$XDG_STATE_HOME/copy" faults "$(dirname "$3")/results.py" 4
+"""
+
+
 def crash_loop(environment: LocalEnvironment) -> Ended:
     environment.remove()
     text = JOB_FILE.replace("ps: 1", "ps: {tasks: 1, preload: [no_such_module]}")
@@ -98,6 +106,11 @@ def of_clusters() -> Iterator[Row]:
     yield Row(
         fault="full disk", when="once the cluster is up: a restart, and a script",
         run=on_small_disk(2048, FULL_AFTER, says="full\n"), left=NOTHING, limit=PATIENCE,
+    )  # fmt: skip
+    yield Row(
+        fault="full disk", when="where `submit --get` copies to", run=on_small_disk(2048, FULL_RESULTS), code=1,
+        words=("the script succeeded, but its files can't be stored in", "No space left on device"), left=NOTHING,
+        limit=PATIENCE,
     )  # fmt: skip
     yield Row(
         fault="read-only state folder", when="before `up`", run=on_small_disk(2048, READ_ONLY), code=1,

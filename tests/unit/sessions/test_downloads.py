@@ -81,6 +81,17 @@ def test_a_client_that_vanishes_may_come_back(tmp_path: Path) -> None:
     assert serve(str(tmp_path / "socket"), vanish, receive)
 
 
+def test_a_client_that_hangs_keeps_no_other_waiting(tmp_path: Path) -> None:
+    address = str(tmp_path / "socket")
+
+    def hang(connection: socket.socket) -> None:
+        with socket.socket(socket.AF_UNIX) as other:
+            other.connect(address)
+            receive(other)
+
+    assert serve(address, hang)
+
+
 @pytest.mark.parametrize("clients", [(), (vanish,)])
 def test_a_client_that_stays_away_is_given_up(
     tmp_path: Path, clients: tuple[Callable[[socket.socket], object]]

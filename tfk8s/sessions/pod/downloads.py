@@ -15,6 +15,7 @@ import socket
 import stat
 import sys
 import tarfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -41,19 +42,34 @@ def serve(
         timeout: the seconds to wait for a client, and for another one after each that fails.
         address: of the socket.
     """
+    received = threading.Event()
+    threads: list[threading.Thread] = []
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
         listener.settimeout(timeout)
+
+        def send(client: socket.socket) -> None:
+            with client, contextlib.suppress(OSError):  # the client is gone, or does not read
+                if _send(paths, client):
+                    received.set()
+                    with socket.socket(socket.AF_UNIX) as wakeup:
+                        wakeup.connect(address)
+
         announce()
         while True:
             try:
                 client, _ = listener.accept()
             except TimeoutError:
-                return False
-            with client, contextlib.suppress(OSError):  # the client is gone, or does not read
-                if _send(paths, client):
-                    return True
+                if not any(thread.is_alive() for thread in threads):
+                    return False
+                continue
+            if received.is_set():
+                client.close()
+                return True
+            # The process of a client whose stream broke may live on, and must not keep the next client waiting.
+            threads.append(threading.Thread(target=send, args=(client,), daemon=True))
+            threads[-1].start()
 
 
 def _send(paths: Sequence[str], client: socket.socket) -> bool:
