@@ -11,7 +11,6 @@ from tfk8s.concurrency import map_parallel
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.errors import ClusterError, quoted
-from tfk8s.render import script_job
 
 _AT_ONCE = 16
 
@@ -27,6 +26,8 @@ def save_logs(backend: Backend, name: str, folder: Path) -> None:
     Raises:
         ClusterError: a log can't be read or written.
     """
+    from tfk8s.render import script_job  # imports yaml, which the other commands do without
+
     status = backend.observe(name)
     saves: list[Callable[[], None]] = [
         functools.partial(_save_task, backend, name, task.task, folder) for task in status.tasks
