@@ -36,6 +36,8 @@ network:
   allow_to: [{{cidr: 10.0.0.0/8, ports: [443]}}]
 security: {{user: 12345, group: 12345, service_account: me}}
 ttl: 60
+max_duration: 8h
+idle: 30m
 jobs:
   chief: 1
   evaluator: 1
@@ -178,6 +180,9 @@ class _Parts:
     def port(self) -> st.SearchStrategy[Any]:
         return self.pick([1, 443, 2222, 10000, 65535], [0, 65536, "80"])
 
+    def duration(self) -> st.SearchStrategy[Any]:
+        return self.pick(["2h", 5, 1000000, "9999d", "90s"], ["h", 0, "05s", "10000d"])
+
     def size(self) -> st.SearchStrategy[Any]:
         return self.pick(
             ["4Gi", "1e9", 4 << 30, "512M", 1 << 20, 10**15 - 1, "0.5Gi"], ["4GB", "-1", 0, "4", "9999999999m"]
@@ -264,7 +269,7 @@ class _Parts:
                 user=self.pick([1, 2**31 - 1], [0]), group=self.pick([1], [0]), service_account=self.dns()
             ),
             pod=self.pick(_PODS, _BAD_PODS),
-            ttl=self.pick(["2h", 5, 1000000, "9999d", "90s"], ["h", 0, "05s", "10000d"]),
+            **{key: self.duration() for key in ("ttl", "max_duration", "idle")},
         )
         heads = self.mostly(
             st.builds(

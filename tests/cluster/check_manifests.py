@@ -54,7 +54,7 @@ def write_schemas(folder: Path) -> None:
 
     for definition in definitions.values():
         for kind in definition.get("x-kubernetes-group-version-kind", ()):
-            if kind["kind"] in paths.GROUPS:
+            if kind["kind"] in paths.KINDS:
                 group = f"{kind['group'].partition('.')[0]}-" if kind["group"] else ""
                 path = folder / f"{kind['kind']}-{group}{kind['version']}.json".lower()
                 path.write_text(json.dumps(strict(definition)))

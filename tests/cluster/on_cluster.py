@@ -74,7 +74,8 @@ def left(client: KubeApi, namespace: str, name: str) -> list[str]:
     """Return the objects of a cluster."""
     return [
         f"{kind} {one['metadata']['name']}"
-        for kind in (*paths.GROUPS, "Pod")
+        for kind in paths.KINDS
+        if kind != "Event"
         for one in client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]
     ]
 

@@ -22,21 +22,23 @@ name: ours
 image: {image}
 jobs: {{worker: {{tasks: {tasks}, cpu: 100m, memory: 1Gi}}{more}}}
 """
+EDITOR = "editor"  # has Kubernetes' own ClusterRole `edit`
+LIMITS = "max_duration: 8h\nidle: 30m\n"
 TWO_JOBS = ", ps: {cpu: 100m, memory: 1Gi}"
 SCRIPT = "import sys; print(sys.stdin.read() or 'no input')\n"
 
 
 @pytest.fixture(scope="module")
 def team(make_namespace, client):
-    """A namespace with the Roles, and with an account for each of them and one for none."""
+    """A namespace with the Roles, and with an account for each of them, one of an editor and one for none."""
     name = make_namespace()
     for role in rbac.roles():
         client.send("POST", f"{ROLES}/{name}/roles", body=role)
+    for kind, role, account in (*(("Role", role, role) for role in rbac.ROLES), ("ClusterRole", "edit", EDITOR)):
         binding = {
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": role["metadata"]["name"]},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]},
-            "subjects": [{"kind": "ServiceAccount", "name": role["metadata"]["name"], "namespace": name}],
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": account},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": name}],
         }  # fmt: skip
         client.send("POST", f"{ROLES}/{name}/rolebindings", body=binding)
     return name
@@ -50,7 +52,7 @@ def become(client, team, tmp_path, monkeypatch):
         path = tmp_path / f"{account}.config"
         path.write_text(kubeconfig(client, {"token": token(client, team, account)}))
         monkeypatch.setenv("KUBECONFIG", str(path))
-        own, wanted = Client(None), account in rbac.ROLES
+        own, wanted = Client(None), account in (*rbac.ROLES, EDITOR)
         about = {"namespace": team, "verb": "list", "group": "apps", "resource": "statefulsets"}
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
         body["spec"] = {"resourceAttributes": about}
@@ -87,9 +89,9 @@ def asked(monkeypatch):
         note(path, verbs[method])
         return send(self, method, url, headers=headers, **options)
 
-    def opened(client, path, query):
-        note(path, lambda named: "get create")
-        return open_stream(client, path, query)
+    def opened(client, path, *more):
+        note(path.partition("?")[0], lambda named: "get create")
+        return open_stream(client, path, *more)
 
     monkeypatch.setattr(Transport, "request", request)
     monkeypatch.setattr(streams, "open_stream", opened)
@@ -111,9 +113,9 @@ def tfk8s(team, capfd):
 
 @pytest.fixture
 def files(tmp_path):
-    """A job file of one job, one of two, and a script; beside the script lies a file that no Secret can hold."""
-    for name, more in (("one", ""), ("two", TWO_JOBS)):
-        (tmp_path / f"{name}.yaml").write_text(JOB_FILE.format(image=IMAGE, tasks=1, more=more))
+    """A job file of one job, one of two with limits, and a script beside a file that no Secret can hold."""
+    for name, more, limits in (("one", "", ""), ("two", TWO_JOBS, LIMITS)):
+        (tmp_path / f"{name}.yaml").write_text(JOB_FILE.format(image=IMAGE, tasks=1, more=more) + limits)
     for name in ("small", "large"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "script.py").write_text(SCRIPT)
@@ -125,7 +127,7 @@ def test_the_role_of_a_user_is_sufficient_and_minimal(become, tfk8s, asked, file
     become("tfk8s-user")
     asked.clear()
     tfk8s("up", str(files / "two.yaml"))
-    tfk8s("up", str(files / "one.yaml"))  # without the ps of before
+    tfk8s("up", str(files / "one.yaml"))  # without the ps and the limits of before
     assert "ours" in tfk8s("ls")
     assert "worker/0" in tfk8s("status", "ours")
     assert "CPU:0" in tfk8s("devices", "ours")
@@ -146,8 +148,22 @@ def test_the_role_of_a_user_is_sufficient_and_minimal(become, tfk8s, asked, file
         ("get", "pods/attach", ""),
         ("create", "pods/attach", ""),
         ("delete", "pods", ""),
+        # The account of the Job that removes a cluster has these, and nobody may grant what they lack.
+        ("delete", "configmaps", ""),
+        ("delete", "services", ""),
     }
     assert table - asked <= elsewhere
+    assert left(client, team, "ours") == []
+
+
+def test_limits_are_refused_before_anything_is_made_where_the_user_may_make_no_role(become, tfk8s, files, client, team):
+    become(EDITOR)
+    error = refused(tfk8s, "up", str(files / "two.yaml"))
+    assert str(error) == (
+        "max_duration and idle need a Job that may remove the cluster, and you can't create it: "
+        f'"system:serviceaccount:{team}:editor" may not patch roles.rbac.authorization.k8s.io in namespace "{team}"'
+    )
+    assert "--role=tfk8s-user" in error.help
     assert left(client, team, "ours") == []
 
 

@@ -21,4 +21,7 @@ JOB_FILE = JobFile(
 
 def stateful_sets() -> list[Object]:
     """Return them, the master's first."""
-    return [item for item in render.objects(JOB_FILE) if item["kind"] == "StatefulSet"]
+    found = [item for item in render.objects(JOB_FILE) if item["kind"] == "StatefulSet"]
+    for item in found:
+        item["metadata"]["uid"] = f"uid of {item['metadata']['name']}"
+    return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tfk8s.cli import options
-from tfk8s.cli.output import age, document, line, memory, note, say, table
+from tfk8s.cli.output import age, document, line, memory, moment, note, say, table
 
 if TYPE_CHECKING:
     from tfk8s.backends.devices import TaskDevices
@@ -40,9 +40,9 @@ def status(
         tfk8s status mnist -o json
         tfk8s status --watch mnist
 
-    JSON: name, backend, location, phase, reason, target, master, created, requests (cpu, memory, gpus), and tasks, each
-    with task, job, index, phase, address, where, restarts, since, reason; and scripts, each with script, phase,
-    exit_code, command, where, since, reason.
+    JSON: name, backend, location, phase, reason, target, master, created, removed_at, idle, idle_since, requests (cpu,
+    memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts, since, reason; and scripts,
+    each with script, phase, exit_code, command, where, since, reason.
     """
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
@@ -152,6 +152,8 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     say(_clusters([cluster]))
     if cluster.reason:
         say(f"\n{cluster.reason}")
+    elif any(cluster.limits):
+        say(f"\n{_limits(cluster)}")
     say("\n" + table(HEAD, map(row, cluster.tasks), sys.stdout))
     if cluster.scripts:
         say("\n" + table(_SCRIPT, map(_script, cluster.scripts), sys.stdout))
@@ -169,6 +171,19 @@ def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:
         cluster.name, cluster.phase, f"{cluster.ready}/{len(cluster.tasks)}", *cluster.requests.cells,
         str(cluster.master), cluster.target, str(cluster.running), age(cluster.created), cluster.location,
     )  # fmt: skip
+
+
+def _limits(cluster: ClusterStatus) -> str:
+    """Return when tfk8s removes the cluster."""
+    from tfk8s.core.lifetime import format_duration
+
+    ends = []
+    if cluster.removed_at is not None:
+        ends.append(f"at {moment(cluster.removed_at)} (max_duration)")
+    if cluster.limits.idle is not None:
+        so_far = f", {age(cluster.idle_since)} so far" if cluster.idle_since is not None else ""
+        ends.append(f"after {format_duration(cluster.limits.idle)} without a session and a script (idle){so_far}")
+    return f"tfk8s removes the cluster {', or '.join(ends)}"
 
 
 def _script(script: ScriptStatus) -> tuple[str, ...]:

@@ -58,6 +58,11 @@ def master_service(cluster: str) -> str:
     return f"{cluster}-master"
 
 
+def lifetime(cluster: str) -> str:
+    """Return the name of the objects that let a cluster's Job remove the cluster."""
+    return f"{cluster}-lifetime"
+
+
 def pod_address(cluster: str, namespace: str, job: str, index: int, port: int) -> str:
     """Return the address of a task in Kubernetes: its pod's name in the cluster's headless Service."""
     return f"{pod(cluster, job, index)}.{cluster}.{namespace}.svc:{port}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfk8s.core import naming
+from tfk8s.core.lifetime import Limits
 from tfk8s.core.quantity import Quantity
 
 API_VERSION = "tfk8s.dev/v1"
@@ -217,6 +218,8 @@ class JobFile:
         network, security: the peers, and the identity of the processes.
         ttl: the seconds for which Kubernetes keeps a finished script and its log.
         pod: is merged into the spec of all pods, with the rules of Kubernetes' strategic merge.
+        max_duration: the seconds after which the cluster is removed, from its first `up`; None for no limit.
+        idle: the seconds without a session and a script after which the cluster is removed; None for no limit.
     """
 
     name: str
@@ -235,6 +238,8 @@ class JobFile:
     security: Security = Security()
     ttl: int = DEFAULT_TTL
     pod: Mapping[str, Any] = field(default_factory=dict)
+    max_duration: int | None = None
+    idle: int | None = None
 
     def __iter__(self) -> Iterator[Task]:
         return (task for job in self.jobs for task in job)
@@ -259,6 +264,11 @@ class JobFile:
     def has_addresses(self) -> bool:
         """True if the servers already run, so that tfk8s only connects to them."""
         return any(job.addresses for job in self.jobs)
+
+    @property
+    def limits(self) -> Limits:
+        """The times after which tfk8s removes the cluster."""
+        return Limits(self.max_duration, self.idle)
 
     def cluster_spec(self, address: Callable[[Task], str], seen_by: str | None = None) -> ClusterSpec:
         """Return the ClusterSpec.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from tfk8s.core.lifetime import NO_LIMITS, Limits
 from tfk8s.core.resources import NOTHING, Resources
 from tfk8s.core.spec import Task
 
@@ -105,6 +106,8 @@ class ClusterStatus:
         reason: the reason why the whole cluster is unusable, such as a dead supervisor; else "".
         scripts: the running session scripts and those that ended recently, the latest first.
         requests: what all tasks request together; on this machine, what the job file names.
+        limits: the times after which tfk8s removes the cluster.
+        idle_since: the end of the last session and script, in seconds since the epoch; None if unknown.
     """
 
     name: str
@@ -117,6 +120,15 @@ class ClusterStatus:
     reason: str = ""
     scripts: tuple[ScriptStatus, ...] = ()
     requests: Resources = NOTHING
+    limits: Limits = NO_LIMITS
+    idle_since: float | None = None
+
+    @property
+    def removed_at(self) -> float | None:
+        """The time at which `max_duration` removes the cluster, in seconds since the epoch; None without a limit."""
+        if self.created is None or self.limits.max_duration is None:
+            return None
+        return self.created + self.limits.max_duration
 
     @property
     def running(self) -> int:

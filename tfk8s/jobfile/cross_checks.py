@@ -72,6 +72,7 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         duplicate_names,
         long_names,
         mixed_addresses,
+        limits_without_tasks,
         duplicate_addresses,
         duplicate_paths,
         accelerators_without_gpus,
@@ -160,6 +161,16 @@ def mixed_addresses(values: ValidValues) -> Iterator[Problem]:
         message = f'job "{addressed[0]}" has addresses, and job "{started[0]}" has none'
         label = "either all jobs have addresses, or none"
         yield values.problem("mixed-addresses", message, ("jobs", started[0]), key=True, label=label)
+
+
+def limits_without_tasks(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem for each limit of a cluster that tfk8s does not start."""
+    addressed = [job for job in values.jobs if isinstance(values.get("jobs", job), list)]
+    for key in ("max_duration", "idle"):
+        if addressed and values.get(key) is not None:
+            message = f'"{key}" has no effect on servers that already run'
+            label = f'job "{addressed[0]}" has addresses'
+            yield values.problem("needs-tasks", message, (key,), key=True, label=label, advice=f"remove {key}")
 
 
 def duplicate_addresses(values: ValidValues) -> Iterator[Problem]:

@@ -168,6 +168,15 @@ JOB_FILE = Struct(
             default=spec.DEFAULT_TTL,
         ),
         "pod": Key(pod.POD, "A part of a pod's spec, which is merged into the spec of all pods."),
+        "max_duration": Key(
+            types.DURATION, "The time after which the cluster is removed, counted from its first `up`.", "8h", 28800
+        ),
+        "idle": Key(
+            types.DURATION,
+            "The time without a session and a session script after which the cluster is removed.",
+            "30m",
+            1800,
+        ),
     },
 )
 

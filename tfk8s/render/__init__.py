@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
-from tfk8s.render import manifests, package_files, yaml
+from tfk8s.render import lifetime, manifests, package_files, yaml
 from tfk8s.render.pods import Object
 
 
@@ -31,4 +31,5 @@ def objects(job_file: JobFile, namespace: str | None = None) -> list[Object]:
             f'job "{without_image[0]}" has no image',
             help="add image: tensorflow/tensorflow:2.21.0, for all jobs or for this job",
         )
-    return manifests.render(job_file, package_files.of_tasks(), namespace)
+    made = manifests.render(job_file, package_files.of_tasks(), namespace)
+    return lifetime.add(job_file, made) if any(job_file.limits) else made

@@ -65,7 +65,8 @@ def job_selector(cluster: str, job: str) -> dict[str, str]:
     return {**selector(cluster), COMPONENT: naming.dns_label(job)}
 
 
-def _object(kind: str, version: str, name: str, cluster: str, component: str | None = None) -> Object:
+def new_object(kind: str, version: str, name: str, cluster: str, component: str | None = None) -> Object:
+    """Return the head of an object of a cluster."""
     labels = selector(cluster)
     if component:
         labels[COMPONENT] = component
@@ -78,11 +79,11 @@ def _object(kind: str, version: str, name: str, cluster: str, component: str | N
 
 def _config_map(job_file: JobFile, files: Mapping[str, str]) -> Object:
     data = {package_files.key(path): text for path, text in files.items()}
-    return _object("ConfigMap", "v1", job_file.name, job_file.name) | {"data": data}
+    return new_object("ConfigMap", "v1", job_file.name, job_file.name) | {"data": data}
 
 
 def _headless_service(job_file: JobFile) -> Object:
-    return _object("Service", "v1", job_file.name, job_file.name) | {
+    return new_object("Service", "v1", job_file.name, job_file.name) | {
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,  # tasks find each other before they are ready
@@ -94,7 +95,7 @@ def _headless_service(job_file: JobFile) -> Object:
 
 def _master_service(job_file: JobFile) -> Object:
     port = pods.port(job_file, job_file.job(job_file.master))
-    return _object("Service", "v1", naming.master_service(job_file.name), job_file.name) | {
+    return new_object("Service", "v1", naming.master_service(job_file.name), job_file.name) | {
         "spec": {
             "selector": {
                 **selector(job_file.name),
@@ -108,7 +109,7 @@ def _master_service(job_file: JobFile) -> Object:
 def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
     labels = job_selector(job_file.name, job.name)
     name = naming.stateful_set(job_file.name, job.name)
-    stateful_set = _object("StatefulSet", "apps/v1", name, job_file.name, naming.dns_label(job.name))
+    stateful_set = new_object("StatefulSet", "apps/v1", name, job_file.name, naming.dns_label(job.name))
     stateful_set["metadata"]["annotations"] = {TTL: str(job_file.ttl)}
     if job_file.queue:
         stateful_set["metadata"]["labels"][QUEUE] = job_file.queue
@@ -149,7 +150,7 @@ def scaled(stateful_set: Object, tasks: Mapping[str, int]) -> Object:
 def _disruption_budget(job_file: JobFile, job: Job) -> Object:
     name = naming.stateful_set(job_file.name, job.name)
     not_evicted = job.name in _NOT_EVICTED or job.name == job_file.master
-    return _object("PodDisruptionBudget", "policy/v1", name, job_file.name, naming.dns_label(job.name)) | {
+    return new_object("PodDisruptionBudget", "policy/v1", name, job_file.name, naming.dns_label(job.name)) | {
         "spec": {
             "maxUnavailable": 0 if not_evicted else 1,
             "selector": {"matchLabels": job_selector(job_file.name, job.name)},
@@ -165,9 +166,9 @@ def _network_policy(job_file: JobFile) -> Object:
         return {"podSelector": {"matchLabels": selector(job_file.name)}}
 
     def ports() -> list[Object]:
-        return [_port(number) for number in pods.ports(job_file)]
+        return [port_rule(number) for number in pods.ports(job_file)]
 
-    return _object("NetworkPolicy", "networking.k8s.io/v1", job_file.name, job_file.name) | {
+    return new_object("NetworkPolicy", "networking.k8s.io/v1", job_file.name, job_file.name) | {
         "spec": {
             "podSelector": {"matchLabels": selector(job_file.name)},
             "policyTypes": ["Ingress", "Egress"],
@@ -190,7 +191,7 @@ def _dns() -> Object:
             {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": _DNS_NAMESPACE}}},
             *({"ipBlock": {"cidr": address}} for address in _NODE_DNS),
         ],
-        "ports": [_port(_DNS_PORT, "UDP"), _port(_DNS_PORT)],
+        "ports": [port_rule(_DNS_PORT, "UDP"), port_rule(_DNS_PORT)],
     }
 
 
@@ -198,7 +199,7 @@ def _allowed_out(peers: Sequence[Peer]) -> Iterator[Object]:
     for peer in peers:
         rule: Object = {"to": [_peer(peer)]}
         if peer.ports:
-            rule["ports"] = [_port(number) for number in peer.ports]
+            rule["ports"] = [port_rule(number) for number in peer.ports]
         yield rule
 
 
@@ -213,5 +214,6 @@ def _peer(peer: Peer) -> Object:
     return selectors
 
 
-def _port(number: int, protocol: str = "TCP") -> Object:
+def port_rule(number: int, protocol: str = "TCP") -> Object:
+    """Return a port of a NetworkPolicy's rule."""
     return {"protocol": protocol, "port": number}

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).parents[1]  # importlib.resources takes 5 ms to say the same
-_TASK = ("__init__.py", "version.py", "core/__init__.py", "core/compact.py", "core/naming.py", "task/*.py")
+_CORE = ("core/__init__.py", "core/compact.py", "core/lifetime.py", "core/naming.py")
+_TASK = ("__init__.py", "version.py", *_CORE, "task/*.py")
 _SCRIPT = (
     *_TASK, "core/addresses.py", "concurrency.py", "errors.py", "log.py", "polling.py", "sessions/*.py",
     "sessions/pod/*.py",

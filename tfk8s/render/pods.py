@@ -29,6 +29,7 @@ MIN_CPU_LIMIT = "1"
 # The storage for the scratch folder and the logs. Security scanners require both values.
 STORAGE_REQUEST = "128Mi"
 STORAGE_LIMIT = "4Gi"
+MAX_PORT = 65535
 
 SHM_FOLDER = "/dev/shm"  # noqa: S108 - the path is in the pod
 
@@ -75,6 +76,12 @@ def port(job_file: JobFile, job: Job) -> int:
 def ports(job_file: JobFile) -> list[int]:
     """Return the ports of the cluster's servers without duplicates, in the order of the jobs."""
     return list(dict.fromkeys(port(job_file, job) for job in job_file.jobs))
+
+
+def activity_port(job_file: JobFile) -> int:
+    """Return the port where tasks tell who is connected to them; no task's server has it."""
+    used = ports(job_file)
+    return max(used) + 1 if max(used) < MAX_PORT else min(used) - 1
 
 
 def _container(job_file: JobFile, job: Job) -> Object:
@@ -135,6 +142,8 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
         yield {"name": "TFK8S_GPUS", "value": str(job.required_gpus)}
     if job.preload:
         yield {"name": "TFK8S_PRELOAD", "value": ",".join(job.preload)}
+    if job_file.idle is not None:
+        yield {"name": "TFK8S_ACTIVITY_PORT", "value": str(activity_port(job_file))}
 
 
 def _value(value: str | EnvSource) -> Object:

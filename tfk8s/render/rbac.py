@@ -31,12 +31,14 @@ class Permission:
         resource: the plural of a kind, with or without a subresource, such as "pods/log".
         group: the API group; "" is the core group.
         commands: the commands that need it.
+        for_limits: whether only job files with `max_duration` or `idle` need it.
     """
 
     verb: str
     resource: str
     group: str
     commands: tuple[str, ...]
+    for_limits: bool = False
 
     def __str__(self) -> str:
         return f"{self.verb} {self.resource}" + (f".{self.group}" if self.group else "")
@@ -52,7 +54,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "apps", "statefulsets", "list", _READERS
     yield "apps", "statefulsets", "watch", _WATCHERS
     yield "", "pods", "list", ("ls", "status", "exec", "submit", "stop", "up", "scale", "restart", "down")
-    yield "batch", "jobs", "list", _READERS  # the Jobs of scripts
+    yield "batch", "jobs", "list", (*_READERS, "diff")  # the Jobs of scripts and of limits
     yield "batch", "jobs", "watch", _WATCHERS
     # The log shows that a server listens.
     yield "", "pods/log", "get", ("logs", "submit", "status", "up", "restart", "scale", "down")
@@ -87,13 +89,34 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "secrets", "deletecollection", ("down",)
 
 
+def _table_of_limits() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same for job files with `max_duration` or `idle`.
+
+    The cluster's own Role may get and delete the cluster's objects. Kubernetes lets nobody create a Role with rights
+    that they lack themselves.
+    """
+    yield "batch", "jobs", "get create patch", ("up", "diff")
+    yield "batch", "jobs", "delete", ("up",)
+    for resource in ("roles", "rolebindings"):
+        yield "rbac.authorization.k8s.io", resource, "get create patch", ("up", "diff")
+    yield "", "serviceaccounts", "get create patch", ("up", "diff")
+    yield "", "serviceaccounts", "delete", ("up", "down")
+    for group, resource in (("", "configmaps"), ("", "services")):
+        yield group, resource, "delete", ("up",)
+    yield "networking.k8s.io", "networkpolicies", "delete", ("up", "down")
+
+
 def _permissions() -> tuple[Permission, ...]:
     commands: dict[tuple[str, str, str], tuple[str, ...]] = {}
-    for group, resource, verbs, needed_by in _table():
-        for verb in verbs.split():
-            key = (verb, resource, group)
-            commands[key] = tuple(dict.fromkeys((*commands.get(key, ()), *needed_by)))
-    return tuple(Permission(*key, needed_by) for key, needed_by in commands.items())
+    always = set()
+    for table in (_table, _table_of_limits):
+        for group, resource, verbs, needed_by in table():
+            for verb in verbs.split():
+                key = (verb, resource, group)
+                commands[key] = tuple(dict.fromkeys((*commands.get(key, ()), *needed_by)))
+                if table is _table:
+                    always.add(key)
+    return tuple(Permission(*key, needed_by, key not in always) for key, needed_by in commands.items())
 
 
 PERMISSIONS = _permissions()

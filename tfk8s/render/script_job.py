@@ -38,7 +38,7 @@ QUOTA_ADVICE = (
 
 CONTAINER = "script"
 COMMAND = ("python3", "-m", "tfk8s.sessions.pod_entrypoint")
-_TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD")
+_TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD", "TFK8S_ACTIVITY_PORT")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
 _KUEUE = "kueue.x-k8s.io/"
 _PREFIX = "script-"  # names of tasks have no "-", because TensorFlow's job names have none
@@ -83,6 +83,11 @@ class Run:
 def is_name(word: str) -> bool:
     """Return whether a word is the name of a script, and not of a task or a job."""
     return word.startswith(_PREFIX)
+
+
+def is_script(job: Object) -> bool:
+    """Return whether a Job of a cluster runs a script."""
+    return bool(job["metadata"]["labels"].get(manifests.COMPONENT) == manifests.SCRIPT)
 
 
 def object_name(cluster: str, script: str) -> str:
@@ -139,6 +144,9 @@ def job(name: str, master: Object, run: Run) -> Object:
     labels = master["metadata"]["labels"]
     cluster = labels[manifests.INSTANCE]
     metadata = _metadata(name, cluster)
+    # Kubernetes removes a cluster's scripts together with the cluster, whoever removes it.
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": master["metadata"]["name"]}
+    metadata["ownerReferences"] = [{**owner, "uid": master["metadata"]["uid"]}]
     if manifests.QUEUE in labels:
         metadata["labels"][manifests.QUEUE] = labels[manifests.QUEUE]
     template = master["spec"]["template"]
@@ -149,14 +157,18 @@ def job(name: str, master: Object, run: Run) -> Object:
         "spec": {
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": int(master["metadata"].get("annotations", {}).get(manifests.TTL, "3600")),
-            "template": {"metadata": _pod_metadata(template, cluster), "spec": _pod(name, template["spec"], run)},
+            "template": {
+                "metadata": pod_metadata(
+                    template, {**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT}
+                ),
+                "spec": _pod(name, template["spec"], run),
+            },
         },
     }
 
 
-def _pod_metadata(master: Object, cluster: str) -> Object:
-    """Return the labels and annotations of a script's pod, from the master's pod template."""
-    own_labels = {**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT}
+def pod_metadata(master: Object, own_labels: Mapping[str, str]) -> Object:
+    """Return the labels and annotations of another pod of the cluster, from the master's pod template."""
     metadata = {"labels": {**_own(master["metadata"]["labels"]), **own_labels}}
     if annotations := _own(master["metadata"].get("annotations", {})):
         metadata["annotations"] = annotations

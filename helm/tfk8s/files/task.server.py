@@ -208,6 +208,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(lines, flush=True)
+    if port := os.environ.get("TFK8S_ACTIVITY_PORT"):
+        from tfk8s.task import activity  # few clusters need it
+
+        threading.Thread(target=activity.serve, args=(int(port), config.port), daemon=True).start()
     if options.ready_fd is not None:
         os.write(options.ready_fd, b"1")
         os.close(options.ready_fd)

@@ -1,4 +1,4 @@
-{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, jobs}, the master's job first.
+{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, activityPort, jobs}, the master's job first.
        It rejects what values.schema.json can't, with the messages of `tfk8s validate`. */}}
 {{- define "tfk8s.cluster" }}
 {{- if ne (.Values.namespace | default .Release.Namespace) .Release.Namespace }}
@@ -24,9 +24,16 @@
       "gpus" (int $settings.gpus) "gpu" ($settings.gpu_resource | default "nvidia.com/gpu")
       "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.sum" (list ($settings.memory | default "512Mi") $settings.shm))) }}
 {{- end }}
-{{- $ttl := include "tfk8s.text" (.Values.ttl | default 3600) }}{{ $unit := get (dict "m" 60 "h" 3600 "d" 86400) (regexFind ".$" $ttl) }}
-{{- $seconds := mul (trimAll "smhd" $ttl) ($unit | default 1) | toString }}
-{{- dict "labels" $labels "spec" (join "," $spec) "port" $default "ports" $ports "ttl" $seconds "jobs" $jobs | toJson }}{{ end }}
+{{- $limits := dict }}{{ range $name, $key := dict "TFK8S_MAX_DURATION" "max_duration" "TFK8S_IDLE" "idle" }}
+  {{- with get $.Values $key }}{{ $_ := set $limits $name (include "tfk8s.seconds" .) }}{{ end }}{{ end }}
+{{- $highest := 0 }}{{ $lowest := 65535 }}{{ range $ports }}{{ $highest = max $highest . }}{{ $lowest = min $lowest . }}{{ end }}
+{{- $activity := lt $highest 65535 | ternary (add1 $highest) (sub $lowest 1) }}
+{{- dict "labels" $labels "spec" (join "," $spec) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
+      "limits" $limits "activityPort" $activity "jobs" $jobs | toJson }}{{ end }}
+
+{{- /* A duration in seconds. */}}
+{{- define "tfk8s.seconds" }}{{ $text := include "tfk8s.text" . }}{{ $unit := get (dict "m" 60 "h" 3600 "d" 86400) (regexFind ".$" $text) }}
+{{- mul (trimAll "smhd" $text) ($unit | default 1) }}{{ end }}
 
 {{- /* A job's name as a part of names in Kubernetes. */}}
 {{- define "tfk8s.label" }}{{ if regexMatch "^[a-z][a-z0-9]*$" . }}{{ . }}{{ else }}

@@ -87,4 +87,5 @@ volumes:
 - {name: TFK8S_PORT, value: "{{ (index . 1).port }}"}
 - {name: TFK8S_JOB, value: {{ quote $job.name }}}
 - {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}
-{{- if and $job.gpus (not $job.settings.gpus_optional) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}{{ with $job.settings.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}{{ end }}
+{{- if and $job.gpus (not $job.settings.gpus_optional) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}{{ with $job.settings.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}
+{{- if $.Values.idle }}{{ printf "\n- {name: TFK8S_ACTIVITY_PORT, value: \"%d\"}" (int (index . 1).activityPort) }}{{ end }}{{ end }}

@@ -12,6 +12,7 @@ from fakes.command_line import Run
 from job_files import job_file
 
 from tfk8s.cli import output, progress
+from tfk8s.core.lifetime import Limits
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
@@ -46,6 +47,9 @@ DOCUMENT = {
     "target": "grpc://localhost:2222",
     "master": "chief/0",
     "created": "2023-11-14T22:13:20Z",
+    "removed_at": None,
+    "idle": None,
+    "idle_since": None,
     "requests": {"cpu": 0.0, "memory": 0, "gpus": 0},
     "scripts": [],
     "tasks": [
@@ -84,6 +88,26 @@ def test_status_of_a_lost_cluster_has_the_reason(run: Run, backend: FakeBackend)
         "its supervisor was killed",
         "",
     ]
+
+
+BY_DURATION = "at 2023-11-14T23:13:20Z (max_duration)"
+BY_IDLE = "after 30m without a session and a script (idle)"
+
+
+@pytest.mark.parametrize(
+    ("limits", "idle_since", "text"),
+    [
+        (Limits(3600, None), None, BY_DURATION),
+        (Limits(3600, 1800), None, f"{BY_DURATION}, or {BY_IDLE}"),
+        (Limits(None, 1800), CREATED + 300, f"{BY_IDLE}, 12s so far"),
+    ],
+)
+def test_status_says_when_the_cluster_is_removed(
+    run: Run, backend: FakeBackend, limits: Limits, idle_since: float | None, text: str
+) -> None:
+    backend.updates = [lambda status: dataclasses.replace(status, limits=limits, idle_since=idle_since)]
+    _, out, _ = run("status", "mnist")
+    assert out.splitlines()[2:5] == ["", f"tfk8s removes the cluster {text}", ""]
 
 
 def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:

@@ -42,6 +42,7 @@ def pods(tmp_path):
         path = tmp_path / f"{name}.yaml"
         path.write_text(JOB_FILES[name])
         sets = [item for item in render.objects(load(path)) if item["kind"] == "StatefulSet"]
+        sets[0]["metadata"]["uid"] = "1"
         script = script_job.job("script", sets[0], script_job.Run(arguments=[], environment={}))
         return {item["metadata"]["name"].removeprefix(f"{name}-"): item["spec"]["template"] for item in (*sets, script)}
 

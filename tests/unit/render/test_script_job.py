@@ -18,6 +18,8 @@ def test_a_script_is_like_the_master_without_gpus() -> None:
     environment = {one["name"]: one.get("value") for one in container["env"]}
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gold"
     assert (made["spec"]["backoffLimit"], made["spec"]["ttlSecondsAfterFinished"]) == (0, 60)
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "demo-chief", "uid": "uid of demo-chief"}
+    assert made["metadata"]["ownerReferences"] == [owner]
     assert made["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == "session-script"
     assert container["command"] == ["python3", "-m", "tfk8s.sessions.pod_entrypoint", "--tf1", "a.py"]
     assert container["resources"]["limits"] == {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "4Gi"}
@@ -95,6 +97,7 @@ def test_a_script_has_the_labels_and_node_settings_of_the_master() -> None:
         labels={"team": "a", "unit": "z"}, annotations={"mesh": "off"},
     )  # fmt: skip
     (master,) = (item for item in render.objects(job_file) if item["kind"] == "StatefulSet")
+    master["metadata"]["uid"] = "1"
     master["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = "demo"
     template = script_job.job("a", master, script_job.Run(arguments=[], environment={}))["spec"]["template"]
     (container,) = template["spec"]["containers"]

@@ -87,6 +87,7 @@ def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("permissions: up", 'all, in namespace "team"'),
         ("permissions: submit", 'all, in namespace "team"'),
         ("permissions: down", 'all, in namespace "team"'),
+        ("permissions: max_duration, idle", 'all, in namespace "team"'),
         ("GPUs", "free: n 8 of 8 nvidia.com/gpu"),
         ("NetworkPolicy", "enforced: a pod could connect to an allowed port only"),
     ]
@@ -99,6 +100,16 @@ def test_missing_permission_is_listed_with_its_role(monkeypatch: pytest.MonkeyPa
     assert checks["permissions: up"].detail == 'you may not patch services in namespace "team"'
     assert "the Role tfk8s-user:" in checks["permissions: up"].help
     assert "the Role tfk8s-submit:" in checks["permissions: submit"].help
+
+
+def test_missing_permissions_for_limits_are_told_and_forbid_no_other_job_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = on_kubernetes(monkeypatch, FakeClient("create roles", "delete configmaps"))
+    assert checks["permissions: up"].state is State.OK
+    assert checks["permissions: max_duration, idle"] == Check(
+        "permissions: max_duration, idle",
+        State.OK,
+        "job files with them would be refused: you may not create roles.rbac.authorization.k8s.io, delete configmaps",
+    )
 
 
 def test_at_most_three_missing_permissions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import APPLY, Client
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.restart import recreate_pods
 from tfk8s.backends.kubernetes.shortages import requested
 from tfk8s.core.plan import Change, Plan, compare
 from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
-from tfk8s.render import manifests
+from tfk8s.render import lifetime, manifests
 from tfk8s.render.pods import Object
 
-FIELD_MANAGER = "tfk8s"
 _DELETE_TIMEOUT = 60.0
+_OF_LIMITS = ("ServiceAccount", "Role", "RoleBinding", "Job")
 
 
 def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], *, dry_run: bool = False) -> Plan:
@@ -30,17 +31,21 @@ def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], 
     Raises:
         InvalidInput: an object of that name belongs to somebody else; nothing was changed.
     """
+    if not dry_run:
+        _require_rights(client, namespace, objects)
     before = [client.find(paths.path(item, namespace)) for item in objects]
     for item, existing in zip(objects, before, strict=True):
         _require_own(item, existing)
     obsolete = _obsolete(client, namespace, name, objects)
-    query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
-    after = [client.send("PATCH", paths.path(item, namespace), query, item, APPLY) for item in objects]
+    ended = [item for item in before if item and lifetime.is_ended(item)]
+    before = [None if item in ended else item for item in before]
+    if not dry_run:
+        _delete(client, namespace, ended)
+    after = list(_apply_all(client, namespace, objects, dry_run=dry_run))
     pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
     restarted = [(old, new) for old, new in pairs if old and new and _template(old) != _template(new)]
     if not dry_run:
-        for old in obsolete:
-            client.send("DELETE", paths.path(old, namespace))
+        _delete(client, namespace, obsolete)
         if restarted:
             recreate_pods(
                 client, namespace, name, [new["metadata"]["labels"][manifests.COMPONENT] for _, new in restarted]
@@ -52,6 +57,46 @@ def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], 
         requests=requested(new for _, new in pairs if new and new["kind"] == "StatefulSet"),
         restarts=tuple(task for old, new in restarted for task in _tasks(old, new)),
     )
+
+
+def _require_rights(client: Client, namespace: str, objects: Sequence[Object]) -> None:
+    """Check that the user may create the Job, and may give the Job's account its rights.
+
+    Raises:
+        ApiError: the user may not; nothing was changed.
+    """
+    for item in objects:
+        if item["kind"] not in _OF_LIMITS:
+            continue
+        try:
+            client.apply(paths.path(item, namespace), item, dry_run=True)
+        except ApiError as error:
+            if error.code == 403:
+                raise ApiError(
+                    403,
+                    f"max_duration and idle need a Job that may remove the cluster, and you can't create it: {error}",
+                    help=f"{error.help}; or remove max_duration and idle from the job file",
+                ) from error
+
+
+def _apply_all(client: Client, namespace: str, objects: Sequence[Object], *, dry_run: bool) -> Iterator[Object]:
+    """Apply the objects, and yield each as the API server has it then."""
+    account = None
+    for item in objects:
+        owned = lifetime.with_owner(item, account) if account and item["kind"] in ("Role", "RoleBinding") else item
+        try:
+            applied = client.apply(paths.path(item, namespace), owned, dry_run=dry_run)
+        except ApiError as error:
+            if not dry_run or (item["kind"], error.code) != ("RoleBinding", 404):
+                raise
+            applied = owned  # a dry run has created no Role
+        account = applied if item["kind"] == "ServiceAccount" else account
+        yield applied
+
+
+def _delete(client: Client, namespace: str, objects: Iterable[Object]) -> None:
+    for item in objects:
+        client.send("DELETE", paths.path(item, namespace), {"propagationPolicy": "Background"})
 
 
 def _change(old: Object | None, new: Object | None) -> Change | None:
@@ -103,15 +148,15 @@ def _require_not_helm(item: Object) -> None:
 
 
 def _obsolete(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> list[Object]:
-    """Return the cluster's objects of jobs that are no longer in the job file."""
+    """Return the cluster's objects of jobs and of limits that are no longer in the job file."""
     needed = {(item["kind"], item["metadata"]["name"]) for item in objects}
-    query = paths.of_cluster(name)
-    return [
-        {**item, "kind": kind}
-        for kind in ("StatefulSet", "PodDisruptionBudget")
-        for item in client.get(paths.collection(kind, namespace), query)["items"]
-        if (kind, item["metadata"]["name"]) not in needed
-    ]
+
+    def existing(kind: str) -> list[Object]:
+        items = client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]
+        return [{**item, "kind": kind} for item in items]
+
+    found = [*lifetime.with_rights(existing("Job")), *existing("StatefulSet"), *existing("PodDisruptionBudget")]
+    return [item for item in found if (item["kind"], item["metadata"]["name"]) not in needed]
 
 
 def _content(item: Object) -> Object:
@@ -135,7 +180,7 @@ def scale(client: Client, cluster: status.DeployedCluster, tasks: Mapping[str, i
         _require_not_helm(existing)
         scaled = manifests.scaled(existing, tasks)
         if scaled["spec"] != existing["spec"]:
-            client.send("PATCH", paths.path(scaled, cluster.namespace), {"fieldManager": FIELD_MANAGER}, scaled, APPLY)
+            client.apply(paths.path(scaled, cluster.namespace), scaled)
             changed.append(component)
     if changed:
         recreate_pods(client, cluster.namespace, cluster.name, changed)
@@ -157,6 +202,7 @@ def delete(client: Client, namespace: str, name: str) -> None:
         raise status.no_such_cluster(client, namespace, name)
     for item in itertools.chain(*objects.values()):
         _require_not_helm(item)
+    _delete(client, namespace, lifetime.with_rights({**job, "kind": "Job"} for job in objects["Job"]))
     for kind in paths.GROUPS:
         if kind == "NetworkPolicy":  # the last, because it isolates the pods until they end
             client.send("DELETE", paths.collection("Pod", namespace), query)

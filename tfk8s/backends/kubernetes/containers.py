@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tfk8s.render import overlay, script_job
+from tfk8s.render import lifetime, overlay, script_job
 from tfk8s.render.pods import Object
 
 # The reasons of containers that wait for volumes, images or init containers.
 STARTING = ("ContainerCreating", "PodInitializing")
-_NAMES = (overlay.SERVER, script_job.CONTAINER)
+_NAMES = (overlay.SERVER, script_job.CONTAINER, lifetime.CONTAINER)
 
 
 def spec(pod: Object) -> Object:

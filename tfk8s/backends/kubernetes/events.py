@@ -13,7 +13,7 @@ from tfk8s.backends.kubernetes.api_server.reflector import Reflector
 from tfk8s.core import naming
 from tfk8s.core.events import Event
 from tfk8s.errors import NoSuchCluster
-from tfk8s.render import script_job
+from tfk8s.render import lifetime, script_job
 from tfk8s.render.pods import Object
 
 
@@ -81,6 +81,8 @@ def find_subject(kind: str, name: str, cluster: str, jobs: Mapping[str, str]) ->
     """
     if match := re.fullmatch(rf"{script_job.object_name(cluster, '')}(script-[0-9a-f]{{6}})(-\w+)?", name):
         return match[1] if kind in ("Job", "Pod", "Secret") else ""
+    if kind in ("Job", "Pod") and lifetime.is_job_name(cluster, name):
+        return f"{kind} {name}"
     if kind == "Pod":
         match = re.fullmatch(rf"{cluster}-(.+)-(\d+)", name)
         return naming.task(jobs[match[1]], int(match[2])) if match and match[1] in jobs else ""

@@ -186,7 +186,7 @@ def _discard(client: Client, cluster: DeployedCluster, name: str) -> None:
 def _require(client: Client, cluster: DeployedCluster, name: str) -> None:
     """Raise an InvalidInput, which lists the cluster's scripts, if none has that name."""
     jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
-    names = [script_job.name(job) for job in jobs]
+    names = [script_job.name(job) for job in jobs if script_job.is_script(job)]
     if name not in names:
         raise InvalidInput(
             f'cluster "{cluster.name}" has no script "{name}"; {there_are(names, "script")}',

@@ -1,15 +1,22 @@
-"""The status of a session script, from its Job and its pod."""
+"""The status of a session script, from its Job and its pod; and the reason why a cluster's own Job removed it."""
 
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
 from tfk8s.backends.kubernetes import containers, disruptions, pod_status
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core import compact
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
+from tfk8s.render import lifetime, manifests
 from tfk8s.render.pods import Object
 from tfk8s.render.script_job import COMMAND, QUOTA_ADVICE, name
+
+if TYPE_CHECKING:
+    from tfk8s.backends.kubernetes.status import Reader
 
 
 def status(job: Object, pod: Object | None, events: PodEvents | None = None) -> ScriptStatus:
@@ -74,3 +81,14 @@ def ended(pod: Object) -> Object | None:
             return dict(container["state"]["terminated"])
     failed = pod["status"].get("phase") == "Failed"
     return {"reason": pod["status"].get("reason", "without a reason")} if failed else None
+
+
+def why_removed(client: Reader, namespace: str, name: str) -> str:
+    """Return why a cluster's own Job removed the cluster; "" if the Job is gone, or did not."""
+    labels = {**manifests.selector(name), manifests.COMPONENT: lifetime.COMPONENT}
+    try:
+        pods = client.get(paths.collection("Pod", namespace), paths.labelled(labels))["items"]
+    except ApiError:
+        return ""
+    ends = (ended(pod) or {} for pod in pods)
+    return next((end["message"] for end in ends if end.get("exitCode") == 0 and "message" in end), "")

@@ -17,7 +17,7 @@ from tfk8s.core import compact, naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import NoSuchCluster, Tfk8sError, there_are
-from tfk8s.render import manifests, script_job
+from tfk8s.render import lifetime, manifests, script_job
 from tfk8s.render.pods import Object
 from tfk8s.task.config import is_listening_line
 
@@ -127,9 +127,10 @@ def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
     keys = sorted(set(map(_key, _list_sets(client, namespace))))
     elsewhere = [other for cluster, other in keys if cluster == name]
     here = [cluster for cluster, other in keys if other == namespace]
+    removed = script_status.why_removed(client, namespace, name)
     return NoSuchCluster(
         f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; '
-        + there_are(here, "cluster"),
+        + (f"tfk8s removed it {removed}" if removed else there_are(here, "cluster")),
         help=f"it is in namespace {elsewhere[0]}: add --namespace {elsewhere[0]}"
         if elsewhere
         else "`tfk8s up FILE` makes one",
@@ -184,7 +185,8 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
     pods = client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
     by_task = {task: by_name.get(naming.pod(cluster.name, task.job, task.index)) for task in cluster.tasks}
-    scripts = _scripts(client, cluster, pods)
+    jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
+    scripts = _scripts(jobs, pods)
     needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in scripts))))
     events: pod_events.Events = {}
     if needs_events:
@@ -202,15 +204,16 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
         reason=_why_hopeless(tasks, by_task),
         requests=requested(cluster.sets.values()),
         scripts=tuple(script_status.status(job, pod, pod_events.of(pod or job, events)) for job, pod in scripts),
+        limits=lifetime.limits(jobs),
     )
 
 
-def _scripts(client: Reader, cluster: DeployedCluster, pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:
+def _scripts(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:
     """Return the Jobs of a cluster's scripts, the latest first, each with its pod."""
     by_job = {pod["metadata"]["labels"].get(script_job.JOB_NAME): pod for pod in pods}
-    jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
-    jobs.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]), reverse=True)
-    return [(job, by_job.get(job["metadata"]["name"])) for job in jobs]
+    scripts = [job for job in jobs if script_job.is_script(job)]
+    scripts.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]), reverse=True)
+    return [(job, by_job.get(job["metadata"]["name"])) for job in scripts]
 
 
 def _task(

@@ -55,7 +55,7 @@ class LocalBackend(ForegroundScripts):
         with state.locked():
             folder = state.folder(job_file.name)
             record = folder.read()
-            if record is not None and folder.supervisor() is not None:
+            if record is not None and folder.is_running():
                 _check_same(record, job_file)
                 return _restart_failed(folder)
             _start(folder, job_file, exposed=self._exposed)
@@ -66,7 +66,7 @@ class LocalBackend(ForegroundScripts):
         _check_job_file(job_file)
         name, folder = job_file.name, state.folder(job_file.name)
         record = folder.read()
-        if record is None or folder.supervisor() is None:
+        if record is None or not folder.is_running():
             _check_capacity(folder, job_file, exposed=self._exposed)
             return Plan(
                 name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),), requests=named(job_file)
@@ -88,7 +88,7 @@ class LocalBackend(ForegroundScripts):
             after = dataclasses.replace(before, jobs=tuple(jobs))
             if after == before:
                 return False
-            _start(folder, after, exposed=record.exposed)
+            _start(folder, after, exposed=record.exposed, created=record.created)
         return True
 
     def observe(self, name: str) -> ClusterStatus:
@@ -223,14 +223,14 @@ def _check_capacity(folder: state.Folder, job_file: JobFile, *, exposed: bool) -
     capacity.check_ports(job_file, exposed=exposed and folder.supervisor() is None)
 
 
-def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
+def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool, created: float | None = None) -> None:
     """Start a cluster, after removing the cluster of that name."""
     folder.require_space()
     _check_capacity(folder, job_file, exposed=exposed)
     if folder.read() is not None:
         supervisor_client.end(folder, "was started again with other numbers of tasks")
     folder.remove()
-    record = make_record(job_file, exposed=exposed)
+    record = make_record(job_file, exposed=exposed, created=created)
     try:
         folder.create(record)
         supervisor_client.start(folder, record)

@@ -91,12 +91,13 @@ class Record:
         return cls(**{**plain, "tasks": tasks, "job_file": job_file_from_dict(plain["job_file"])})
 
 
-def make_record(job_file: JobFile, *, exposed: bool) -> Record:
+def make_record(job_file: JobFile, *, exposed: bool, created: float | None = None) -> Record:
     """Return the record of a job file's cluster on this machine.
 
     Args:
         job_file: the job file.
         exposed: whether the tasks listen in this machine's own network.
+        created: the time of the cluster's first `up`; None is now.
     """
     python = interpreter.script_python(os.environ)
     address = addresses.local_address(job_file)
@@ -114,7 +115,7 @@ def make_record(job_file: JobFile, *, exposed: bool) -> Record:
         for task in job
     ]
     return Record(
-        job_file=job_file, id=secrets.token_hex(16), created=time.time(), tasks=tasks,
+        job_file=job_file, id=secrets.token_hex(16), created=time.time() if created is None else created, tasks=tasks,
         cluster=job_file.cluster_spec(address), python=python,
         tensorflow=str(interpreter.tensorflow_folder(python)), exposed=exposed,
     )  # fmt: skip

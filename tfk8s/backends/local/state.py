@@ -7,6 +7,7 @@ logs/            the output of each task, as JOB-INDEX.log
 supervisor.log   the supervisor's output
 scripts.log      the fork server's output
 events.log       the phases of the tasks
+end.txt          the limit at which the supervisor ended the cluster
 """
 
 from __future__ import annotations
@@ -134,6 +135,22 @@ class Folder:
             return None
         is_alive = process["started"] is not None and start_time(process["pid"]) == process["started"]
         return int(process["pid"]) if is_alive else None
+
+    def write_end(self, reason: str) -> None:
+        """Record the limit at which the cluster ended, unless the disk is full."""
+        with contextlib.suppress(OSError):
+            (self.path / "end.txt").write_text(reason)
+
+    def end(self) -> str:
+        """Return the limit at which the cluster ended, as the end of a sentence; "" if none was reached."""
+        try:
+            return (self.path / "end.txt").read_text()
+        except OSError:
+            return ""
+
+    def is_running(self) -> bool:
+        """Return whether the cluster has a supervisor, which has not reached a limit."""
+        return self.supervisor() is not None and not self.end()
 
     def remove(self) -> None:
         """Remove the folder and its files."""

@@ -15,10 +15,12 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     """Return the current status. If the supervisor has ended or does not respond, the cluster's reason says so."""
     reason = ""
     scripts: tuple[ScriptStatus, ...] = ()
+    idle_since: float | None = None
     try:
         observed = supervisor_client.observe(folder)
         tasks = [_task_status(task, values) for task, values in zip(record.tasks, observed["tasks"], strict=True)]
         scripts = tuple(map(_script_status, observed["scripts"]))
+        idle_since = observed.get("idle_since")  # an earlier version's supervisor sends none
     except supervisor_client.SupervisorGone as error:
         reason, tasks = str(error), _all_tasks(record, Phase.FAILED, "ended with the cluster's supervisor")
     except ClusterError as error:
@@ -27,6 +29,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         name=record.name, backend="local", location=str(folder.path), target=record.target,
         master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
         requests=named(record.job_file),
+        limits=record.job_file.limits, idle_since=idle_since,
     )  # fmt: skip
 
 

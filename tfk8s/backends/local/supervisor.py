@@ -20,8 +20,9 @@ import socket
 import sys
 from pathlib import Path
 
-from tfk8s.backends.local import interpreter, ipc, network_namespace
+from tfk8s.backends.local import interpreter, ipc, network_namespace, state
 from tfk8s.backends.local.event_loop import Loop
+from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections
 from tfk8s.backends.local.record import Record, TaskRecord
 from tfk8s.backends.local.script_processes import ScriptRunner
 from tfk8s.backends.local.state import Folder
@@ -30,7 +31,7 @@ from tfk8s.core.spec import EVALUATOR
 from tfk8s.core.status import Phase
 from tfk8s.sessions.task_events import lost
 from tfk8s.sessions.timing import TIMING
-from tfk8s.task import server
+from tfk8s.task import activity, server
 from tfk8s.task.config import TaskConfig
 
 _READY_TIMEOUT = 3.0  # for tasks that restart while a script waits to start
@@ -54,6 +55,9 @@ class Supervisor:
         self._previously_stopped: set[str] = set()  # tasks that were stopped at the last poll
         self._is_polling = False
         self._stopping: list[socket.socket] = []
+        limits = record.job_file.limits
+        self._lifetime = LocalLifetime(self._loop, limits, record.created, self._is_used, self._end)
+        self._outside = OutsideConnections()
         self._loop.on_readable(self._listener, self._accept)
         end, wakeup = os.pipe()
         os.set_blocking(wakeup, False)
@@ -71,7 +75,12 @@ class Supervisor:
         ]
         for task in self._tasks:
             task.start()
+        self._lifetime.start()
         self._loop.run()
+        if self._folder.end():
+            for pid in set(state.cluster_processes(self._record.id)) - {os.getpid()}:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _settings(self, record: TaskRecord) -> TaskSettings:
         cluster = {job: dict(enumerate(addresses)) for job, addresses in self._record.cluster.items()}
@@ -104,8 +113,12 @@ class Supervisor:
         match request["do"]:
             case "observe":
                 tasks = [task.describe() for task in self._tasks]
-                ipc.send(connection, {"tasks": tasks, "scripts": self._scripts.describe()})
+                ipc.send(
+                    connection,
+                    {"tasks": tasks, "scripts": self._scripts.describe(), "idle_since": self._lifetime.idle_since},
+                )
             case "dial":
+                self._lifetime.note_use()
                 self._dial(connection, request["task"])
             case "restart":
                 for task in self._tasks:
@@ -113,6 +126,7 @@ class Supervisor:
                         task.restart()
                 ipc.send(connection, {})
             case "run":
+                self._lifetime.note_use()
                 self._queue_script(connection, request, descriptors)
                 return True
             case "stop":
@@ -200,6 +214,18 @@ class Supervisor:
             self._loop.after(TIMING.stopped_interval, self._poll_stopped)
 
     # ---- the end ----
+
+    def _is_used(self) -> bool:
+        """Return whether a script runs or waits, or a session or a forward is connected to a task."""
+        if self._waiting or self._scripts.describe():
+            return True
+        ports = {task.settings.config.port for task in self._tasks}
+        return self._outside.exist(activity.read_tables(), ports, [task.pid for task in self._tasks if task.pid])
+
+    def _end(self, reason: str) -> None:
+        print(f"the cluster ends {reason}", file=sys.stderr, flush=True)
+        self._folder.write_end(reason)
+        self._stop(f"has ended {reason}")
 
     def _on_signal(self, end: int) -> None:
         os.read(end, 64)

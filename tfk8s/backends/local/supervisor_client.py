@@ -80,6 +80,11 @@ def _wait_for_answer(folder: state.Folder, connection: socket.socket, seconds: f
 def gone_error(folder: state.Folder) -> SupervisorGone:
     """Return the error for a cluster whose supervisor has ended."""
     name = folder.path.name
+    if reason := folder.end():
+        return SupervisorGone(
+            f'cluster "{name}" has ended {reason}',
+            help=f"tfk8s up --local FILE starts it again, tfk8s down --local {name} removes its logs",
+        )
     return SupervisorGone(
         f'cluster "{name}" has ended: its supervisor is gone, and all tasks with it',
         help=f"tfk8s up --local FILE starts it again, tfk8s down --local {name} removes what is left; "

@@ -107,10 +107,25 @@ def _permissions(client: Client, namespace: str) -> list[Check]:
     except Tfk8sError as error:
         return [Check("permissions", State.UNKNOWN, str(error), error.help or "")]
     missing = [permission for permission, is_allowed in zip(needed, allowed, strict=True) if not is_allowed]
-    return [
-        permissions_check(command, namespace, [permission for permission in missing if command in permission.commands])
+    always = [permission for permission in missing if not permission.for_limits]
+    checks = [
+        permissions_check(command, namespace, [permission for permission in always if command in permission.commands])
         for command in _COMMANDS
     ]
+    return [*checks, limits_check(namespace, [permission for permission in missing if permission.for_limits])]
+
+
+def limits_check(namespace: str, missing: Sequence[Permission]) -> Check:
+    """Return the check of the permissions for `max_duration` and `idle`, which few job files have."""
+    name = "permissions: max_duration, idle"
+    if not missing:
+        return Check(name, State.OK, f'all, in namespace "{namespace}"')
+    return Check(name, State.OK, f"job files with them would be refused: you may not {_listed(missing)}")
+
+
+def _listed(permissions: Sequence[Permission]) -> str:
+    more = len(permissions) - _MAX_NAMED
+    return ", ".join(map(str, permissions[:_MAX_NAMED])) + f" and {more} more" * (more > 0)
 
 
 def permissions_check(command: str, namespace: str, missing: Sequence[Permission]) -> Check:
@@ -119,13 +134,10 @@ def permissions_check(command: str, namespace: str, missing: Sequence[Permission
     if not missing:
         return Check(name, State.OK, f'all, in namespace "{namespace}"')
     role = rbac.SUBMIT_ROLE if all(rbac.SUBMIT_ROLE in permission.roles for permission in missing) else rbac.USER_ROLE
-    names = ", ".join(map(str, missing[:_MAX_NAMED])) + f" and {len(missing) - _MAX_NAMED} more" * (
-        len(missing) > _MAX_NAMED
-    )
     return Check(
         name,
         State.MISSING,
-        f'you may not {names} in namespace "{namespace}"',
+        f'you may not {_listed(missing)} in namespace "{namespace}"',
         f"ask an administrator for the Role {role}: `tfk8s roles | kubectl apply -n {namespace} -f -` creates it, "
         f"`kubectl create rolebinding YOU -n {namespace} --role={role} --user=YOU` grants it",
     )

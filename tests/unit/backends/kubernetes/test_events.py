@@ -26,6 +26,8 @@ JOBS = {"master": "master", "my-ps-1234": "my_ps"}
         ("Pod", "a-script-0123ab-x7k2p", "script-0123ab"),
         ("Job", "a-script-script-0123ab", ""),
         ("Job", "b-script-0123ab", ""),
+        ("Job", "a-lifetime-0123abcd", "Job a-lifetime-0123abcd"),
+        ("Pod", "a-lifetime-0123abcd-x7k2p", "Pod a-lifetime-0123abcd-x7k2p"),
     ],
 )
 def test_the_subject_of_an_event(kind, name, about):

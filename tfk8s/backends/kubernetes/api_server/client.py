@@ -36,6 +36,7 @@ STARTUP_TIMEOUT = 15.0  # an API server that has just started forbids everything
 MIN_VERSION = (1, 28)  # gives a StatefulSet's pods the label apps.kubernetes.io/pod-index
 
 APPLY = "application/apply-patch+yaml"
+FIELD_MANAGER = "tfk8s"
 MERGE = "application/merge-patch+json"
 
 Query = Mapping[str, str | int | bool]
@@ -115,6 +116,11 @@ class Client:
             if (method, error.code) == ("DELETE", 404):
                 return {}
             raise
+
+    def apply(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
+        """Apply an object by server-side apply; return the object that the API server has then."""
+        query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
+        return self.send("PATCH", path, query, item, APPLY)
 
     def text(self, path: str, query: Query | None = None) -> str:
         """Return a text, such as a log."""

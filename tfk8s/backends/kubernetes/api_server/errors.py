@@ -15,7 +15,7 @@ import urllib3.exceptions
 import yaml
 from kubernetes.config import ConfigException
 
-from tfk8s.backends.kubernetes.api_server import field_errors
+from tfk8s.backends.kubernetes.api_server import field_errors, grants
 from tfk8s.backends.kubernetes.api_server.field_errors import InvalidFields
 from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput, quoted, there_are
 from tfk8s.render import rbac
@@ -170,6 +170,8 @@ def from_response(code: int, body: bytes, context: str, retry_after: str | None 
         )
     if code == 403 and (match := _FORBIDDEN.search(message)):
         return _forbidden(**match.groupdict())
+    if code == 403 and (grant := grants.refused(message)):
+        return _refused_grant(*grant, path)
     if code == 409 and (fields := list(_owned_fields(status))):
         return _conflict(details, path, fields)
     if code == 404 and details.get("kind") == "namespaces":
@@ -240,15 +242,26 @@ def _forbidden(user: str, verb: str, resource: str, group: str, namespace: str |
     if user == _ANONYMOUS:  # a permission for this user would be everybody's
         help_ = "the kubeconfig has no credentials for this context: log in as your cluster's provider describes"
     elif namespace and permission:
-        roles, flag, subject = permission.roles, f"-n {namespace}", shlex.quote(user)
-        help_ = (
-            f"the Role {' or '.join(roles)} allows it: tfk8s roles | kubectl apply {flag} -f - creates both, "
-            f"kubectl create rolebinding {subject} {flag} --role={roles[0]} --user={subject} grants one"
-        )
+        help_ = _role_help(user, namespace, permission.roles)
     else:
         command = f"kubectl create clusterrole tfk8s --verb={verb} --resource={kind}"
         help_ = f"a ClusterRole allows it: {command}, bound to that user"
     return ApiError(403, f'"{user}" may not {verb} {kind} {scope}', help=help_)
+
+
+def _role_help(user: str, namespace: str, roles: Sequence[str]) -> str:
+    flag, subject = f"-n {namespace}", shlex.quote(user)
+    return (
+        f"the Role {' or '.join(roles)} allows it: tfk8s roles | kubectl apply {flag} -f - creates both, "
+        f"kubectl create rolebinding {subject} {flag} --role={roles[0]} --user={subject} grants one"
+    )
+
+
+def _refused_grant(user: str, rights: Sequence[str], path: str) -> ApiError:
+    namespace = path.partition("/namespaces/")[2].partition("/")[0]
+    where = f'in namespace "{namespace}": {", ".join(rights)}'
+    message = f'"{user}" may not create a Role with rights that it lacks {where}'
+    return ApiError(403, message, help=_role_help(user, namespace, [rbac.USER_ROLE]))
 
 
 def _conflict(details: dict[str, Any], path: str, fields: Sequence[str]) -> ApiError:

@@ -18,6 +18,14 @@ GROUPS = {
     "Secret": ("v1", "secrets"),
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
 }
+KINDS = {
+    **GROUPS,
+    "Pod": ("v1", "pods"),
+    "Event": ("v1", "events"),
+    "ServiceAccount": ("v1", "serviceaccounts"),
+    "Role": ("rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
+}
 # A pod may have other containers, so that these subresources need the name of one.
 _OF_CONTAINERS = ("attach", "exec", "log")
 _SCRIPT_POD = re.compile("-script-[0-9a-f]{6}-[a-z0-9]+$")  # `script_job.object_name`, and the Job controller's suffix
@@ -25,7 +33,7 @@ _SCRIPT_POD = re.compile("-script-[0-9a-f]{6}-[a-z0-9]+$")  # `script_job.object
 
 def collection(kind: str, namespace: str | None) -> str:
     """Return the path of all objects of a kind, in a namespace or (None) in all namespaces."""
-    group, plural = {**GROUPS, "Pod": ("v1", "pods"), "Event": ("v1", "events")}[kind]
+    group, plural = KINDS[kind]
     prefix = f"/apis/{group}" if "/" in group else f"/api/{group}"
     return f"{prefix}/namespaces/{namespace}/{plural}" if namespace else f"{prefix}/{plural}"
 

@@ -32,6 +32,27 @@ def test_forbidden_names_the_roles_that_allow_it(verb: str, resource: str, roles
     )
 
 
+def test_a_role_with_rights_that_the_user_lacks_names_these_rights() -> None:
+    """The message is Kubernetes 1.36's."""
+    message = (
+        'roles.rbac.authorization.k8s.io "a-lifetime" is forbidden: user "jo" (groups=["system:authenticated"]) is '
+        "attempting to grant RBAC permissions not currently held:\n"
+        '{APIGroups:[""], Resources:["services"], ResourceNames:["a"], Verbs:["get" "delete"]}\n'
+        '{APIGroups:[""], Resources:["services"], ResourceNames:["a-master"], Verbs:["get" "delete"]}\n'
+        '{APIGroups:["apps"], Resources:["statefulsets"], ResourceNames:["a-worker"], Verbs:["delete"]}'
+    )
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/ml/roles/a-lifetime"
+    error = errors.from_response(403, body(message), "c", path=path)
+    assert str(error) == (
+        '"jo" may not create a Role with rights that it lacks in namespace "ml": get and delete services, '
+        "delete statefulsets.apps"
+    )
+    assert error.help == (
+        "the Role tfk8s-user allows it: tfk8s roles | kubectl apply -n ml -f - creates both, "
+        "kubectl create rolebinding jo -n ml --role=tfk8s-user --user=jo grants one"
+    )
+
+
 def test_anonymous_users_are_asked_to_log_in() -> None:
     error = forbidden("system:anonymous", 'list resource "pods" in API group "" in the namespace "ml"')
     assert error.help == (

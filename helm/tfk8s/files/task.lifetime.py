@@ -1,0 +1,271 @@
+"""The program of a cluster's own Job: it removes the cluster at the limits `max_duration` and `idle`.
+
+It asks the tasks which sessions and scripts they have seen, and it needs nobody's machine. Its ServiceAccount may get
+and delete the cluster's objects by name, and nothing else. Standard library only: this file runs in pods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import http.client
+import json
+import os
+import signal
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+from tfk8s.core import compact
+from tfk8s.core.lifetime import Limits, RemovableObject, removable_objects
+from tfk8s.task import activity
+
+Result = TypeVar("Result")
+
+_AUTHORITY = "/var/run/secrets/tfk8s/ca.crt"
+_TOKEN = "/var/run/secrets/tfk8s/token"  # noqa: S105 - kubelet writes and renews it
+_TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
+_REQUEST_TIMEOUT = 10.0
+_ANSWER_TIMEOUT = 2.0
+_MAX_QUESTIONS = 8  # at the same time
+_RETRY_INTERVAL = 10.0
+_END_TIMEOUT = 120.0
+_END_INTERVAL = 1.0
+
+_FOREGROUND = "Foreground"  # the object goes after the pods that it owns
+_BACKGROUND = "Background"
+
+
+class ApiFailure(Exception):
+    """The API server refuses a request."""
+
+
+class Answer(NamedTuple):
+    """An answer of the API server.
+
+    Attributes:
+        body: the object; None if it does not exist.
+        time: the API server's time, in seconds since the epoch.
+    """
+
+    body: dict[str, Any] | None
+    time: float
+
+
+class FoundCluster(NamedTuple):
+    """A cluster in Kubernetes.
+
+    Attributes:
+        uid: of its ConfigMap.
+        created: the time of its first `up`, in seconds since the epoch.
+        clock_offset: the API server's time less the own clock's.
+    """
+
+    uid: str
+    created: float
+    clock_offset: float
+
+
+class ObjectServer:
+    """Gets and deletes objects of one namespace, with the credentials of the pod's ServiceAccount."""
+
+    def __init__(self, namespace: str, environment: Mapping[str, str]) -> None:
+        self._namespace = namespace
+        self._host = environment["KUBERNETES_SERVICE_HOST"]
+        self._port = int(environment["KUBERNETES_SERVICE_PORT"])
+
+    def get(self, item: RemovableObject) -> Answer:
+        """Return an object.
+
+        Raises:
+            ApiFailure: the API server refuses.
+            OSError, HTTPException: the API server does not answer.
+        """
+        return self._send("GET", item, None)
+
+    def delete(self, item: RemovableObject, uid: str, propagation: str) -> None:
+        """Delete an object, unless it is gone or another one has its name.
+
+        Raises:
+            ApiFailure: the API server refuses.
+            OSError, HTTPException: the API server does not answer.
+        """
+        self._send("DELETE", item, {"propagationPolicy": propagation, "preconditions": {"uid": uid}})
+
+    def _send(self, method: str, item: RemovableObject, options: dict[str, Any] | None) -> Answer:
+        context = ssl.create_default_context(cafile=_AUTHORITY)
+        connection = http.client.HTTPSConnection(self._host, self._port, timeout=_REQUEST_TIMEOUT, context=context)
+        group = "apis" if "/" in item.api else "api"
+        path = f"/{group}/{item.api}/namespaces/{self._namespace}/{item.resource}/{item.name}"
+        with open(_TOKEN) as token:
+            headers = {"authorization": f"Bearer {token.read()}", "content-type": "application/json"}
+        with contextlib.closing(connection):
+            connection.request(method, path, json.dumps(options) if options else None, headers)
+            response = connection.getresponse()
+            body = json.loads(response.read())
+        moment = email.utils.parsedate_to_datetime(response.headers["date"]).timestamp()
+        if response.status == http.HTTPStatus.NOT_FOUND or (method, response.status) == ("DELETE", 409):
+            return Answer(None, moment)
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            raise ApiFailure(f"{method} {path}: {body.get('message', response.status)}")
+        return Answer(body, moment)
+
+
+class Keeper:
+    """Removes a cluster at its limits.
+
+    Args:
+        server: the API server.
+        objects: the cluster's objects, in the order in which they are removed.
+        limits: the cluster's.
+        ask: returns the seconds since a session or script was connected; infinity if none was, and 0 if nothing is
+            known.
+        clock: returns a time in seconds that only grows.
+        sleep: waits for seconds.
+    """
+
+    def __init__(
+        self,
+        server: ObjectServer,
+        objects: Sequence[RemovableObject],
+        limits: Limits,
+        ask: Callable[[], float],
+        clock: Callable[[], float],
+        sleep: Callable[[float], object],
+    ) -> None:
+        self._server, self._objects, self._limits, self._ask = server, objects, limits, ask
+        self._clock, self._sleep = clock, sleep
+        self._cluster = next(item for item in objects if item.resource == "configmaps")
+
+    def run(self) -> str:
+        """Wait for a limit, remove the cluster, and return the reason.
+
+        A request that fails is repeated until it succeeds.
+        """
+        while cluster := self._until_answered(self._find):
+            reason = self._wait(cluster)
+            current = self._until_answered(self._find)
+            if current and current.uid == cluster.uid:  # else another cluster has the name now
+                _say(f"removing the cluster, {reason}")
+                self._until_answered(self._remove)
+                return reason
+        return "by somebody else"
+
+    def _until_answered(self, request: Callable[[], Result]) -> Result:
+        while True:
+            try:
+                return request()
+            except (ApiFailure, OSError, http.client.HTTPException, ValueError) as error:
+                _say(f"error: {error}; trying again")
+                self._sleep(_RETRY_INTERVAL)
+
+    def _find(self) -> FoundCluster | None:
+        found = self._server.get(self._cluster)
+        if found.body is None:
+            return None
+        metadata = found.body["metadata"]
+        created = datetime.fromisoformat(metadata["creationTimestamp"].replace("Z", "+00:00")).timestamp()
+        return FoundCluster(metadata["uid"], created, found.time - self._clock())
+
+    def _wait(self, cluster: FoundCluster) -> str:
+        """Wait for a limit; return the reason."""
+        quiet_since = self._clock()
+        while True:
+            if self._limits.idle is not None:
+                quiet_since = max(quiet_since, self._clock() - self._ask())
+            age, quiet = self._clock() + cluster.clock_offset - cluster.created, self._clock() - quiet_since
+            if reason := self._limits.why_over(age, quiet):
+                return reason
+            self._sleep(self._limits.seconds_to_wait(age, quiet))
+
+    def _remove(self) -> None:
+        found = [(item, self._server.get(item).body) for item in self._objects]
+        uids = {item: body["metadata"]["uid"] for item, body in found if body is not None}
+        sets = [item for item in uids if item.resource == "statefulsets"]
+        for item in sets:
+            self._server.delete(item, uids[item], _FOREGROUND)
+        deadline = self._clock() + _END_TIMEOUT
+        while any(map(self._exists, sets)) and self._clock() < deadline:
+            self._sleep(_END_INTERVAL)
+        for item in uids:
+            if item not in sets:
+                self._server.delete(item, uids[item], _BACKGROUND)
+
+    def _exists(self, item: RemovableObject) -> bool:
+        return self._server.get(item).body is not None
+
+
+def last_activity(host: str, port: int) -> float:
+    """Return the seconds since a session or a script was connected to a task; infinity if none was.
+
+    0 if no task answers: then nothing is known.
+
+    Args:
+        host: the name of all tasks, the headless Service. It is also the name of the cluster's other pods.
+        port: the port where tasks answer `activity.ask`.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return 0.0
+    hosts = sorted({str(address[0]) for *_, address in found})
+    with ThreadPoolExecutor(_MAX_QUESTIONS) as pool:
+        answers = pool.map(lambda host: (host, activity.ask(host, port, _ANSWER_TIMEOUT)), hosts)
+        return youngest_client(dict(answers))
+
+
+def youngest_client(answers: Mapping[str, Mapping[str, float] | None]) -> float:
+    """Return the seconds since the last client was connected that is no task; infinity if none was.
+
+    Tasks connect to each other. A pod that answers is a task. 0 if no task answers: then nothing is known.
+
+    Args:
+        answers: the clients of each pod, with the seconds since they were connected; None for pods without an answer.
+    """
+    tasks = {host: clients for host, clients in answers.items() if clients is not None}
+    if not tasks:
+        return 0.0
+    ages = [age for clients in tasks.values() for client, age in clients.items() if client not in tasks]
+    return min(ages, default=float("inf"))
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", flush=True)
+
+
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
+def main() -> int:
+    """Remove the cluster that the environment describes, at its limits."""
+    # A pod that is deleted or evicted must fail: the Job then has another one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    environment = os.environ
+    name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
+    limits = Limits(_seconds(environment.get("TFK8S_MAX_DURATION")), _seconds(environment.get("TFK8S_IDLE")))
+    host, port = f"{name}.{namespace}.svc", int(environment.get("TFK8S_ACTIVITY_PORT", "0"))
+    keeper = Keeper(
+        ObjectServer(namespace, environment),
+        removable_objects(name, compact.parse_jobs(environment["TFK8S_JOBS"])),
+        limits,
+        lambda: last_activity(host, port),
+        time.monotonic,
+        threading.Event().wait,
+    )
+    _say(f'cluster "{name}" is removed at its limits: {limits}')
+    reason = keeper.run()
+    with contextlib.suppress(OSError), open(_TERMINATION_MESSAGE, "w") as message:
+        message.write(reason)
+    _say(f"the cluster is removed, {reason}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

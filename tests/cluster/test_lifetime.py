@@ -1,0 +1,123 @@
+"""The limits `max_duration` and `idle` on Kubernetes: the cluster's own Job removes the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kube_api import KubeApi
+from on_cluster import left, make_job, make_job_file
+
+from tfk8s import polling
+from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.core.script import Script
+from tfk8s.core.spec import JobFile, Task
+from tfk8s.errors import NoSuchCluster
+from tfk8s.render import lifetime
+from tfk8s.sessions.task_monitor import TaskMonitor
+
+Up = Callable[[JobFile], str]
+IDLE = 12
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+KINDS = ("StatefulSet", "PodDisruptionBudget", "Service", "ConfigMap", "NetworkPolicy", "ServiceAccount", "Role",
+         "RoleBinding")  # fmt: skip
+SCRIPT = f"""
+import os, time
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+with tf.device("/job:worker/task:1"):
+    two = tf.constant(1) + 1
+with tf.Session(os.environ["TFK8S_TARGET"]) as session:
+    assert session.run(two) == 2
+time.sleep({IDLE + 6})
+"""
+
+
+def remaining(client: KubeApi, namespace: str, name: str) -> list[str]:
+    """Return the objects of a cluster, without its ended Job and the Job's pod."""
+    return [
+        f"{kind} {item['metadata']['name']}"
+        for kind in (*KINDS, "Job", "Pod")
+        for item in client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]
+        if kind not in ("Job", "Pod") or not lifetime.is_lifetime(item)
+    ]
+
+
+def until_removed(client: KubeApi, namespace: str, name: str) -> None:
+    """Wait until the cluster is removed, and its Job has ended."""
+
+    def job_is_ended() -> bool:
+        jobs = client.get(paths.collection("Job", namespace), paths.of_cluster(name))["items"]
+        return any(lifetime.is_ended({**job, "kind": "Job"}) for job in jobs)
+
+    polling.wait_until(
+        lambda: job_is_ended() and not remaining(client, namespace, name),
+        lambda: f"the end of {remaining(client, namespace, name)}",
+        90,
+    )
+
+
+def pod_of_the_job(client: KubeApi, namespace: str, name: str) -> str:
+    pods = client.get(paths.collection("Pod", namespace), paths.of_cluster(name))["items"]
+    return next(str(pod["metadata"]["name"]) for pod in pods if lifetime.is_lifetime(pod))
+
+
+def test_scripts_and_forwards_keep_a_cluster_that_is_removed_without_them(
+    up: Up, backend: KubernetesBackend, client: KubeApi, namespace: str, tmp_path: Path
+) -> None:
+    name = up(make_job_file("idle", make_job(tasks=2), idle=IDLE))
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    client.send("DELETE", paths.pod(namespace, pod_of_the_job(client, namespace, name)))  # another one takes over
+    assert backend.run(name, Script(path=script)).code == 0
+    with TaskMonitor({"worker/1": lambda: backend.dial(name, Task("worker", 1))}) as monitor:
+        assert not polling.readable(monitor.events, IDLE + 6)  # the task is not lost
+    status = backend.observe(name)
+    assert (status.limits.idle, len(status.scripts), status.ready) == (IDLE, 1, 2)
+    # The tasks are still connected to each other.
+    until_removed(client, namespace, name)
+    with pytest.raises(NoSuchCluster, match=rf"tfk8s removed it after {IDLE}s without a session and a script \(idle\)"):
+        backend.observe(name)
+    assert backend.apply(make_job_file("idle", make_job(tasks=2))) is True  # without limits, and without the old Job
+    assert not [one for one in left(client, namespace, name) if one.startswith("Job")]
+
+
+def test_the_duration_removes_the_cluster_with_a_script_in_it(
+    up: Up, backend: KubernetesBackend, client: KubeApi, namespace: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import time; time.sleep(600)")
+    name = up(make_job_file("short", make_job(), max_duration=25))
+    backend.start(name, Script(path=script))
+    until_removed(client, namespace, name)
+    with pytest.raises(NoSuchCluster, match=r"tfk8s removed it 25s after its first `up` \(max_duration\)"):
+        backend.observe(name)
+    # The same limits again, while the ended Job is there.
+    assert up(make_job_file("short", make_job(), max_duration=3600)) == name
+
+
+@pytest.mark.usefixtures("unseen_nodes")
+def test_the_account_may_get_and_delete_its_own_cluster_alone(up: Up, client: KubeApi, namespace: str) -> None:
+    name = up(make_job_file("mine", make_job(node_selector={"no": "node"}), idle=600), wait=0)
+    user = f"system:serviceaccount:{namespace}:{name}-lifetime"
+
+    def may(verb: str, resource: str, group: str = "", name: str = "", inside: str = namespace) -> bool:
+        about = {"verb": verb, "resource": resource, "group": group, "name": name, "namespace": inside}
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+        review = client.send("POST", REVIEWS, body={**body, "spec": {"user": user, "resourceAttributes": about}})
+        return bool(review["status"]["allowed"])
+
+    polling.wait_until(lambda: may("delete", "configmaps", name="mine"), "the account's rights", 30)
+    assert may("delete", "statefulsets", "apps", "mine-worker")
+    assert may("delete", "serviceaccounts", name="mine-lifetime")
+    for verb in ("list", "create", "patch", "update", "deletecollection", "watch"):
+        assert not may(verb, "configmaps", name="mine"), verb
+    assert not may("delete", "configmaps", name="others")
+    assert not may("delete", "configmaps")
+    assert not may("delete", "configmaps", name="mine", inside="default")
+    assert not may("delete", "statefulsets", "apps", "mine-other")
+    for resource, group in (("secrets", ""), ("pods", ""), ("jobs", "batch"), ("roles", "rbac.authorization.k8s.io")):
+        assert not may("get", resource, group, "mine-lifetime"), resource
+        assert not may("delete", resource, group, "mine-lifetime"), resource

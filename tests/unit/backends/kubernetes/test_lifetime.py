@@ -1,0 +1,143 @@
+"""`up` with `max_duration` and `idle`: rights first, a Job that has ended again, limits that are taken back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from job_files import job_file
+
+from tfk8s import render
+from tfk8s.backends.kubernetes import apply, status
+from tfk8s.backends.kubernetes.api_server import errors
+from tfk8s.core.lifetime import NO_LIMITS, Limits
+from tfk8s.core.plan import Action
+from tfk8s.errors import NoSuchCluster
+from tfk8s.render import lifetime
+from tfk8s.render.pods import Object
+
+
+class ObjectStore:
+    """An API server: keeps what is applied, and refuses what a test wants."""
+
+    context, namespace = "test", "ns"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Object] = {}
+        self.refused = ""  # the part of a path
+        self.writes: list[str] = []
+
+    def find(self, path: str) -> Object | None:
+        return self.objects.get(path)
+
+    def get(self, path: str, query: dict[str, str]) -> Object:
+        terms = dict(term.split("=") for term in query["labelSelector"].split(","))
+        found = [item for key, item in self.objects.items() if key.rpartition("/")[0] == path]
+        return {"items": [item for item in found if terms.items() <= item["metadata"]["labels"].items()]}
+
+    def apply(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
+        if self.refused and self.refused in path:
+            message = f'User "jo" cannot patch resource "{self.refused}" in API group "" in the namespace "ns"'
+            raise errors.from_response(403, json.dumps({"message": message}).encode(), "test")
+        if dry_run and "/rolebindings/" in path and path.replace("rolebindings", "roles") not in self.objects:
+            raise errors.from_response(404, b"{}", "test")
+        more = {"uid": f"uid of {path}", "namespace": "ns", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        made = {**item, "metadata": {**item["metadata"], **more}}
+        if not dry_run:
+            self.writes.append(path.rpartition("/")[2])
+            self.objects[path] = made
+        return made
+
+    def send(self, method: str, path: str, *_: object) -> Object:
+        assert method == "DELETE"
+        self.writes.append(f"delete {path.rpartition('/')[2]}")
+        return self.objects.pop(path, {})
+
+    def up(self, *, dry_run: bool = False, **settings: Any) -> list[tuple[Action, str, str]]:
+        objects = render.objects(job_file("demo", worker=1, image="tf:1", **settings))
+        client: Any = self
+        changes = apply.apply(client, "ns", "demo", objects, dry_run=dry_run).changes
+        return [(change.action, change.kind, change.name) for change in changes]
+
+    def job(self) -> Object:
+        return next(item for path, item in self.objects.items() if "/jobs/" in path)
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    return ObjectStore()
+
+
+@pytest.mark.parametrize("resource", ["serviceaccounts", "roles", "rolebindings", "jobs"])
+def test_nothing_is_created_where_the_user_may_not_create_the_job_and_its_rights(
+    store: ObjectStore, resource: str
+) -> None:
+    store.refused = resource
+    with pytest.raises(errors.ApiError) as caught:
+        store.up(idle=60)
+    assert store.objects == {}
+    assert str(caught.value) == (
+        "max_duration and idle need a Job that may remove the cluster, and you can't create it: "
+        f'"jo" may not patch {resource} in namespace "ns"'
+    )
+    assert str(caught.value.help).endswith("; or remove max_duration and idle from the job file")
+
+
+def test_the_account_owns_its_role_and_binding(store: ObjectStore) -> None:
+    assert (Action.CREATE, "RoleBinding", "demo-lifetime") in store.up(idle=60, dry_run=True)
+    store.up(idle=60)
+    owned = {item["kind"]: item["metadata"]["ownerReferences"] for item in store.objects.values()
+             if "ownerReferences" in item["metadata"]}  # fmt: skip
+    account = "/api/v1/namespaces/ns/serviceaccounts/demo-lifetime"
+    owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "demo-lifetime", "uid": f"uid of {account}"}
+    assert owned == {"Role": [owner], "RoleBinding": [owner]}
+    assert store.up(idle=60) == []
+
+
+def test_a_job_that_has_removed_the_cluster_is_replaced(store: ObjectStore) -> None:
+    store.up(idle=60)
+    job = store.job()
+    job["status"] = {"completionTime": "2026-01-01T00:00:00Z"}
+    name = job["metadata"]["name"]
+    store.writes = []
+    assert store.up(idle=60, dry_run=True) == store.up(idle=60) == [(Action.CREATE, "Job", name)]
+    assert [write for write in store.writes if name in write] == [f"delete {name}", name]
+
+
+def test_other_limits_get_another_job_and_no_limits_none(store: ObjectStore) -> None:
+    store.up(idle=60)
+    first = store.job()["metadata"]["name"]
+    store.up(idle=120)
+    second = store.job()["metadata"]["name"]
+    assert first != second
+    changes = store.up()
+    removed = [change for change in changes if change[0] is Action.REMOVE]
+    assert removed == [
+        (Action.REMOVE, "Job", second),
+        (Action.REMOVE, "ServiceAccount", "demo-lifetime"),  # which owns the Role and the RoleBinding
+        (Action.REMOVE, "NetworkPolicy", "demo-lifetime"),
+    ]
+
+
+def test_limits_of_a_cluster(store: ObjectStore) -> None:
+    store.up(max_duration=3600)
+    assert lifetime.limits([store.job()]) == Limits(3600, None)
+    assert lifetime.limits([]) == NO_LIMITS
+
+
+def test_the_end_of_a_cluster_is_told_for_as_long_as_its_pod_is_there(store: ObjectStore) -> None:
+    labels = {"app.kubernetes.io/name": "tfk8s", "app.kubernetes.io/instance": "demo",
+              "app.kubernetes.io/component": "cluster-lifetime"}  # fmt: skip
+    end = {"exitCode": 0, "message": "after 30m without a session and a script (idle)"}
+    pod = {
+        "metadata": {"labels": labels},
+        "status": {"containerStatuses": [{"name": "lifetime", "state": {"terminated": end}}]},
+    }
+    store.objects["/api/v1/namespaces/ns/pods/demo-lifetime-0123abcd-x"] = pod
+    with pytest.raises(NoSuchCluster) as caught:
+        status.find(store, "ns", "demo")  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        'there is no cluster "demo" in namespace "ns" of context "test"; '
+        "tfk8s removed it after 30m without a session and a script (idle)"
+    )

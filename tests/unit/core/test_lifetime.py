@@ -1,0 +1,44 @@
+"""The rules about the end of a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfk8s.core.lifetime import NO_LIMITS, Limits, format_duration
+
+LIMITS = Limits(max_duration=28800, idle=1800)
+
+
+@pytest.mark.parametrize(
+    ("limits", "age", "quiet", "reason"),
+    [
+        (LIMITS, 28799, 1799, ""),
+        (LIMITS, 28800, 0, "8h after its first `up` (max_duration)"),
+        (LIMITS, 1800, 1800, "after 30m without a session and a script (idle)"),
+        (Limits(None, 90), 1e9, 89, ""),
+        (Limits(90, None), 89, 1e9, ""),
+        (NO_LIMITS, 1e9, 1e9, ""),
+    ],
+)
+def test_the_limit_that_is_reached(limits: Limits, age: float, quiet: float, reason: str) -> None:
+    assert limits.why_over(age, quiet) == reason
+
+
+@pytest.mark.parametrize(
+    ("limits", "age", "quiet", "seconds"),
+    [
+        (LIMITS, 0, 0, 60),  # a tenth of `idle` is more
+        (LIMITS, 0, 1790, 10),
+        (LIMITS, 28795, 0, 5),
+        (Limits(None, 100), 0, 0, 10),
+        (Limits(20, None), 19.9, 0, 1),
+        (Limits(20, None), 25, 0, 1),
+    ],
+)
+def test_the_next_look_comes_before_a_limit(limits: Limits, age: float, quiet: float, seconds: float) -> None:
+    assert limits.seconds_to_wait(age, quiet) == seconds
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(86400, "1d"), (5400, "90m"), (61, "61s"), (0, "0s"), (28800.0, "8h")])
+def test_durations_are_written_as_in_a_job_file(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text

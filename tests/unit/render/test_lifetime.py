@@ -1,0 +1,98 @@
+"""The objects that remove a cluster at its limits."""
+
+from __future__ import annotations
+
+import pytest
+from job_files import EVERYTHING, job_file
+
+from tfk8s import render
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.core.lifetime import RemovableObject, removable_objects
+from tfk8s.core.spec import Job
+from tfk8s.jobfile.loader import loads
+from tfk8s.render import lifetime
+from tfk8s.render.pods import Object
+
+
+def of(**settings: object) -> list[Object]:
+    return render.objects(job_file("demo", chief=1, My_ps=2, image="tf:1", **settings))
+
+
+def the(kind: str, objects: list[Object]) -> Object:
+    return next(item for item in objects if item["kind"] == kind)
+
+
+def job(objects: list[Object]) -> Object:
+    assert objects[-1]["kind"] == "Job"  # the last
+    return objects[-1]
+
+
+def test_rights_come_first_and_no_limit_needs_none() -> None:
+    kinds = [item["kind"] for item in of(idle=60)]
+    assert kinds[:4] == ["ServiceAccount", "Role", "RoleBinding", "NetworkPolicy"]
+    assert not {"ServiceAccount", "Role", "RoleBinding", "Job"} & {item["kind"] for item in of()}
+
+
+@pytest.mark.parametrize("settings", [{"idle": 60}, {"max_duration": 60}])
+def test_all_objects_are_removed_or_owned_by_one_that_is(settings: dict[str, int]) -> None:
+    objects = of(**settings)
+    rendered = {
+        RemovableObject(
+            item["apiVersion"], paths.collection(item["kind"], None).split("/")[-1], item["metadata"]["name"]
+        )
+        for item in objects
+        if item["kind"] not in ("Role", "RoleBinding", "Job")
+    }
+    assert rendered == set(removable_objects("demo", ["chief", "My_ps"]))
+
+
+def test_the_role_allows_this_clusters_objects_by_name_and_nothing_else() -> None:
+    role = the("Role", of(idle=60))
+    allowed = {
+        (rule["apiGroups"][0], rule["resources"][0], name)
+        for rule in role["rules"]
+        for name in rule["resourceNames"]
+        if rule["verbs"] == ["get", "delete"]
+    }
+    assert allowed == {(item.group, item.resource, item.name) for item in removable_objects("demo", ["chief", "My_ps"])}
+    assert sum(len(rule["resourceNames"]) for rule in role["rules"]) == len(allowed)
+
+
+def test_the_pod_is_like_the_masters_without_gpus_and_volumes() -> None:
+    objects = render.objects(loads(EVERYTHING.replace("master: chief", "master: worker"), "job.yaml"))
+    spec = job(objects)["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert spec["nodeSelector"] == {"zone": "a", "cloud.google.com/gke-spot": "true"}
+    assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "credentials"]
+    assert spec["serviceAccountName"] == "everything-lifetime"
+    assert spec["automountServiceAccountToken"] is False
+    assert not {"affinity", "initContainers"} & set(spec)
+    assert container["resources"]["limits"] == {"cpu": "500m", "memory": "128Mi", "ephemeral-storage": "4Gi"}
+    assert [variable["name"] for variable in container["env"]] == [
+        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_JOBS", "TFK8S_ACTIVITY_PORT", "TFK8S_IDLE",
+        "TFK8S_MAX_DURATION",
+    ]  # fmt: skip
+
+
+def test_another_pod_gets_another_job_because_a_jobs_pod_can_not_change() -> None:
+    names = [job(of(**settings))["metadata"]["name"] for settings in ({"idle": 60}, {"idle": 61}, {"max_duration": 60})]
+    assert len(set(names)) == 3
+    assert all(lifetime.is_job_name("demo", name) for name in names)
+    assert job(of(idle=60))["metadata"]["name"] == names[0]
+    longest = render.objects(job_file("a" * 50, w=1, image="tf:1", idle=1))
+    assert len(job(longest)["metadata"]["name"]) <= 63
+
+
+@pytest.mark.parametrize(
+    ("ports", "activity"), [((2222, 2223), 2224), ((65535, 2222), 2221), ((65535, 65535), 65534), ((80, 80), 81)]
+)
+def test_tasks_tell_their_clients_at_a_port_of_no_server(ports: tuple[int, int], activity: int) -> None:
+    jobs = [Job(name=name, port=port) for name, port in zip("ab", ports, strict=True)]
+    objects = render.objects(job_file("a", *jobs, image="tf:1", idle=5))
+    rules = [rule for item in objects if item["metadata"]["name"] == "a" and item["kind"] == "NetworkPolicy"
+             for rule in item["spec"]["ingress"]]  # fmt: skip
+    own = {"podSelector": {"matchLabels": job(objects)["spec"]["template"]["metadata"]["labels"]}}
+    assert rules[-1] == {"from": [own], "ports": [{"protocol": "TCP", "port": activity}]}
+    servers = [item["spec"]["template"]["spec"]["containers"][0] for item in objects if item["kind"] == "StatefulSet"]
+    assert {variable["value"] for server in servers for variable in server["env"]
+            if variable["name"] == "TFK8S_ACTIVITY_PORT"} == {str(activity)}  # fmt: skip

@@ -1,0 +1,128 @@
+"""The program of a cluster's own Job, with a pretended API server and clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from tfk8s.core.lifetime import Limits, RemovableObject, removable_objects
+from tfk8s.task.lifetime import Answer, ApiFailure, Keeper, youngest_client
+
+OBJECTS = removable_objects("demo", ["chief", "My_ps"])
+CREATED = 1_700_000_000.0
+
+
+class PretendedCluster:
+    """A cluster whose clock is moved by sleeps, and whose API server's clock is another one."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0  # since the boot; the cluster was created 60 s ago
+        self.uids = {item: f"uid of {item.name}" for item in OBJECTS}
+        self.log: list[str] = []
+        self.failures: list[Exception] = []
+        self.last_use = -math.inf
+        self.on_ask: Callable[[], object] = lambda: None
+
+    def clock(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def ask(self) -> float:
+        self.on_ask()
+        return self.seconds - self.last_use
+
+    def get(self, item: RemovableObject) -> Answer:
+        if self.failures:
+            raise self.failures.pop()
+        now = CREATED + 60 + self.seconds - 100
+        if item not in self.uids:
+            return Answer(None, now)
+        created = datetime.fromtimestamp(CREATED, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return Answer({"metadata": {"uid": self.uids[item], "creationTimestamp": created}}, now)
+
+    def delete(self, item: RemovableObject, uid: str, propagation: str) -> None:
+        assert uid == self.uids.pop(item)
+        self.log.append(f"{item.resource}/{item.name} {propagation}")
+
+    def keep(self, limits: Limits) -> str:
+        return Keeper(self, OBJECTS, limits, self.ask, self.clock, self.sleep).run()  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def cluster() -> PretendedCluster:
+    return PretendedCluster()
+
+
+def test_the_duration_counts_from_the_creation(cluster: PretendedCluster) -> None:
+    assert cluster.keep(Limits(300, None)) == "5m after its first `up` (max_duration)"
+    assert cluster.seconds == 100 + 300 - 60
+    assert cluster.log == [
+        "statefulsets/demo-chief Foreground",
+        f"statefulsets/{OBJECTS[1].name} Foreground",
+        "poddisruptionbudgets/demo-chief Background",
+        f"poddisruptionbudgets/{OBJECTS[1].name} Background",
+        "services/demo-master Background",
+        "services/demo Background",
+        "networkpolicies/demo Background",
+        "configmaps/demo Background",
+        "networkpolicies/demo-lifetime Background",
+        "serviceaccounts/demo-lifetime Background",
+    ]
+
+
+def test_a_use_postpones_the_end(cluster: PretendedCluster) -> None:
+    cluster.last_use = 130  # as seen by the tasks, before the Job's pod was restarted or after
+    assert cluster.keep(Limits(None, 50)) == "after 50s without a session and a script (idle)"
+    assert cluster.seconds == 180
+
+
+def test_nothing_known_is_no_idleness(cluster: PretendedCluster) -> None:
+    def nothing_known() -> None:
+        cluster.last_use = cluster.seconds
+
+    cluster.on_ask = nothing_known
+    assert cluster.keep(Limits(1000, 10)) == "1000s after its first `up` (max_duration)"
+
+
+def test_a_cluster_that_was_made_anew_begins_anew(cluster: PretendedCluster) -> None:
+    config = next(item for item in OBJECTS if item.resource == "configmaps")
+
+    def replace() -> None:
+        if cluster.seconds >= 110:
+            cluster.uids[config] = "uid of another"
+
+    cluster.on_ask = replace
+    assert cluster.keep(Limits(None, 20)) == "after 20s without a session and a script (idle)"
+    assert cluster.seconds == 140
+
+
+def test_failed_requests_are_repeated(cluster: PretendedCluster) -> None:
+    cluster.failures = [ApiFailure("forbidden"), OSError("no answer")]
+    assert cluster.keep(Limits(60, None))
+    assert cluster.uids == {}
+
+
+def test_the_program_ends_with_the_cluster(cluster: PretendedCluster) -> None:
+    cluster.uids.clear()
+    assert cluster.keep(Limits(300, None)) == "by somebody else"
+    assert cluster.log == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "age"),
+    [
+        ({}, 0),
+        ({"10.0.0.1": None}, 0),  # no task answers
+        ({"10.0.0.1": {}, "10.0.0.2": {}, "10.0.0.3": None}, math.inf),
+        ({"10.0.0.1": {"10.0.0.2": 0}, "10.0.0.2": {"10.0.0.1": 5}}, math.inf),  # tasks
+        ({"10.0.0.1": {"10.0.0.2": 0, "10.0.0.3": 7}, "10.0.0.2": {}, "10.0.0.3": None}, 7),  # a script's pod
+        ({"10.0.0.1": {"127.0.0.1": 9}, "10.0.0.2": {"10.0.0.3": 20}}, 9),  # a forward through the API server
+    ],
+)
+def test_connections_of_tasks_are_no_use(answers: dict[str, dict[str, float] | None], age: float) -> None:
+    assert youngest_client(answers) == age

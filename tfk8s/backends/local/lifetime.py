@@ -1,0 +1,96 @@
+"""The limits of a local cluster: its supervisor ends the cluster at `max_duration` and `idle`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+
+from tfk8s.backends.local.event_loop import Loop
+from tfk8s.core.lifetime import Limits
+from tfk8s.task import activity
+
+_LOOK_INTERVAL = 1.0  # the supervisor sees scripts and connections that last as long
+
+
+class LocalLifetime:
+    """Calls back at the limits of a cluster.
+
+    Args:
+        loop: the supervisor's.
+        limits: the cluster's.
+        created: the time of the cluster's first `up`, in seconds since the epoch.
+        is_used: returns whether a session or a script uses the cluster now.
+        end: called once, with the reason.
+    """
+
+    def __init__(
+        self, loop: Loop, limits: Limits, created: float, is_used: Callable[[], bool], end: Callable[[str], None]
+    ) -> None:
+        self._loop, self._limits, self._created = loop, limits, created
+        self._is_used, self._end = is_used, end
+        self._quiet_since = time.monotonic()
+
+    def start(self) -> None:
+        """Begin to look."""
+        if any(self._limits):
+            self._look()
+
+    @property
+    def idle_since(self) -> float | None:
+        """The end of the last session and script, in seconds since the epoch; None without the limit `idle`."""
+        return None if self._limits.idle is None else time.time() - self._quiet
+
+    def note_use(self) -> None:
+        """Note that a session or a script begins, which may end before the next look."""
+        self._quiet_since = time.monotonic()
+
+    @property
+    def _quiet(self) -> float:
+        """The seconds without a session and a script."""
+        return time.monotonic() - self._quiet_since
+
+    def _look(self) -> None:
+        if self._limits.idle is not None and self._is_used():
+            self.note_use()
+        age, quiet = time.time() - self._created, self._quiet
+        if reason := self._limits.why_over(age, quiet):
+            self._end(reason)
+            return
+        wait = self._limits.seconds_to_wait(age, quiet)
+        self._loop.after(wait if self._limits.idle is None else min(wait, _LOOK_INTERVAL), self._look)
+
+
+class OutsideConnections:
+    """Tells connections to tasks' servers of scripts and forwards from those of the tasks."""
+
+    def __init__(self) -> None:
+        self._sockets_of_tasks: set[int] = set()
+
+    def exist(self, tables: str, ports: Collection[int], pids: Iterable[int]) -> bool:
+        """Return whether a process that is no task is connected to a task's server.
+
+        Args:
+            tables: the connections in the cluster's network, from `activity.read_tables`.
+            ports: the ports of the tasks' servers.
+            pids: the tasks' processes.
+        """
+        items = list(activity.connections(tables))
+        inodes = {item[:4]: item.inode for item in items}
+        served = [item for item in items if item.port in ports]
+        # The other end is not in the tables if another machine has it, which only exposed ports allow.
+        clients = {inodes.get((item.peer_host, item.peer_port, item.host, item.port), 0) for item in served}
+        if clients - self._sockets_of_tasks:
+            self._sockets_of_tasks = {inode for pid in pids for inode in _sockets(pid)}
+        return bool(clients - self._sockets_of_tasks)
+
+
+def _sockets(pid: int) -> Iterable[int]:
+    """Yield the inodes of a process' sockets."""
+    with contextlib.suppress(OSError):  # the process has ended
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    yield int(target[len("socket:[") : -1])

@@ -1,0 +1,99 @@
+"""Rules about the end of a cluster: `max_duration`, `idle`, and the objects that are removed in Kubernetes.
+
+Standard library only: this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tfk8s.core import naming
+
+_MIN_INTERVAL, _MAX_INTERVAL = 1.0, 60.0  # seconds between two looks at a cluster
+_LOOKS = 10  # in the time of `idle`
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+class Limits(NamedTuple):
+    """The limits of a cluster's life, in seconds; None is no limit.
+
+    Attributes:
+        max_duration: from the cluster's first `up`.
+        idle: without a session and a session script.
+    """
+
+    max_duration: float | None
+    idle: float | None
+
+    def why_over(self, age: float, quiet: float) -> str:
+        """Return the reason to remove a cluster, or "" if no limit is reached.
+
+        Args:
+            age: the seconds since the cluster's first `up`.
+            quiet: the seconds without a session and a session script.
+        """
+        if self.max_duration is not None and age >= self.max_duration:
+            return f"{format_duration(self.max_duration)} after its first `up` (max_duration)"
+        if self.idle is not None and quiet >= self.idle:
+            return f"after {format_duration(self.idle)} without a session and a script (idle)"
+        return ""
+
+    def seconds_to_wait(self, age: float, quiet: float) -> float:
+        """Return the seconds until the next look at a cluster."""
+        left = [_MAX_INTERVAL]
+        if self.max_duration is not None:
+            left.append(self.max_duration - age)
+        if self.idle is not None:
+            left += [self.idle / _LOOKS, self.idle - quiet]
+        return max(_MIN_INTERVAL, min(left))
+
+
+NO_LIMITS = Limits(None, None)
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as a job file has it: 1800 is "30m"."""
+    whole = int(seconds)
+    for size, unit in _UNITS:
+        if whole and whole % size == 0:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"
+
+
+class RemovableObject(NamedTuple):
+    """A Kubernetes object of a cluster.
+
+    Attributes:
+        api: the group and the version, such as "apps/v1".
+        resource: the plural of the kind, such as "statefulsets".
+        name: the name of the object.
+    """
+
+    api: str
+    resource: str
+    name: str
+
+    @property
+    def group(self) -> str:
+        """The API group; "" is the core group."""
+        return self.api.rpartition("/")[0]
+
+
+def removable_objects(cluster: str, jobs: Iterable[str]) -> list[RemovableObject]:
+    """Return the objects of a cluster in the order in which its Job removes them.
+
+    Running pods come first, the NetworkPolicy that isolates them later. The ServiceAccount is the last, because it has
+    the right to remove; it owns the Role and the RoleBinding.
+    """
+    sets = [naming.stateful_set(cluster, job) for job in jobs]
+    return [
+        *(RemovableObject("apps/v1", "statefulsets", name) for name in sets),
+        *(RemovableObject("policy/v1", "poddisruptionbudgets", name) for name in sets),
+        RemovableObject("v1", "services", naming.master_service(cluster)),
+        RemovableObject("v1", "services", cluster),
+        RemovableObject("networking.k8s.io/v1", "networkpolicies", cluster),
+        RemovableObject("v1", "configmaps", cluster),
+        RemovableObject("networking.k8s.io/v1", "networkpolicies", naming.lifetime(cluster)),
+        RemovableObject("v1", "serviceaccounts", naming.lifetime(cluster)),
+    ]

@@ -1,0 +1,216 @@
+"""The objects that remove a cluster at its limits: a Job, and a ServiceAccount that may remove this cluster alone.
+
+The Job's pod is made from the master's, as the pods of scripts are: it has the master's image and node settings.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from tfk8s.core import naming
+from tfk8s.core.lifetime import Limits, removable_objects
+from tfk8s.core.spec import JobFile
+from tfk8s.render import manifests, placement, pods, script_job
+from tfk8s.render.pods import Object
+
+COMPONENT = "cluster-lifetime"  # no job's DNS name is this, as it would end in a hash
+CONTAINER = "lifetime"
+MAX_DURATION = "tfk8s.dev/max-duration"
+IDLE = "tfk8s.dev/idle"
+
+_CREDENTIALS_FOLDER = "/var/run/secrets/tfk8s"
+_REQUESTS = {"cpu": "10m", "memory": "32Mi", "ephemeral-storage": pods.STORAGE_REQUEST}
+_LIMITS = {"cpu": "500m", "memory": "128Mi", "ephemeral-storage": pods.STORAGE_LIMIT}
+_MAX_RETRIES = 1_000_000  # the Job lasts as long as the cluster
+# API servers listen on these ports. A NetworkPolicy sees the port of the server, not the Service's.
+_API_PORTS = (443, 6443, 8443, 16443)
+_VARIABLES = ("TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_JOBS", "TFK8S_ACTIVITY_PORT")
+_OF_TASKS = ("affinity", "topologySpreadConstraints", "initContainers", "resourceClaims", "schedulingGates")
+
+
+def add(job_file: JobFile, objects: Sequence[Object]) -> list[Object]:
+    """Return a cluster's objects together with those that remove the cluster at its limits.
+
+    The ServiceAccount and its rights come first: without them, nothing should be created. The Job is the last.
+
+    Args:
+        job_file: the cluster, which has a limit.
+        objects: the objects of `manifests.render`, which get a rule for the Job's pod.
+    """
+    master = naming.stateful_set(job_file.name, job_file.master)
+    template = next(item for item in objects if (item["kind"], item["metadata"]["name"]) == ("StatefulSet", master))[
+        "spec"
+    ]["template"]
+    if job_file.idle is not None:
+        policy = next(item for item in objects if item["kind"] == "NetworkPolicy")
+        port = manifests.port_rule(pods.activity_port(job_file))
+        policy["spec"]["ingress"].append({"from": [_own_pod(job_file)], "ports": [port]})
+    rights = [_account(job_file), _role(job_file), _role_binding(job_file), _network_policy(job_file)]
+    job = _job(job_file, template)
+    if namespace := objects[0]["metadata"].get("namespace"):
+        for item in (*rights, job):
+            item["metadata"]["namespace"] = namespace
+    return [*rights, *objects, job]
+
+
+def _labels(job_file: JobFile) -> dict[str, str]:
+    return {**manifests.selector(job_file.name), manifests.COMPONENT: COMPONENT}
+
+
+def _own_pod(job_file: JobFile) -> Object:
+    return {"podSelector": {"matchLabels": _labels(job_file)}}
+
+
+def _object(kind: str, version: str, job_file: JobFile) -> Object:
+    return manifests.new_object(kind, version, naming.lifetime(job_file.name), job_file.name, COMPONENT)
+
+
+def _account(job_file: JobFile) -> Object:
+    return _object("ServiceAccount", "v1", job_file) | {"automountServiceAccountToken": False}
+
+
+def _role(job_file: JobFile) -> Object:
+    names: dict[tuple[str, str], list[str]] = {}
+    for item in removable_objects(job_file.name, [job.name for job in job_file.jobs]):
+        names.setdefault((item.group, item.resource), []).append(item.name)
+    rules = [
+        {"apiGroups": [group], "resources": [resource], "resourceNames": found, "verbs": ["get", "delete"]}
+        for (group, resource), found in names.items()
+    ]
+    return _object("Role", "rbac.authorization.k8s.io/v1", job_file) | {"rules": rules}
+
+
+def _role_binding(job_file: JobFile) -> Object:
+    name = naming.lifetime(job_file.name)
+    subject = {"kind": "ServiceAccount", "name": name}
+    return _object("RoleBinding", "rbac.authorization.k8s.io/v1", job_file) | {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [subject],
+    }
+
+
+def _network_policy(job_file: JobFile) -> Object:
+    egress = [{"ports": [manifests.port_rule(port) for port in _API_PORTS]}]
+    if job_file.idle is not None:
+        tasks = {"podSelector": {"matchLabels": manifests.selector(job_file.name)}}
+        egress.append({"to": [tasks], "ports": [manifests.port_rule(pods.activity_port(job_file))]})
+    return _object("NetworkPolicy", "networking.k8s.io/v1", job_file) | {
+        "spec": {"podSelector": {"matchLabels": _labels(job_file)}, "policyTypes": ["Egress"], "egress": egress}
+    }
+
+
+def _job(job_file: JobFile, master: Object) -> Object:
+    metadata = script_job.pod_metadata(master, _labels(job_file))
+    template = {"metadata": metadata, "spec": _pod(job_file, master["spec"])}
+    job = manifests.new_object("Job", "batch/v1", job_name(job_file.name, template), job_file.name, COMPONENT)
+    limits = {MAX_DURATION: job_file.max_duration, IDLE: job_file.idle}
+    job["metadata"]["annotations"] = {key: str(value) for key, value in limits.items() if value is not None}
+    job["spec"] = {
+        "backoffLimit": _MAX_RETRIES,
+        "ttlSecondsAfterFinished": job_file.ttl,
+        "template": template,
+    }
+    return job
+
+
+def job_name(cluster: str, template: Object) -> str:
+    """Return the name of the Job. Another pod template gets another Job, because a Job's can't be changed."""
+    text = json.dumps(template, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    for char in "<>&\u2028\u2029":  # as Helm writes JSON
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    words = re.sub("[^A-Za-z0-9]+", "-", text)
+    return _name_prefix(cluster) + hashlib.sha256(words.encode()).hexdigest()[:8]
+
+
+def _name_prefix(cluster: str) -> str:
+    return f"{cluster[:40].rstrip('-')}-lifetime-"
+
+
+def is_job_name(cluster: str, name: str) -> bool:
+    """Return whether a name is that of the cluster's Job, or of the Job's pod."""
+    return re.fullmatch(rf"{_name_prefix(cluster)}[0-9a-f]{{8}}(-\w+)?", name) is not None
+
+
+def _pod(job_file: JobFile, master: Object) -> Object:
+    spec: Object = copy.deepcopy({key: value for key, value in master.items() if key not in _OF_TASKS})
+    if "nodeAffinity" in master.get("affinity", {}):
+        spec["affinity"] = {"nodeAffinity": copy.deepcopy(master["affinity"]["nodeAffinity"])}
+    labels = {
+        label: value for label, value in spec.pop("nodeSelector", {}).items() if label not in placement.GKE_GPU_LABELS
+    }
+    if labels:
+        spec["nodeSelector"] = labels
+    credentials = {
+        "name": "credentials",
+        "projected": {
+            "sources": [
+                {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            ]
+        },
+    }
+    return spec | {
+        "restartPolicy": "OnFailure",
+        "serviceAccountName": naming.lifetime(job_file.name),
+        "containers": [_container(job_file, spec["containers"][0])],
+        "volumes": [next(volume for volume in spec["volumes"] if volume["name"] == "tfk8s"), credentials],
+    }
+
+
+def _container(job_file: JobFile, master: Object) -> Object:
+    limits = {"TFK8S_IDLE": job_file.idle, "TFK8S_MAX_DURATION": job_file.max_duration}
+    return {
+        "name": CONTAINER,
+        **{key: master[key] for key in ("image", "imagePullPolicy") if key in master},
+        "command": ["python3", "-m", "tfk8s.task.lifetime"],
+        "env": [
+            {"name": "PYTHONPATH", "value": pods.PACKAGE_FOLDER},
+            *(variable for variable in master["env"] if variable["name"] in _VARIABLES),
+            *({"name": name, "value": str(value)} for name, value in limits.items() if value is not None),
+        ],
+        "resources": {"requests": dict(_REQUESTS), "limits": dict(_LIMITS)},
+        "securityContext": master["securityContext"],
+        "volumeMounts": [
+            next(mount for mount in master["volumeMounts"] if mount["name"] == "tfk8s"),
+            {"name": "credentials", "mountPath": _CREDENTIALS_FOLDER, "readOnly": True},
+        ],
+    }
+
+
+def is_lifetime(item: Object) -> bool:
+    """Return whether an object belongs to the Job that removes a cluster."""
+    return bool(item["metadata"].get("labels", {}).get(manifests.COMPONENT) == COMPONENT)
+
+
+def rights(cluster: str) -> list[Object]:
+    """Return the kinds and names of the objects besides the Job. The ServiceAccount owns the Role and its binding."""
+    name = naming.lifetime(cluster)
+    return [{"kind": kind, "metadata": {"name": name}} for kind in ("ServiceAccount", "NetworkPolicy")]
+
+
+def is_ended(item: Object) -> bool:
+    """Return whether an object is a Job that has removed its cluster."""
+    return item["kind"] == "Job" and is_lifetime(item) and "completionTime" in item.get("status", {})
+
+
+def with_owner(item: Object, account: Object) -> Object:
+    """Return a Role or a RoleBinding as owned by the ServiceAccount, so that all three are deleted together."""
+    metadata = account["metadata"]
+    owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": metadata["name"], "uid": metadata["uid"]}
+    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
+
+
+def with_rights(jobs: Iterable[Object]) -> list[Object]:
+    """Return those of a cluster's Jobs that remove the cluster, and the objects that let them do so."""
+    own = [job for job in jobs if is_lifetime(job)]
+    return own + (rights(own[0]["metadata"]["labels"][manifests.INSTANCE]) if own else [])
+
+
+def limits(jobs: Iterable[Object]) -> Limits:
+    """Return the limits of a cluster that has these Jobs."""
+    annotations: dict[str, str] = next((job["metadata"].get("annotations", {}) for job in jobs if is_lifetime(job)), {})
+    return Limits(*(float(annotations[name]) if name in annotations else None for name in (MAX_DURATION, IDLE)))
