@@ -61,4 +61,4 @@ metadata:
   name: {{ index . 3 | quote }}
   {{- with $.Values.namespace }}{{ printf "\n  namespace: %q" . }}{{ end }}
   labels: {{- merge $chart (index . 4) | toYaml | nindent 4 }}
-  {{- with last . }}{{ printf "\n  annotations: %s" (toJson .) }}{{ end }}{{ end }}
+  {{- with last . }}{{ printf "\n  annotations: %s" (include "tfk8s.json" . | nindent 4) }}{{ end }}{{ end }}
