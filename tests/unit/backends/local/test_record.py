@@ -18,7 +18,8 @@ JOB_FILE = JobFile(
         Job(name="w", tasks=2, addresses=("a:1", "b:2")),
     ),
     network=Network(allow_from=(Peer(namespace="n"),), allow_to=(Peer(cidr="10.0.0.0/8", ports=(1, 2)),)),
-    security=Security(user=1000), queue="q", ttl=5, max_duration=60, idle=30, image_pull_secrets=("login",), pod={"a": [1, "b"]},
+    security=Security(user=1000), queue="q", ttl=5, max_duration=60, idle=30,
+    image_pull_secrets=("login",), pod={"a": [1, "b"]},
 )  # fmt: skip
 
 
