@@ -127,7 +127,7 @@ LONG = "recommendationrankingtwotowerproductionwithwork"
         (f"jobs: {{worker: {{env: {{A: {'x' * 131070}}}}}}}", 'env: variable "A" is too long'),
         ("jobs: {worker: {env: {PYTHONPATH: {secret: a, key: b}}}}", "env: PYTHONPATH can't come from a Secret"),
         ("jobs: {worker: {priority: high}}", "at '/jobs/worker': additional properties 'priority' not allowed"),
-        ("jobs: {worker: 1}\npod: {hostNetwork: true}", "at '/pod'"),
+        ("jobs: {worker: 1}\npod: {hostNetwork: true}", "at '/pod/hostNetwork': false schema"),
         (
             "jobs: {worker: 1}\nnamespace: ml",
             'namespace: the job file has "ml", but Helm uses "default": add --namespace ml',

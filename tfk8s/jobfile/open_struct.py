@@ -55,7 +55,8 @@ class OpenStruct(Struct):
 
     def definition(self) -> dict[str, Any]:
         """Return the definition that `json_schema` refers to."""
-        names = {"propertyNames": {"not": {"enum": list(self._reserved)}}} if self._reserved else {}
+        # Validators name the path of a forbidden value, but not that of a forbidden name.
+        names = {"patternProperties": {f"^({'|'.join(self._reserved)})$": False}} if self._reserved else {}
         return super().definition() | names | {"additionalProperties": ANYTHING.json_schema}
 
     def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
