@@ -94,7 +94,7 @@ def test_a_second_down_is_an_error(mine: str) -> None:
         wait_until_gone(pid)
     again = tfk8s("down", "--local", mine)
     assert (again.returncode, again.stdout) == (2, "")
-    assert again.stderr.startswith('error: there is no cluster "mine" on this machine; there ')
+    assert again.stderr.startswith('error: there is no cluster "mine" on this machine; the')
 
 
 def test_status_devices_logs_ls_and_restart(mine: str) -> None:
@@ -216,7 +216,7 @@ def test_an_unknown_name_is_an_error_of_every_command() -> None:
     for command in ("status", "devices", "logs", "restart", "connect", "down"):
         done = tfk8s(command, "--local", "absent")
         assert (done.returncode, done.stdout) == (2, ""), command
-        assert done.stderr.startswith('error: there is no cluster "absent" on this machine; there ')
+        assert done.stderr.startswith('error: there is no cluster "absent" on this machine; the')
 
 
 def test_missing_tensorflow_is_an_error_with_help(job_file: Path, tmp_path: Path) -> None:
