@@ -1,4 +1,4 @@
-"""Commands for a look at tasks: logs, exec."""
+"""Commands that inspect tasks: logs, exec."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Topology:
     """The placement of a job's tasks in relation to each other, with exactly one of `spread` and `pack`.
 
     Attributes:
-        spread: the tasks are spread evenly over these: "host", "zone", or the label of nodes that tells them apart.
+        spread: the tasks are spread evenly over these: "host", "zone", or a label of nodes.
         pack: all tasks share one of these.
         required: whether a task waits for a node that fits; otherwise the scheduler only prefers such a node.
     """

@@ -20,6 +20,7 @@ from tfk8s.errors import InvalidInput
 # "/job:worker/task:1", or "/job:worker/task:{i}" if the script computes the index.
 _TASK = re.compile(r"/job:([A-Za-z][A-Za-z0-9_]*)(?:/replica:\d+)?(?:/task:(\d+|[{%]))?", re.ASCII)
 _TARGET = re.compile(r"grpc://(?:localhost|127\.0\.0\.1):(\d{1,5})\b", re.ASCII)
+_LOCAL = "localhost"  # the job of a process without a cluster
 _HOSTS = "_hosts"  # ends the name of a flag with the addresses of a job
 _MAX_DEPTH = 12  # of expressions in each other, so that no script takes long
 
@@ -78,6 +79,8 @@ def _devices(text: str) -> tuple[dict[str, int], set[str]]:
     jobs: dict[str, int] = {}
     unsure = set()
     for job, index in _TASK.findall(text):
+        if job == _LOCAL:
+            continue
         known = index.isdecimal()
         jobs[job] = max(jobs.get(job, 1), min(int(index) + 1, MAX_TASKS) if known else 2 if index else 1)
         if index and not known:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tfk8s.core import naming
 
-_MIN_INTERVAL, _MAX_INTERVAL = 1.0, 60.0  # seconds between two looks at a cluster
+_MIN_INTERVAL, _MAX_INTERVAL = 1.0, 60.0  # seconds between two polls of a cluster
 _LOOKS = 10  # in the time of `idle`
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
@@ -40,7 +40,7 @@ class Limits(NamedTuple):
         return ""
 
     def seconds_to_wait(self, age: float, quiet: float) -> float:
-        """Return the seconds until the next look at a cluster."""
+        """Return the seconds until the next poll of a cluster."""
         left = [_MAX_INTERVAL]
         if self.max_duration is not None:
             left.append(self.max_duration - age)

@@ -36,6 +36,7 @@ tf.distribute.Server(tf.train.ClusterSpec(jobs), "worker", 0)
         ("print(1)", Guess({"worker": 1})),
         ("'/job:worker/task:0' '/job:worker/task:3' \"/job:ps\"", Guess({"worker": 4, "ps": 1})),
         ("'/job:worker/replica:0/task:1/device:GPU:0'", Guess({"worker": 2})),
+        ("'/job:localhost/replica:0/task:0/device:CPU:0'", Guess({"worker": 1})),
         ("'/job:worker/task:%d'", Guess({"worker": 2}, frozenset({"worker"}))),
         ("'/job:worker/task:99999999999'", Guess({"worker": 10000})),
         ("'grpc://127.0.0.1:2223' 'grpc://localhost:2224'", Guess({"worker": 1}, port=2223)),

@@ -1,4 +1,4 @@
-"""Why Kubernetes removes a pod, in words, from the pod's last status. Kubernetes drops the status with the pod."""
+"""The reasons for which Kubernetes removes pods, in words, from a pod's last status."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Room:
     Attributes:
         asked: what all tasks request together.
         shortage: what the nodes lack, or "".
-        is_final: whether nobody adds what the nodes lack.
+        is_final: whether no autoscaler can add what the nodes lack.
         is_known: whether the user may list the nodes, and no autoscaler adds any.
     """
 

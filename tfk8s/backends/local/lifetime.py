@@ -33,7 +33,7 @@ class LocalLifetime:
         self._quiet_since = time.monotonic()
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start to poll."""
         if any(self._limits):
             self._look()
 
@@ -43,7 +43,7 @@ class LocalLifetime:
         return None if self._limits.idle is None else time.time() - self._quiet
 
     def note_use(self) -> None:
-        """Note that a session or a script begins, which may end before the next look."""
+        """Note that a session or a script begins, which may end before the next poll."""
         self._quiet_since = time.monotonic()
 
     @property
@@ -63,7 +63,7 @@ class LocalLifetime:
 
 
 class OutsideConnections:
-    """Tells connections to tasks' servers of scripts and forwards from those of the tasks."""
+    """Separates the connections of scripts and forwards to tasks' servers from those of the tasks."""
 
     def __init__(self) -> None:
         self._sockets_of_tasks: set[int] = set()

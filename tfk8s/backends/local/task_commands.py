@@ -1,4 +1,4 @@
-"""Commands for a look inside a task: with its network and its variables, in the user's terminal."""
+"""Commands of `tfk8s exec`: with a task's network and variables, in the user's terminal."""
 
 from __future__ import annotations
 

@@ -78,11 +78,11 @@ class RemoteCommand:
         return True
 
     def resize(self, columns: int, lines: int) -> None:
-        """Tell the size of the terminal."""
+        """Send the size of the terminal."""
         self._send(_RESIZE, json.dumps({"Width": columns, "Height": lines}).encode())
 
     def ping(self) -> None:
-        """Ask the peer for a sign of life."""
+        """Send a ping, which the peer answers."""
         self._stream.ping()
 
     def fileno(self) -> int:

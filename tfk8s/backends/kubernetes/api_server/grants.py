@@ -1,4 +1,4 @@
-"""Refusals of Roles with rights that their creator lacks: Kubernetes lets nobody create such a Role."""
+"""Refusals of Roles with rights that their creator lacks: Kubernetes lets no user create such a Role."""
 
 from __future__ import annotations
 
