@@ -31,8 +31,7 @@ def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], 
     Raises:
         InvalidInput: an object of that name belongs to somebody else; nothing was changed.
     """
-    if not dry_run:
-        _require_rights(client, namespace, objects)
+    _require_rights(client, namespace, objects)
     before = [client.find(paths.path(item, namespace)) for item in objects]
     for item, existing in zip(objects, before, strict=True):
         _require_own(item, existing)
@@ -60,7 +59,7 @@ def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], 
 
 
 def _require_rights(client: Client, namespace: str, objects: Sequence[Object]) -> None:
-    """Check that the user may create the Job, and may give the Job's account its rights.
+    """Check by dry runs that the user may create the Job, and may give the Job's account its rights.
 
     Raises:
         ApiError: the user may not; nothing was changed.

@@ -70,12 +70,13 @@ def store() -> ObjectStore:
 
 
 @pytest.mark.parametrize("resource", ["serviceaccounts", "roles", "rolebindings", "jobs"])
+@pytest.mark.parametrize("dry_run", [False, True])
 def test_nothing_is_created_where_the_user_may_not_create_the_job_and_its_rights(
-    store: ObjectStore, resource: str
+    store: ObjectStore, resource: str, dry_run: bool
 ) -> None:
     store.refused = resource
     with pytest.raises(errors.ApiError) as caught:
-        store.up(idle=60)
+        store.up(idle=60, dry_run=dry_run)
     assert store.objects == {}
     assert str(caught.value) == (
         "max_duration and idle need a Job that may remove the cluster, and you can't create it: "
