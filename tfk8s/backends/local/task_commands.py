@@ -41,9 +41,9 @@ def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int
     enter = None if record.exposed else functools.partial(network_namespace.join, supervisor)
     try:
         code = local_scripts.run_program(words, environment, prepare=enter)
-    except (FileNotFoundError, PermissionError) as error:
+    except OSError as error:
         sys.stderr.write(f"tfk8s: can't run {words[0]}: {error.strerror}\n")
-        return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+        return NOT_FOUND if isinstance(error, (FileNotFoundError, NotADirectoryError)) else NOT_EXECUTABLE
     except subprocess.SubprocessError as error:
         raise ClusterError(f'this machine lets no process join the network of cluster "{record.name}"') from error
     return code if code >= 0 else 128 - code

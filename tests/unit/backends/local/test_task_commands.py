@@ -1,0 +1,37 @@
+"""Commands inside a task on this machine that can't start."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tfk8s.backends.local import task_commands
+from tfk8s.core.spec import Task
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("program", "code", "reason"),
+    [
+        ("absent", 127, "No such file or directory"),
+        ("plain/program", 127, "Not a directory"),
+        ("plain", 126, "Permission denied"),
+        ("text", 126, "Exec format error"),
+    ],
+)
+def test_a_command_that_can_not_start_has_the_exit_code_of_a_shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], program: str, code: int, reason: str
+) -> None:
+    (tmp_path / "plain").touch()
+    (tmp_path / "text").write_text("no program")
+    (tmp_path / "text").chmod(0o755)
+    task = Task("worker", 0)
+    folder: Any = SimpleNamespace(supervisor=os.getpid)
+    record: Any = SimpleNamespace(tasks=[SimpleNamespace(task=task, environment={})], id="x", exposed=True)
+    path = str(tmp_path / program)
+    assert task_commands.run(folder, record, task, [path]) == code
+    assert capsys.readouterr().err == f"tfk8s: can't run {path}: {reason}\n"
