@@ -47,6 +47,32 @@ def test_what_can_not_be_read_is_told(tmp_path: Path) -> None:
         ]
 
 
+class Truncates(io.BytesIO):
+    """A sink during whose first write a file becomes shorter."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        os.truncate(self.path, 10)
+        return super().write(data)
+
+
+def test_a_file_that_becomes_shorter_loses_no_other(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"x" * 300_000)
+    sink = Truncates(tmp_path / "a")
+    downloads.pack([str(tmp_path)], sink)
+    sink.seek(0)
+    with tarfile.open(fileobj=sink) as archive:
+        assert [archive.getmember(f"0/{name}").size for name in ("a", "b")] == [300_000, 300_000]
+        problems = archive.extractfile("problems")
+        assert problems is not None
+        reason = "was not copied whole, and its end is zeros: it became shorter"
+        assert json.load(problems) == [f'"{tmp_path}/a" {reason}']
+
+
 def serve(address: str, *clients: Callable[[socket.socket], object], timeout: float = 20.0) -> bool:
     """Serve one file to these clients, one after the other."""
     results: list[bool] = []

@@ -29,6 +29,7 @@ CLIENT_TIMEOUT = 300.0  # `submit` survives an outage of the API server for so l
 STALL_TIMEOUT = 60.0
 ADDRESS = "\0tfk8s-downloads"  # an abstract socket: it needs no file system that is writable
 _BLOCK = 1 << 16
+_MISSING = (FileNotFoundError, NotADirectoryError)
 
 
 def serve(
@@ -97,9 +98,12 @@ def pack(paths: Sequence[str], sink: IO[bytes]) -> None:
 
 
 def _add_all(archive: tarfile.TarFile, name: str, path: str, problems: list[str]) -> None:
-    root = Path(path).resolve()
-    if not root.exists():
-        problems.append(f"{quoted(path)} was not copied: there is no such file or folder")
+    root = Path(os.path.realpath(path))
+    try:
+        root.stat()
+    except OSError as error:
+        reason = "there is no such file or folder" if isinstance(error, _MISSING) else error.strerror
+        problems.append(f"{quoted(path)} was not copied: {reason}")
         return
     for entry in _walk(root, problems):
         try:
@@ -108,7 +112,36 @@ def _add_all(archive: tarfile.TarFile, name: str, path: str, problems: list[str]
             problems.append(f"{quoted(str(entry))} was not copied: {error.strerror or error}")
             continue
         with file or contextlib.nullcontext():
-            archive.addfile(member, file)
+            content = _Padded(file) if file else None
+            archive.addfile(member, content)  # type: ignore[arg-type]
+        if content and content.problem:
+            problems.append(f"{quoted(str(entry))} was not copied whole, and its end is zeros: {content.problem}")
+
+
+class _Padded:
+    """A file that has as many bytes as the archive was told. Zeros replace what can't be read.
+
+    Args:
+        file: the file.
+
+    Attributes:
+        problem: why there are zeros; "" if there are none.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.problem = ""
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, and never fewer."""
+        data = b""
+        if not self.problem:
+            try:
+                data = self._file.read(size)
+                self.problem = "" if len(data) == size else "it became shorter"
+            except OSError as error:
+                self.problem = error.strerror or str(error)
+        return data.ljust(size, b"\0")
 
 
 def _walk(root: Path, problems: list[str]) -> Iterator[Path]:
