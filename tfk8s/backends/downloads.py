@@ -49,10 +49,14 @@ def _parse(text: str) -> Download:
         raise InvalidInput(f"--get {quoted(text)} leads out of the script's folder", help="name the file's whole path")
     if not local and not pure.name and pure.is_absolute():
         raise InvalidInput(f"--get {quoted(text)} names no file", help="for example --get /tmp/model")
-    place = Path(local).expanduser() if local else Path(pure.name if pure.is_absolute() else path)
+    try:
+        place = Path(local).expanduser() if local else Path(pure.name if pure.is_absolute() else path)
+    except RuntimeError as error:
+        home = quoted(local.partition("/")[0])
+        raise InvalidInput(f"--get {quoted(text)}: {home} is no home folder", help="name the whole path") from error
     if not hasattr(tarfile, "data_filter"):
         raise InvalidInput("--get needs Python 3.11.4 or later, whose tarfile unpacks safely")
-    parent = place if place.is_dir() else _existing_parent(place)
+    parent = _beside(place)
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise InvalidInput(f"--get {quoted(text)}: {quoted(str(parent))} is not a folder that you may write")
     return Download(path, place)
@@ -72,11 +76,13 @@ def copy_here(wanted: Sequence[Download], outcome: Outcome) -> Outcome:
     """
     if not wanted:
         return outcome
-    away = [download for download in wanted if not _is_in_place(download)]
+    others = [download for download in wanted if not _is_in_place(download)]
+    inside = {download.path: place for download in others if (place := _place_inside(download.path, others))}
+    away = [download for download in others if download.path not in inside]
     read, write = os.pipe()
 
     def send() -> None:
-        with contextlib.suppress(BrokenPipeError), open(write, "wb") as sink:
+        with contextlib.suppress(OSError), open(write, "wb") as sink:  # then the archive ends too early
             archives.pack([download.path for download in away], sink)
 
     thread = threading.Thread(target=send, daemon=True)
@@ -84,11 +90,19 @@ def copy_here(wanted: Sequence[Download], outcome: Outcome) -> Outcome:
     with open(read, "rb") as source:
         problems = receive(source, away)
     thread.join()
+    problems += [f"{quoted(path)} was not copied: it contains {quoted(place)}" for path, place in inside.items()]
     return report(problems, outcome)
 
 
 def _is_in_place(download: Download) -> bool:
     return Path(download.path).exists() and os.path.realpath(download.path) == os.path.realpath(download.local)
+
+
+def _place_inside(path: str, wanted: Sequence[Download]) -> str:
+    """Return the first place that is in a folder, or "". The copy of such a folder would contain itself."""
+    folder = os.path.realpath(path)
+    places = (download.local for download in wanted)
+    return next((str(place) for place in places if Path(os.path.realpath(_beside(place))).is_relative_to(folder)), "")
 
 
 def report(problems: Sequence[str], outcome: Outcome) -> Outcome:
@@ -174,12 +188,16 @@ def receive(source: IO[bytes], wanted: Sequence[Download]) -> list[str]:
 
 @contextlib.contextmanager
 def _stage(download: Download) -> Iterator[_Stage]:
-    beside = download.local if download.local.is_dir() else _existing_parent(download.local)
-    folder = Path(tempfile.mkdtemp(prefix=".tfk8s-", dir=beside))
+    folder = Path(tempfile.mkdtemp(prefix=".tfk8s-", dir=_beside(download.local)))
     try:
         yield _Stage(download, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _beside(local: Path) -> Path:
+    """Return the folder on the file system of a place, in which what goes there is unpacked."""
+    return local if local.is_dir() else _existing_parent(local)
 
 
 def _unpack(source: IO[bytes], stages: Mapping[str, _Stage]) -> list[str]:

@@ -39,6 +39,7 @@ def test_the_default_place_is_the_same_path() -> None:
         ([":out"], '--get ":out" is not PATH or PATH:LOCAL'),
         (["a/../../b"], '--get "a/../../b" leads out of the script\'s folder'),
         (["/"], '--get "/" names no file'),
+        (["a:~no-such-user/out"], '--get "a:~no-such-user/out": "~no-such-user" is no home folder'),
         (["a:/proc/none/out"], '--get "a:/proc/none/out": "/proc" is not a folder that you may write'),
     ],
 )
@@ -134,3 +135,14 @@ def test_files_of_a_script_on_this_machine(folder: Path, caplog: pytest.LogCaptu
     with pytest.raises(ClusterError) as caught:
         downloads.copy_here(downloads.parse(["none"]), Outcome(0))
     assert str(caught.value) == f"the script succeeded, but {missing}"
+
+
+@pytest.mark.parametrize("place", [".:results", "model:model/results"])
+def test_a_folder_is_not_copied_into_itself(folder: Path, place: str) -> None:
+    (folder / "model").mkdir()
+    (folder / "model/a").write_text("A")
+    path, _, local = place.partition(":")
+    with pytest.raises(ClusterError) as caught:
+        downloads.copy_here(downloads.parse([place, "model/a:../b"]), Outcome(0))
+    assert str(caught.value) == f'the script succeeded, but "{path}" was not copied: it contains "{local}"'
+    assert tree(folder.parent) == {"b": "A", "here/model/a": "A"}
