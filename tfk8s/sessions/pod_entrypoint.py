@@ -74,17 +74,18 @@ def main(arguments: Sequence[str]) -> int:
 def _wait(child: int) -> tuple[int, list[int]]:
     """Wait for the end of the script; return its exit code as `subprocess` has it, and the signals of this process.
 
-    A deleted pod gets SIGTERM: the script gets SIGINT as for Ctrl-C, and has five seconds. A later signal ends this
-    process.
+    A deleted pod gets SIGTERM: the script gets SIGINT as for Ctrl-C, and has five seconds. After the script's end,
+    SIGTERM ends this process. SIGINT does not: it was meant for the script, whose files may still be copied.
     """
     signals: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
-        signals.append(number)
         try:
             os.kill(child, signal.SIGINT)
+            signals.append(number)
         except ProcessLookupError:
-            sys.exit(128 + number)
+            if number == signal.SIGTERM:
+                sys.exit(128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)

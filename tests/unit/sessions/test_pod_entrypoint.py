@@ -64,6 +64,27 @@ def test_both_streams_end_with_the_exit_code(monkeypatch, tmp_path, note) -> Non
     assert pod_entrypoint.read_end(f"no end of line{line}") == ("no end of line", 3, note)
 
 
+# The child's `extract` ends it. The interrupt comes when its files wait.
+INTERRUPTED = """
+import os, signal, sys
+from tfk8s.sessions import pod_entrypoint
+pod_entrypoint.forward_loopback = lambda _: []
+pod_entrypoint.extract = lambda _: os._exit(3)
+pod_entrypoint.send_files = lambda: (os.kill(os.getpid(), signal.SIGINT), print("copied", flush=True))
+sys.exit(pod_entrypoint.main(["script.py"]))
+"""
+
+
+@pytest.mark.programs
+def test_an_interrupt_after_the_scripts_end_leaves_its_files() -> None:
+    variables = {"TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "chief=1", "TFK8S_PORT": "2222"}
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], env={**os.environ, **variables, "TFK8S_ARCHIVE": "none"}, timeout=60,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, f"copied\n{END}3 \n"), done.stderr
+
+
 @pytest.mark.parametrize(
     "line", ["", "exit code 3", "\x1eerr", "\x1e\x1etfk8s: exit code ", "\x1e\x1etfk8s: exit code x"]
 )
