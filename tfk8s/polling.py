@@ -122,17 +122,26 @@ def readable(descriptor: int, timeout: float) -> bool:
     return bool(ready([descriptor], timeout))
 
 
-def ready(descriptors: Iterable[int], timeout: float | None) -> set[int]:
+def ready(descriptors: Iterable[int], timeout: float | None, *, sink: int | None = None) -> set[int]:
     """Return the descriptors that are readable or closed, after waiting for the first of them.
 
     Args:
         descriptors: the descriptors.
+        sink: one of them, or None: the wait ends when it is writable, too.
         timeout: in seconds; None means no end.
     """
     poll = select.poll()  # `select.select` refuses descriptors above 1023, which a user's program may have
     for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll(None if timeout is None else 1000 * timeout)}
+        poll.register(descriptor, select.POLLIN | (select.POLLOUT if descriptor == sink else 0))
+    events = poll.poll(None if timeout is None else 1000 * timeout)
+    return {descriptor for descriptor, event in events if event != select.POLLOUT}
+
+
+def writable(descriptor: int) -> bool:
+    """Return whether a descriptor takes bytes now, or is closed."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def rest(seconds: float) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfk8s.core.spec import Task
 
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # a shell's exit codes for commands that can't run
+
 
 @dataclass(frozen=True, slots=True)
 class Download:

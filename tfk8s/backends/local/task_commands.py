@@ -13,10 +13,9 @@ from tfk8s.backends import local_scripts
 from tfk8s.backends.local import network_namespace, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.state import Folder
+from tfk8s.core.script import NOT_EXECUTABLE, NOT_FOUND
 from tfk8s.core.spec import Task
 from tfk8s.errors import ClusterError
-
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's exit codes
 
 
 def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int:

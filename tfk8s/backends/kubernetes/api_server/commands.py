@@ -56,6 +56,7 @@ class RemoteCommand:
         self._stream.settimeout(timeout)
         self.exit_code: int | None = None
         self.failure = ""
+        self._sent = self._read = 0  # bytes of the standard input
 
     def __enter__(self) -> RemoteCommand:
         return self
@@ -68,6 +69,16 @@ class RemoteCommand:
     def send(self, block: bytes) -> None:
         """Send a block of the standard input."""
         self._send(STDIN, block)
+        self._sent += len(block)
+
+    @property
+    def is_input_read(self) -> bool:
+        """Whether a ping was answered that was sent after all input."""
+        return self._read == self._sent
+
+    def let_read_late(self) -> None:
+        """Let writes wait for as long as the command does not read."""
+        streams.set_write_timeout(self._stream, 0)
 
     def end_input(self) -> bool:
         """End the standard input; return False if the API server can't do that."""
@@ -83,7 +94,10 @@ class RemoteCommand:
 
     def ping(self) -> None:
         """Send a ping, which the peer answers."""
-        self._stream.ping()
+        try:
+            self._stream.ping(str(self._sent))
+        except (OSError, websocket.WebSocketException) as error:
+            raise self._broken(error) from error
 
     def fileno(self) -> int:
         """Return the stream's descriptor, for `poll`."""
@@ -106,6 +120,8 @@ class RemoteCommand:
             raise self._broken(error) from error
         if operation == websocket.ABNF.OPCODE_CLOSE:
             raise ClusterError(f"the stream to pod {self._pod} ended before {self._program} did")
+        if operation == websocket.ABNF.OPCODE_PONG and frame.data:
+            self._read = int(frame.data)
         if operation != websocket.ABNF.OPCODE_BINARY or not frame.data:
             return STDOUT, b""
         channel, data = frame.data[0], bytes(frame.data[1:])
@@ -138,11 +154,15 @@ class Output(io.RawIOBase):
 
     Args:
         command: the command.
+
+    Attributes:
+        count: the bytes that were read.
     """
 
     def __init__(self, command: RemoteCommand) -> None:
         self._command = command
         self._block = b""
+        self.count = 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -165,6 +185,7 @@ class Output(io.RawIOBase):
             raise ClusterError(self._command.failure or errors.decode(errors="replace").strip())
         count = min(len(buffer), len(self._block))
         buffer[:count], self._block = self._block[:count], self._block[count:]
+        self.count += count
         return count
 
 

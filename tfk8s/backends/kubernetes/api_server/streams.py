@@ -43,15 +43,22 @@ def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
     Raises:
         TaskUnreachable: the pod does not exist, or does not run.
     """
-    try:
+    with reaching(pod):
         stream = open_stream(client, paths.pod(namespace, pod, "portforward"), [("ports", port)])
+    local, caller = socket.socketpair()
+    threading.Thread(target=relay, args=(stream, local), name=f"tfk8s-dial-{pod}", daemon=True).start()
+    return caller
+
+
+@contextlib.contextmanager
+def reaching(pod: str) -> Iterator[None]:
+    """Raise TaskUnreachable for a refusal of the API server in the `with`, unless a permission is missing."""
+    try:
+        yield
     except errors.ApiError as error:
         if error.code == 403:
             raise
         raise TaskUnreachable(f'pod "{pod}" can\'t be reached: {error}') from error
-    local, caller = socket.socketpair()
-    threading.Thread(target=relay, args=(stream, local), name=f"tfk8s-dial-{pod}", daemon=True).start()
-    return caller
 
 
 def attach(client: Client, namespace: str, pod: str) -> websocket.WebSocket:
@@ -61,7 +68,7 @@ def attach(client: Client, namespace: str, pod: str) -> websocket.WebSocket:
         ClusterError: attaching failed.
     """
     stream = open_stream(client, paths.pod(namespace, pod, "attach"), [("stdin", "true"), ("stdout", "false")])
-    _set_write_timeout(stream, 0)  # none: a script may read late
+    set_write_timeout(stream, 0)  # none: a script may read late
     return stream
 
 
@@ -142,7 +149,7 @@ def open_stream(
     if isinstance(opened, websocket.WebSocketBadStatusException):
         body = opened.resp_body if isinstance(opened.resp_body, bytes) else str(opened.resp_body or "").encode()
         raise errors.from_response(opened.status_code, body, client.context) from opened
-    _set_write_timeout(opened, DEAD_PEER_TIMEOUT)
+    set_write_timeout(opened, DEAD_PEER_TIMEOUT)
     return opened
 
 
@@ -161,8 +168,8 @@ def _open_websocket(url: str, access: Access, protocols: Sequence[str]) -> webso
     return stream
 
 
-def _set_write_timeout(stream: websocket.WebSocket, seconds: float) -> None:
-    """Fail writes to a dead peer after `seconds`, instead of TCP's 15 minutes."""
+def set_write_timeout(stream: websocket.WebSocket, seconds: float) -> None:
+    """Fail writes to a peer that is dead, or reads nothing, after `seconds`; 0 is TCP's 15 minutes for a dead one."""
     if stream.sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
         stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * seconds))
 

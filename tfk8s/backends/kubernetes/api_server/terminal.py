@@ -15,12 +15,16 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import commands, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.commands import RemoteCommand
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.errors import ClusterError, TaskUnreachable
+from tfk8s.core.script import NOT_EXECUTABLE, NOT_FOUND
+from tfk8s.errors import ClusterError
 
-_BLOCK = 1 << 16
-_PIPE_CLOSED = 128 + signal.SIGPIPE  # a shell's exit codes
-_REFUSALS = {"executable file not found": 127, "no such file or directory": 127, "permission denied": 126}  # runc, crun
+_BLOCK = 1 << 12  # a writable socket takes so much at once
+_PIPE_CLOSED = 128 + signal.SIGPIPE  # a shell's exit code
+_REFUSALS = {  # of runc and crun
+    "executable file not found": NOT_FOUND,
+    "no such file or directory": NOT_FOUND,
+    "permission denied": NOT_EXECUTABLE,
+}
 
 
 def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
@@ -40,14 +44,12 @@ def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
     """
     has_terminal = os.isatty(0) and os.isatty(1)
     has_input = has_terminal or _has_input()
-    try:
+    with streams.reaching(pod):
         command = RemoteCommand(
             client, namespace, pod, words, stdin=has_input, tty=has_terminal, timeout=streams.DEAD_PEER_TIMEOUT
         )
-    except ApiError as error:
-        if error.code == 403:
-            raise
-        raise TaskUnreachable(f'pod "{pod}" can\'t be reached: {error}') from error
+    if has_input and not has_terminal:
+        command.let_read_late()
     try:
         with command, _raw_terminal(command) if has_terminal else contextlib.nullcontext() as resized:
             _copy(command, 0 if has_input else None, resized)
@@ -91,17 +93,28 @@ def _raw_terminal(command: RemoteCommand) -> Iterator[int]:
 def _copy(command: RemoteCommand, source: int | None, resized: int | None) -> None:
     """Copy the standard streams until the command ends.
 
+    Input waits until it can be sent at once, because a command may read late, or not before its output is read. Pings
+    wait behind the input, so silence says nothing then.
+
     Args:
         command: the command.
         source: the standard input, or None.
         resized: readable when the terminal has another size; None without a terminal.
     """
-    heartbeat = streams.Heartbeat(command.ping, streams.DEAD_PEER_TIMEOUT)
-    sources = {descriptor for descriptor in (command.fileno(), source, resized) if descriptor is not None}
+    pod = command.fileno()
+
+    def ping() -> None:
+        if polling.writable(pod):
+            command.ping()
+
+    heartbeat = streams.Heartbeat(ping, streams.DEAD_PEER_TIMEOUT)
+    sources = {descriptor for descriptor in (pod, source, resized) if descriptor is not None}
     while command.exit_code is None:
-        readable = polling.ready(sources, 0.0 if command.has_message() else streams.PING_INTERVAL)
-        has_message = command.has_message() or command.fileno() in readable
-        if heartbeat.is_dead(received=has_message):
+        is_stuck = source in sources and not polling.writable(pod)
+        timeout = 0.0 if command.has_message() else streams.PING_INTERVAL
+        readable = polling.ready(sources - {source} if is_stuck else sources, timeout, sink=pod if is_stuck else None)
+        has_message = command.has_message() or pod in readable
+        if heartbeat.is_dead(received=has_message) and command.is_input_read:
             raise ClusterError("the stream to the pod broke: the API server is silent")
         if has_message:
             channel, data = command.receive()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
+import struct
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import websocket
 
-from tfk8s.backends.kubernetes.api_server import commands, errors, terminal
+from tfk8s.backends.kubernetes.api_server import commands, errors, streams, terminal
 from tfk8s.errors import ClusterError, TaskUnreachable
 
 
@@ -60,6 +64,9 @@ class Command:
     def ping(self) -> None:
         raise AssertionError("the peer is not silent")
 
+    def let_read_late(self) -> None:
+        self.may_read_late = True
+
 
 @pytest.fixture
 def stdin() -> Iterator[int]:
@@ -87,6 +94,54 @@ def test_streams_are_copied_until_the_end(
     assert run(monkeypatch, command) == 7
     assert (command.sent, command.options["stdin"], command.options["tty"]) == (b"in", True, False)
     assert capfd.readouterr() == ("out\n", "err\n")
+    assert command.may_read_late
+
+
+def receive_message(server: socket.socket) -> bytes:
+    """Return the client's next message, unmasked."""
+    _, length = server.recv(2, socket.MSG_WAITALL)
+    length &= 0x7F
+    if length == 126:
+        (length,) = struct.unpack("!H", server.recv(2, socket.MSG_WAITALL))
+    mask, data = (server.recv(count, socket.MSG_WAITALL) for count in (4, length))
+    return bytes(byte ^ mask[index % 4] for index, byte in enumerate(data))
+
+
+def echo(server: socket.socket) -> None:
+    """Echo input as `cat` does: read no more before the output is read. Then end with success."""
+    with server:
+        while (message := receive_message(server))[:1] == bytes([commands.STDIN]):
+            data = bytes([commands.STDOUT]) + message[1:]
+            server.sendall(b"\x82\x7e" + struct.pack("!H", len(data)) + data)
+        status = b'\3{"status": "Success"}'
+        server.sendall(bytes([0x82, len(status)]) + status)
+        server.recv(1000)  # the end of the stream
+
+
+def test_a_command_that_echoes_more_than_the_stream_holds(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes], stdin: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        remote = socket.create_connection(listener.getsockname())
+        server, _ = listener.accept()
+    for end in (remote, server):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+    opened = websocket.WebSocket(skip_utf8_validation=False)
+    opened.sock, opened.connected = remote, True
+    opened.getheaders = lambda: {"sec-websocket-protocol": "v5.channel.k8s.io"}  # type: ignore[method-assign]
+    monkeypatch.setattr(streams, "open_stream", lambda *_: opened)
+    monkeypatch.setattr(streams, "DEAD_PEER_TIMEOUT", 1.0)
+    data = bytes(range(256)) * 1000
+
+    def write() -> None:
+        with open(stdin, "wb") as sink:
+            sink.write(data)
+
+    for work in (write, functools.partial(echo, server)):
+        threading.Thread(target=work, daemon=True).start()
+    assert terminal.run(None, "ns", "demo-ps-0", ["cat"]) == 0  # type: ignore[arg-type]
+    assert capfdbinary.readouterr().out == data
 
 
 def test_a_command_without_input_has_no_standard_input(monkeypatch: pytest.MonkeyPatch, stdin: int) -> None:
