@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import threading
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ class ScriptFiles:
     def __init__(self, client: Client, namespace: str, pod: str, wanted: Sequence[Download]) -> None:
         self._client, self._namespace, self._pod, self._wanted = client, namespace, pod, wanted
         self._begun = False
+        self._furthest = 0  # the most bytes that a copy has received
         self._problems: list[str] | None = None
         self._limit: threading.Timer | None = None
 
@@ -49,17 +51,22 @@ class ScriptFiles:
             commands.execute(self._client, self._namespace, self._pod, _NOTHING, ())
 
     def copy(self) -> None:
-        """Copy the files; repeat that if the stream breaks. A failure is one of the problems of `report`."""
+        """Copy the files; repeat that if the stream breaks. A failure is one of the problems of `report`.
+
+        The timeout of retries begins again when a copy that came further than each before breaks.
+        """
         if not self._wanted:
             return
         self._begun = True
-        if self._limit is not None:
-            self._limit.cancel()
+        self._cancel_limit()
         retries = polling.Retries(RETRY_TIMEOUT)
         while self._problems is None:
+            before = self._furthest
             try:
                 self._problems = self._copy_once()
             except ClusterError as error:
+                if self._furthest > before:
+                    retries = polling.Retries(RETRY_TIMEOUT)
                 is_final = isinstance(error, ApiError) and error.code < _TEMPORARY
                 if is_final or not retries.wait():
                     self._problems = [f"its files were not copied: {error}"]
@@ -68,10 +75,15 @@ class ScriptFiles:
         with commands.RemoteCommand(
             self._client, self._namespace, self._pod, archives.COMMAND, timeout=archives.STALL_TIMEOUT
         ) as command:
-            problems = downloads.receive(io.BufferedReader(commands.Output(command)), self._wanted)
-            command.send(b"\n")  # the receipt
-            while command.exit_code is None:
-                command.receive()
+            output = commands.Output(command)
+            try:
+                problems = downloads.receive(io.BufferedReader(output), self._wanted)
+            finally:
+                self._furthest = max(self._furthest, output.count)
+            with contextlib.suppress(ClusterError):  # the files are here, and the pod may end with the receipt
+                command.send(b"\n")
+                while command.exit_code is None:
+                    command.receive()
         return problems
 
     def interrupt(self) -> bool:
@@ -91,7 +103,14 @@ class ScriptFiles:
 
     def _delete(self) -> None:
         log.warning("the script did not end within %g s", INTERRUPT_TIMEOUT)
-        self._client.send("DELETE", paths.pod(self._namespace, self._pod))
+        try:
+            self._client.send("DELETE", paths.pod(self._namespace, self._pod))
+        except ClusterError as error:
+            log.warning("the script's pod can't be deleted: %s", error)
+
+    def _cancel_limit(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
 
     def report(self, outcome: Outcome) -> Outcome:
         """Return how the script ended, and report what was not copied.
@@ -99,11 +118,13 @@ class ScriptFiles:
         Raises:
             ClusterError: the script succeeded, but not everything was copied.
         """
+        self._cancel_limit()
         if self._wanted and self._problems is None:
             self._problems = ["its files were not copied: its pod did not wait for that"]
         return downloads.report(self._problems or (), outcome)
 
     def report_loss(self) -> None:
         """Report that nothing was copied from a script that did not end by itself."""
+        self._cancel_limit()
         if self._wanted and self._problems is None:
             log.warning("the script's files were not copied")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import io
 import threading
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tfk8s import polling
 from tfk8s.backends.downloads import parse
 from tfk8s.backends.kubernetes import script_files
 from tfk8s.backends.kubernetes.api_server import commands, errors
@@ -25,6 +28,7 @@ class Pods:
         self.outputs = list(outputs)
         self.sent: list[bytes] = []
         self.exit_code: int | None = None
+        self.breaks_after_receipt = False
 
     def __call__(self, client: object, namespace: str, pod: str, words: tuple[str, ...], **_: object) -> Pods:
         self.words, self.exit_code = words, None
@@ -42,6 +46,8 @@ class Pods:
 
     def receive(self) -> tuple[int, bytes]:
         block, self.block = self.block, b""
+        if self.sent and self.breaks_after_receipt:
+            raise ClusterError("the stream broke")
         if not block:
             self.exit_code = 0
         return commands.STDOUT, block
@@ -74,6 +80,41 @@ def test_a_broken_stream_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert (pods.words, pods.sent) == (archives.COMMAND, [b"\n"])
     assert (tmp_path / "model").read_text() == "weights"
     assert not copied.interrupt()
+
+
+def test_files_are_here_even_if_the_stream_breaks_after_the_receipt(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, archive: bytes
+) -> None:
+    pods = Pods(archive)
+    pods.breaks_after_receipt = True
+    copied = files(monkeypatch, pods)
+    copied.copy()
+    assert copied.report(Outcome(0)) == Outcome(0)
+    assert (tmp_path / "model").read_text() == "weights"
+
+
+@pytest.mark.parametrize(("second", "is_copied"), [(700, True), (300, False)])
+def test_the_timeout_of_retries_begins_when_a_copy_that_came_further_breaks(
+    monkeypatch: pytest.MonkeyPatch, archive: bytes, second: int, is_copied: bool
+) -> None:
+    class Clock:
+        """Turned by each copy."""
+
+        now = 0.0
+
+    class Slow(Pods):
+        """Each copy takes longer than retries are made."""
+
+        def __call__(self, *words: Any, **options: Any) -> Pods:
+            Clock.now += 2 * script_files.RETRY_TIMEOUT
+            return super().__call__(*words, **options)
+
+    retries = functools.partial(polling.Retries, clock=lambda: Clock.now, sleep=lambda _: None)
+    monkeypatch.setattr(polling, "Retries", retries)
+    copied = files(monkeypatch, Slow(archive[:600], archive[:second], archive))
+    copied.copy()
+    with contextlib.nullcontext() if is_copied else pytest.raises(ClusterError):
+        copied.report(Outcome(0))
 
 
 @pytest.mark.parametrize("error", [errors.ApiError(404, "no such pod"), BackendUnreachable("no such pod")])
@@ -117,6 +158,19 @@ def test_a_script_that_ignores_ctrl_c_is_deleted(
         "the script ends, then its files are copied; Ctrl-C again leaves them behind",
         "the script did not end within 0 s",
     ]
+
+
+def test_a_script_that_ends_is_not_deleted(
+    monkeypatch: pytest.MonkeyPatch, archive: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    interrupted = files(monkeypatch, Pods(b""))
+    others = set(threading.enumerate())
+    assert interrupted.interrupt()
+    (timer,) = set(threading.enumerate()) - others
+    interrupted.report_loss()
+    timer.join(20)
+    assert not timer.is_alive()
+    assert caplog.messages[1:] == ["the script's files were not copied"]
 
 
 def test_a_script_whose_pod_is_gone_can_not_be_interrupted(monkeypatch: pytest.MonkeyPatch, archive: bytes) -> None:
