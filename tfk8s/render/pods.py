@@ -6,6 +6,7 @@ can compute. Every call returns new dicts, so that YAML needs no anchors.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -79,9 +80,18 @@ def ports(job_file: JobFile) -> list[int]:
 
 
 def activity_port(job_file: JobFile) -> int:
-    """Return the port where tasks tell who is connected to them; no task's server has it."""
-    used = ports(job_file)
-    return max(used) + 1 if max(used) < MAX_PORT else min(used) - 1
+    """Return the port where tasks tell who is connected to them; no container names it as its own."""
+    highest = max(ports(job_file))
+    used = {*ports(job_file), *_additional_ports(job_file)}
+    candidates = itertools.chain(range(highest + 1, MAX_PORT + 1), range(highest - 1, 0, -1))
+    return next(number for number in candidates if number not in used)
+
+
+def _additional_ports(job_file: JobFile) -> Iterator[int]:
+    """Yield the ports of additional containers."""
+    for pod in filter(None, (job_file.pod, *(job.pod for job in job_file.jobs))):
+        for container in (*pod.get("containers", ()), *pod.get("initContainers", ())):
+            yield from (entry["containerPort"] for entry in container.get("ports", ()))
 
 
 def _container(job_file: JobFile, job: Job) -> Object:

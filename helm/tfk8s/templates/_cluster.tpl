@@ -26,8 +26,13 @@
 {{- end }}
 {{- $limits := dict }}{{ range $name, $key := dict "TFK8S_MAX_DURATION" "max_duration" "TFK8S_IDLE" "idle" }}
   {{- with get $.Values $key }}{{ $_ := set $limits $name (include "tfk8s.seconds" .) }}{{ end }}{{ end }}
-{{- $highest := 0 }}{{ $lowest := 65535 }}{{ range $ports }}{{ $highest = max $highest . }}{{ $lowest = min $lowest . }}{{ end }}
-{{- $activity := lt $highest 65535 | ternary (add1 $highest) (sub $lowest 1) }}
+{{- $highest := 0 }}{{ $used := $ports }}{{ $pods := list .Values.pod }}{{ range $ports }}{{ $highest = max $highest . | int }}{{ end }}
+{{- range $jobs }}{{ $pods = append $pods .settings.pod }}{{ end }}
+{{- range $pods | compact }}{{ range concat (.containers | default list) (.initContainers | default list) }}
+  {{- range .ports }}{{ $used = append $used (int .containerPort) }}{{ end }}{{ end }}{{ end }}
+{{- $count := add1 (len $used) | int }}{{ $up := untilStep (add1 $highest | int) (min 65536 (add1 $highest | add $count) | int) 1 }}
+{{- $activity := 0 }}{{ range untilStep (sub $highest 1 | int) (sub $highest (add1 $count) | int) -1 | concat $up }}
+  {{- if not (or $activity (has . $used)) }}{{ $activity = . }}{{ end }}{{ end }}
 {{- dict "labels" $labels "spec" (join "," $spec) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
       "limits" $limits "activityPort" $activity "jobs" $jobs | toJson }}{{ end }}
 

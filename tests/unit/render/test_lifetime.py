@@ -10,7 +10,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.lifetime import RemovableObject, removable_objects
 from tfk8s.core.spec import Job
 from tfk8s.jobfile.loader import loads
-from tfk8s.render import lifetime
+from tfk8s.render import lifetime, pods
 from tfk8s.render.pods import Object
 
 
@@ -84,7 +84,7 @@ def test_another_pod_gets_another_job_because_a_jobs_pod_can_not_change() -> Non
 
 
 @pytest.mark.parametrize(
-    ("ports", "activity"), [((2222, 2223), 2224), ((65535, 2222), 2221), ((65535, 65535), 65534), ((80, 80), 81)]
+    ("ports", "activity"), [((2222, 2223), 2224), ((65535, 2222), 65534), ((65535, 65534), 65533), ((80, 80), 81)]
 )
 def test_tasks_tell_their_clients_at_a_port_of_no_server(ports: tuple[int, int], activity: int) -> None:
     jobs = [Job(name=name, port=port) for name, port in zip("ab", ports, strict=True)]
@@ -96,3 +96,11 @@ def test_tasks_tell_their_clients_at_a_port_of_no_server(ports: tuple[int, int],
     servers = [item["spec"]["template"]["spec"]["containers"][0] for item in objects if item["kind"] == "StatefulSet"]
     assert {variable["value"] for server in servers for variable in server["env"]
             if variable["name"] == "TFK8S_ACTIVITY_PORT"} == {str(activity)}  # fmt: skip
+
+
+def test_no_additional_container_has_that_port() -> None:
+    pod = {"containers": [{"name": "a", "ports": [{"containerPort": 2223}, {"containerPort": 9100}]}]}
+    of_job = {"initContainers": [{"name": "b", "ports": [{"containerPort": 2224}]}, {"name": "c"}]}
+    assert pods.activity_port(job_file("a", Job(name="w", port=2222, pod=of_job), pod=pod)) == 2225
+    of_job["initContainers"][0]["ports"] = [{"containerPort": 65534}]
+    assert pods.activity_port(job_file("a", Job(name="w", port=65535, pod=of_job), pod=pod)) == 65533
