@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import socket
 import sys
 import threading
@@ -71,11 +73,60 @@ def test_a_task_tells_who_is_connected(server: socket.socket) -> None:
         polling.wait_until(lambda: "127.0.0.1" in (activity.ask("127.0.0.1", port, 1) or {}), "the client", 5)
 
 
-def test_another_programs_answer_is_none(server: socket.socket) -> None:
-    def answer() -> None:
+@linux
+def test_a_task_answers_after_a_failed_connection(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    accept, failures = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")]
+
+    def accept_next(listener: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise failures.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_next)
+    threading.Thread(target=activity.serve, args=(port, server.getsockname()[1]), daemon=True).start()
+    polling.wait_until(lambda: activity.ask("127.0.0.1", port, 1) == {}, "an answer", 5)
+    assert not failures
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0\r\n", b"[]", b'{"10.0.0.1": []}', b'{"10.0.0.1": 1' + b"0" * 400 + b"}", b"[" * 100_000]
+)
+def test_another_programs_answer_is_none(server: socket.socket, answer: bytes) -> None:
+    def send() -> None:
         stream, _ = server.accept()
-        stream.sendall(b"SSH-2.0\r\n")
+        stream.sendall(answer)
         stream.close()
 
-    threading.Thread(target=answer, daemon=True).start()
+    threading.Thread(target=send, daemon=True).start()
     assert activity.ask(*server.getsockname(), 1) is None
+
+
+def send_without_end(server: socket.socket, part: bytes, end: threading.Event, interval: float) -> None:
+    stream, _ = server.accept()
+    with stream, contextlib.suppress(OSError):
+        while not end.wait(interval):
+            stream.sendall(part)
+
+
+@pytest.mark.parametrize(("part", "interval", "timeout"), [(b" ", 0.02, 0.2), (b" " * 100_000, 0, 30)])
+def test_an_answer_without_an_end_is_none(server: socket.socket, part: bytes, interval: float, timeout: float) -> None:
+    end, answers = threading.Event(), []
+    threading.Thread(target=send_without_end, args=(server, part, end, interval), daemon=True).start()
+    asker = threading.Thread(target=lambda: answers.append(activity.ask(*server.getsockname(), timeout)), daemon=True)
+    asker.start()
+    asker.join(5)
+    in_time = list(answers)
+    end.set()
+    assert in_time == [None]
+
+
+def test_ages_are_not_negative(server: socket.socket) -> None:
+    def send() -> None:
+        stream, _ = server.accept()
+        stream.sendall(b'{"a": -Infinity, "b": NaN, "c": 2}')
+        stream.close()
+
+    threading.Thread(target=send, daemon=True).start()
+    assert activity.ask(*server.getsockname(), 1) == {"a": 0, "b": 0, "c": 2}
