@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tfk8s.core.lifetime import Limits, RemovableObject, removable_objects
-from tfk8s.task.lifetime import Answer, ApiFailure, Keeper, youngest_client
+from tfk8s.task.lifetime import Answer, ApiFailure, Keeper, TokenRefused, youngest_client
 
 OBJECTS = removable_objects("demo", ["chief", "My_ps"])
 CREATED = 1_700_000_000.0
@@ -25,6 +25,7 @@ class PretendedCluster:
         self.failures: list[Exception] = []
         self.last_use = -math.inf
         self.on_ask: Callable[[], object] = lambda: None
+        self.refuses_token = False
 
     def clock(self) -> float:
         return self.seconds
@@ -37,6 +38,9 @@ class PretendedCluster:
         return self.seconds - self.last_use
 
     def get(self, item: RemovableObject) -> Answer:
+        if self.refuses_token:
+            self.refuses_token = self.seconds < 1000
+            raise TokenRefused("Unauthorized")
         if self.failures:
             raise self.failures.pop()
         now = CREATED + 60 + self.seconds - 100
@@ -103,6 +107,33 @@ def test_a_cluster_that_was_made_anew_begins_anew(cluster: PretendedCluster) -> 
 
 def test_failed_requests_are_repeated(cluster: PretendedCluster) -> None:
     cluster.failures = [ApiFailure("forbidden"), OSError("no answer")]
+    assert cluster.keep(Limits(60, None))
+    assert cluster.uids == {}
+
+
+def test_the_token_ends_with_the_serviceaccount(cluster: PretendedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    delete = cluster.delete
+
+    def lose_last_answer(item: RemovableObject, uid: str, propagation: str) -> None:
+        delete(item, uid, propagation)
+        if not cluster.uids:
+            cluster.refuses_token = True
+            raise TimeoutError
+
+    monkeypatch.setattr(cluster, "delete", lose_last_answer)
+    assert cluster.keep(Limits(60, None))
+    assert cluster.seconds == 110  # one attempt more
+
+
+def test_a_token_refused_before_that_is_no_end(cluster: PretendedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    delete, refusals = cluster.delete, [TokenRefused("Unauthorized")]
+
+    def refuse_once(item: RemovableObject, uid: str, propagation: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        delete(item, uid, propagation)
+
+    monkeypatch.setattr(cluster, "delete", refuse_once)
     assert cluster.keep(Limits(60, None))
     assert cluster.uids == {}
 
