@@ -64,6 +64,27 @@ jobs:
     volumes: [{{path: /cache, size: 1Gi}}, {{path: /keys, secret: keys}}, {{path: /map, config_map: map}}]
 """
 
+# Every field of a pod that belongs to tasks alone.
+OF_TASKS = """
+apiVersion: tfk8s.dev/v1
+name: demo
+image: tf:1
+idle: 30m
+labels: {kueue.x-k8s.io/pod-group-name: demo}
+annotations: {kueue.x-k8s.io/pod-group-total-count: "1"}
+pod:
+  nodeName: node-1
+  resources: {requests: {cpu: "8"}}
+  resourceClaims: [{name: nic, resourceClaimTemplateName: nic}]
+  schedulingGates: [{name: example.com/ready}]
+  readinessGates: [{conditionType: example.com/ready}]
+  affinity: {podAffinity: {}, nodeAffinity: {a: 1}}
+  topologySpreadConstraints: [{topologyKey: zone}]
+  initContainers: [{name: download, image: "d:1", resources: {claims: [{name: nic}], limits: {cpu: "1"}}}]
+  dnsPolicy: Default
+jobs: {worker: 1}
+"""
+
 _FIELDS = {field.name for field in dataclasses.fields(JobFile)}
 
 
@@ -111,6 +132,7 @@ _PODS = [
     {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}, "x": {"y": [[], {}]}},
     {"topologySpreadConstraints": [{"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 2}]},
     {"securityContext": {"supplementalGroups": [2000000], "seccompProfile": {"type": "Localhost"}}},
+    {"nodeName": "n", "resources": {"limits": {"cpu": "1"}}, "schedulingGates": [{"name": "g"}]},
     {"volumes": [{"name": "m", "emptyDir": {}}], "initContainers": [{"name": "i", "image": "a", "env": []}]},
     {"containers": [{"name": "p", "ports": [{"containerPort": n}]} for n in (443, 444)]},
     {"containers": [{"name": "p", "ports": [{"containerPort": 2223}]}, {"name": "q", "ports": []}]},

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from job_files import EVERYTHING, as_json, job_files
+from job_files import EVERYTHING, OF_TASKS, as_json, job_files
 from run_helm import CHART, KUBERNETES, helm, rejection, template
 
 from tfk8s import __version__, render
@@ -188,6 +188,20 @@ def test_helm_test_runs_a_session_like_a_script(folder):
     (container,), (server,) = test["spec"]["containers"], pod["containers"]
     assert all(container[key] == server[key] for key in ("image", "env", "securityContext", "volumeMounts"))
     assert container["command"] == ["python3", "-c", (CHART / "session.py").read_text()]
+
+
+def test_helm_test_has_nothing_that_belongs_to_tasks_alone(folder):
+    file = folder / "of-tasks.yaml"
+    file.write_text(OF_TASKS)
+    assert of_helm(folder, OF_TASKS) == of_render(OF_TASKS)
+    objects = by_name(template(file))
+    (lifetime,) = (item["spec"]["template"] for (kind, _), item in objects.items() if kind == "Job")
+    test = objects["Pod", "demo-test"]
+    added = {"activeDeadlineSeconds", "initContainers"}
+    assert set(test["spec"]) - added == set(lifetime["spec"]) - {"serviceAccountName"}
+    assert test["spec"]["initContainers"][0]["resources"] == {"limits": {"cpu": "1"}}
+    names = {*test["metadata"]["labels"], *test["metadata"]["annotations"]}
+    assert not [name for name in names if name.startswith("kueue.x-k8s.io/")]
 
 
 def test_notes_have_the_next_commands(folder):

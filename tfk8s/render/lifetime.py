@@ -5,7 +5,6 @@ The Job's pod is made from the master's, as the pods of scripts are: it has the 
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import re
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from tfk8s.core import naming
 from tfk8s.core.lifetime import Limits, removable_objects
 from tfk8s.core.spec import JobFile
-from tfk8s.render import manifests, placement, pods, script_job
+from tfk8s.render import manifests, other_pods, pods
 from tfk8s.render.pods import Object
 
 COMPONENT = "cluster-lifetime"  # no job's DNS name is this, as it would end in a hash
@@ -29,7 +28,6 @@ _MAX_RETRIES = 1_000_000  # the Job lasts as long as the cluster
 # API servers listen on these ports. A NetworkPolicy sees the port of the server, not the Service's.
 _API_PORTS = (443, 6443, 8443, 16443)
 _VARIABLES = ("TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_JOBS", "TFK8S_ACTIVITY_PORT")
-_OF_TASKS = ("affinity", "topologySpreadConstraints", "initContainers", "resourceClaims", "schedulingGates")
 
 
 def add(job_file: JobFile, objects: Sequence[Object]) -> list[Object]:
@@ -104,7 +102,7 @@ def _network_policy(job_file: JobFile) -> Object:
 
 
 def _job(job_file: JobFile, master: Object) -> Object:
-    metadata = script_job.pod_metadata(master, _labels(job_file))
+    metadata = other_pods.metadata(master, _labels(job_file))
     template = {"metadata": metadata, "spec": _pod(job_file, master["spec"])}
     job = manifests.new_object("Job", "batch/v1", job_name(job_file.name, template), job_file.name, COMPONENT)
     limits = {MAX_DURATION: job_file.max_duration, IDLE: job_file.idle}
@@ -136,14 +134,8 @@ def is_job_name(cluster: str, name: str) -> bool:
 
 
 def _pod(job_file: JobFile, master: Object) -> Object:
-    spec: Object = copy.deepcopy({key: value for key, value in master.items() if key not in _OF_TASKS})
-    if "nodeAffinity" in master.get("affinity", {}):
-        spec["affinity"] = {"nodeAffinity": copy.deepcopy(master["affinity"]["nodeAffinity"])}
-    labels = {
-        label: value for label, value in spec.pop("nodeSelector", {}).items() if label not in placement.GKE_GPU_LABELS
-    }
-    if labels:
-        spec["nodeSelector"] = labels
+    spec = other_pods.spec(master)
+    spec.pop("initContainers", None)
     credentials = {
         "name": "credentials",
         "projected": {

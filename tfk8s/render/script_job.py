@@ -2,20 +2,19 @@
 
 The Job is made from the master's StatefulSet in the API server, not from a job file. The script therefore has the
 master's image, volumes, variables and permissions, and its pod has the labels, annotations and node settings of the
-master's pod. The rules for the places of tasks in relation to each other are left out.
+master's pod. What belongs to tasks alone is left out: see `other_pods`.
 """
 
 from __future__ import annotations
 
 import base64
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job
-from tfk8s.render import manifests, package_files, placement, pods
+from tfk8s.render import manifests, other_pods, package_files, placement, pods
 from tfk8s.render.pods import Object
 
 JOB_NAME = "batch.kubernetes.io/job-name"  # the label of a Job's pods since Kubernetes 1.27
@@ -40,7 +39,6 @@ CONTAINER = "script"
 COMMAND = ("python3", "-m", "tfk8s.sessions.pod_entrypoint")
 _TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD", "TFK8S_ACTIVITY_PORT")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
-_KUEUE = "kueue.x-k8s.io/"
 _PREFIX = "script-"  # names of tasks have no "-", because TensorFlow's job names have none
 
 
@@ -158,7 +156,7 @@ def job(name: str, master: Object, run: Run) -> Object:
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": int(master["metadata"].get("annotations", {}).get(manifests.TTL, "3600")),
             "template": {
-                "metadata": pod_metadata(
+                "metadata": other_pods.metadata(
                     template, {**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT}
                 ),
                 "spec": _pod(name, template["spec"], run),
@@ -167,30 +165,13 @@ def job(name: str, master: Object, run: Run) -> Object:
     }
 
 
-def pod_metadata(master: Object, own_labels: Mapping[str, str]) -> Object:
-    """Return the labels and annotations of another pod of the cluster, from the master's pod template."""
-    metadata = {"labels": {**_own(master["metadata"]["labels"]), **own_labels}}
-    if annotations := _own(master["metadata"].get("annotations", {})):
-        metadata["annotations"] = annotations
-    return metadata
-
-
-def _own(names: Mapping[str, str]) -> dict[str, str]:
-    """Return labels or annotations without those by which Kueue counts a StatefulSet's pods."""
-    return {name: value for name, value in names.items() if not name.startswith(_KUEUE)}
-
-
 def _metadata(name: str, cluster: str) -> Object:
     labels = {**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT, manifests.MANAGED_BY: "tfk8s"}
     return {"name": name, "labels": labels}
 
 
 def _pod(name: str, master: Object, run: Run) -> Object:
-    spec: Object = copy.deepcopy(master)
-    spec.pop("topologySpreadConstraints", None)
-    affinity = spec.pop("affinity", {})
-    if "nodeAffinity" in affinity:
-        spec["affinity"] = {"nodeAffinity": affinity["nodeAffinity"]}
+    spec = other_pods.spec(master)
     spec["restartPolicy"] = "Never"
     for volume in spec["volumes"]:
         if volume["name"] == "tfk8s":
@@ -199,8 +180,6 @@ def _pod(name: str, master: Object, run: Run) -> Object:
             volume["secret"] = {"secretName": name, "items": items}
     spec["volumes"].append({"name": "work", "emptyDir": {"sizeLimit": pods.SCRATCH_SIZE}})
     spec["containers"] = [_container(spec["containers"][0], run)]
-    for label in placement.GKE_GPU_LABELS:
-        spec.get("nodeSelector", {}).pop(label, None)
     if run.gpus:
         if run.gpus.labels:
             spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **run.gpus.labels}

@@ -6,6 +6,20 @@
     {{- $_ := set . "securityContext" (get (include "tfk8s.merge" (list $security (.securityContext | default dict) "") | fromJson) "value") }}{{ end }}{{ end }}
 {{- end }}{{ end }}{{ include "tfk8s.json" $spec }}{{ end }}
 
+{{- /* The labels, annotations and spec of a pod besides the tasks, as JSON: list $ CLUSTER MASTER LABELS. See tfk8s/render/other_pods.py. */}}
+{{- define "tfk8s.otherPod" }}{{ $ := first . }}{{ $settings := (index . 2).settings }}{{ $metadata := dict "labels" dict "annotations" dict }}
+{{- range $key, $value := merge (dict) (last .) ($settings.labels | default dict) ($.Values.labels | default dict) }}
+  {{- if not (hasPrefix "kueue.x-k8s.io/" $key) }}{{ $_ := set $metadata.labels $key $value }}{{ end }}{{ end }}
+{{- range $key, $value := merge (dict) ($settings.annotations | default dict) ($.Values.annotations | default dict) }}
+  {{- if not (hasPrefix "kueue.x-k8s.io/" $key) }}{{ $_ := set $metadata.annotations $key $value }}{{ end }}{{ end }}
+{{- $pod := include "tfk8s.spec" (list $ (index . 1) (index . 2)) | fromJson }}{{ $gpus := "cloud.google.com/gke-%s" }}
+{{- $nodes := omit ($pod.nodeSelector | default dict) (printf $gpus "accelerator") (printf $gpus "gpu-partition-size") (printf $gpus "gpu-sharing-strategy") (printf $gpus "max-shared-clients-per-gpu") }}
+{{- $spec := omit $pod "affinity" "nodeName" "nodeSelector" "readinessGates" "resourceClaims" "resources" "schedulingGates" "topologySpreadConstraints" }}
+{{- with $nodes }}{{ $_ := set $spec "nodeSelector" . }}{{ end }}
+{{- with pick ($pod.affinity | default dict) "nodeAffinity" }}{{ $_ := set $spec "affinity" . }}{{ end }}
+{{- range $spec.initContainers }}{{ $_ := unset (.resources | default dict) "claims" }}{{ end }}
+{{- dict "metadata" $metadata "spec" $spec | toJson }}{{ end }}
+
 {{- /* Kubernetes' strategic merge, as {"value": …}: list BASE PATCH KEY, of which KEY is the key of both in a mapping.
        Lists are merged by the key of their entries that types.go of k8s.io/api/core/v1 names, or replaced; tolerations are added. */}}
 {{- define "tfk8s.merge" }}{{ $base := index . 0 }}{{ $patch := index . 1 }}{{ $key := last . }}{{ $value := $patch }}
