@@ -356,13 +356,14 @@ TABLE = r"""
   3:83+10 reserved-name: "PYTHONPATH" is set by tfk8s [write env: {PYTHONPATH: …} as a key of the job]
   3:124+4 reserved-path: "/tmp" would hide /tmp, where tfk8s mounts its files
   3:133+10 missing-key: "name" is missing [expected beside this] -> write name: …
-= pod: {containers: [{name: script, securityContext: {privileged: true, capabilities: {add: [SYS_ADMIN], drop: []}}}], initContainers: [{name: server, ports: [{containerPort: 80, hostPort: 80}]}]}\njobs: {worker: 1}
+= pod: {containers: [{name: script, securityContext: {privileged: true, capabilities: {add: [SYS_ADMIN], drop: []}}}], initContainers: [{name: server, ports: [{containerPort: 80, hostPort: 80}]}, {name: lifetime}]}\njobs: {worker: 1}
   3:27+6 reserved-name: "script" is a container of tfk8s [expected another name]
   3:65+4 bad-value: "privileged" can't be true [expected false: the pods meet the pod security standard `restricted`]
   3:92+9 bad-value: an entry of "add" can't be "SYS_ADMIN" [expected NET_BIND_SERVICE] -> write NET_BIND_SERVICE
   3:110+2 empty: "drop" is empty [expected at least one entry]
   3:142+6 reserved-name: "server" is a container of tfk8s [expected another name]
   3:178+8 reserved-key: "hostPort" is not allowed here [the pods meet the pod security standard `restricted`]
+  3:202+8 reserved-name: "lifetime" is a container of tfk8s [expected another name]
 = pod: {containers: [{name: server, resources: {limits: {cpu: x, rdma/hca: 1}, requests: {cpu: -1, memory: 0.5}}}]}\njobs: {worker: 1}
   3:61+1 bad-quantity: "x" is not a quantity [expected a Kubernetes quantity, such as 2, 500m or 4Gi]
   3:94+2 bad-quantity: "-1" is not a quantity [expected a Kubernetes quantity, such as 2, 500m or 4Gi]

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfk8s.core import naming
+from tfk8s.core.pod_names import SHM_FOLDER
 from tfk8s.core.spec import EVALUATOR
 from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile import syntax
 from tfk8s.jobfile.document import Document, Path
 from tfk8s.jobfile.values import normal_path
-
-SHM_FOLDER = "/dev/shm"  # noqa: S108 - the path is in the pod
 
 # The kernel starts no program with a longer "NAME=VALUE" (MAX_ARG_STRLEN, which counts the NUL at its end).
 MAX_ENV = 131_071

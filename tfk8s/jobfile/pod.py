@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfk8s.core import pod_names
 from tfk8s.jobfile import types
 from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.open_struct import OpenStruct
@@ -11,7 +12,6 @@ from tfk8s.jobfile.types import Choice, Constant
 from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validator
 from tfk8s.jobfile.values import RESTRICTED
 
-_SERVER = "server"
 _SET_BY_TFK8S = "tfk8s sets it"
 _NAMES = "tasks find each other by their pods' names"
 
@@ -98,7 +98,9 @@ SERVER_CONTAINER = OpenStruct(
     "ServerContainer",
     "The container of a task's server.",
     {
-        "name": Key(Choice(_SERVER), "The container's name.", _SERVER, required=True),
+        "name": Key(
+            Choice(pod_names.SERVER_CONTAINER), "The container's name.", pod_names.SERVER_CONTAINER, required=True
+        ),
         "env": Key(List(_VARIABLE), "Variables.", [{"name": "NODE_NAME"}]),
         "volumeMounts": Key(List(_MOUNT), "Mounted volumes.", [{"name": "model", "mountPath": "/model"}]),
         "resources": Key(RESOURCES, "The resources, besides those that have fields."),
@@ -139,14 +141,14 @@ class _ContainerForm(Container):
     accepts = (dict,)
     expected = "a mapping"
     json_schema: dict[str, Any] = {  # noqa: RUF012 - nobody changes it
-        "if": {"type": "object", "properties": {"name": {"const": _SERVER}}, "required": ["name"]},
+        "if": {"type": "object", "properties": {"name": {"const": pod_names.SERVER_CONTAINER}}, "required": ["name"]},
         "then": SERVER_CONTAINER.json_schema,
         "else": SIDECAR.json_schema,
     }
 
     def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
         """Return the container."""
-        struct = SERVER_CONTAINER if entries.get("name") == _SERVER else SIDECAR
+        struct = SERVER_CONTAINER if entries.get("name") == pod_names.SERVER_CONTAINER else SIDECAR
         return struct.read_entries(entries, path, validator)
 
 

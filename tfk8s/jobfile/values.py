@@ -6,6 +6,7 @@ import posixpath
 import re
 from decimal import Decimal
 
+from tfk8s.core.pod_names import CONTAINERS
 from tfk8s.core.quantity import Quantity
 from tfk8s.errors import quoted
 from tfk8s.jobfile import syntax
@@ -28,7 +29,7 @@ RESERVED_PATH = r"(^|/)\.\.(/|$)|^/(\.?/)*(\.?|(opt|tmp|work|opt/(\.?/)*tfk8s)(/
 RESERVED_ENV = "^(TF_CONFIG$|TFK8S_)"
 RESERVED_POD_ENV = "^(TF_CONFIG$|TFK8S_|PYTHONPATH$)"
 RESERVED_VOLUME = "^(tfk8s|scratch|shm|work|volume-[0-9]+)$"
-RESERVED_CONTAINER = "^(server|script)$"
+RESERVED_CONTAINER = f"^({'|'.join(CONTAINERS)})$"
 RESTRICTED = "the pods meet the pod security standard `restricted`"
 RESERVED_LABEL = r"^(app\.kubernetes\.io|tfk8s\.dev)/"
 

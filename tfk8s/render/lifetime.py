@@ -10,14 +10,13 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from tfk8s.core import naming
+from tfk8s.core import naming, pod_names
 from tfk8s.core.lifetime import Limits, removable_objects
 from tfk8s.core.spec import JobFile
 from tfk8s.render import manifests, other_pods, pods
 from tfk8s.render.pods import Object
 
 COMPONENT = "cluster-lifetime"  # no job's DNS name is this, as it would end in a hash
-CONTAINER = "lifetime"
 MAX_DURATION = "tfk8s.dev/max-duration"
 IDLE = "tfk8s.dev/idle"
 
@@ -156,7 +155,7 @@ def _pod(job_file: JobFile, master: Object) -> Object:
 def _container(job_file: JobFile, master: Object) -> Object:
     limits = {"TFK8S_IDLE": job_file.idle, "TFK8S_MAX_DURATION": job_file.max_duration}
     return {
-        "name": CONTAINER,
+        "name": pod_names.LIFETIME_CONTAINER,
         **{key: master[key] for key in ("image", "imagePullPolicy") if key in master},
         "command": ["python3", "-m", "tfk8s.task.lifetime"],
         "env": [

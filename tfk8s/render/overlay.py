@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-SERVER = "server"  # the container of a task
+from tfk8s.core.pod_names import SERVER_CONTAINER
 
 _MERGE_KEYS = {
     "containers": "name",
@@ -42,7 +42,7 @@ def apply(spec: Object, patch: Mapping[str, Any], security: Callable[[], Object]
     """
     merged: Object = merge(spec, patch)
     for container in (*merged["containers"], *merged.get("initContainers", ())):
-        if container["name"] != SERVER:
+        if container["name"] != SERVER_CONTAINER:
             container["securityContext"] = merge(security(), container.get("securityContext", {}))
     return merged
 

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tfk8s.core import naming
+from tfk8s.core import naming, pod_names
 from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import EnvSource, Job, JobFile, Security, Volume
@@ -31,8 +31,6 @@ MIN_CPU_LIMIT = "1"
 STORAGE_REQUEST = "128Mi"
 STORAGE_LIMIT = "4Gi"
 MAX_PORT = 65535
-
-SHM_FOLDER = "/dev/shm"  # noqa: S108 - the path is in the pod
 
 POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
 
@@ -97,7 +95,7 @@ def _additional_ports(job_file: JobFile) -> Iterator[int]:
 def _container(job_file: JobFile, job: Job) -> Object:
     amounts = resources(job)
     return {
-        "name": overlay.SERVER,
+        "name": pod_names.SERVER_CONTAINER,
         "image": job.image or job_file.image,
         "command": ["python3", "-m", "tfk8s.task.server"],
         "env": list(_environment(job_file, job)),
@@ -209,7 +207,7 @@ def _mounts(job_file: JobFile, job: Job) -> Iterator[Object]:
     yield {"name": "tfk8s", "mountPath": f"{PACKAGE_FOLDER}/tfk8s", "readOnly": True}
     yield {"name": "scratch", "mountPath": SCRATCH_FOLDER}
     if job.shm:
-        yield {"name": "shm", "mountPath": SHM_FOLDER}
+        yield {"name": "shm", "mountPath": pod_names.SHM_FOLDER}
     for number, volume in enumerate((*job_file.volumes, *job.volumes)):
         mount: Object = {"name": f"volume-{number}", "mountPath": volume.path}
         if volume.read_only:

@@ -11,6 +11,7 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tfk8s.core import pod_names
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job
@@ -35,7 +36,6 @@ QUOTA_ADVICE = (
     "if the master has limits"
 )
 
-CONTAINER = "script"
 COMMAND = ("python3", "-m", "tfk8s.sessions.pod_entrypoint")
 _TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD", "TFK8S_ACTIVITY_PORT")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
@@ -192,7 +192,7 @@ def _pod(name: str, master: Object, run: Run) -> Object:
 def _container(master: Object, run: Run) -> Object:
     gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
     container = {
-        "name": CONTAINER,
+        "name": pod_names.SCRIPT_CONTAINER,
         "image": master["image"],
         "command": [*COMMAND, *run.arguments],
         "workingDir": WORK_FOLDER,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from tfk8s.render import lifetime, overlay, script_job
+from tfk8s.core.pod_names import CONTAINERS
 from tfk8s.render.pods import Object
 
 # The reasons of containers that wait for volumes, images or init containers.
 STARTING = ("ContainerCreating", "PodInitializing")
-_NAMES = (overlay.SERVER, script_job.CONTAINER, lifetime.CONTAINER)
 
 
 def spec(pod: Object) -> Object:
     """Return the container in a pod's spec."""
-    container: Object = next(item for item in pod["spec"]["containers"] if item["name"] in _NAMES)
+    container: Object = next(item for item in pod["spec"]["containers"] if item["name"] in CONTAINERS)
     return container
 
 
@@ -24,7 +23,7 @@ def memory_limit(pod: Object) -> str | None:
 
 def statuses(pod: Object) -> list[Object]:
     """Return the status of the container, as a list; an empty list before kubelet has seen the pod."""
-    return [status for status in pod["status"].get("containerStatuses", ()) if status["name"] in _NAMES]
+    return [status for status in pod["status"].get("containerStatuses", ()) if status["name"] in CONTAINERS]
 
 
 def why_others_wait(job: str, pod: Object) -> str:
@@ -48,4 +47,4 @@ def _others(pod: Object) -> list[Object]:
     """Return the statuses of the pod's other containers, those first that run before the task."""
     status = pod["status"]
     every = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
-    return [item for item in every if item["name"] not in _NAMES]
+    return [item for item in every if item["name"] not in CONTAINERS]

@@ -9,9 +9,9 @@ from typing import Any
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.field_errors import FieldError
 from tfk8s.core import naming
+from tfk8s.core.pod_names import SERVER_CONTAINER
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
-from tfk8s.render import overlay
 from tfk8s.render.pods import Object
 
 _POD = "spec.template.spec"
@@ -79,4 +79,4 @@ def _sets(part: Mapping[str, Any], path: Sequence[tuple[str, str]]) -> bool:
     if not entry or not isinstance(part.get(name), list):
         return name in part
     same = [item for item in part[name] if not isinstance(item, dict) or item.get("name", entry) == entry]
-    return any(entry != overlay.SERVER or (rest and rest[0][0] in item) for item in same)
+    return any(entry != SERVER_CONTAINER or (rest and rest[0][0] in item) for item in same)

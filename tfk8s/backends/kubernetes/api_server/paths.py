@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tfk8s.render import manifests, overlay, script_job
+from tfk8s.core import pod_names
+from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 # In the order in which `down` deletes them: running pods first, the NetworkPolicy that isolates them last.
@@ -48,7 +49,7 @@ def pod(namespace: str, name: str, subresource: str = "") -> str:
     path = f"{collection('Pod', namespace)}/{name}" + (f"/{subresource}" if subresource else "")
     if subresource not in _OF_CONTAINERS:
         return path
-    return f"{path}?container={script_job.CONTAINER if _SCRIPT_POD.search(name) else overlay.SERVER}"
+    return f"{path}?container={pod_names.SCRIPT_CONTAINER if _SCRIPT_POD.search(name) else pod_names.SERVER_CONTAINER}"
 
 
 def of_cluster(cluster: str) -> dict[str, str]:
