@@ -350,6 +350,8 @@ TABLE = r"""
   3:118+7 reserved-name: "scratch" is a volume of tfk8s [expected another name]
   3:138+8 reserved-key: "hostPath" is not allowed here [the pods meet the pod security standard `restricted`; use a PersistentVolumeClaim]
   3:160+14 missing-key: "name" is missing [expected beside this] -> write name: …
+= pod: {volumes: [{name: t, projected: {sources: [{secret: {name: a}}, {serviceAccountToken: {path: token}}]}}]}\njobs: {worker: 1}
+  3:71+19 reserved-key: "serviceAccountToken" is not allowed here [the pods get no token of their ServiceAccount]
 = pod: {containers: [{name: server, command: [sh], env: [{name: TFK8S_JOBS}, {name: PYTHONPATH}], volumeMounts: [{mountPath: /tmp}]}, {image: a}]}\njobs: {worker: 1}
   3:35+7 reserved-key: "command" is not allowed here [tfk8s sets it]
   3:63+10 reserved-name: "TFK8S_JOBS" is set by tfk8s [TF_CONFIG and names with the prefix TFK8S_ are reserved]

@@ -133,6 +133,7 @@ _PODS = [
     {"topologySpreadConstraints": [{"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 2}]},
     {"securityContext": {"supplementalGroups": [2000000], "seccompProfile": {"type": "Localhost"}}},
     {"nodeName": "n", "resources": {"limits": {"cpu": "1"}}, "schedulingGates": [{"name": "g"}]},
+    {"volumes": [{"name": "p", "projected": {"sources": [{"secret": {"name": "s"}}, {"downwardAPI": {}}]}}]},
     {"volumes": [{"name": "m", "emptyDir": {}}], "initContainers": [{"name": "i", "image": "a", "env": []}]},
     {"containers": [{"name": "p", "ports": [{"containerPort": n}]} for n in (443, 444)]},
     {"containers": [{"name": "p", "ports": [{"containerPort": 2223}]}, {"name": "q", "ports": []}]},

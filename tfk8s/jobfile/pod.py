@@ -13,6 +13,7 @@ from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validato
 from tfk8s.jobfile.values import RESTRICTED
 
 _SET_BY_TFK8S = "tfk8s sets it"
+_NO_CREDENTIALS = "the pods get no token of their ServiceAccount"
 _NAMES = "tasks find each other by their pods' names"
 
 CAPABILITIES = Struct(
@@ -67,10 +68,24 @@ _HOST_VOLUMES = (
     "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume",
 )  # fmt: skip
 
+_PROJECTED_SOURCE = OpenStruct(
+    "ProjectedSource",
+    "A source of files of a projected volume, with the keys that it has in a pod's spec.",
+    {},
+    reserved={"serviceAccountToken": _NO_CREDENTIALS},
+)
+_PROJECTED = OpenStruct(
+    "ProjectedVolume",
+    "Files of several sources in one volume, with the keys that it has in a pod's spec.",
+    {"sources": Key(List(_PROJECTED_SOURCE), "The sources.", [{"secret": {"name": "keys"}}])},
+)
 POD_VOLUME = OpenStruct(
     "PodVolume",
     "A volume of the pods, with the keys that it has in a pod's spec.",
-    {"name": Key(types.VOLUME_NAME, "The volume's name.", "model", required=True)},
+    {
+        "name": Key(types.VOLUME_NAME, "The volume's name.", "model", required=True),
+        "projected": Key(_PROJECTED, "Files of several sources.", {"sources": [{"secret": {"name": "keys"}}]}),
+    },
     reserved=dict.fromkeys(_HOST_VOLUMES, f"{RESTRICTED}; use a PersistentVolumeClaim"),
 )
 
@@ -178,7 +193,7 @@ POD = OpenStruct(
         "activeDeadlineSeconds": "tasks run until `tfk8s down`",
         "shareProcessNamespace": "the server must be process 1 of its container",
         "ephemeralContainers": "Kubernetes adds them to running pods only",
-        "automountServiceAccountToken": "the pods get no token of their ServiceAccount",
+        "automountServiceAccountToken": _NO_CREDENTIALS,
         "serviceAccount": "write security: {service_account: …}",
         "serviceAccountName": "write security: {service_account: …}",
         "hostname": _NAMES,
@@ -192,5 +207,5 @@ POD = OpenStruct(
 
 STRUCTS = (
     POD, SERVER_CONTAINER, SIDECAR, POD_VOLUME, POD_SECURITY, CONTAINER_SECURITY, CAPABILITIES, SECCOMP_PROFILE,
-    RESOURCES, _VARIABLE, _MOUNT, _PORT,
+    RESOURCES, _PROJECTED, _PROJECTED_SOURCE, _VARIABLE, _MOUNT, _PORT,
 )  # fmt: skip
