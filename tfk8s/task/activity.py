@@ -10,6 +10,7 @@ import contextlib
 import json
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -96,14 +97,14 @@ def serve(port: int, server_port: int) -> None:
         server_port: the port of the task's server.
     """
     family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-    clients = Clients(server_port)
+    clients, pause = Clients(server_port), threading.Event()
     with socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6) as listener:
         listener.settimeout(_LOOK_INTERVAL)
         while True:
             try:
                 _answer_next(listener, clients)
             except OSError:  # the asker is gone, or the process has too many open files
-                time.sleep(_RETRY_INTERVAL)
+                pause.wait(_RETRY_INTERVAL)
 
 
 def _answer_next(listener: socket.socket, clients: Clients) -> None:

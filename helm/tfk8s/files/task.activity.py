@@ -10,6 +10,7 @@ import contextlib
 import json
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,6 +20,8 @@ _LOOK_INTERVAL = 1.0
 # Kubelet's probes connect for less than a millisecond. A connection counts if two looks see it.
 _MIN_AGE = 0.5
 _ANSWER_TIMEOUT = 1.0
+_RETRY_INTERVAL = 0.1
+_MAX_ANSWER = 1 << 20  # of 10,000 clients: half of it
 
 
 class Connection(NamedTuple):
@@ -94,32 +97,51 @@ def serve(port: int, server_port: int) -> None:
         server_port: the port of the task's server.
     """
     family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-    clients = Clients(server_port)
+    clients, pause = Clients(server_port), threading.Event()
     with socket.create_server(("", port), family=family, dualstack_ipv6=family == socket.AF_INET6) as listener:
         listener.settimeout(_LOOK_INTERVAL)
         while True:
             try:
-                stream, _ = listener.accept()
-            except TimeoutError:  # nobody asks
-                clients.look(read_tables(), time.monotonic())
-                continue
-            clients.look(read_tables(), time.monotonic())
-            with stream, contextlib.suppress(OSError):  # the asker is gone
-                stream.settimeout(_ANSWER_TIMEOUT)
-                stream.sendall(json.dumps(clients.ages(time.monotonic())).encode())
+                _answer_next(listener, clients)
+            except OSError:  # the asker is gone, or the process has too many open files
+                pause.wait(_RETRY_INTERVAL)
+
+
+def _answer_next(listener: socket.socket, clients: Clients) -> None:
+    try:
+        stream, _ = listener.accept()
+    except TimeoutError:  # nobody asks
+        clients.look(read_tables(), time.monotonic())
+        return
+    with stream:
+        clients.look(read_tables(), time.monotonic())
+        stream.settimeout(_ANSWER_TIMEOUT)
+        stream.sendall(json.dumps(clients.ages(time.monotonic())).encode())
 
 
 def ask(host: str, port: int, timeout: float) -> dict[str, float] | None:
     """Return the seconds since each client of a task was connected; None if the task does not answer.
 
     Args:
-        host: the task's.
+        host: the task's, or another pod's, where any program may answer.
         port: the port of `serve`.
-        timeout: for each part of the answer, in seconds.
+        timeout: for the whole answer, in seconds.
     """
     try:
-        with socket.create_connection((host, port), timeout) as stream, stream.makefile("rb") as answer:
-            ages: dict[str, float] = json.loads(answer.read())
-    except (OSError, ValueError):
+        ages = json.loads(_receive(host, port, time.monotonic() + timeout))
+        return {client: max(0.0, float(age)) for client, age in ages.items()}
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):  # another program's answer
         return None
-    return ages
+
+
+def _receive(host: str, port: int, deadline: float) -> bytes:
+    """Return all that a server sends until it closes the connection."""
+    received = b""
+    with socket.create_connection((host, port), deadline - time.monotonic()) as stream:
+        while len(received) <= _MAX_ANSWER and (seconds := deadline - time.monotonic()) > 0:
+            stream.settimeout(seconds)
+            part = stream.recv(_MAX_ANSWER)
+            if not part:
+                return received
+            received += part
+    raise TimeoutError("the answer is too long or too late")

@@ -46,6 +46,10 @@ class ApiFailure(Exception):
     """The API server refuses a request."""
 
 
+class TokenRefused(ApiFailure):
+    """The API server refuses the token: it has expired, or its ServiceAccount is gone."""
+
+
 class Answer(NamedTuple):
     """An answer of the API server.
 
@@ -113,7 +117,8 @@ class ObjectServer:
         if response.status == http.HTTPStatus.NOT_FOUND or (method, response.status) == ("DELETE", 409):
             return Answer(None, moment)
         if response.status >= http.HTTPStatus.BAD_REQUEST:
-            raise ApiFailure(f"{method} {path}: {body.get('message', response.status)}")
+            failure = TokenRefused if response.status == http.HTTPStatus.UNAUTHORIZED else ApiFailure
+            raise failure(f"{method} {path}: {body.get('message', response.status)}")
         return Answer(body, moment)
 
 
@@ -141,6 +146,7 @@ class Keeper:
     ) -> None:
         self._server, self._objects, self._limits, self._ask = server, objects, limits, ask
         self._clock, self._sleep = clock, sleep
+        self._deletes_account = False  # the request may have succeeded without an answer
         self._cluster = next(item for item in objects if item.resource == "configmaps")
 
     def run(self) -> str:
@@ -153,7 +159,7 @@ class Keeper:
             current = self._until_answered(self._find)
             if current and current.uid == cluster.uid:  # else another cluster has the name now
                 _say(f"removing the cluster, {reason}")
-                self._until_answered(self._remove)
+                self._until_answered(self._remove_with_account)
                 return reason
         return "by somebody else"
 
@@ -184,6 +190,13 @@ class Keeper:
                 return reason
             self._sleep(self._limits.seconds_to_wait(age, quiet))
 
+    def _remove_with_account(self) -> None:
+        try:
+            self._remove()
+        except TokenRefused:
+            if not self._deletes_account:
+                raise
+
     def _remove(self) -> None:
         found = [(item, self._server.get(item).body) for item in self._objects]
         uids = {item: body["metadata"]["uid"] for item, body in found if body is not None}
@@ -195,6 +208,7 @@ class Keeper:
             self._sleep(_END_INTERVAL)
         for item in uids:
             if item not in sets:
+                self._deletes_account |= item.resource == "serviceaccounts"  # the last
                 self._server.delete(item, uids[item], _BACKGROUND)
 
     def _exists(self, item: RemovableObject) -> bool:

@@ -12,6 +12,7 @@ from tfk8s.backends import downloads
 from tfk8s.backends.kubernetes.api_server import commands, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.core.pod_names import SCRIPT_CONTAINER
 from tfk8s.core.script import Download, Outcome
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
@@ -48,7 +49,7 @@ class ScriptFiles:
             ClusterError: commands can't run in the pod.
         """
         if self._wanted:
-            commands.execute(self._client, self._namespace, self._pod, _NOTHING, ())
+            commands.execute(self._client, self._namespace, self._pod, _NOTHING, (), container=SCRIPT_CONTAINER)
 
     def copy(self) -> None:
         """Copy the files; repeat that if the stream breaks. A failure is one of the problems of `report`.
@@ -73,7 +74,12 @@ class ScriptFiles:
 
     def _copy_once(self) -> list[str]:
         with commands.RemoteCommand(
-            self._client, self._namespace, self._pod, archives.COMMAND, timeout=archives.STALL_TIMEOUT
+            self._client,
+            self._namespace,
+            self._pod,
+            archives.COMMAND,
+            container=SCRIPT_CONTAINER,
+            timeout=archives.STALL_TIMEOUT,
         ) as command:
             output = commands.Output(command)
             try:
@@ -92,7 +98,7 @@ class ScriptFiles:
             return False
         log.warning("the script ends, then its files are copied; Ctrl-C again leaves them behind")
         try:
-            commands.execute(self._client, self._namespace, self._pod, _INTERRUPT, ())
+            commands.execute(self._client, self._namespace, self._pod, _INTERRUPT, (), container=SCRIPT_CONTAINER)
         except ClusterError as error:
             log.warning("the script can't be interrupted: %s", error)
             return False

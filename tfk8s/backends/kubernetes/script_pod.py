@@ -17,7 +17,7 @@ from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.script_files import ScriptFiles
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
-from tfk8s.core import naming
+from tfk8s.core import naming, pod_names
 from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, ScriptLost
@@ -95,16 +95,20 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
     """Write the output of a script so far."""
     if pod := find(client, cluster, name):
         options = _with_ends(pod, options)
-        _write(logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], options), options)
+        _write(_lines(client, cluster, pod, options), options)
 
 
 def read(client: Client, cluster: DeployedCluster, name: str) -> Iterator[str]:
     """Yield the lines of a script so far, output and errors."""
     if pod := find(client, cluster, name):
-        for line in logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], LogOptions()):
+        for line in _lines(client, cluster, pod, LogOptions()):
             text, _ = _parse(line)
             if text is not None:
                 yield text.removeprefix(_MARK)
+
+
+def _lines(client: Client, cluster: DeployedCluster, pod: Object, options: LogOptions) -> list[str]:
+    return logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], options, pod_names.SCRIPT_CONTAINER)
 
 
 def follow(
@@ -154,7 +158,8 @@ def _follow(
         result = None if end is None else (change.object, end)
         return result is None
 
-    lines = logs.Follower(informer.client, informer.namespace, pod["metadata"]["name"], options, is_running)
+    name = pod["metadata"]["name"]
+    lines = logs.Follower(informer.client, informer.namespace, name, options, is_running, pod_names.SCRIPT_CONTAINER)
     copy = files.copy if files else None
     try:
         end = _write(lines, options, copy)

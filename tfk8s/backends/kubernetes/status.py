@@ -177,7 +177,7 @@ def is_listening(client: Reader, pod: Object) -> bool:
 
 def log_path(pod: Object) -> str:
     """Return the path of a pod's log."""
-    return paths.pod(pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
+    return paths.container(pod["metadata"]["namespace"], pod["metadata"]["name"], containers.spec(pod)["name"], "log")
 
 
 def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = is_listening) -> ClusterStatus:

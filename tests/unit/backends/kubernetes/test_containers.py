@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tfk8s.backends.kubernetes import pod_status
-from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.status import log_path
 from tfk8s.core.status import Phase
 
 Object = dict[str, Any]
@@ -58,13 +58,9 @@ def test_the_end_of_an_init_container_is_no_reason() -> None:
     assert phase_and_reason(status("server", waiting("ContainerCreating")), init=done) == (Phase.PENDING, "")
 
 
-@pytest.mark.parametrize(
-    ("pod", "container"),
-    [
-        ("demo-worker-0", "server"),
-        ("demo-script-0a1b2c-x7k2p", "script"),
-        ("long-script-0a1b2c-worker-0", "server"),  # a cluster with a script's name
-    ],
-)
-def test_logs_are_those_of_the_task_or_the_script(pod: str, container: str) -> None:
-    assert paths.pod("ns", pod, "log") == f"/api/v1/namespaces/ns/pods/{pod}/log?container={container}"
+@pytest.mark.parametrize("container", ["server", "script"])
+def test_logs_are_those_of_the_task_or_the_script(container: str) -> None:
+    name = "a-script-abcdef-12345"  # a script's pod of cluster "a", or a task of cluster "a-script"
+    containers = [{"name": "proxy"}, {"name": container}]
+    pod = {"metadata": {"namespace": "ns", "name": name}, "spec": {"containers": containers}}
+    assert log_path(pod) == f"/api/v1/namespaces/ns/pods/{name}/log?container={container}"

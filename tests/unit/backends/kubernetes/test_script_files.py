@@ -30,7 +30,8 @@ class Pods:
         self.exit_code: int | None = None
         self.breaks_after_receipt = False
 
-    def __call__(self, client: object, namespace: str, pod: str, words: tuple[str, ...], **_: object) -> Pods:
+    def __call__(self, client: object, namespace: str, pod: str, words: tuple[str, ...], **options: object) -> Pods:
+        assert options["container"] == "script"
         self.words, self.exit_code = words, None
         output = self.outputs.pop(0)
         if isinstance(output, Exception):

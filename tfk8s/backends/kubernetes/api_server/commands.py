@@ -17,6 +17,7 @@ import websocket
 
 from tfk8s.backends.kubernetes.api_server import paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.core import pod_names
 from tfk8s.errors import ClusterError
 
 STDIN, STDOUT, STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
@@ -31,6 +32,7 @@ class RemoteCommand:
         namespace: the pod's.
         pod: the pod's name.
         words: the command.
+        container: the container's name.
         stdin: give the command a standard input.
         tty: give the command a terminal, which has one stream for output and errors.
         timeout: the longest time without a message from the pod; None waits for ever.
@@ -45,14 +47,15 @@ class RemoteCommand:
     """
 
     def __init__(
-        self, client: Client, namespace: str, pod: str, words: Sequence[str], *, stdin: bool = True, tty: bool = False,
+        self, client: Client, namespace: str, pod: str, words: Sequence[str], *,
+        container: str = pod_names.SERVER_CONTAINER, stdin: bool = True, tty: bool = False,
         timeout: float | None = 60.0,
     ) -> None:  # fmt: skip
         options = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
         query = [*(("command", word) for word in words), *((name, str(on).lower()) for name, on in options.items())]
         protocols = [_VERSION_5, streams.PROTOCOL]
         self._pod, self._program = pod, words[0]
-        self._stream = streams.open_stream(client, paths.pod(namespace, pod, "exec"), query, protocols)
+        self._stream = streams.open_stream(client, paths.container(namespace, pod, container, "exec"), query, protocols)
         self._stream.settimeout(timeout)
         self.exit_code: int | None = None
         self.failure = ""
@@ -73,7 +76,7 @@ class RemoteCommand:
 
     @property
     def is_input_read(self) -> bool:
-        """Whether a ping was answered that was sent after all input."""
+        """True if the peer answered a ping that was sent after all input."""
         return self._read == self._sent
 
     def let_read_late(self) -> None:
@@ -190,8 +193,9 @@ class Output(io.RawIOBase):
 
 
 def execute(
-    client: Client, namespace: str, pod: str, words: Sequence[str], data: Iterable[bytes], timeout: float = 60.0
-) -> None:
+    client: Client, namespace: str, pod: str, words: Sequence[str], data: Iterable[bytes], timeout: float = 60.0,
+    container: str = pod_names.SERVER_CONTAINER,
+) -> None:  # fmt: skip
     """Run a command in a pod's container until the command ends.
 
     Args:
@@ -201,12 +205,13 @@ def execute(
         words: the command, which must not wait for the end of its standard input.
         data: the standard input.
         timeout: the longest time without a message from the pod.
+        container: the container's name.
 
     Raises:
         ClusterError: the command failed, with its output as the reason; or the stream broke.
     """
     output = b""
-    with RemoteCommand(client, namespace, pod, words, timeout=timeout) as command:
+    with RemoteCommand(client, namespace, pod, words, container=container, timeout=timeout) as command:
         for block in data:
             command.send(block)
         while command.exit_code is None:

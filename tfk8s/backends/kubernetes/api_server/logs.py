@@ -12,6 +12,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.core import pod_names
 from tfk8s.core.script import LogLine, LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, Tfk8sError
@@ -28,11 +29,13 @@ def read(client: Client, namespace: str, pods: Pods, options: LogOptions) -> Ite
             yield LogLine(task=task, text=line)
 
 
-def read_pod(client: Client, namespace: str, pod: str, options: LogOptions) -> list[str]:
-    """Return the chosen lines of one pod; none if the pod has not started or restarted, or does not exist."""
+def read_pod(
+    client: Client, namespace: str, pod: str, options: LogOptions, container: str = pod_names.SERVER_CONTAINER
+) -> list[str]:
+    """Return the chosen lines of one container; none if it has not started or restarted, or does not exist."""
     query = {**_query(options), "previous": options.previous, "timestamps": options.timestamps}
     try:
-        text = client.text(paths.pod(namespace, pod, "log"), query)
+        text = client.text(paths.container(namespace, pod, container, "log"), query)
     except ApiError as error:
         if error.code not in (400, 404):
             raise
@@ -79,12 +82,14 @@ class Follower:
         pod: the pod's name.
         options: the first lines, and whether each line begins with its time.
         exists: returns whether the pod may still write.
+        container: the container's name.
     """
 
     def __init__(
-        self, client: Client, namespace: str, pod: str, options: LogOptions, exists: Callable[[], bool]
-    ) -> None:
-        self._client, self._path = client, paths.pod(namespace, pod, "log")
+        self, client: Client, namespace: str, pod: str, options: LogOptions, exists: Callable[[], bool],
+        container: str = pod_names.SERVER_CONTAINER,
+    ) -> None:  # fmt: skip
+        self._client, self._path = client, paths.container(namespace, pod, container, "log")
         self._options, self._exists = options, exists
         self._last, self._count = "", 0
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from tfk8s.core import pod_names
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
@@ -27,9 +25,6 @@ KINDS = {
     "Role": ("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
 }
-# A pod may have other containers, so that these subresources need the name of one.
-_OF_CONTAINERS = ("attach", "exec", "log")
-_SCRIPT_POD = re.compile("-script-[0-9a-f]{6}-[a-z0-9]+$")  # `script_job.object_name`, and the Job controller's suffix
 
 
 def collection(kind: str, namespace: str | None) -> str:
@@ -45,11 +40,13 @@ def path(item: Object, namespace: str) -> str:
 
 
 def pod(namespace: str, name: str, subresource: str = "") -> str:
-    """Return the path of a pod, or of a subresource of the pod, or of its container with the task or the script."""
-    path = f"{collection('Pod', namespace)}/{name}" + (f"/{subresource}" if subresource else "")
-    if subresource not in _OF_CONTAINERS:
-        return path
-    return f"{path}?container={pod_names.SCRIPT_CONTAINER if _SCRIPT_POD.search(name) else pod_names.SERVER_CONTAINER}"
+    """Return the path of a pod, or of a subresource of the pod."""
+    return f"{collection('Pod', namespace)}/{name}" + (f"/{subresource}" if subresource else "")
+
+
+def container(namespace: str, pod_name: str, name: str, subresource: str) -> str:
+    """Return the path of a container's subresource: "attach", "exec" or "log". A pod may have other containers."""
+    return f"{pod(namespace, pod_name, subresource)}?container={name}"
 
 
 def of_cluster(cluster: str) -> dict[str, str]:

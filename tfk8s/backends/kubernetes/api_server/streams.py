@@ -61,13 +61,14 @@ def reaching(pod: str) -> Iterator[None]:
         raise TaskUnreachable(f'pod "{pod}" can\'t be reached: {error}') from error
 
 
-def attach(client: Client, namespace: str, pod: str) -> websocket.WebSocket:
+def attach(client: Client, namespace: str, pod: str, container: str) -> websocket.WebSocket:
     """Return a connection to the standard input of a pod's container. Closing the connection ends the input.
 
     Raises:
         ClusterError: attaching failed.
     """
-    stream = open_stream(client, paths.pod(namespace, pod, "attach"), [("stdin", "true"), ("stdout", "false")])
+    query = [("stdin", "true"), ("stdout", "false")]
+    stream = open_stream(client, paths.container(namespace, pod, container, "attach"), query)
     set_write_timeout(stream, 0)  # none: a script may read late
     return stream
 
@@ -90,19 +91,21 @@ def read_stdin(descriptor: int = 0) -> Iterator[bytes] | None:
 
 
 def send_stdin(
-    client: Client, namespace: str, pod: str, blocks: Iterator[bytes], on_failure: Callable[[Tfk8sError], None]
-) -> None:
+    client: Client, namespace: str, pod: str, container: str, blocks: Iterator[bytes],
+    on_failure: Callable[[Tfk8sError], None],
+) -> None:  # fmt: skip
     """Send blocks to a pod's standard input, and then close it. It is also closed when this process ends.
 
     Args:
         client: the API server.
         namespace: the pod's.
         pod: the pod's name.
+        container: the container's name.
         blocks: the input.
         on_failure: called if the pod can't be attached to, because the script would wait for its input for ever.
     """
     try:
-        stream = attach(client, namespace, pod)
+        stream = attach(client, namespace, pod, container)
     except Tfk8sError as error:
         on_failure(error)
         return

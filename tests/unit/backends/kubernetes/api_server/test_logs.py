@@ -51,12 +51,18 @@ class OneLog:
     """A client with one log; it notes what it is asked for."""
 
     def text(self, path: str, query: object) -> str:
-        self.query = query
+        self.path, self.query = path, query
         return "out\n\x1eerr\n\n"
 
 
 def test_marks_of_standard_error_are_kept() -> None:
     assert logs.read_pod(OneLog(), "ns", "pod", LogOptions()) == ["out", "\x1eerr", ""]
+
+
+def test_a_task_is_read_whose_pod_has_the_name_of_a_script() -> None:
+    client = OneLog()
+    logs.read_pod(client, "ns", "a-script-abcdef-0", LogOptions())
+    assert client.path == "/api/v1/namespaces/ns/pods/a-script-abcdef-0/log?container=server"
 
 
 def test_options_are_those_of_the_api_server() -> None:

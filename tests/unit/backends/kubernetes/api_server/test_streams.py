@@ -154,7 +154,7 @@ def test_a_pod_that_can_t_be_attached_to(error: Exception) -> None:
     client = client_that_opens(None)
     client.transport.with_credentials = refuse
     failures: list[Exception] = []
-    streams.send_stdin(client, "ns", "pod", iter([b"in"]), failures.append)
+    streams.send_stdin(client, "ns", "pod", "script", iter([b"in"]), failures.append)
     assert failures == [error]
 
 
@@ -164,5 +164,5 @@ def test_broken_standard_input_closes_the_pods() -> None:
         raise OSError
 
     stream = Stream()
-    streams.send_stdin(client_that_opens(stream), "ns", "pod", blocks(), print)
+    streams.send_stdin(client_that_opens(stream), "ns", "pod", "script", blocks(), print)
     assert (stream.sent, stream.closed) == ([b"\0in"], True)

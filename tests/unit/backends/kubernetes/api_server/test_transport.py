@@ -208,12 +208,12 @@ def request(client: Client) -> object:
 
 
 def stream(client: Client) -> None:
-    streams.attach(client, "ns", "pod").shutdown()
+    streams.attach(client, "ns", "pod", "script").shutdown()
 
 
 def both(client: Client) -> list[object]:
     """Return the response to a request, and the first message of a WebSocket."""
-    opened = streams.attach(client, "ns", "pod")
+    opened = streams.attach(client, "ns", "pod", "script")
     try:
         assert opened.sock is not None
         assert opened.sock.gettimeout() is None
