@@ -58,7 +58,7 @@ jobs:
       hostAliases: [{{ip: 10.0.0.1, hostnames: [cache]}}]
       volumes: [{{name: model, emptyDir: {{}}}}]
       containers:
-        - {{name: server, volumeMounts: [{{name: model, mountPath: /model}}], resources: {{limits: {{rdma/hca: 1}}}}}}
+        - {{name: server, volumeMounts: [{{name: model, mountPath: /model}}], resources: {{limits: {{rdma/hca: '1'}}}}}}
         - {{name: proxy, image: "proxy:1", ports: [{{containerPort: 9100}}]}}
     preload: [tensorflow_text]
     volumes: [{{path: /cache, size: 1Gi}}, {{path: /keys, secret: keys}}, {{path: /map, config_map: map}}]
