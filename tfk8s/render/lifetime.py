@@ -26,6 +26,7 @@ _LIMITS = {"cpu": "500m", "memory": "128Mi", "ephemeral-storage": pods.STORAGE_L
 _MAX_RETRIES = 1_000_000  # the Job lasts as long as the cluster
 # API servers listen on these ports. A NetworkPolicy sees the port of the server, not the Service's.
 _API_PORTS = (443, 6443, 8443, 16443)
+_OF_OTHERS = ("initContainers", "preemptionPolicy", "priority", "priorityClassName")  # may keep a pod from its start
 _VARIABLES = ("TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_JOBS", "TFK8S_ACTIVITY_PORT")
 
 
@@ -133,8 +134,7 @@ def is_job_name(cluster: str, name: str) -> bool:
 
 
 def _pod(job_file: JobFile, master: Object) -> Object:
-    spec = other_pods.spec(master)
-    spec.pop("initContainers", None)
+    spec = {key: value for key, value in other_pods.spec(master).items() if key not in _OF_OTHERS}
     credentials = {
         "name": "credentials",
         "projected": {

@@ -74,6 +74,18 @@ def test_the_pod_is_like_the_masters_without_gpus_and_volumes() -> None:
     ]  # fmt: skip
 
 
+def test_no_priority_class_keeps_the_pod_from_its_start() -> None:
+    policy = {"preemptionPolicy": "Never", "priority": 5}
+    chief = Job(name="chief", priority_class="missing", pod=policy)
+    (master, made) = (
+        item["spec"]["template"]["spec"]
+        for item in render.objects(job_file("demo", chief, image="tf:1", idle=60))
+        if item["kind"] in ("StatefulSet", "Job")
+    )
+    assert {"priorityClassName": "missing", **policy}.items() <= master.items()
+    assert not {"priorityClassName", *policy} & set(made)
+
+
 def test_another_pod_gets_another_job_because_a_jobs_pod_can_not_change() -> None:
     names = [job(of(**settings))["metadata"]["name"] for settings in ({"idle": 60}, {"idle": 61}, {"max_duration": 60})]
     assert len(set(names)) == 3
