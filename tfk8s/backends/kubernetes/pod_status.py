@@ -218,6 +218,8 @@ def unschedulable(job: str, pod: Object, message: str) -> str:
         return missing
     if "node affinity/selector" in cause:
         return f"no node has the labels it asks for ({cause}): change jobs.{job}.accelerator or node_selector"
+    if "topology spread constraints" in cause or "pod affinity rules" in cause:
+        return f"no node suits its topology ({cause}): change jobs.{job}.topology, or add nodes"
     if "untolerated taint" in cause:
         return (
             f"every node has a taint that it does not tolerate ({cause}): `kubectl describe nodes` shows which is "

@@ -50,11 +50,22 @@ def why_impossible(job: str, pod: Object, nodes: Sequence[Object]) -> str:
     if not selected:
         labels = ", ".join(f"{label}={value}" for label, value in selector.items())
         return f"no node has all of {labels}: change jobs.{job}.node_selector"
+    for label in _required_topology(pod):
+        if all(label not in _labels(node) for node in selected):
+            return f"no node has the label {label}: change jobs.{job}.topology"
     tolerated = [node for node in selected if not _repelling_taint(pod, node)]
     if not tolerated:
         taint = _repelling_taint(pod, selected[0])
         return f"every node has a taint that it does not tolerate ({taint}): add to jobs.{job}.tolerations"
     return _why_too_small(job, pod, tolerated)
+
+
+def _required_topology(pod: Object) -> list[str]:
+    """Return the node labels without which the scheduler's rules about other pods let no node take a pod."""
+    spread = pod.get("topologySpreadConstraints", ())
+    pack = pod.get("affinity", {}).get("podAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", ())
+    required = [rule for rule in spread if rule.get("whenUnsatisfiable") == "DoNotSchedule"]
+    return [rule["topologyKey"] for rule in (*required, *pack) if "topologyKey" in rule]
 
 
 def _no_label(job: str, label: str, value: str, nodes: Sequence[Object]) -> str:

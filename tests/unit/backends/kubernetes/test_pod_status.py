@@ -68,6 +68,12 @@ CASES = [
         "jobs.worker.tolerations"),
     ),
     (
+        unscheduled("1 node(s) didn't match pod topology spread constraints (missing required label)" + TAIL), (),
+        Phase.PENDING,
+        ("no node suits its topology (0/1 nodes are available: 1 node(s) didn't match pod topology "
+        "spread constraints (missing required label)): change jobs.worker.topology, or add nodes"),
+    ),
+    (
         unscheduled('persistentvolumeclaim "data" not found. not found'), (), Phase.PENDING,
         'there is no PersistentVolumeClaim "data": create it, or change volumes or jobs.worker.volumes',
     ),

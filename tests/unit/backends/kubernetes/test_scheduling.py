@@ -6,7 +6,7 @@ from tfk8s import render
 from tfk8s.backends.kubernetes import scheduling
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, JobFile
+from tfk8s.core.spec import Job, JobFile, Topology
 from tfk8s.errors import InvalidInput
 
 
@@ -34,6 +34,7 @@ def amount(text):
     return Quantity.parse(text)
 
 
+ZONE = "topology.kubernetes.io/zone"
 TAINT = {"key": "type", "value": "kwok", "effect": "NoSchedule"}
 TOLERATIONS = [
     {"key": "type", "operator": "Exists"},
@@ -54,6 +55,9 @@ TOLERATIONS = [
         *((Job(name="worker", tolerations=(toleration,)), [node(TAINT)]) for toleration in TOLERATIONS),
         (Job(name="worker"), [node({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"})]),
         (Job(name="worker"), [node({**TAINT, "effect": "PreferNoSchedule"})]),
+        (Job(name="worker", topology=Topology(spread="zone")), [node()]),
+        (Job(name="worker", topology=Topology(pack="zone")), [node()]),
+        (Job(name="worker", topology=Topology(spread="zone", required=True)), [node(), node(labels={ZONE: "a"})]),
     ],
 )
 def test_pods_that_a_node_can_hold(job, nodes):
@@ -105,6 +109,14 @@ def test_pods_that_a_node_can_hold(job, nodes):
             Job(name="worker", node_selector={"a": "1", "b": "1"}),
             [node(labels={"a": "1"}), node(labels={"b": "1"})],
             "no node has all of a=1, b=1: change jobs.worker.node_selector",
+        ),
+        *(
+            (
+                Job(name="worker", topology=topology),
+                [node(labels={"rack": "1"})],
+                f"no node has the label {ZONE}: change jobs.worker.topology",
+            )
+            for topology in (Topology(spread="zone", required=True), Topology(pack="zone", required=True))
         ),
         (
             Job(name="worker", tolerations=({"key": "type", "value": "other"}, {"key": "x", "operator": "Exists"})),
