@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,9 +41,9 @@ def status(
         tfk8s status mnist -o json
         tfk8s status --watch mnist
 
-    JSON: name, backend, location, phase, reason, target, master, created, removed_at, idle, idle_since, requests (cpu,
-    memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts, since, reason; and scripts,
-    each with script, phase, exit_code, command, where, since, reason.
+    JSON: name, backend, location, phase, reason, target, master, created, removed_at, idle, idle_since, limits_problem,
+    requests (cpu, memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts, since, reason;
+    and scripts, each with script, phase, exit_code, command, where, since, reason.
     """
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
@@ -152,7 +153,7 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     say(_clusters([cluster]))
     if cluster.reason:
         say(f"\n{cluster.reason}")
-    elif any(cluster.limits):
+    if cluster.limits_problem or (any(cluster.limits) and not cluster.reason):
         say(f"\n{_limits(cluster)}")
     say("\n" + table(HEAD, map(row, cluster.tasks), sys.stdout))
     if cluster.scripts:
@@ -174,9 +175,14 @@ def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:
 
 
 def _limits(cluster: ClusterStatus) -> str:
-    """Return when tfk8s removes the cluster."""
+    """Return when tfk8s removes the cluster, or why the cluster is still there."""
     from tfk8s.core.lifetime import format_duration
 
+    if cluster.limits_problem:
+        names = [name for name, limit in cluster.limits._asdict().items() if limit is not None]
+        return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not kept: {cluster.limits_problem}"
+    if cluster.removed_at is not None and cluster.removed_at <= time.time():
+        return f"tfk8s has not removed the cluster yet: max_duration ended at {moment(cluster.removed_at)}"
     ends = []
     if cluster.removed_at is not None:
         ends.append(f"at {moment(cluster.removed_at)} (max_duration)")

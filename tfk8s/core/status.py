@@ -107,6 +107,7 @@ class ClusterStatus:
         scripts: the running session scripts and those that ended recently, the latest first.
         requests: what all tasks request together; on this machine, what the job file names.
         limits: the times after which tfk8s removes the cluster.
+        limits_problem: the reason why nothing removes the cluster at its limits; else "".
         idle_since: the end of the last session and script, in seconds since the epoch; None if unknown.
     """
 
@@ -121,6 +122,7 @@ class ClusterStatus:
     scripts: tuple[ScriptStatus, ...] = ()
     requests: Resources = NOTHING
     limits: Limits = NO_LIMITS
+    limits_problem: str = ""
     idle_since: float | None = None
 
     @property

@@ -23,6 +23,10 @@ IDLE = "tfk8s.dev/idle"
 _CREDENTIALS_FOLDER = "/var/run/secrets/tfk8s"
 _REQUESTS = {"cpu": "10m", "memory": "32Mi", "ephemeral-storage": pods.STORAGE_REQUEST}
 _LIMITS = {"cpu": "500m", "memory": "128Mi", "ephemeral-storage": pods.STORAGE_LIMIT}
+QUOTA_ADVICE = (
+    f"ask for higher limits: the Job requests {_REQUESTS['cpu']} of a core and {_REQUESTS['memory']}, "
+    f"with limits of {_LIMITS['cpu']} and {_LIMITS['memory']}"
+)
 _MAX_RETRIES = 1_000_000  # the Job lasts as long as the cluster
 # API servers listen on these ports. A NetworkPolicy sees the port of the server, not the Service's.
 _API_PORTS = (443, 6443, 8443, 16443)

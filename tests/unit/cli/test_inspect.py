@@ -50,6 +50,7 @@ DOCUMENT = {
     "removed_at": None,
     "idle": None,
     "idle_since": None,
+    "limits_problem": "",
     "requests": {"cpu": 0.0, "memory": 0, "gpus": 0},
     "scripts": [],
     "tasks": [
@@ -108,6 +109,22 @@ def test_status_says_when_the_cluster_is_removed(
     backend.updates = [lambda status: dataclasses.replace(status, limits=limits, idle_since=idle_since)]
     _, out, _ = run("status", "mnist")
     assert out.splitlines()[2:5] == ["", f"tfk8s removes the cluster {text}", ""]
+
+
+@pytest.mark.parametrize(
+    ("limits", "problem", "text"),
+    [
+        (Limits(300, 1800), "", "tfk8s has not removed the cluster yet: max_duration ended at 2023-11-14T22:18:20Z"),
+        (Limits(300, None), "Job a has no pod: why", "max_duration is not kept: Job a has no pod: why"),
+        (Limits(3600, 60), "Job a has no pod: why", "max_duration and idle are not kept: Job a has no pod: why"),
+    ],
+)
+def test_status_promises_no_end_that_is_past_or_that_nothing_brings(
+    run: Run, backend: FakeBackend, limits: Limits, problem: str, text: str
+) -> None:
+    backend.updates = [lambda status: dataclasses.replace(status, limits=limits, limits_problem=problem)]
+    _, out, _ = run("status", "mnist")
+    assert out.splitlines()[2:5] == ["", text, ""]
 
 
 def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:

@@ -1,19 +1,20 @@
-"""The status of a session script, from its Job and its pod; and the reason why a cluster's own Job removed it."""
+"""The status of a session script and of the cluster's own Job, which removes the cluster, from Jobs and their pods."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tfk8s.backends.kubernetes import containers, disruptions, pod_status
+from tfk8s.backends.kubernetes import containers, disruptions, pod_events, pod_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.pod_events import Events, PodEvents
 from tfk8s.core import compact
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render import lifetime, manifests
 from tfk8s.render.pods import Object
-from tfk8s.render.script_job import COMMAND, QUOTA_ADVICE, name
+from tfk8s.render.script_job import COMMAND, JOB_NAME, QUOTA_ADVICE, name
 
 if TYPE_CHECKING:
     from tfk8s.backends.kubernetes.status import Reader
@@ -55,7 +56,7 @@ def _outcome(job: Object, pod: Object | None, events: PodEvents) -> tuple[Script
 
 
 def _master_job(job: Object) -> str:
-    """Return the master's job in the job file; the script has its settings."""
+    """Return the master's job in the job file; the pods of the cluster besides its tasks have its settings."""
     variables = job["spec"]["template"]["spec"]["containers"][0]["env"]
     jobs: str = next(variable["value"] for variable in variables if variable["name"] == "TFK8S_JOBS")
     return next(iter(compact.parse_jobs(jobs)))
@@ -81,6 +82,32 @@ def ended(pod: Object) -> Object | None:
             return dict(container["state"]["terminated"])
     failed = pod["status"].get("phase") == "Failed"
     return {"reason": pod["status"].get("reason", "without a reason")} if failed else None
+
+
+def limit_keepers(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:
+    """Return the Job that removes the cluster at its limits, with its pod; nothing without such a Job."""
+    own = [job for job in jobs if lifetime.is_lifetime(job) and "completionTime" not in job.get("status", {})]
+    by_job = {
+        pod["metadata"]["labels"].get(JOB_NAME): pod
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"] and not ended(pod)
+    }
+    return [(job, by_job.get(job["metadata"]["name"])) for job in own[:1]]
+
+
+def limits_problem(keepers: Sequence[tuple[Object, Object | None]], events: Events) -> str:
+    """Return why no pod removes the cluster at its limits; "" while a pod runs or starts.
+
+    Args:
+        keepers: what `limit_keepers` returns.
+        events: of the pods and Jobs.
+    """
+    for job, pod in keepers:
+        found = pod_events.of(pod or job, events)
+        phase, reason = pod_status.phase_and_reason(_master_job(job), pod, found, lifetime.QUOTA_ADVICE)
+        if reason and phase in (Phase.PENDING, Phase.FAILED) and not pod_status.waits_for_node(pod, found):
+            return f"Job {job['metadata']['name']} has no {'running ' if pod else ''}pod: {reason}"
+    return ""
 
 
 def why_removed(client: Reader, namespace: str, name: str) -> str:

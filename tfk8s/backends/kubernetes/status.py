@@ -187,10 +187,9 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
     by_task = {task: by_name.get(naming.pod(cluster.name, task.job, task.index)) for task in cluster.tasks}
     jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     scripts = _scripts(jobs, pods)
-    needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in scripts))))
-    events: pod_events.Events = {}
-    if needs_events:
-        events = read_events(client, cluster.namespace)
+    keepers = script_status.limit_keepers(jobs, pods)
+    needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *keepers]))))
+    events = read_events(client, cluster.namespace) if needs_events else {}
     last_lines = _last_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
     tasks = [_task(cluster, task, pod, events, last_lines) for task, pod in by_task.items()]
     return ClusterStatus(
@@ -205,6 +204,7 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
         requests=requested(cluster.sets.values()),
         scripts=tuple(script_status.status(job, pod, pod_events.of(pod or job, events)) for job, pod in scripts),
         limits=lifetime.limits(jobs),
+        limits_problem=script_status.limits_problem(keepers, events),
     )
 
 

@@ -9,8 +9,9 @@ import pytest
 from job_files import job_file
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, status
+from tfk8s.backends.kubernetes import apply, script_status, status
 from tfk8s.backends.kubernetes.api_server import errors
+from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.lifetime import NO_LIMITS, Limits
 from tfk8s.core.plan import Action
 from tfk8s.errors import NoSuchCluster
@@ -125,6 +126,44 @@ def test_limits_of_a_cluster(store: ObjectStore) -> None:
     store.up(max_duration=3600)
     assert lifetime.limits([store.job()]) == Limits(3600, None)
     assert lifetime.limits([]) == NO_LIMITS
+
+
+FORBIDDEN = 'pods "x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1'
+QUOTA = (
+    'has no pod: the namespace\'s quota "small" is used up (requested: pods=1, used: pods=1, limited: pods=1): ask for '
+    "higher limits: the Job requests 10m of a core and 32Mi, with limits of 500m and 128Mi"
+)
+NO_IMAGE = (
+    'has no running pod: image "tf:1" is not found: change jobs.worker.image (or image, for all jobs), or make it '
+    "available to the nodes"
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "warnings", "problem"),
+    [
+        (None, [FORBIDDEN], QUOTA),
+        (None, [], ""),
+        ({"waiting": {"reason": "ErrImagePull", "message": "tf:1: not found"}}, [], NO_IMAGE),
+        ({"waiting": {"reason": "ContainerCreating"}}, [], ""),
+        ({"running": {}}, [FORBIDDEN], ""),
+    ],
+)
+def test_status_says_why_the_limits_are_not_kept(
+    store: ObjectStore, state: Object | None, warnings: list[str], problem: str
+) -> None:
+    store.up(max_duration=3600)
+    job = store.job()
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    container = {"name": "lifetime", "state": state, "ready": True, "image": "tf:1"}
+    pod = {
+        "metadata": {"uid": "pod", "labels": {"batch.kubernetes.io/job-name": name}},
+        "spec": {},
+        "status": {"containerStatuses": [container]},
+    }
+    keepers = script_status.limit_keepers([job], [pod] if state else [])
+    found = script_status.limits_problem(keepers, {uid: PodEvents(warnings=warnings)})
+    assert found == (f"Job {name} {problem}" if problem else "")
 
 
 def test_the_end_of_a_cluster_is_told_for_as_long_as_its_pod_is_there(store: ObjectStore) -> None:
