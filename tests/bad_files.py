@@ -369,6 +369,17 @@ TABLE = r"""
 = pod: {containers: [{name: server, resources: {limits: {cpu: x, rdma/hca: 1}, requests: {cpu: -1, memory: 0.5}}}]}\njobs: {worker: 1}
   3:61+1 bad-quantity: "x" is not a quantity [expected a Kubernetes quantity, such as 2, 500m or 4Gi]
   3:94+2 bad-quantity: "-1" is not a quantity [expected a Kubernetes quantity, such as 2, 500m or 4Gi]
+= pod: {nodeSelector: [a], affinity: abc, tolerations: [a, {key: 3}], resources: {requests: [a]}}\njobs: {worker: {pod: {nodeSelector: {a: 1}}}}
+  3:21+3 wrong-type: "nodeSelector" can't be a list [expected a mapping]
+  3:36+3 wrong-type: "affinity" can't be text [expected a mapping]
+  3:55+1 wrong-type: an entry of "tolerations" can't be text [expected a mapping]
+  3:64+1 wrong-type: "key" can't be 3 [expected text] -> write "3", in quotes
+  3:91+3 wrong-type: "requests" can't be a list [expected a mapping]
+  4:41+1 wrong-type: "a" can't be 1 [expected text] -> write "1", in quotes
+= pod: {$patch: replace, dnsConfig: {options: [{$retainKeys: [a]}]}, volumes: [{name: a, $patch: delete}]}\njobs: {worker: 1}
+  3:7+6 reserved-key: "$patch" is not allowed here [tfk8s merges pod without directives of kubectl]
+  3:47+11 reserved-key: "$retainKeys" is not allowed here [tfk8s merges pod without directives of kubectl]
+  3:88+6 reserved-key: "$patch" is not allowed here [tfk8s merges pod without directives of kubectl]
 """
 
 # Files that do not fit into the table, with the only problem of each.

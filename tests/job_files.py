@@ -144,6 +144,8 @@ _PODS = [
     {"containers": [{"name": "server", "env": [{"name": "OMP", "value": "9"}, {"name": "Z", "value": "\x7f\u2028"}]}]},
 ]  # fmt: skip
 _BAD_PODS = [
+    {"nodeSelector": ["a"]}, {"affinity": "a"}, {"tolerations": [{"key": 3}]}, {"$patch": "replace"},
+    {"dnsConfig": {"options": [{"$retainKeys": ["a"]}]}},
     {"hostNetwork": False}, {"spec": {}}, {"containers": [{}]}, {"containers": [{"name": "server", "args": []}]},
     {"containers": [{"name": "script"}]}, {"containers": {"name": "p"}}, {"initContainers": [{"name": "server"}]},
     {"volumes": [{"name": "volume-7"}]}, {"volumes": [{"name": "a", "hostPath": {"path": "/"}}]},

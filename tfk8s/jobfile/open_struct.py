@@ -10,19 +10,45 @@ from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.validation import Container, Key, Struct, Validator
 from tfk8s.jobfile.values import Invalid
 
+_DIRECTIVE = r"^\$"  # the keys that tell `kubectl patch` how to merge, such as $patch
+
+
+def _is_directive(key: str, path: Path, validator: Validator) -> bool:
+    """Return whether a key tells `kubectl patch` how to merge; the key is then added as a problem."""
+    if not key.startswith("$"):
+        return False
+    label = "tfk8s merges pod without directives of kubectl"
+    validator.add_key(Invalid("reserved-key", f"{quoted(key)} is not allowed here", label), path)
+    return True
+
 
 class Anything(Container):
-    """A value of any form, which Kubernetes defines."""
+    """A value of any form, which Kubernetes defines, without directives of `kubectl patch`."""
 
     accepts = (str, int, float, bool, list, dict)
     expected = "a value"
-    json_schema: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
+    name = "Anything"
+    json_schema: dict[str, Any] = {"$ref": "#/$defs/Anything"}  # noqa: RUF012 - nobody changes it
+
+    def definition(self) -> dict[str, Any]:
+        """Return the definition that `json_schema` refers to."""
+        return {
+            "title": self.name,
+            "description": "A value of a form that Kubernetes defines.",
+            "patternProperties": {_DIRECTIVE: False},
+            "additionalProperties": self.json_schema,
+            "items": self.json_schema,
+        }
 
     def read_entries(self, value: Any, path: Path, validator: Validator, /) -> Any:
         """Return the value as the file has it."""
-        steps = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-        for step in steps:
-            validator.read(self, value[step], (*path, step))
+        if isinstance(value, dict):
+            for key in value:
+                if not _is_directive(key, (*path, key), validator):
+                    validator.read(self, value[key], (*path, key))
+        elif isinstance(value, list):
+            for index, entry in enumerate(value):
+                validator.read(self, entry, (*path, index))
         return value
 
     def suggest(self, _: object, text: str, /) -> str | None:
@@ -56,7 +82,8 @@ class OpenStruct(Struct):
     def definition(self) -> dict[str, Any]:
         """Return the definition that `json_schema` refers to."""
         # Validators name the path of a forbidden value, but not that of a forbidden name.
-        names = {"patternProperties": {f"^({'|'.join(self._reserved)})$": False}} if self._reserved else {}
+        reserved = {f"^({'|'.join(self._reserved)})$": False} if self._reserved else {}
+        names = {"patternProperties": {_DIRECTIVE: False, **reserved}}
         return super().definition() | names | {"additionalProperties": ANYTHING.json_schema}
 
     def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
@@ -71,4 +98,4 @@ class OpenStruct(Struct):
             invalid = Invalid("reserved-key", f"{quoted(key)} is not allowed here", self._reserved[key])
             validator.add_key(invalid, path)
             return None
-        return validator.read(ANYTHING, entries[key], path)
+        return None if _is_directive(key, path, validator) else validator.read(ANYTHING, entries[key], path)

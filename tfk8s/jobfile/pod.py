@@ -7,7 +7,7 @@ from typing import Any
 from tfk8s.core import pod_names
 from tfk8s.jobfile import types
 from tfk8s.jobfile.document import Path
-from tfk8s.jobfile.open_struct import OpenStruct
+from tfk8s.jobfile.open_struct import ANYTHING, OpenStruct
 from tfk8s.jobfile.types import Choice, Constant
 from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validator
 from tfk8s.jobfile.values import RESTRICTED
@@ -89,7 +89,7 @@ POD_VOLUME = OpenStruct(
     reserved=dict.fromkeys(_HOST_VOLUMES, f"{RESTRICTED}; use a PersistentVolumeClaim"),
 )
 
-_AMOUNTS = Map(types.TEXT, types.AMOUNT)
+_AMOUNTS = Map(types.LABEL_KEY, types.AMOUNT)
 RESOURCES = OpenStruct(
     "Resources",
     "The resources of a container, with the keys that they have in a pod's spec.",
@@ -167,6 +167,17 @@ class _ContainerForm(Container):
         return struct.read_entries(entries, path, validator)
 
 
+POD_TOLERATION = OpenStruct(
+    "PodToleration",
+    "A toleration, with the keys that it has in a pod's spec.",
+    {
+        "key": Key(types.TEXT, "The key of the taint.", "dedicated"),
+        "operator": Key(types.TEXT, "The comparison with the taint's value.", "Exists"),
+        "value": Key(types.TEXT, "The value of the taint.", "training"),
+        "effect": Key(types.TEXT, "The effect of the taint.", "NoSchedule"),
+    },
+)
+
 POD = OpenStruct(
     "Pod",
     "A part of a pod's spec, which is merged into the spec of the pods as `kubectl patch` does.",
@@ -183,6 +194,12 @@ POD = OpenStruct(
         ),
         "volumes": Key(List(POD_VOLUME), "Additional volumes.", [{"name": "model", "emptyDir": {}}]),
         "securityContext": Key(POD_SECURITY, "The pod's security."),
+        "nodeSelector": Key(
+            Map(types.LABEL_KEY, types.LABEL_VALUE), "Additional labels that a node must have.", {"disktype": "ssd"}
+        ),
+        "tolerations": Key(List(POD_TOLERATION), "Additional tolerations.", [{"key": "dedicated"}]),
+        "affinity": Key(Map(types.LABEL_KEY, ANYTHING), "The affinity.", {"nodeAffinity": {}}),
+        "resources": Key(RESOURCES, "The resources of the pod as a whole."),
     },
     reserved={
         "metadata": "write labels and annotations as keys beside pod",
@@ -207,5 +224,5 @@ POD = OpenStruct(
 
 STRUCTS = (
     POD, SERVER_CONTAINER, SIDECAR, POD_VOLUME, POD_SECURITY, CONTAINER_SECURITY, CAPABILITIES, SECCOMP_PROFILE,
-    RESOURCES, _PROJECTED, _PROJECTED_SOURCE, _VARIABLE, _MOUNT, _PORT,
+    RESOURCES, POD_TOLERATION, ANYTHING, _PROJECTED, _PROJECTED_SOURCE, _VARIABLE, _MOUNT, _PORT,
 )  # fmt: skip
