@@ -70,7 +70,7 @@ def ignored(folder: Path) -> GitIgnoreSpec:
         try:
             GitIgnoreSpec.from_lines([line])
         except (ValueError, re.error) as error:
-            raise InvalidInput(f"{file}:{number}: {quoted(line)} is no pattern of gitignore") from error
+            raise InvalidInput(f"{file}:{number}: {quoted(line)} is not a pattern of gitignore") from error
     return GitIgnoreSpec.from_lines([*_IGNORED, *lines])
 
 

@@ -79,8 +79,8 @@ def test_the_ignore_file_has_the_rules_of_gitignore(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ignore", "error"),
     [
-        ("data/\n!\n", '{}/.tfk8signore:2: "!" is no pattern of gitignore'),
-        ("[z-a]", '{}/.tfk8signore:1: "[z-a]" is no pattern of gitignore'),
+        ("data/\n!\n", '{}/.tfk8signore:2: "!" is not a pattern of gitignore'),
+        ("[z-a]", '{}/.tfk8signore:1: "[z-a]" is not a pattern of gitignore'),
         ("*.py", '{}/.tfk8signore leaves out the script "a.py"'),
     ],
 )
