@@ -334,8 +334,8 @@ def test_a_script_for_tensorflow_1_gets_a_hint(run, pair: str) -> None:
     assert code == 1
     assert err.endswith(
         "AttributeError: module 'tensorflow._api.v2.train' has no attribute 'GradientDescentOptimizer'\n"
-        "hint: --tf1 after SCRIPT is an argument of the script; write --tf1 before SCRIPT: "
-        "tfk8s submit --tf1 NAME SCRIPT\n"
+        "hint: --tf1 after SCRIPT is an argument of the script; add --tf1 before SCRIPT: "
+        "tfk8s submit … --tf1 … SCRIPT\n"
     )
 
 

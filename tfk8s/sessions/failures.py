@@ -29,7 +29,7 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _MISSING_NAME = re.compile(r"module '(?P<module>tensorflow[\w.]*)' has no attribute '(?P<name>\w+)'")
 _MISSING_IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>tensorflow[\w.]*)'")
 _EAGER = re.compile(r"is not compatible with eager execution|^The Session graph is empty\.|^/job:\S+ unknown device\.$")
-_TF1_COMMAND = "tfk8s submit --tf1 NAME SCRIPT"
+_ADD_TF1 = "add --tf1 before SCRIPT: tfk8s submit … --tf1 … SCRIPT"
 _USAGE_ERRORS = (1, 2)  # the exit codes of absl's flags and of argparse for an option that they do not know
 
 # Packages with another name than their module.
@@ -81,11 +81,11 @@ def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | 
     cause = _tf1_cause(str(error), is_tf1_name)
     if cause is None:
         return None
-    return _misplaced() if is_misplaced else f"{cause}; run again with --tf1 before SCRIPT: {_TF1_COMMAND}"
+    return _misplaced() if is_misplaced else f"{cause}; {_ADD_TF1}"
 
 
 def _misplaced() -> str:
-    return f"--tf1 after SCRIPT is an argument of the script; write --tf1 before SCRIPT: {_TF1_COMMAND}"
+    return f"--tf1 after SCRIPT is an argument of the script; {_ADD_TF1}"
 
 
 def _tf1_cause(message: str, is_tf1_name: IsTf1Name) -> str | None:
@@ -108,8 +108,8 @@ def _missing_package(module: str, run: ScriptRun) -> str | None:
     if run.requirements:
         return f"the image has no {module}; add {package} to {run.requirements}; {_OWN_MODULE}"
     return (
-        f"the image has no {module}; write {package} into a file, and run again with --requirements before SCRIPT: "
-        f"tfk8s submit --requirements FILE NAME SCRIPT; {_OWN_MODULE}"
+        f"the image has no {module}; write {package} into a file, and add --requirements before SCRIPT: "
+        f"tfk8s submit … --requirements FILE … SCRIPT; {_OWN_MODULE}"
     )
 
 

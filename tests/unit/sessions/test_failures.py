@@ -12,12 +12,12 @@ from tfk8s.sessions.failures import ScriptRun
 
 TF1_NAMES = {("tensorflow", "placeholder"), ("tensorflow._api.v2.train", "AdamOptimizer"), ("tensorflow", "Session")}
 
-AGAIN = "run again with --tf1 before SCRIPT: tfk8s submit --tf1 NAME SCRIPT"
-MISPLACED = "--tf1 after SCRIPT is an argument of the script; write --tf1 before SCRIPT: tfk8s submit --tf1 NAME SCRIPT"
-EAGER = f"this is TensorFlow 1's code, which TensorFlow 2 runs eagerly; {AGAIN}"
+ADD = "add --tf1 before SCRIPT: tfk8s submit … --tf1 … SCRIPT"
+MISPLACED = f"--tf1 after SCRIPT is an argument of the script; {ADD}"
+EAGER = f"this is TensorFlow 1's code, which TensorFlow 2 runs eagerly; {ADD}"
 REQUIREMENTS = (
-    "write pandas into a file, and run again with --requirements before SCRIPT: "
-    "tfk8s submit --requirements FILE NAME SCRIPT"
+    "write pandas into a file, and add --requirements before SCRIPT: "
+    "tfk8s submit … --requirements FILE … SCRIPT"
 )
 OWN = "a module of your own belongs beside SCRIPT"
 
@@ -37,9 +37,9 @@ def run(*arguments: str, tf1: bool = False, in_pod: bool = False, requirements: 
 @pytest.mark.parametrize(
     ("error", "how", "expected"),
     [
-        (PLACEHOLDER, run(), f"only TensorFlow 1 has placeholder; {AGAIN}"),
-        (OPTIMIZER, run("--steps", "5"), f"only TensorFlow 1 has AdamOptimizer; {AGAIN}"),
-        (SESSION, run(), f"only TensorFlow 1 has Session; {AGAIN}"),
+        (PLACEHOLDER, run(), f"only TensorFlow 1 has placeholder; {ADD}"),
+        (OPTIMIZER, run("--steps", "5"), f"only TensorFlow 1 has AdamOptimizer; {ADD}"),
+        (SESSION, run(), f"only TensorFlow 1 has Session; {ADD}"),
         (DEVICE, run(), EAGER),
         (EMPTY, run(), EAGER),
         (FED, run(), EAGER),
