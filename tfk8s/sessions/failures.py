@@ -28,8 +28,14 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 # TensorFlow 2's words about a name that only TensorFlow 1 has, and about TensorFlow 1's calls with eager execution.
 _MISSING_NAME = re.compile(r"module '(?P<module>tensorflow[\w.]*)' has no attribute '(?P<name>\w+)'")
 _MISSING_IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>tensorflow[\w.]*)'")
+_MISSING_MODULE = re.compile(r"No module named '(?P<module>tensorflow)\.(?P<name>\w+)")
 _EAGER = re.compile(r"is not compatible with eager execution|^The Session graph is empty\.|^/job:\S+ unknown device\.$")
 _ADD_TF1 = "add --tf1 before SCRIPT: tfk8s submit … --tf1 … SCRIPT"
+# The parts of TensorFlow 1 that `tensorflow.compat.v1` has not, and what has their contents today.
+_REMOVED = {
+    "contrib": "packages such as tf-slim and tensorflow-probability have parts of it",
+    "examples": "tf.keras.datasets has its MNIST",
+}
 _USAGE_ERRORS = (1, 2)  # the exit codes of absl's flags and of argparse for an option that they do not know
 
 # Packages with another name than their module.
@@ -71,6 +77,8 @@ def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | 
         run: how the script ran.
         is_tf1_name: returns whether TensorFlow 1 has a name in a module, such as "tensorflow._api.v2.train".
     """
+    if part := _removed_part(str(error)):
+        return f"TensorFlow 2 has no tensorflow.{part}, and --tf1 does not bring it back; {_REMOVED[part]}"
     if isinstance(error, ModuleNotFoundError):
         return _missing_package(error.name or "", run)
     if run.tf1:
@@ -82,6 +90,12 @@ def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | 
     if cause is None:
         return None
     return _misplaced() if is_misplaced else f"{cause}; {_ADD_TF1}"
+
+
+def _removed_part(message: str) -> str | None:
+    """Return the part of TensorFlow 1 that no TensorFlow 2 has, from the message of an error."""
+    match = _MISSING_NAME.search(message) or _MISSING_IMPORT.search(message) or _MISSING_MODULE.search(message)
+    return match["name"] if match and match["name"] in _REMOVED else None
 
 
 def _misplaced() -> str:

@@ -16,14 +16,13 @@ ADD = "add --tf1 before SCRIPT: tfk8s submit … --tf1 … SCRIPT"
 MISPLACED = f"--tf1 after SCRIPT is an argument of the script; {ADD}"
 EAGER = f"this is TensorFlow 1's code, which TensorFlow 2 runs eagerly; {ADD}"
 REQUIREMENTS = (
-    "write pandas into a file, and add --requirements before SCRIPT: "
-    "tfk8s submit … --requirements FILE … SCRIPT"
+    "write pandas into a file, and add --requirements before SCRIPT: tfk8s submit … --requirements FILE … SCRIPT"
 )
 OWN = "a module of your own belongs beside SCRIPT"
 
 PLACEHOLDER = AttributeError("module 'tensorflow' has no attribute 'placeholder'")
 OPTIMIZER = AttributeError("module 'tensorflow._api.v2.train' has no attribute 'AdamOptimizer'")
-CONTRIB = AttributeError("module 'tensorflow' has no attribute 'contrib'")
+UNKNOWN = AttributeError("module 'tensorflow' has no attribute 'sessoin'")
 SESSION = ImportError("cannot import name 'Session' from 'tensorflow' (/lib/tensorflow/__init__.py)")
 DEVICE = ValueError("/job:worker/replica:0/task:1/device:CPU:0 unknown device.")
 EMPTY = RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
@@ -49,12 +48,32 @@ def run(*arguments: str, tf1: bool = False, in_pod: bool = False, requirements: 
         (SystemExit(2), run(), None),
         (PLACEHOLDER, run(tf1=True), None),
         (SystemExit(2), run("--tf1", tf1=True), None),
-        (CONTRIB, run(), None),  # TensorFlow 1 had it, and `tensorflow.compat.v1` has not
+        (UNKNOWN, run(), None),
         (ValueError("shapes"), run("--tf1"), None),
     ],
 )
 def test_a_script_for_tensorflow_1(error: BaseException, how: ScriptRun, expected: str | None) -> None:
     assert failures.hint(error, how, lambda *name: name in TF1_NAMES) == expected
+
+
+@pytest.mark.parametrize("tf1", [False, True])
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ModuleNotFoundError("No module named 'tensorflow.contrib'", name="tensorflow.contrib"), "contrib"),
+        (ImportError("cannot import name 'contrib' from 'tensorflow.compat.v1' (/v1/__init__.py)"), "contrib"),
+        (AttributeError("module 'tensorflow' has no attribute 'contrib'"), "contrib"),
+        (ModuleNotFoundError("No module named 'tensorflow.examples'", name="tensorflow.examples"), "examples"),
+    ],
+)
+def test_a_part_that_only_tensorflow_1_had(error: BaseException, expected: str, tf1: bool) -> None:
+    advice = {
+        "contrib": "packages such as tf-slim and tensorflow-probability have parts of it",
+        "examples": "tf.keras.datasets has its MNIST",
+    }
+    assert failures.hint(error, run(tf1=tf1), lambda *name: False) == (
+        f"TensorFlow 2 has no tensorflow.{expected}, and --tf1 does not bring it back; {advice[expected]}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +91,7 @@ def test_a_script_for_tensorflow_1(error: BaseException, how: ScriptRun, expecte
             run(in_pod=True, requirements="needs.txt"),
             f"the image has no yaml; add pyyaml to needs.txt; {OWN}",
         ),
-        ("tensorflow.contrib", run(in_pod=True), None),  # the image has the package, and not this part of it
+        ("tensorflow.contrub", run(in_pod=True), None),  # the image has the package, and not this part of it
         ("tkinter", run(), None),  # Python's own
     ],
 )
