@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tfk8s.core.lifetime import format_duration
 from tfk8s.core.resources import NOTHING, Resources
 from tfk8s.core.spec import Task
 
 _WORD = re.compile(r"[\w-]+", re.ASCII)
+_DURATIONS = ("idle", "max_duration", "ttl")  # fields of the job file, in seconds
 _MAX_SHOWN = 100  # characters of a value
 
 
@@ -38,7 +40,8 @@ class Field:
     after: Any
 
     def __str__(self) -> str:
-        return f"{self.path}: {_shown(self.before)} → {_shown(self.after)}"
+        show = _duration if self.path in _DURATIONS else _shown
+        return f"{self.path}: {show(self.before)} → {show(self.after)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,10 @@ def _parts(value: Any) -> Mapping[str, Any] | None:
         named = {str(part["name"]): part for part in value}
         return named if len(named) == len(value) > 0 else None
     return None
+
+
+def _duration(seconds: int | None) -> str:
+    return "none" if seconds is None else format_duration(seconds)
 
 
 def _shown(value: Any) -> str:

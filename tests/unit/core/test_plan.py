@@ -26,6 +26,7 @@ from tfk8s.core.spec import Task
         ({"text": "a\nb\n"}, {"text": "a\n"}, ["text: a text of 2 lines → a text of 1 lines"]),
         ({"a": "x" * 200}, {"a": ""}, [f'a: {"x" * 100}… → ""']),
         ({}, {"chief": {"tasks": 1}}, ["chief: none → 1 task"]),
+        ({"max_duration": 12, "ttl": 60}, {"max_duration": 180}, ["max_duration: 12s → 3m", "ttl: 1m → none"]),
     ],
 )
 def test_fields_that_differ(before, after, lines) -> None:
