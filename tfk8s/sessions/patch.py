@@ -10,6 +10,7 @@ import contextlib
 import functools
 import math
 import os
+import re
 import socket
 import threading
 import time
@@ -26,6 +27,7 @@ from tfk8s.task import probe, wire
 SESSION_MODULE = "tensorflow.python.client.session"
 _CHILD_TIMEOUT = 30.0  # for a server in a child process, which has to import TensorFlow
 
+_TARGET = re.compile(rf"{SCHEME}[^/]+:[0-9]+")
 _LARGE_BYTES = 1 << 20
 _CLOSE_TIMEOUT = 1.0
 _PROBE_TIMEOUT = 4.0
@@ -54,16 +56,21 @@ def check_target(target: object, tasks: Mapping[str, str], *, in_pod: bool = Fal
     started in its own process. A server that a child process starts gets `_CHILD_TIMEOUT`.
 
     Args:
-        target: the target, "grpc://host:port"; TensorFlow itself refuses other forms.
+        target: the target, "grpc://host:port"; "" is a session in this process.
         tasks: the address of each task, by its short name.
         in_pod: whether the tasks have the loopback addresses of a single machine, too.
 
     Raises:
-        InvalidInput: no TensorFlow server answers; the help lists the addresses of the tasks.
+        InvalidInput: the target has another form, or no TensorFlow server answers; the help lists the addresses of
+            the tasks.
     """
-    text = target.decode() if isinstance(target, bytes) else str(target)
+    text = target.decode(errors="replace") if isinstance(target, bytes) else target
+    if not isinstance(text, str) or not text:  # TensorFlow itself refuses other types
+        return
     address = text.removeprefix(SCHEME)
-    if address == text or not address.rpartition(":")[2].isdecimal() or task_at(text, tasks, in_pod=in_pod):
+    if not _TARGET.fullmatch(text):
+        raise InvalidInput(f'"{text}" is not an address of the form grpc://HOST:PORT', help=_addresses(tasks))
+    if task_at(text, tasks, in_pod=in_pod):
         return
     trouble = ""
 

@@ -164,8 +164,7 @@ def nobody() -> str:
         ("grpc://m-worker-0.m.ns.svc:2222", PODS, True),
         ("grpc://localhost:2223", PODS, True),
         ("", PODS, True),  # this process computes
-        ("localhost:1", PODS, True),  # TensorFlow refuses it
-        ("grpc://localhost", PODS, True),
+        (7, PODS, True),  # TensorFlow refuses it
     ],
 )
 def test_tasks_and_what_tensorflow_refuses_are_not_probed(target: object, tasks: dict[str, str], in_pod: bool) -> None:
@@ -180,6 +179,18 @@ def test_an_address_without_a_server_is_refused_with_those_of_the_tasks(nobody: 
     with pytest.raises(InvalidInput) as caught:
         patch.check_target(f"grpc://{nobody}", TASKS)
     assert str(caught.value) == f"no TensorFlow server answers at {nobody}: Connection refused"
+    assert caught.value.help == (
+        "this cluster's tasks are chief/0 at localhost:2222, worker/0 at localhost:2223; "
+        "TFK8S_TARGET is the master's address"
+    )
+
+
+@pytest.mark.parametrize("target", ["localhost:2222", b"localhost:2222", "http://localhost:2222", "grpc://localhost"])
+def test_a_target_of_another_form_is_refused_with_the_addresses_of_the_tasks(target: str | bytes) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        patch.check_target(target, TASKS)
+    text = target.decode() if isinstance(target, bytes) else target
+    assert str(caught.value) == f'"{text}" is not an address of the form grpc://HOST:PORT'
     assert caught.value.help == (
         "this cluster's tasks are chief/0 at localhost:2222, worker/0 at localhost:2223; "
         "TFK8S_TARGET is the master's address"
