@@ -59,7 +59,13 @@ jobs:
       volumes: [{{name: model, emptyDir: {{}}}}]
       containers:
         - {{name: server, volumeMounts: [{{name: model, mountPath: /model}}], resources: {{limits: {{rdma/hca: '1'}}}}}}
-        - {{name: proxy, image: "proxy:1", ports: [{{containerPort: 9100}}]}}
+        - name: proxy
+          image: registry.example/proxy@sha256:{"0" * 64}
+          ports: [{{containerPort: 9100}}]
+          readinessProbe: {{tcpSocket: {{port: 9100}}}}
+          resources:
+            requests: {{cpu: 50m, memory: 64Mi, ephemeral-storage: 64Mi}}
+            limits: {{cpu: 50m, memory: 64Mi, ephemeral-storage: 64Mi}}
     preload: [tensorflow_text]
     volumes: [{{path: /cache, size: 1Gi}}, {{path: /keys, secret: keys}}, {{path: /map, config_map: map}}]
 """

@@ -21,7 +21,7 @@ from kube_api import KubeApi
 from tfk8s.backends.kubernetes.api_server import paths
 
 KUBE_SCORE_WITHOUT = ("container-image-pull-policy", "service-targets-pod")
-CHECKOV_WITHOUT = ("CKV_K8S_8", "CKV_K8S_15")
+CHECKOV_WITHOUT = ("CKV_K8S_8", "CKV_K8S_15", "CKV_K8S_35")
 
 CHECKOV = "checkov==3.3.30"
 ENVIRONMENT = Path(__file__).parents[2] / ".venv" / "checkov"
