@@ -75,7 +75,7 @@ def test_a_task_that_fits_no_node_is_refused(gpus, backend, client, namespace, j
     for call in (backend.apply, backend.plan):
         with pytest.raises(InvalidInput) as caught:
             call(make_job_file("too-much", job))
-        assert str(caught.value) == f"no node can ever hold a task of worker: {words}"
+        assert str(caught.value) == f"no node can ever hold a task of job worker: {words}"
     assert left(client, namespace, "too-much") == []
 
 

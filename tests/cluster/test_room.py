@@ -13,6 +13,8 @@ def test_the_short_form_starts_on_a_node_of_two_cores(up, backend):
 
 
 def test_tasks_that_fit_one_by_one_and_not_together(backend, client, namespace):
-    with pytest.raises(InvalidInput, match=r"^the tasks of worker request 1500 cpu, .* in sum, and .*: lower their"):
+    with pytest.raises(
+        InvalidInput, match=r"^the tasks of job worker request 1500 cpu, .* in sum, and .*: lower their"
+    ):
         backend.apply(make_job_file("large", make_job(tasks=10_000)))
     assert not left(client, namespace, "large")

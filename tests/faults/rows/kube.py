@@ -228,7 +228,7 @@ def unready() -> Iterator[Row]:
     )  # fmt: skip
     yield Row(
         fault="no node has what a task asks for", when="in `up`",
-        run=up_of(lambda text: text.replace("ps: {cpu: 50m", "ps: {cpu: 4k")), code=2, words=("task of ps",),
+        run=up_of(lambda text: text.replace("ps: {cpu: 50m", "ps: {cpu: 4k")), code=2, words=("task of job ps",),
         left=NOTHING, limit=limit,
     )  # fmt: skip
     yield Row(

@@ -181,7 +181,7 @@ def test_waiting_reason_of_a_pod(status: dict[str, Any], words: str) -> None:
 
 
 ASKED = Resources.parse({"cpu": "300m", "memory": "1536Mi"})
-SHORT = "the tasks of worker request 300m cpu in sum, and the only node for them has 200m cpu"
+SHORT = "the tasks of job worker request 300m cpu in sum, and the only node for them has 200m cpu"
 
 
 @pytest.mark.parametrize(

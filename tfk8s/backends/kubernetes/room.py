@@ -97,7 +97,9 @@ def _misfits(sets: Sequence[Object], nodes: Sequence[Object]) -> str:
     reasons = {
         _job(item): scheduling.why_impossible(_job(item), item["spec"]["template"]["spec"], nodes) for item in sets
     }
-    return "; ".join(f"no node can ever hold a task of {job}: {reason}" for job, reason in reasons.items() if reason)
+    return "; ".join(
+        f"no node can ever hold a task of job {job}: {reason}" for job, reason in reasons.items() if reason
+    )
 
 
 def _refusal(short: Sequence[Shortage]) -> str:

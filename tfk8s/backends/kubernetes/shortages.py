@@ -51,7 +51,8 @@ class Shortage:
     def __str__(self) -> str:
         nodes = f"the {self.nodes} nodes for them have" if self.nodes > 1 else "the only node for them has"
         room = f"{nodes} {self.present}" if self.nodes else "no node takes them"
-        return f"the tasks of {_listed(self.jobs, 'and')} request {self.asked} in sum, and {room}"
+        jobs = f"job{'s' * (len(self.jobs) > 1)} {_listed(self.jobs, 'and')}"
+        return f"the tasks of {jobs} request {self.asked} in sum, and {room}"
 
 
 def _listed(words: Sequence[str], conjunction: str) -> str:

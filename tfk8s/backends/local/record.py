@@ -127,7 +127,9 @@ def _texts(env: Env) -> dict[str, str]:
 
 
 def _missing_gpus(job: Job, assigned: int) -> str:
-    return f"asks for {job.gpus} GPUs, has {assigned} on this machine" if assigned < job.gpus else ""
+    return (
+        f"asks for {job.gpus} GPU{'s' * (job.gpus > 1)}, has {assigned} on this machine" if assigned < job.gpus else ""
+    )
 
 
 def _gpu_environment(job: Job, gpus: Sequence[int]) -> dict[str, str]:

@@ -16,8 +16,8 @@ PODS = "/api/v1/pods"
 CLUSTER_AUTOSCALER = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 KARPENTER = "/apis/karpenter.sh"
 
-TOO_MANY = "the tasks of worker request 16 nvidia.com/gpu in sum, and the 2 nodes for them have 8 nvidia.com/gpu"
-LITTLE_FREE = "the tasks of worker request 2 cpu in sum, and the only node for them has 1150m cpu free"
+TOO_MANY = "the tasks of job worker request 16 nvidia.com/gpu in sum, and the 2 nodes for them have 8 nvidia.com/gpu"
+LITTLE_FREE = "the tasks of job worker request 2 cpu in sum, and the only node for them has 1150m cpu free"
 WAIT = ": tasks wait until nodes are added or pods end"
 
 
@@ -114,7 +114,9 @@ def test_own_tasks_are_replaced_and_own_scripts_stay():
 def test_cordoned_nodes_have_nothing_free():
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     shortage, is_final = find_room(FakeClient([node(taints=[cordon])]))
-    assert shortage.startswith("the tasks of worker request 2 cpu, 1Gi memory in sum, and the only node for them has 0")
+    assert shortage.startswith(
+        "the tasks of job worker request 2 cpu, 1Gi memory in sum, and the only node for them has 0"
+    )
     assert not is_final
 
 

@@ -21,7 +21,7 @@ def test_tasks_that_fit_one_by_one_and_not_together():
     assert words(demands, a={"cpu": "3", "memory": "2Gi"}) == []
     assert words(demands, a={"cpu": "2", "memory": "1536Mi"}) == [
         (
-            "the tasks of master and worker request 3 cpu, 2Gi memory in sum, "
+            "the tasks of jobs master and worker request 3 cpu, 2Gi memory in sum, "
             "and the only node for them has 2 cpu, 1536Mi memory"
         )
     ]
@@ -31,7 +31,7 @@ def test_sixteen_gpus_of_eight():
     demands = [demand("ps", 2, "abc", cpu="1"), demand("worker", 4, "bc", cpu="1", **{"nvidia.com/gpu": "4"})]
     gpu_node = {"cpu": "8", "nvidia.com/gpu": "4"}
     assert words(demands, a={"cpu": "8"}, b=gpu_node, c=gpu_node) == [
-        "the tasks of worker request 16 nvidia.com/gpu in sum, and the 2 nodes for them have 8 nvidia.com/gpu"
+        "the tasks of job worker request 16 nvidia.com/gpu in sum, and the 2 nodes for them have 8 nvidia.com/gpu"
     ]
 
 
@@ -45,16 +45,16 @@ def test_jobs_that_share_nodes_are_summed_and_others_are_not():
     demands = [demand("a", 1, "x", cpu="1"), demand("b", 1, "y", cpu="1"), demand("c", 2, "xy", cpu="1")]
     assert words(demands, x={"cpu": "2"}, y={"cpu": "2"}) == []
     assert words(demands, x={"cpu": "3"}, y={"cpu": "500m"}) == [
-        "the tasks of b request 1 cpu in sum, and the only node for them has 500m cpu",
+        "the tasks of job b request 1 cpu in sum, and the only node for them has 500m cpu",
     ]
     assert words(demands, x={"cpu": "2"}, y={"cpu": "1"}) == [
-        "the tasks of a, b and c request 4 cpu in sum, and the 2 nodes for them have 3 cpu"
+        "the tasks of jobs a, b and c request 4 cpu in sum, and the 2 nodes for them have 3 cpu"
     ]
 
 
 def test_tasks_without_nodes_are_short_of_all():
     assert words([demand("worker", 2, "", cpu="500m")]) == [
-        "the tasks of worker request 1 cpu in sum, and no node takes them"
+        "the tasks of job worker request 1 cpu in sum, and no node takes them"
     ]
 
 
