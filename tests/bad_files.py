@@ -187,8 +187,12 @@ TABLE = r"""
 = jobs: {worker: {cpu: 0.0001}}
   3:22+6 bad-quantity: "0.0001" is not a number of cores [at least 1m, in steps of 1m]
 = jobs: {worker: {cpu: 1e30, memory: "1e30"}}
-  3:22+4 unclear: YAML parsers disagree on what "1e30" means [expected a number of cores, such as 2 or 500m] -> write "1e30", in quotes
+  3:22+4 unclear: YAML parsers disagree on what "1e30" means [expected a number of cores, such as 2 or 500m]
   3:36+6 bad-quantity: "1e30" is too large [at most 8Ei]
+= max_duration: 1e30\nidle: .inf\njobs: {worker: {shm: 1e30}}
+  3:15+4 unclear: YAML parsers disagree on what "1e30" means [expected a number of seconds, or a duration such as 10m]
+  4:7+4 unclear: YAML parsers disagree on what ".inf" means [expected a number of seconds, or a duration such as 10m]
+  5:22+4 unclear: YAML parsers disagree on what "1e30" means [expected a number of bytes, such as 4Gi or 512Mi]
 = jobs: {worker: {cpu: "1e30"}}
   3:22+6 bad-quantity: "1e30" is too large [at most 1000000 cores]
 = jobs: {worker: {cpu: "1.000000000000000000000000000001"}}
@@ -376,6 +380,10 @@ TABLE = r"""
   3:64+1 wrong-type: "key" can't be 3 [expected text] -> write "3", in quotes
   3:91+3 wrong-type: "requests" can't be a list [expected a mapping]
   4:41+1 wrong-type: "a" can't be 1 [expected text] -> write "1", in quotes
+= pod: {containers: [{name: a}, {name: a}, {name: server, env: [{name: A}, {name: A}]}]}\nimage_pull_secrets: [a, b, a]\njobs: {worker: 1}
+  3:38+1 duplicate-name: "a" is given twice [it is also on line 3]
+  3:81+1 duplicate-name: "A" is given twice [it is also on line 3]
+  4:28+1 duplicate-name: "a" is given twice [it is also on line 4]
 = pod: {$patch: replace, dnsConfig: {options: [{$retainKeys: [a]}]}, volumes: [{name: a, $patch: delete}]}\njobs: {worker: 1}
   3:7+6 reserved-key: "$patch" is not allowed here [tfk8s merges pod without directives of kubectl]
   3:47+11 reserved-key: "$retainKeys" is not allowed here [tfk8s merges pod without directives of kubectl]

@@ -141,7 +141,7 @@ _PODS = [
     {"nodeName": "n", "resources": {"limits": {"cpu": "1"}}, "schedulingGates": [{"name": "g"}]},
     {"volumes": [{"name": "p", "projected": {"sources": [{"secret": {"name": "s"}}, {"downwardAPI": {}}]}}]},
     {"volumes": [{"name": "m", "emptyDir": {}}], "initContainers": [{"name": "i", "image": "a", "env": []}]},
-    {"containers": [{"name": "p", "ports": [{"containerPort": n}]} for n in (443, 444)]},
+    {"containers": [{"name": "p", "ports": [{"containerPort": 443}, {"containerPort": 444}]}, {"name": "q"}]},
     {"containers": [{"name": "p", "ports": [{"containerPort": 2223}]}, {"name": "q", "ports": []}]},
     {"initContainers": [{"name": "p", "image": "a", "ports": [{"containerPort": n} for n in (10001, 65534)]}]},
     {"containers": [{"name": "p", "ports": [{"containerPort": 80, "name": "x"}], "securityContext": {"runAsUser": 7}}]},
@@ -150,6 +150,7 @@ _PODS = [
     {"containers": [{"name": "server", "env": [{"name": "OMP", "value": "9"}, {"name": "Z", "value": "\x7f\u2028"}]}]},
 ]  # fmt: skip
 _BAD_PODS = [
+    {"containers": [{"name": "a"}, {"name": "a"}]}, {"volumes": [{"name": "a"}, {"name": "a"}]},
     {"nodeSelector": ["a"]}, {"affinity": "a"}, {"tolerations": [{"key": 3}]}, {"$patch": "replace"},
     {"dnsConfig": {"options": [{"$retainKeys": ["a"]}]}},
     {"hostNetwork": False}, {"spec": {}}, {"containers": [{}]}, {"containers": [{"name": "server", "args": []}]},

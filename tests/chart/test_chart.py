@@ -132,6 +132,7 @@ LONG = "recommendationrankingtwotowerproductionwithwork"
             "jobs: {worker: 1}\nnamespace: ml",
             'namespace: the job file has "ml", but Helm uses "default": add --namespace ml',
         ),
+        ("jobs: {a: 1}\npod: {containers: [{name: p}, {name: p}]}", 'pod: "p" is given twice in containers'),
     ],
 )
 def test_error_of_an_invalid_file(folder, text, message):

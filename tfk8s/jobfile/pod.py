@@ -116,8 +116,10 @@ SERVER_CONTAINER = OpenStruct(
         "name": Key(
             Choice(pod_names.SERVER_CONTAINER), "The container's name.", pod_names.SERVER_CONTAINER, required=True
         ),
-        "env": Key(List(_VARIABLE), "Variables.", [{"name": "NODE_NAME"}]),
-        "volumeMounts": Key(List(_MOUNT), "Mounted volumes.", [{"name": "model", "mountPath": "/model"}]),
+        "env": Key(List(_VARIABLE, unique="name"), "Variables.", [{"name": "NODE_NAME"}]),
+        "volumeMounts": Key(
+            List(_MOUNT, unique="mountPath"), "Mounted volumes.", [{"name": "model", "mountPath": "/model"}]
+        ),
         "resources": Key(RESOURCES, "The resources, besides those that have fields."),
         "securityContext": Key(CONTAINER_SECURITY, "The container's security."),
     },
@@ -183,16 +185,16 @@ POD = OpenStruct(
     "A part of a pod's spec, which is merged into the spec of the pods as `kubectl patch` does.",
     {
         "containers": Key(
-            List(_ContainerForm()),
+            List(_ContainerForm(), unique="name"),
             "Changes of the container `server`, and additional containers of tasks.",
             [{"name": "proxy", "image": "registry.example/proxy:1"}],
         ),
         "initContainers": Key(
-            List(SIDECAR),
+            List(SIDECAR, unique="name"),
             "Containers that end before the task starts or, with restartPolicy: Always, run beside it.",
             [{"name": "download", "image": "registry.example/download:1"}],
         ),
-        "volumes": Key(List(POD_VOLUME), "Additional volumes.", [{"name": "model", "emptyDir": {}}]),
+        "volumes": Key(List(POD_VOLUME, unique="name"), "Additional volumes.", [{"name": "model", "emptyDir": {}}]),
         "securityContext": Key(POD_SECURITY, "The pod's security."),
         "nodeSelector": Key(
             Map(types.LABEL_KEY, types.LABEL_VALUE), "Additional labels that a node must have.", {"disktype": "ssd"}

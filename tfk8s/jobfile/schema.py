@@ -132,7 +132,9 @@ JOB_FILE = Struct(
             "tensorflow/tensorflow:2.21.0",
         ),
         "image_pull_secrets": Key(
-            List(types.NAME), "The names of Secrets with the credentials of image registries.", ["registry-login"]
+            List(types.NAME, unique=""),
+            "The names of Secrets with the credentials of image registries.",
+            ["registry-login"],
         ),
         "master": Key(
             types.TEXT,

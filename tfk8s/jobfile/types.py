@@ -171,8 +171,14 @@ class Parsed(Type):
         return self._parse(value)
 
     def suggest(self, value: object, text: str, /) -> str | None:
-        """Return advice to write the value in quotes."""
-        return f'write "{text}", in quotes' if isinstance(value, AmbiguousScalar) else None
+        """Return advice to write the value in quotes, if the text is then valid."""
+        if not isinstance(value, AmbiguousScalar):
+            return None
+        try:
+            self._parse(text)
+        except Invalid:
+            return None
+        return f'write "{text}", in quotes'
 
 
 BOOLEAN = Boolean()

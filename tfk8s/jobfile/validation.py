@@ -93,15 +93,21 @@ class List(Container):
     expected = "a list"
     absent: object = []
 
-    def __init__(self, entries: Type, *, minimum: int = 0, maximum: int | None = None) -> None:
-        limits = {"minItems": minimum or None, "maxItems": maximum}
+    def __init__(
+        self, entries: Type, *, minimum: int = 0, maximum: int | None = None, unique: str | None = None
+    ) -> None:
+        """Define a list; `unique` is the key whose values differ, or "" if the entries themselves differ."""
+        limits = {"minItems": minimum or None, "maxItems": maximum, "uniqueItems": unique == "" or None}
         self.json_schema = {"type": "array", "items": entries.json_schema, **_without_none(limits)}
-        self._entries, self._minimum, self._maximum = entries, minimum, maximum
+        self._entries, self._minimum, self._maximum, self._unique = entries, minimum, maximum, unique
 
     def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
         """Return the entries."""
         _check_size(entries, path, self._minimum, self._maximum)
-        return tuple(validator.read(self._entries, entry, (*path, index)) for index, entry in enumerate(entries))
+        read = tuple(validator.read(self._entries, entry, (*path, index)) for index, entry in enumerate(entries))
+        if self._unique is not None:
+            _add_duplicates(entries, self._unique, path, validator)
+        return read
 
     def suggest(self, value: object, text: str, /) -> str | None:
         """Return advice to write a single text as a list."""
@@ -256,6 +262,20 @@ class Struct(Container):
         if synonym in self.keys and synonym not in entries:
             return synonym
         return syntax.nearest(key, self.keys, 0.7)
+
+
+def _add_duplicates(entries: list[Any], key: str, path: Path, validator: Validator) -> None:
+    """Report each entry whose value at a key, or "" for the entry itself, is that of an entry before it."""
+    seen: dict[str, Path] = {}
+    for index, entry in enumerate(entries):
+        place: Path = (*path, index, key) if key else (*path, index)
+        name = entry.get(key) if key and isinstance(entry, dict) else entry
+        if not isinstance(name, str) or place in validator.bad or seen.setdefault(name, place) == place:
+            continue
+        line = validator.document.values[seen[name]].line
+        message = f"{quoted(name)} is given twice"
+        invalid = Invalid("duplicate-name", message, f"it is also on line {line}")
+        validator.add(invalid, place, validator.document.values[place])
 
 
 def _check_size(entries: Collection[object], path: Path, minimum: int, maximum: int | None) -> None:

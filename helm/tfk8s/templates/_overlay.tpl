@@ -30,8 +30,10 @@
     {{- $_ := set $value $name $new }}{{ end }}
 {{- else if and (kindIs "slice" $base) (kindIs "slice" $patch) }}{{ $name := get $names $key }}
   {{- if eq $key "tolerations" }}{{ $value = $base }}{{ range $patch }}{{ if not (has . $base) }}{{ $value = append $value . }}{{ end }}{{ end }}
-  {{- else if $name }}{{ $value = $base }}
+  {{- else if $name }}{{ $value = $base }}{{ $seen := list }}
     {{- range $new := $patch }}{{ $entries := list }}{{ $found := false }}
+      {{- if has $key (list "containers" "env" "initContainers" "volumeMounts" "volumes") }}
+        {{- if has (get $new $name) $seen }}{{ fail (printf "pod: %q is given twice in %s" (get $new $name) $key) }}{{ end }}{{ $seen = append $seen (get $new $name) }}{{ end }}
       {{- range $old := $value }}{{ if and (not $found) (include "tfk8s.same" (list $old $new $name)) }}{{ $found = true }}
         {{- $old = get (include "tfk8s.merge" (list $old $new "") | fromJson) "value" }}{{ end }}{{ $entries = append $entries $old }}{{ end }}
       {{- $value = $found | ternary $entries (append $entries $new) }}{{ end }}{{ end }}{{ end }}
