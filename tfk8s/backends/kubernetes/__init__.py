@@ -163,7 +163,7 @@ class KubernetesBackend:
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()
         objects, namespace = self.objects(job_file), self._namespace_for(job_file)
-        room.require_room(self._client, namespace, job_file.name, objects)
+        room.require_room(self._client, namespace, job_file, objects)
         try:
             if not dry_run and any((job_file.pod, *(job.pod for job in job_file.jobs))):
                 # The API server may refuse what users write below `pod`. Then nothing is to be changed.

@@ -11,6 +11,7 @@ from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.shortages import Demand, Shortage, free, requests, shortages
 from tfk8s.core.resources import Resources, total
+from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.render import manifests
@@ -38,16 +39,16 @@ class Room:
     is_known: bool = True
 
 
-def require_room(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> None:
+def require_room(client: Client, namespace: str, job_file: JobFile, objects: Sequence[Object]) -> None:
     """Raise an InvalidInput if the nodes can never hold all tasks; warn if tasks have to wait for room."""
-    room = find_room(client, namespace, name, objects)
+    room = find_room(client, namespace, job_file, objects)
     if room.is_final:
         raise InvalidInput(room.shortage, help="or add such nodes first; nothing was created")
     if room.shortage:
         log.warning("%s", room.shortage)
 
 
-def find_room(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> Room:
+def find_room(client: Client, namespace: str, job_file: JobFile, objects: Sequence[Object]) -> Room:
     """Compare what a cluster's tasks request with what the nodes have, and with what other pods leave free.
 
     Where the user may not list nodes, or an autoscaler adds nodes, only the scheduler decides.
@@ -55,7 +56,7 @@ def find_room(client: Client, namespace: str, name: str, objects: Sequence[Objec
     Args:
         client: a client of the API server.
         namespace: the cluster's namespace.
-        name: the cluster's name.
+        job_file: the cluster.
         objects: the objects to apply.
     """
     sets = [item for item in objects if item["kind"] == "StatefulSet"]
@@ -67,12 +68,12 @@ def find_room(client: Client, namespace: str, name: str, objects: Sequence[Objec
     is_fixed = not scheduling.may_grow(nodes)
     is_queued = any(manifests.QUEUE in item["metadata"]["labels"] for item in sets)
     short = shortages(demands, free(nodes, ()))
-    refusal = _misfits(sets, nodes) if is_fixed else ""
+    refusal = _misfits(job_file, sets, nodes) if is_fixed else ""
     if short and is_fixed and not is_queued:
         refusal = refusal or _refusal(short)
     warning = _warning(short, "now")
     if not short and not is_queued:  # a queue decides itself when there is room
-        warning = _warning(shortages(demands, _left_free(client, namespace, name, nodes)), "free")
+        warning = _warning(shortages(demands, _left_free(client, namespace, job_file.name, nodes)), "free")
     if (refusal or warning) and _has_autoscaler(client):
         return Room(asked=asked, is_known=False)
     return Room(asked=asked, shortage=refusal or warning, is_final=bool(refusal))
@@ -92,10 +93,12 @@ def _job(stateful_set: Object) -> str:
     return status.container_environment(stateful_set)["TFK8S_JOB"]
 
 
-def _misfits(sets: Sequence[Object], nodes: Sequence[Object]) -> str:
+def _misfits(job_file: JobFile, sets: Sequence[Object], nodes: Sequence[Object]) -> str:
     """Return the jobs whose tasks fit no node, and why."""
+    pods = {_job(item): item["spec"]["template"]["spec"] for item in sets}
     reasons = {
-        _job(item): scheduling.why_impossible(_job(item), item["spec"]["template"]["spec"], nodes) for item in sets
+        job.name: scheduling.why_impossible(scheduling.JobFields(job_file, job), pods[job.name], nodes)
+        for job in job_file.jobs
     }
     return "; ".join(
         f"no node can ever hold a task of job {job}: {reason}" for job, reason in reasons.items() if reason

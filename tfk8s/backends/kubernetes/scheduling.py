@@ -6,12 +6,16 @@ Resources in use and cordoned nodes are ignored, because both may change while a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 
 from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.shortages import allocatable, field_of, requests
-from tfk8s.core.resources import amount_text
+from tfk8s.core.resources import MEMORY, Resources, amount_text
+from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
+from tfk8s.render import pods
 from tfk8s.render.placement import GKE_ACCELERATOR, GKE_SPOT, Object
 
 # Nodes with one of these labels belong to pools, nodes with a provider's id to a cloud. Both may grow when a pod waits.
@@ -22,6 +26,39 @@ _POOLS = (
 _FIXED_PROVIDERS = ("", "kind")  # their nodes do not become more
 _TRANSIENT = "node.kubernetes.io/"  # taints that Kubernetes itself sets and removes
 _REPELLING = ("NoSchedule", "NoExecute")
+_WITH_RESOURCES = ("containers", "initContainers", "resources")  # keys of a pod's spec
+
+
+@dataclass(frozen=True, slots=True)
+class JobFields:
+    """The fields of one job.
+
+    Attributes:
+        job_file: the job file.
+        job: the job.
+    """
+
+    job_file: JobFile
+    job: Job
+
+    def of_request(self, resource: str, pod: Object) -> str:
+        """Return the field that most of a pod's request of a resource comes from."""
+        own = Resources.parse(pods.resources(self.job)["requests"])[resource]
+        shm = self.job.shm.value if self.job.shm and resource == MEMORY else Decimal(0)
+        added = requests(pod)[resource] - own
+        if added > own - shm and added > shm:
+            has_resources = any(key in self.job.pod for key in _WITH_RESOURCES)
+            return f"jobs.{self.job.name}.pod" if has_resources else "pod"
+        return f"jobs.{self.job.name}.{'shm' if shm > own - shm else field_of(resource)}"
+
+    def of_label(self, label: str) -> str:
+        """Return the field that a label of nodes comes from."""
+        parts = {f"jobs.{self.job.name}.pod": self.job.pod, "pod": self.job_file.pod}
+        for field, part in parts.items():
+            if label in part.get("nodeSelector", {}):
+                return f"{field}.nodeSelector"
+        key = {GKE_ACCELERATOR: "accelerator", GKE_SPOT: "spot"}.get(label, "node_selector")
+        return f"jobs.{self.job.name}.{key}"
 
 
 def may_grow(nodes: Sequence[Object]) -> bool:
@@ -34,30 +71,31 @@ def _is_scalable(node: Object) -> bool:
     return provider not in _FIXED_PROVIDERS or any(label in _labels(node) for label in _POOLS)
 
 
-def why_impossible(job: str, pod: Object, nodes: Sequence[Object]) -> str:
+def why_impossible(fields: JobFields, pod: Object, nodes: Sequence[Object]) -> str:
     """Return why no node can ever hold a pod, with the field of the job file to change; "" if a node can.
 
     Args:
-        job: the job's name in the job file.
+        fields: the job's fields in the job file.
         pod: the spec of the job's pods.
         nodes: all nodes, at least one.
     """
     selector = pod.get("nodeSelector", {})
     for label, value in selector.items():
         if all(_labels(node).get(label) != value for node in nodes):
-            return _no_label(job, label, value, nodes)
+            return _no_label(fields, label, value, nodes)
     selected = [node for node in nodes if selector.items() <= _labels(node).items()]
     if not selected:
         labels = ", ".join(f"{label}={value}" for label, value in selector.items())
-        return f"no node has all of {labels}: change jobs.{job}.node_selector"
+        changed = dict.fromkeys(map(fields.of_label, selector))
+        return f"no node has all of {labels}: change {' or '.join(changed)}"
     for label in _required_topology(pod):
         if all(label not in _labels(node) for node in selected):
-            return f"no node has the label {label}: change jobs.{job}.topology"
+            return f"no node has the label {label}: change jobs.{fields.job.name}.topology"
     tolerated = [node for node in selected if not _repelling_taint(pod, node)]
     if not tolerated:
         taint = _repelling_taint(pod, selected[0])
-        return f"every node has a taint that it does not tolerate ({taint}): add to jobs.{job}.tolerations"
-    return _why_too_small(job, pod, tolerated)
+        return f"every node has a taint that it does not tolerate ({taint}): add to jobs.{fields.job.name}.tolerations"
+    return _why_too_small(fields, pod, tolerated)
 
 
 def _required_topology(pod: Object) -> list[str]:
@@ -68,11 +106,10 @@ def _required_topology(pod: Object) -> list[str]:
     return [rule["topologyKey"] for rule in (*required, *pack) if "topologyKey" in rule]
 
 
-def _no_label(job: str, label: str, value: str, nodes: Sequence[Object]) -> str:
-    field = {GKE_ACCELERATOR: "accelerator", GKE_SPOT: "spot"}.get(label, "node_selector")
+def _no_label(fields: JobFields, label: str, value: str, nodes: Sequence[Object]) -> str:
     values = sorted({_labels(node)[label] for node in nodes if label in _labels(node)})
     others = f", only {label}={', '.join(values)}" if values else ""
-    return f"no node has the label {label}={value}{others}: change jobs.{job}.{field}"
+    return f"no node has the label {label}={value}{others}: change {fields.of_label(label)}"
 
 
 def can_hold(pod: Object, node: Object) -> bool:
@@ -109,17 +146,17 @@ def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
     return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
 
 
-def _why_too_small(job: str, pod: Object, nodes: Sequence[Object]) -> str:
+def _why_too_small(fields: JobFields, pod: Object, nodes: Sequence[Object]) -> str:
     requested = requests(pod)
-    fields = {name: f"jobs.{job}.{field_of(name)}" for name in requested.amounts}
+    lowered = {name: fields.of_request(name, pod) for name in requested.amounts}
     for name, amount in requested.amounts.items():
         maximum = max(allocatable(node)[name] for node in nodes)
         if amount > maximum:
             more = _more_than(amount_text(name, maximum))
-            return f"it asks for {amount_text(name, amount)} {name}, and no node has {more}: lower {fields[name]}"
+            return f"it asks for {amount_text(name, amount)} {name}, and no node has {more}: lower {lowered[name]}"
     if any(can_hold(pod, node) for node in nodes):
         return ""
-    return f"no node has {requested} together: lower {' or '.join(fields.values())}"
+    return f"no node has {requested} together: lower {' or '.join(dict.fromkeys(lowered.values()))}"
 
 
 def _labels(node: Object) -> Mapping[str, str]:

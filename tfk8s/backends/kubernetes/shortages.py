@@ -92,13 +92,14 @@ def shortages(demands: Sequence[Demand], room: Mapping[str, Resources]) -> list[
 def requests(pod: Object) -> Resources:
     """Return what the scheduler reserves for a pod: for its containers together, or for a greater init container.
 
-    Scratch storage is left out, because it is small.
+    Requests of the pod as a whole replace the sums of its containers. Scratch storage is left out, because it is small.
     """
     amounts = NOTHING
     for container in (*pod["containers"], *filter(_is_sidecar, pod.get("initContainers", ()))):
         amounts += _requests(container)
     for container in pod.get("initContainers", ()):
         amounts |= _requests(container)
+    amounts = Resources({**amounts.amounts, **_requests(pod).amounts})
     return amounts.only(name for name in amounts.amounts if name != _UNCOUNTED)
 
 

@@ -173,7 +173,7 @@ def _gpus(client: Client, namespace: str) -> Check:
 def room(client: Client, namespace: str, job_file: JobFile) -> Check:
     """Return whether the nodes have room for all tasks of a job file together."""
     try:
-        found = find_room(client, namespace, job_file.name, render.objects(job_file, namespace))
+        found = find_room(client, namespace, job_file, render.objects(job_file, namespace))
     except Tfk8sError as error:
         return _failed("room", error)
     if found.is_final:

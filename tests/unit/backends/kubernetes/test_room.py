@@ -57,13 +57,17 @@ class FakeClient:
         return {} if answer else None
 
 
-def objects(queue=None, **settings):
+def cluster(queue=None, **settings):
     worker = Job(**{"name": "worker", "tasks": 2, "cpu": Quantity.parse("1"), **settings})
-    return render.objects(JobFile(name="mnist", image="tf:1", jobs=(worker,), master="worker", queue=queue), "ml")
+    return JobFile(name="mnist", image="tf:1", jobs=(worker,), master="worker", queue=queue)
+
+
+def room_for(job_file):
+    return "ml", job_file, render.objects(job_file, "ml")
 
 
 def find_room(client, **settings):
-    found = room.find_room(client, "ml", "mnist", objects(**settings))
+    found = room.find_room(client, *room_for(cluster(**settings)))
     return found.shortage, found.is_final
 
 
@@ -122,9 +126,9 @@ def test_cordoned_nodes_have_nothing_free():
 
 def test_a_refusal_creates_nothing_and_a_warning_goes_on(caplog):
     with pytest.raises(InvalidInput) as caught:
-        room.require_room(FakeClient(GPU_NODES), "ml", "mnist", objects(**SIXTEEN_GPUS))
+        room.require_room(FakeClient(GPU_NODES), *room_for(cluster(**SIXTEEN_GPUS)))
     assert str(caught.value) == f"{TOO_MANY}: lower their tasks or gpus"
     assert caught.value.help == "or add such nodes first; nothing was created"
     with caplog.at_level(logging.WARNING, "tfk8s"):
-        room.require_room(FakeClient([node()], [pod("850m")]), "ml", "mnist", objects())
+        room.require_room(FakeClient([node()], [pod("850m")]), *room_for(cluster()))
     assert caplog.messages == [f"{LITTLE_FREE}{WAIT}"]

@@ -24,10 +24,13 @@ def gpu_node(gpus="2", model="nvidia-l4", **amounts):
     return node(taint, labels={"cloud.google.com/gke-accelerator": model}, **{"nvidia.com/gpu": gpus, **amounts})
 
 
-def why_impossible(job, *nodes):
-    objects = render.objects(JobFile(name="a", image="tf:1", jobs=(job,), master=job.name))
+def why_impossible(job, *nodes, pod=None):
+    job_file = JobFile(name="a", image="tf:1", jobs=(job,), master=job.name, pod=pod or {})
+    objects = render.objects(job_file)
     (stateful_set,) = (item for item in objects if item["kind"] == "StatefulSet")
-    return scheduling.why_impossible(job.name, stateful_set["spec"]["template"]["spec"], nodes)
+    return scheduling.why_impossible(
+        scheduling.JobFields(job_file, job), stateful_set["spec"]["template"]["spec"], nodes
+    )
 
 
 def amount(text):
@@ -132,6 +135,27 @@ def test_pods_that_a_node_can_hold(job, nodes):
 )
 def test_field_is_named_if_no_node_can_hold_the_pod(job, nodes, words):
     assert why_impossible(job, *nodes) == words
+
+
+def sidecar(**requests):
+    return {"containers": [{"name": "proxy", "image": "proxy:1", "resources": {"requests": requests}}]}
+
+
+@pytest.mark.parametrize(
+    ("job", "pod", "field"),
+    [
+        (Job(name="a", shm=amount("900Gi")), {}, "lower jobs.a.shm"),
+        (Job(name="a", shm=amount("1Gi"), memory=amount("900Gi")), {}, "lower jobs.a.memory"),
+        (Job(name="a", pod=sidecar(cpu=3)), {}, "lower jobs.a.pod"),
+        (Job(name="a"), sidecar(cpu=3), "lower pod"),
+        (Job(name="a", cpu=amount("3")), sidecar(cpu="50m"), "lower jobs.a.cpu"),
+        (Job(name="a"), {"resources": {"requests": {"memory": "900Gi"}}}, "lower pod"),
+        (Job(name="a"), {"nodeSelector": {"x": "1"}}, "change pod.nodeSelector"),
+        (Job(name="a", pod={"nodeSelector": {"x": "1"}}), {}, "change jobs.a.pod.nodeSelector"),
+    ],
+)
+def test_field_that_a_request_or_a_label_comes_from(job, pod, field):
+    assert why_impossible(job, node(), pod=pod).rpartition(": ")[2] == field
 
 
 class NodesClient:

@@ -76,6 +76,8 @@ def test_what_pods_leave_free():
     assert requests(pod) == Resources.parse({"cpu": "500m", "memory": "512Mi"})
     starts = {"resources": {"requests": {"cpu": "1", "memory": "1Mi"}}}
     assert requests({**pod, "initContainers": [starts, stays]}) == Resources.parse({"cpu": "1", "memory": "512Mi"})
+    whole = {**pod, "resources": {"requests": {"cpu": "2"}}}
+    assert requests(whole) == Resources.parse({"cpu": "2", "memory": "512Mi"})
     pods = [{"spec": pod}, {"spec": {**pod, "nodeName": "b"}}, {"spec": {"containers": [container]}}]
     assert free([node], pods) == {"a": Resources.parse({"cpu": "1500m", "memory": "1536Mi"})}
 
