@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from job_files import job_file
 
 from tfk8s.backends.local import LocalBackend, state
 from tfk8s.core.script import Download, Script
-from tfk8s.core.spec import Job, Task
+from tfk8s.core.spec import EnvSource, Job, Task
 from tfk8s.errors import TaskUnreachable
 
 STUCK = """
@@ -385,6 +386,21 @@ def test_an_unread_request_ends_with_the_fork_server(backend: LocalBackend, clus
     assert process.returncode == 3
     assert "the process that runs scripts ended" in err
     assert is_ready(backend.observe(cluster))
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_script_has_the_masters_variables(run, up, monkeypatch: pytest.MonkeyPatch, fresh: bool) -> None:
+    env = {"TF_OF_CLUSTER": "a", "RATE": "1e-3", "TOKEN": EnvSource(secret="s", key="k"), "TF_SEED": "5"}
+    monkeypatch.setenv("TOKEN", "of up")
+    name = up(dataclasses.replace(job_file("own", Job(name="local", env={"RATE": "1e-4"})), env=env))
+    for variable in ("TOKEN", "RATE", "TF_SEED"):
+        monkeypatch.setenv(variable, "of submit")
+    text = (
+        "import os, pathlib\n"
+        "print(*(os.environ[name] for name in ('TF_OF_CLUSTER', 'RATE', 'TOKEN', 'TF_SEED')), sep=', ')\n"
+        "print('fork_server' in pathlib.Path(f'/proc/{os.getppid()}/cmdline').read_text())"
+    )
+    assert run(name, text, fresh=fresh)[:2] == (0, f"a, 1e-4, of up, 5\n{not fresh}\n")
 
 
 def test_a_large_request_does_not_block_the_supervisor(backend: LocalBackend, cluster: str, run) -> None:

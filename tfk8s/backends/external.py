@@ -13,6 +13,7 @@ from tfk8s.backends import devices, foreground_scripts, local_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core import addresses
+from tfk8s.core.environment import texts
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
@@ -88,7 +89,8 @@ class ExternalBackend(ForegroundScripts):
         foreground_scripts.check(script)
         cluster = self._job_file.cluster_spec(self._address)
         dials = {str(task): functools.partial(self.dial, name, task) for task in self._job_file}
-        return local_scripts.run(script, cluster, self._target, task_monitor.TaskMonitor(dials))
+        variables = texts(self._job_file.master_env)
+        return local_scripts.run(script, cluster, self._target, task_monitor.TaskMonitor(dials), variables)
 
     def locator(self, name: str) -> None:
         """Return None: sessions connect to the servers directly."""

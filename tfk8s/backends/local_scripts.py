@@ -26,7 +26,9 @@ from tfk8s.sessions.timing import FAR
 MAX_TASKS = 256  # each task needs a port here, and a connection
 
 
-def run(script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor) -> Outcome:
+def run(
+    script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor, variables: Mapping[str, str]
+) -> Outcome:
     """Run a script with this process' standard streams and signals.
 
     Args:
@@ -34,6 +36,7 @@ def run(script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor)
         cluster: the ClusterSpec for its sessions.
         target: the master, "grpc://host:port".
         monitor: the monitor of the tasks. The runner ends the script if it waits for a lost task.
+        variables: the variables of the cluster's master, which override those of this process.
 
     Returns:
         The end of the script.
@@ -48,7 +51,9 @@ def run(script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor)
     with monitor, foreground_scripts.FailureFile(script) as failure_file:
         arguments = [f"--events={monitor.events}", *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
-        environment = script_environment(script, cluster, target, os.environ, failure_file.environment())
+        environment = script_environment(
+            script, cluster, target, {**os.environ, **variables}, failure_file.environment()
+        )
         outcome = failure_file.outcome(run_program(command, environment, [monitor.events, *failure_file.descriptors]))
     return downloads.copy_here(script.downloads, outcome)
 
@@ -85,7 +90,7 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
             stack.enter_context(_forward(task, port, dials[str(task)]))
         target = f"grpc://localhost:{ports[status.master]}"
         monitor = TaskMonitor(dials, lambda name, symptom: observer.why_lost(tasks[name], symptom), FAR)
-        return run(script, cluster, target, monitor)
+        return run(script, cluster, target, monitor, status.variables)
 
 
 @contextlib.contextmanager

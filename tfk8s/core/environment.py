@@ -38,7 +38,7 @@ from tfk8s.core.cluster_spec import cluster_spec
 
 if TYPE_CHECKING:
     from tfk8s.core.script import Script
-    from tfk8s.core.spec import ClusterSpec
+    from tfk8s.core.spec import ClusterSpec, Env
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SCRIPT_DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "1"}
@@ -58,12 +58,18 @@ def script_environment(
         script: the script, whose own variables override `base`.
         cluster: the ClusterSpec that sessions see.
         target: the master, "grpc://host:port".
-        base: the environment of the caller, which overrides the defaults.
+        base: the environment of the caller, overridden by the variables of the cluster's master. It overrides the
+            defaults.
         more: variables that override all others.
     """
     hosts = [host_and_port(address)[0] for addresses in cluster.values() for address in addresses]
     own = {**without_proxy(base, (*LOOPBACK, *hosts)), **cluster_variables(cluster, target)}
     return {**SCRIPT_DEFAULTS, **base, **own, **script.environment, **more}
+
+
+def texts(env: Env) -> dict[str, str]:
+    """Return the variables of a job file without those from Secrets and ConfigMaps."""
+    return {name: value for name, value in env.items() if isinstance(value, str)}
 
 
 def environment_lines(environment: Mapping[str, str]) -> str:

@@ -261,6 +261,11 @@ class JobFile:
         return Task(self.master, 0)
 
     @property
+    def master_env(self) -> Env:
+        """The environment variables of the master, which scripts get too."""
+        return {**self.env, **self.job(self.master).env}
+
+    @property
     def has_addresses(self) -> bool:
         """True if the servers already run, so that tfk8s only connects to them."""
         return any(job.addresses for job in self.jobs)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tfk8s.core.lifetime import NO_LIMITS, Limits
 from tfk8s.core.resources import NOTHING, Resources
@@ -108,6 +109,7 @@ class ClusterStatus:
         requests: what all tasks request together; on this machine, what the job file names.
         limits: the times after which tfk8s removes the cluster.
         limits_problem: the reason why nothing removes the cluster at its limits; else "".
+        variables: the environment variables of the master, for scripts on another machine.
         idle_since: the end of the last session and script, in seconds since the epoch; None if unknown.
     """
 
@@ -123,6 +125,7 @@ class ClusterStatus:
     requests: Resources = NOTHING
     limits: Limits = NO_LIMITS
     limits_problem: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
     idle_since: float | None = None
 
     @property

@@ -39,6 +39,9 @@ QUOTA_ADVICE = (
 COMMAND = ("python3", "-m", "tfk8s.sessions.pod_entrypoint")
 _TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD", "TFK8S_ACTIVITY_PORT")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
+_DEFAULTS = {
+    ("HOME", pods.SCRATCH_FOLDER), *_HIDDEN_GPUS.items(), *pods.gpu_environment(Job(name="any", gpus=1)).items(),
+}  # fmt: skip
 _PREFIX = "script-"  # names of tasks have no "-", because TensorFlow's job names have none
 
 
@@ -162,6 +165,25 @@ def job(name: str, master: Object, run: Run) -> Object:
                 "spec": _pod(name, template["spec"], run),
             },
         },
+    }
+
+
+def own_variables(master: Object | None) -> dict[str, str]:
+    """Return the variables that a script on another machine has in common with the master.
+
+    Left out are tfk8s' own variables, values from Secrets and ConfigMaps, and the path of folders in the image.
+
+    Args:
+        master: the master's StatefulSet, if it exists.
+    """
+    if master is None:
+        return {}
+    variables = master["spec"]["template"]["spec"]["containers"][0]["env"]
+    values = {one["name"]: one["value"].replace("$$", "$") for one in variables if "value" in one}
+    return {
+        name: value
+        for name, value in values.items()
+        if not name.startswith("TFK8S_") and name != "PYTHONPATH" and (name, value) not in _DEFAULTS
     }
 
 

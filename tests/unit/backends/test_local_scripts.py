@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import secrets
 import socket
@@ -52,6 +53,20 @@ def test_tasks_have_their_ports_of_a_single_machine(
     target, cluster = capfd.readouterr().out.splitlines()
     assert target == f"grpc://localhost:{ports[0]}"
     assert json.loads(cluster) == {"chief": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]}
+
+
+@pytest.mark.programs
+def test_a_script_has_the_masters_variables(
+    ports: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATE", "the shell's")
+    backend = FakeBackend(job_file("mnist", chief=1, worker=1))
+    status = dataclasses.replace(status_at(backend, ports[0]), variables={"RATE": "1e-4", "OWN": "the file's"})
+    path = tmp_path / "script.py"
+    path.write_text("import os; print(os.environ['RATE'], os.environ['OWN'])")
+    script = Script(path=path, environment={"OWN": "the script's"})
+    assert local_scripts.run_forwarded(backend, status, script) == Outcome(0)
+    assert capfd.readouterr().out == "1e-4 the script's\n"
 
 
 def test_a_port_in_use_is_named(ports: list[int]) -> None:

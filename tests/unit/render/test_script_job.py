@@ -41,6 +41,15 @@ def test_a_script_has_limits_where_the_master_has_them() -> None:
     }
 
 
+def test_a_script_elsewhere_has_the_variables_of_the_job_file() -> None:
+    chief = Job(name="chief", gpus=1, env={"RATE": "$1", "CUDA_VISIBLE_DEVICES": "0", "PYTHONPATH": "/in/the/image"})
+    env = {"RATE": "2", "PLAIN": "3", "TOKEN": EnvSource(secret="s", key="k")}
+    objects = render.objects(JobFile(name="a", image="tf:1", master="chief", jobs=(chief,), env=env, idle=60))
+    (master,) = [item for item in objects if item["kind"] == "StatefulSet"]
+    assert script_job.own_variables(master) == {"RATE": "$1", "PLAIN": "3", "CUDA_VISIBLE_DEVICES": "0"}
+    assert script_job.own_variables(None) == {}
+
+
 @pytest.mark.parametrize("master", [0, 1], ids=["of GPUs", "without"])
 def test_a_script_requests_gpus_of_the_clusters_kind(master: int) -> None:
     gpus = script_job.gpus_like(2, reversed(stateful_sets()))

@@ -205,6 +205,7 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
         scripts=tuple(script_status.status(job, pod, pod_events.of(pod or job, events)) for job, pod in scripts),
         limits=lifetime.limits(jobs),
         limits_problem=script_status.limits_problem(keepers, events),
+        variables=script_job.own_variables(cluster.set_of(cluster.master.job)),
     )
 
 
@@ -217,11 +218,7 @@ def _scripts(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Objec
 
 
 def _task(
-    cluster: DeployedCluster,
-    task: Task,
-    pod: Object | None,
-    events: pod_events.Events,
-    last_lines: Mapping[str, str],
+    cluster: DeployedCluster, task: Task, pod: Object | None, events: pod_events.Events, last_lines: Mapping[str, str]
 ) -> TaskStatus:
     stateful_set = cluster.set_of(task.job)
     is_starting = False

@@ -124,7 +124,7 @@ class LocalBackend(ForegroundScripts):
         with foreground_scripts.FailureFile(script) as failure_file:
             answer = supervisor_client.run(
                 folder,
-                _request(record, script, failure_file.environment(len(_STREAMS))),
+                _request(folder, record, script, failure_file.environment(len(_STREAMS))),
                 [*_STREAMS, *failure_file.descriptors],
             )
             if "error" in answer:
@@ -279,7 +279,8 @@ def _umask() -> int:
     return umask
 
 
-def _request(record: Record, script: Script, more: Mapping[str, str]) -> ipc.Message:
+def _request(folder: state.Folder, record: Record, script: Script, more: Mapping[str, str]) -> ipc.Message:
+    base = {**os.environ, **supervisor_client.script_variables(folder, record)}
     more = {CLUSTER_ID_VARIABLE: record.id, **more}
     return {
         "do": "run",
@@ -287,6 +288,6 @@ def _request(record: Record, script: Script, more: Mapping[str, str]) -> ipc.Mes
         "python": interpreter.script_python(os.environ),
         "folder": _current_folder(),
         "umask": _umask(),
-        "environment": script_environment(script, record.cluster, record.target, os.environ, more),
+        "environment": script_environment(script, record.cluster, record.target, base, more),
         "arguments": script.runner_arguments(),
     }

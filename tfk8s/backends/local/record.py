@@ -15,6 +15,7 @@ from typing import Any
 
 from tfk8s.backends.local import capacity, interpreter
 from tfk8s.core import addresses
+from tfk8s.core.environment import texts
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import ClusterSpec, Env, EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology, Volume
 
@@ -28,7 +29,7 @@ class TaskRecord:
     Attributes:
         job, index: the task.
         address: the address of the task's server.
-        environment: the variables that the task gets besides the supervisor's.
+        environment: the variables that the task gets besides the supervisor's, which are those of `tfk8s up`.
         preload: the modules that the task imports before it starts its server.
         note: what the task lacks on this machine, or "".
     """
@@ -80,6 +81,11 @@ class Record:
         """The master's address for sessions inside the cluster, "grpc://host:port"."""
         return f"grpc://{self.cluster[self.job_file.master][0]}"
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of the job file that scripts get, without those from Secrets and ConfigMaps."""
+        return texts(self.job_file.master_env)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain data."""
         return {**_plain(self), "job_file": job_file_to_dict(self.job_file)}
@@ -107,7 +113,7 @@ def make_record(job_file: JobFile, *, exposed: bool, created: float | None = Non
             job=job.name,
             index=task.index,
             address=address(task),
-            environment={**_texts({**job_file.env, **job.env}), **_gpu_environment(job, gpus[task])},
+            environment={**texts({**job_file.env, **job.env}), **_gpu_environment(job, gpus[task])},
             preload=list(job.preload),
             note=_missing_gpus(job, len(gpus[task])),
         )
@@ -119,11 +125,6 @@ def make_record(job_file: JobFile, *, exposed: bool, created: float | None = Non
         cluster=job_file.cluster_spec(address), python=python,
         tensorflow=str(interpreter.tensorflow_folder(python)), exposed=exposed,
     )  # fmt: skip
-
-
-def _texts(env: Env) -> dict[str, str]:
-    """Return the variables without a source. A task inherits the others from the environment of `tfk8s up`."""
-    return {name: value for name, value in env.items() if isinstance(value, str)}
 
 
 def _missing_gpus(job: Job, assigned: int) -> str:

@@ -45,7 +45,7 @@ class Supervisor:
         self._record = record
         self._loop = Loop()
         self._listener = ipc.listen(folder.control)
-        self._scripts = ScriptRunner(self._loop, record.python, dict(os.environ), folder.scripts_log)
+        self._scripts = ScriptRunner(self._loop, record.python, {**os.environ, **record.variables}, folder.scripts_log)
         self._tasks: list[TaskProcess] = []
         self._folder = folder
         self._waiting: list[

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tfk8s import polling
@@ -75,6 +76,29 @@ def _wait_for_answer(folder: state.Folder, connection: socket.socket, seconds: f
                 help=f"kill -CONT {pid} continues it; tfk8s down --local {name} removes the cluster",
             )
         was_stopped = is_stopped
+
+
+def variables(folder: state.Folder) -> dict[str, str]:
+    """Return the variables with which the supervisor was started, those of `tfk8s up`.
+
+    Raises:
+        SupervisorGone: the cluster has ended.
+    """
+    pid = folder.supervisor()
+    if pid is None:
+        raise gone_error(folder)
+    try:
+        lines = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes()).split("\0")
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise gone_error(folder) from error
+    return {name: value for name, is_set, value in (line.partition("=") for line in lines) if is_set}
+
+
+def script_variables(folder: state.Folder, record: Record) -> dict[str, str]:
+    """Return the variables of the master, for scripts; those from Secrets and ConfigMaps as `tfk8s up` had them."""
+    sourced = record.job_file.master_env.keys() - record.variables.keys()
+    started = variables(folder) if sourced else {}
+    return {**record.variables, **{name: started[name] for name in sourced if name in started}}
 
 
 def gone_error(folder: state.Folder) -> SupervisorGone:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from tfk8s.backends import local_scripts
 from tfk8s.backends.local import network_namespace, supervisor_client
@@ -36,7 +35,7 @@ def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int
         raise supervisor_client.gone_error(folder)
     own = next(other.environment for other in record.tasks if other.task == task)
     terminal = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
-    environment = {**_variables(supervisor), **own, **terminal, CLUSTER_ID_VARIABLE: record.id}
+    environment = {**supervisor_client.variables(folder), **own, **terminal, CLUSTER_ID_VARIABLE: record.id}
     enter = None if record.exposed else functools.partial(network_namespace.join, supervisor)
     try:
         code = local_scripts.run_program(words, environment, prepare=enter)
@@ -46,9 +45,3 @@ def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int
     except subprocess.SubprocessError as error:
         raise ClusterError(f'this machine lets no process join the network of cluster "{record.name}"') from error
     return code if code >= 0 else 128 - code
-
-
-def _variables(pid: int) -> dict[str, str]:
-    """Return the variables with which a process was started."""
-    lines = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes()).split("\0")
-    return {name: value for name, is_set, value in (line.partition("=") for line in lines) if is_set}
