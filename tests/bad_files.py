@@ -384,6 +384,9 @@ TABLE = r"""
   3:38+1 duplicate-name: "a" is given twice [it is also on line 3]
   3:81+1 duplicate-name: "A" is given twice [it is also on line 3]
   4:28+1 duplicate-name: "a" is given twice [it is also on line 4]
+= pod: {affinity: {podAffinity: [a]}, topologySpreadConstraints: [a]}\njobs: {worker: 1}
+  3:31+3 wrong-type: "podAffinity" can't be a list [expected a mapping]
+  3:65+1 wrong-type: an entry of "topologySpreadConstraints" can't be text [expected a mapping]
 = pod: {$patch: replace, dnsConfig: {options: [{$retainKeys: [a]}]}, volumes: [{name: a, $patch: delete}]}\njobs: {worker: 1}
   3:7+6 reserved-key: "$patch" is not allowed here [tfk8s merges pod without directives of kubectl]
   3:47+11 reserved-key: "$retainKeys" is not allowed here [tfk8s merges pod without directives of kubectl]

@@ -180,6 +180,26 @@ POD_TOLERATION = OpenStruct(
     },
 )
 
+_TOPOLOGY_RULE = OpenStruct(
+    "TopologyRule",
+    "A rule about the pods in a part of the topology, with the keys that it has in a pod's spec.",
+    {"topologyKey": Key(types.TEXT, "The label of nodes that names the part.", "topology.kubernetes.io/zone")},
+)
+_POD_AFFINITY = OpenStruct(
+    "PodAffinity",
+    "The affinity to other pods, with the keys that it has in a pod's spec.",
+    {
+        "requiredDuringSchedulingIgnoredDuringExecution": Key(
+            List(_TOPOLOGY_RULE), "The required rules.", [{"topologyKey": "topology.kubernetes.io/zone"}]
+        )
+    },
+)
+AFFINITY = OpenStruct(
+    "Affinity",
+    "The affinity of the pods, with the keys that it has in a pod's spec.",
+    {"podAffinity": Key(_POD_AFFINITY, "The affinity to other pods.")},
+)
+
 POD = OpenStruct(
     "Pod",
     "A part of a pod's spec, which is merged into the spec of the pods as `kubectl patch` does.",
@@ -200,7 +220,10 @@ POD = OpenStruct(
             Map(types.LABEL_KEY, types.LABEL_VALUE), "Additional labels that a node must have.", {"disktype": "ssd"}
         ),
         "tolerations": Key(List(POD_TOLERATION), "Additional tolerations.", [{"key": "dedicated"}]),
-        "affinity": Key(Map(types.LABEL_KEY, ANYTHING), "The affinity.", {"nodeAffinity": {}}),
+        "affinity": Key(AFFINITY, "The affinity."),
+        "topologySpreadConstraints": Key(
+            List(_TOPOLOGY_RULE), "The constraints.", [{"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1}]
+        ),
         "resources": Key(RESOURCES, "The resources of the pod as a whole."),
     },
     reserved={
@@ -226,5 +249,6 @@ POD = OpenStruct(
 
 STRUCTS = (
     POD, SERVER_CONTAINER, SIDECAR, POD_VOLUME, POD_SECURITY, CONTAINER_SECURITY, CAPABILITIES, SECCOMP_PROFILE,
-    RESOURCES, POD_TOLERATION, ANYTHING, _PROJECTED, _PROJECTED_SOURCE, _VARIABLE, _MOUNT, _PORT,
+    RESOURCES, POD_TOLERATION, ANYTHING, AFFINITY, _POD_AFFINITY, _TOPOLOGY_RULE,
+    _PROJECTED, _PROJECTED_SOURCE, _VARIABLE, _MOUNT, _PORT,
 )  # fmt: skip
