@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 from clusters import REPOSITORY, gone, start_tfk8s, tfk8s, wait_until_gone
 
-from tfk8s.backends.local import state
+from tfk8s.backends.local import interpreter, state
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
+from tfk8s.jobfile.loader import load
+from tfk8s.polling import wait_until
 from tfk8s.task import probe
 
 TUTORIAL = REPOSITORY / "examples" / "tutorial"
@@ -126,6 +129,23 @@ def test_up_completes_an_up_that_was_killed(job_file: Path, delay: float) -> Non
     assert [pid for pid in (*processes, *state.cluster_processes(record.id)) if not gone(pid)] == []
 
 
+def test_a_supervisor_outlives_an_up_that_is_killed_while_it_waits(job_file: Path) -> None:
+    folder, record = state.folder("mine"), make_record(load(job_file), exposed=False)
+    folder.create(record)
+    reader, ready = os.pipe()
+    os.close(reader)
+    command = interpreter.command(sys.executable, "tfk8s.backends.local.supervisor", str(folder.path), str(ready))
+    environment = {**os.environ, CLUSTER_ID_VARIABLE: record.id}
+    subprocess.run(command, pass_fds=[ready], env=environment, check=True, timeout=60)
+    os.close(ready)
+    wait_until(lambda: folder.supervisor() is not None, "the supervisor to start", 30)
+    supervisor = folder.supervisor()
+    again = tfk8s("up", "--local", job_file)
+    assert again.returncode == 0, again.stderr
+    assert folder.supervisor() == supervisor
+    assert tfk8s("down", "--local", "mine").returncode == 0
+
+
 def test_two_ups_at_once_make_one_cluster(job_file: Path) -> None:
     both = [start_tfk8s("up", "--local", job_file) for _ in range(2)]
     for process in both:
@@ -155,8 +175,6 @@ def test_an_interrupted_up_can_be_continued(job_file: Path) -> None:
     job_file.write_text(job_file.read_text().replace("ps: 1", "ps: {tasks: 1, preload: [tensorflow]}"))
     process = start_tfk8s("up", "--local", job_file)  # importing TensorFlow takes long enough
     folder = state.folder("mine")
-    from tfk8s.polling import wait_until
-
     wait_until(lambda: folder.control.exists(), "the supervisor to listen", 30)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)

@@ -290,7 +290,8 @@ def main(path: str, ready: int) -> None:
     except OSError as error:
         os.write(ready, str(error).encode())
         os._exit(1)
-    os.write(ready, b"ok")
+    with contextlib.suppress(BrokenPipeError):  # `up` was killed; another `up` may have found this supervisor already
+        os.write(ready, b"ok")
     os.close(ready)
     supervisor.run()
 
