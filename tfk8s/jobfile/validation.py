@@ -229,7 +229,10 @@ class Struct(Container):
     def _read_entry(self, key: str, entries: Mapping[str, object], path: Path, validator: Validator) -> Any:
         if key in self.keys:
             return validator.read(self.keys[key].type, entries[key], path)
-        validator.add_key(self._unknown(key, entries), path)
+        if validator.is_full:  # the closest words of thousands of keys take seconds
+            validator.bad.add(path)
+        else:
+            validator.add_key(self._unknown(key, entries), path)
         return None
 
     def _add_missing(self, entries: dict[str, object], path: Path, validator: Validator) -> None:
