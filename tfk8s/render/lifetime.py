@@ -5,8 +5,6 @@ The Job's pod is made from the master's, as the pods of scripts are: it has the 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 
@@ -121,6 +119,9 @@ def _job(job_file: JobFile, master: Object) -> Object:
 
 def job_name(cluster: str, template: Object) -> str:
     """Return the name of the Job. Another pod template gets another Job, because a Job's can't be changed."""
+    import hashlib  # both imports take 10 ms, and few clusters have limits
+    import json
+
     text = json.dumps(template, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for char in "<>&\u2028\u2029":  # as Helm writes JSON
         text = text.replace(char, f"\\u{ord(char):04x}")
