@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import types
-from typing import Any
 
 import pytest
 import websocket
+from fakes.web_socket import Stream, client_that_opens
 
 from tfk8s.backends.kubernetes.api_server import commands
 from tfk8s.backends.kubernetes.api_server.commands import RemoteCommand
@@ -16,41 +15,6 @@ from tfk8s.errors import ClusterError
 
 BINARY, CLOSE, PONG = websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_CLOSE, websocket.ABNF.OPCODE_PONG
 SUCCESS = (BINARY, b'\3{"status": "Success"}')
-
-
-class Stream:
-    """A stream that yields these messages, and records what it is sent."""
-
-    sock = None
-
-    def __init__(self, *messages: tuple[int, bytes], protocol: str = "v5.channel.k8s.io") -> None:
-        self.messages, self.protocol = list(messages), protocol
-        self.sent: list[bytes] = []
-        self.closed = False
-
-    def settimeout(self, seconds: float) -> None:
-        pass
-
-    def getheaders(self) -> dict[str, str]:
-        return {"sec-websocket-protocol": self.protocol}
-
-    def recv_data_frame(self, control: bool) -> tuple[int, Any]:
-        assert control
-        if not self.messages:
-            raise ConnectionResetError("reset")
-        operation, data = self.messages.pop(0)
-        return operation, types.SimpleNamespace(data=data)
-
-    def send_binary(self, data: bytes) -> None:
-        self.sent.append(data)
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def client_that_opens(stream: object) -> Any:
-    transport = types.SimpleNamespace(with_credentials=lambda *_: stream)
-    return types.SimpleNamespace(transport=transport, url="https://h", context="c")
 
 
 def execute(*messages: tuple[int, bytes]) -> None:

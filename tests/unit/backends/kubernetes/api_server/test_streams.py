@@ -6,13 +6,12 @@ import json
 import os
 import socket
 import threading
-import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import websocket
+from fakes.web_socket import Stream, client_that_opens
 
 from tfk8s.backends.kubernetes.api_server import errors, streams
 from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
@@ -28,34 +27,6 @@ def test_a_silent_stream_is_pinged_and_then_closed() -> None:
             dead.append(second)
     assert dead == [18, 19, 20]
     assert pings == [2, 5, 7, 11, 13, 15, 17, 19]
-
-
-class Stream:
-    """A stream that yields these messages, and records what it is sent."""
-
-    sock = None
-
-    def __init__(self, *messages: tuple[int, bytes]) -> None:
-        self.messages = list(messages)
-        self.sent: list[bytes] = []
-        self.closed = False
-
-    def settimeout(self, seconds: float) -> None:
-        pass
-
-    def recv_data(self) -> tuple[int, bytes]:
-        return self.messages.pop(0)
-
-    def send_binary(self, data: bytes) -> None:
-        self.sent.append(data)
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def client_that_opens(stream: object) -> Any:
-    transport = types.SimpleNamespace(with_credentials=lambda *_: stream)
-    return types.SimpleNamespace(transport=transport, url="https://h", context="c")
 
 
 class Port:
