@@ -163,8 +163,8 @@ class LocalEnvironment:
             assert state.folder(NAME).read() is None
             assert not list(state.folder(NAME).path.glob("*"))
         elif left == row.LOST:
+            polling.wait_until(lambda: bool(self.status().reason), "the supervisor's end", PATIENCE)
             assert self.status().phase is Phase.FAILED
-            assert self.status().reason
             self.up()
         elif left == row.STARTED:
             self.open_gate()

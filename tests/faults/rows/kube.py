@@ -10,8 +10,9 @@ from harness.kube import NOW, KubeEnvironment
 from harness.row import CONNECTED, DEADLINE, MOMENTS, NOTHING, OWN_SESSION, VERDICT, Row, both_said
 from harness.signals import send_signal
 from kube_api import post_event
-from rows import api_server, commands, dns, removals, servers
+from rows import api_server, commands, dns, removals, scripts
 from rows.removals import Fault, delete, lost
+from rows.scripts import script
 
 from tfk8s import polling
 
@@ -36,18 +37,6 @@ def network_gone(environment: KubeEnvironment) -> Ended:
     script.now()
     process.cut_network()
     return script.end(PATIENCE)
-
-
-def script(name: str) -> Callable[[KubeEnvironment], Ended]:
-    """Run a script whose fault begins with a step."""
-
-    def run(environment: KubeEnvironment) -> Ended:
-        command = environment.submit(name)
-        command.until_says("a step")
-        command.now()
-        return command.end(PATIENCE)
-
-    return run
 
 
 def signals() -> Iterator[Row]:
@@ -88,14 +77,7 @@ def pods() -> Iterator[Row]:
         fault="worker/1 needs more memory than it may use", when="in a step", run=script("eater.py"), code=3,
         words=("worker/1: killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory",),
     )  # fmt: skip
-    yield Row(
-        fault="an address that no task has", when="as a session is opened", run=script("stray.py"), code=2,
-        words=("no TensorFlow server answers at localhost:2299", "chief/0 at faults-chief-0.faults."),
-    )  # fmt: skip
-    yield Row(
-        fault="a segmentation fault of the script", when="between steps", run=script("crash.py"), code=139,
-        words=("crash.py was ended by signal SIGSEGV",),
-    )  # fmt: skip
+    yield from scripts.failures("faults-chief-0.faults.")
 
 
 # ---- sessions that no script of tfk8s' opens ----------------------------------------------------------------------
@@ -260,11 +242,11 @@ ROWS = [
     *sessions(),
     *commands.rows(),
     *api_server.rows(),
-    *servers.removals(),
+    *scripts.removals(),
     *unready(),
 ]
 # These need a node's own processes, or break what all of the cluster needs, for a while.
 ON_KIND = [
-    *signals(), *servers.losses("ps/0: killed (exit code 137)"), *frozen_sessions(), *removals.on_kind(), *dns.rows(),
+    *signals(), *scripts.losses("ps/0: killed (exit code 137)"), *frozen_sessions(), *removals.on_kind(), *dns.rows(),
     *api_server.restarts(),
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from harness.command import PATIENCE, Command, Ended
 from harness.local import NAME, SCRIPTS, LocalEnvironment
 from harness.row import CONNECTED, LOST, MOMENTS, NOTHING, OWN_SESSION, STARTED, USABLE, Row, both_said
 from harness.signals import send_signal
-from rows import servers, surroundings
+from rows import scripts, surroundings
 
 from tfk8s import polling
 from tfk8s.backends.local import ipc, state
@@ -266,6 +266,18 @@ def script_against_down(environment: LocalEnvironment) -> Ended:
     return script.end(PATIENCE)
 
 
+def script_at_limit(environment: LocalEnvironment) -> Ended:
+    environment.remove()
+    file = environment.file("limited.yaml", f"{environment.job_file.read_text()}\nmax_duration: 15s\n")
+    up = environment.start("up", "--local", file)
+    assert up.end(PATIENCE).code == 0, up.err
+    script = environment.start("submit", "--local", NAME, SCRIPTS / "sleeper.py")
+    script.until_says(SCRIPT_STARTS)
+    polling.wait_until(lambda: bool(state.folder(NAME).end()), "the limit", PATIENCE)
+    script.now()
+    return script.end(PATIENCE)
+
+
 def crowds() -> Iterator[Row]:
     yield Row(fault="two `up`s at once", when="from nothing", run=two_ups, words=(), limit=PATIENCE)
     yield Row(
@@ -276,11 +288,15 @@ def crowds() -> Iterator[Row]:
         fault="`down`", when="while `submit` runs a script", run=script_against_down, code=1, left=NOTHING,
         words=('cluster "faults" was removed by `tfk8s down`, while ',),
     )  # fmt: skip
+    yield Row(
+        fault="`max_duration`", when="while `submit` runs a script", run=script_at_limit, code=1, left=LOST,
+        words=('cluster "faults" has ended 15s after its first `up` (max_duration), while ',),
+    )  # fmt: skip
 
 
 # Rows that need a cluster and leave it usable come first: one serves them all.
 ROWS = [
-    *lost_tasks(), *servers.losses("ps/0 was lost: killed by SIGKILL"), *sessions(), *lost_client(),
-    *surroundings.in_scripts(), *interrupts(), *lost_supervisor(), *crowds(), *servers.removals(),
+    *lost_tasks(), *scripts.losses("ps/0 was lost: killed by SIGKILL"), *sessions(), *lost_client(),
+    *surroundings.in_scripts(), *interrupts(), *lost_supervisor(), *crowds(), *scripts.removals(),
     *surroundings.of_clusters(),
 ]  # fmt: skip

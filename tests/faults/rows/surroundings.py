@@ -12,6 +12,8 @@ from pathlib import Path
 from harness.command import PATIENCE, Ended
 from harness.local import JOB_FILE, SCRIPTS, LocalEnvironment
 from harness.row import NOTHING, USABLE, VERDICT, Row
+from rows import scripts
+from rows.scripts import script
 
 NOBODY = "http://127.0.0.1:9"  # the port "discard": no proxy is there
 
@@ -69,19 +71,6 @@ def crash_loop(environment: LocalEnvironment) -> Ended:
     ended = environment.start("up", "--local", environment.file("crash.yaml", text)).end(PATIENCE)
     environment.remove()
     return ended
-
-
-def script(name: str, *words: str, **variables: str) -> Callable[[LocalEnvironment], Ended]:
-    """Run a script whose fault begins with a step."""
-
-    def run(environment: LocalEnvironment) -> Ended:
-        command = environment.submit(name, *words, **variables)
-        if name != "steps.py":
-            command.until_says("a step")
-        command.now()
-        return command.end(PATIENCE)
-
-    return run
 
 
 def out_of_memory(environment: LocalEnvironment) -> Ended:
@@ -152,11 +141,4 @@ def in_scripts() -> Iterator[Row]:
         fault="a result of 2.1 GiB", when="in a step", run=script("large.py", "result"), code=2,
         words=("what the session fetches is too large",), thorough=True, limit=2 * VERDICT,
     )  # fmt: skip
-    yield Row(
-        fault="an address that no task has", when="as a session is opened", run=script("stray.py"), code=2,
-        words=("no TensorFlow server answers at localhost:2299", "chief/0 at localhost:2222"),
-    )  # fmt: skip
-    yield Row(
-        fault="a segmentation fault of the script", when="between steps", run=script("crash.py"), code=139,
-        words=("crash.py was ended by signal SIGSEGV",),
-    )  # fmt: skip
+    yield from scripts.failures("localhost:2222")
