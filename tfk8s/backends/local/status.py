@@ -22,7 +22,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         scripts = tuple(map(_script_status, observed["scripts"]))
         idle_since = observed.get("idle_since")  # an earlier version's supervisor sends none
     except supervisor_client.SupervisorGone as error:
-        reason, tasks = str(error), _all_tasks(record, Phase.FAILED, "ended with the cluster's supervisor")
+        reason, tasks = str(error), _all_tasks(record, Phase.FAILED, "ended with the cluster")
     except ClusterError as error:
         reason, tasks = str(error), _all_tasks(record, Phase.UNKNOWN, "the cluster's supervisor does not respond")
     return ClusterStatus(
