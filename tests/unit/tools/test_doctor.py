@@ -48,7 +48,8 @@ class FakeClient:
             return {"gitVersion": "v1.36.3"}
         if path == "/api/v1/nodes":
             return {"items": [node({"cpu": "4"}), node({"cpu": "4", "nvidia.com/gpu": "8"})]}
-        assert (path, query) == ("/api/v1/pods", {"fieldSelector": "spec.nodeName=n"})
+        running = "spec.nodeName=n,status.phase!=Succeeded,status.phase!=Failed"
+        assert (path, query) == ("/api/v1/pods", {"fieldSelector": running})
         return {"items": []}
 
     def find(self, path: str) -> dict[str, Any] | None:

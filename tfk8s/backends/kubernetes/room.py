@@ -9,15 +9,14 @@ from tfk8s.backends.kubernetes import scheduling, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.shortages import Demand, Shortage, free, requests, shortages
-from tfk8s.core.resources import Resources, total
+from tfk8s.backends.kubernetes.shortages import Demand, Shortage, free, requested, requests, shortages
+from tfk8s.core.resources import Resources
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
-_UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 # Either exists where an autoscaler adds nodes: the status of Kubernetes' cluster-autoscaler, and Karpenter's API.
 _AUTOSCALERS = ("/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status", "/apis/karpenter.sh")
 
@@ -62,7 +61,7 @@ def find_room(client: Client, namespace: str, job_file: JobFile, objects: Sequen
     sets = [item for item in objects if item["kind"] == "StatefulSet"]
     nodes = scheduling.list_nodes(client)
     demands = [_demand(item, nodes) for item in sets]
-    asked = total((demand.requests, demand.tasks) for demand in demands)
+    asked = requested(sets)
     if not nodes:
         return Room(asked=asked, is_known=False)
     is_fixed = not scheduling.may_grow(nodes)
@@ -115,7 +114,7 @@ def _warning(short: Sequence[Shortage], when: str) -> str:
 
 def _left_free(client: Client, namespace: str, name: str, nodes: Sequence[Object]) -> dict[str, Resources]:
     """Return what pods leave free on the nodes that take new pods now. The cluster's own tasks are replaced."""
-    pods = scheduling.list_few(client, paths.collection("Pod", None), _UNFINISHED)
+    pods = scheduling.list_few(client, paths.collection("Pod", None), {"fieldSelector": paths.UNFINISHED})
     others = [pod for pod in pods if not _is_own_task(pod, namespace, name)]
     return free([node for node in nodes if not scheduling.is_closed(node)], others)
 

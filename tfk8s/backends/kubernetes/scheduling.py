@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.shortages import allocatable, field_of, requests
@@ -16,7 +17,8 @@ from tfk8s.core.resources import MEMORY, Resources, amount_text
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import pods
-from tfk8s.render.placement import GKE_ACCELERATOR, GKE_SPOT, Object
+from tfk8s.render.placement import GKE_ACCELERATOR, GKE_SPOT
+from tfk8s.render.pods import Object
 
 # Nodes with one of these labels belong to pools, nodes with a provider's id to a cloud. Both may grow when a pod waits.
 _POOLS = (
@@ -26,6 +28,7 @@ _POOLS = (
 _FIXED_PROVIDERS = ("", "kind")  # their nodes do not become more
 _TRANSIENT = "node.kubernetes.io/"  # taints that Kubernetes itself sets and removes
 _REPELLING = ("NoSchedule", "NoExecute")
+_MAX_ITEMS = 500  # more nodes or pods take several requests, and are not compared
 _WITH_RESOURCES = ("containers", "initContainers", "resources")  # keys of a pod's spec
 
 
@@ -164,10 +167,6 @@ def _labels(node: Object) -> Mapping[str, str]:
     return labels
 
 
-_NODES = "/api/v1/nodes"
-_MAX_ITEMS = 500  # more nodes or pods take several requests, and are not compared
-
-
 def _more_than(maximum: str) -> str:
     return "any" if maximum == "0" else f"more than {maximum}"
 
@@ -187,7 +186,7 @@ def require_gpus(client: Client, resource: str, count: int) -> None:
 
 def list_nodes(client: Client) -> list[Object]:
     """Return all nodes; none if the user may not list them, or if they are too many."""
-    return list_few(client, _NODES)
+    return list_few(client, paths.NODES)
 
 
 def list_few(client: Client, path: str, query: Query | None = None) -> list[Object]:

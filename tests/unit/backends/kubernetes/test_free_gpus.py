@@ -20,17 +20,19 @@ def node(name: str, *, unschedulable: bool = False, model: str = "", **allocatab
     return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"allocatable": amounts}}
 
 
-def pod(*gpus: int, init: int = 0, phase: str = "Running", resource: str = "nvidia.com/gpu") -> Object:
+def pod(node: str, *gpus: int, init: int = 0, phase: str = "Running") -> Object:
     containers, init_containers = (
-        [{"resources": {"requests": {resource: str(amount)}}} for amount in amounts] for amounts in (gpus, [init])
+        [{"resources": {"requests": {"nvidia.com/gpu": str(amount)}}} for amount in amounts]
+        for amounts in (gpus, [init])
     )
-    return {"spec": {"containers": containers, "initContainers": init_containers}, "status": {"phase": phase}}
+    spec = {"nodeName": node, "containers": containers, "initContainers": init_containers}
+    return {"spec": spec, "status": {"phase": phase}}
 
 
 class Client:
-    """An API server with nodes, and with pods by namespace and node."""
+    """An API server with nodes and pods, which are selected by their node and their phases."""
 
-    def __init__(self, nodes: list[Object], pods: dict[str, list[Object]], refused: str = "") -> None:
+    def __init__(self, nodes: list[Object], pods: list[Object], refused: str) -> None:
         self._nodes, self._pods, self._refused = nodes, pods, refused
 
     def get(self, path: str, query: dict[str, str] | None = None) -> Object:
@@ -40,7 +42,9 @@ class Client:
             return {"items": self._nodes}
         assert query is not None
         assert path in ("/api/v1/pods", "/api/v1/namespaces/ns/pods")
-        return {"items": self._pods.get(query["fieldSelector"].removeprefix("spec.nodeName="), [])}
+        node, *phases = query["fieldSelector"].removeprefix("spec.nodeName=").split(",")
+        on_node = [pod for pod in self._pods if pod["spec"]["nodeName"] == node]
+        return {"items": [pod for pod in on_node if f"status.phase!={pod['status']['phase']}" not in phases]}
 
 
 NODES = [
@@ -48,11 +52,14 @@ NODES = [
     node("b", nvidia_com_gpu="4", amd_com_gpu="2", unschedulable=True),
     node("c", cpu="4", nvidia_com_gpu="0"),
 ]
-PODS = {"a": [pod(2, 1), pod(1, init=2), pod(4, phase="Succeeded"), pod()], "b": [pod(9)]}
+PODS = [
+    pod("a", 2, 1), pod("a", 1, init=2), pod("a", 4, phase="Succeeded"), pod("a", 4, phase="Failed"), pod("a"),
+    pod("b", 9),
+]  # fmt: skip
 FREE = "free: a 3 of 8 nvidia.com/gpu (nvidia-l4), b 2 of 2 amd.com/gpu (cordoned), b 0 of 4 nvidia.com/gpu (cordoned)"
 
 
-def describe(nodes: list[Object], pods: dict[str, list[Object]], refused: str = "") -> str:
+def describe(nodes: list[Object], pods: list[Object], refused: str = "") -> str:
     return free_gpus.describe(Client(nodes, pods, refused), "ns")  # type: ignore[arg-type]
 
 
@@ -72,11 +79,11 @@ def test_nodes_that_may_not_be_listed() -> None:
 
 
 def test_nodes_without_gpus() -> None:
-    assert describe(NODES[2:], {}) == "none on 1 node: tasks with `gpus` wait until there are some"
-    assert describe([], {}).startswith("none on 0 nodes: ")
+    assert describe(NODES[2:], []) == "none on 1 node: tasks with `gpus` wait until there are some"
+    assert describe([], []).startswith("none on 0 nodes: ")
 
 
 def test_at_most_eight_entries_are_named() -> None:
     nodes = [node(f"n{number}", nvidia_com_gpu=str(number + 1)) for number in range(10)]
-    assert describe(nodes, {}).startswith("free: n9 10 of 10 nvidia.com/gpu, n8 9 of 9 nvidia.com/gpu, ")
-    assert describe(nodes, {}).endswith(", n2 3 of 3 nvidia.com/gpu, and 2 more")
+    assert describe(nodes, []).startswith("free: n9 10 of 10 nvidia.com/gpu, n8 9 of 9 nvidia.com/gpu, ")
+    assert describe(nodes, []).endswith(", n2 3 of 3 nvidia.com/gpu, and 2 more")

@@ -25,6 +25,8 @@ KINDS = {
     "Role": ("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
 }
+NODES = "/api/v1/nodes"
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"  # the field selector of pods that hold resources
 
 
 def collection(kind: str, namespace: str | None) -> str:
