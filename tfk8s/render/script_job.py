@@ -168,18 +168,15 @@ def job(name: str, master: Object, run: Run) -> Object:
     }
 
 
-def own_variables(master: Object | None) -> dict[str, str]:
+def own_variables(master: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a script on another machine has in common with the master.
 
-    Left out are tfk8s' own variables, values from Secrets and ConfigMaps, and the path of folders in the image.
+    Left out are tfk8s' own variables, and the path of folders in the image.
 
     Args:
-        master: the master's StatefulSet, if it exists.
+        master: the variables with fixed values in the master's StatefulSet.
     """
-    if master is None:
-        return {}
-    variables = master["spec"]["template"]["spec"]["containers"][0]["env"]
-    values = {one["name"]: one["value"].replace("$$", "$") for one in variables if "value" in one}
+    values = {name: value.replace("$$", "$") for name, value in master.items()}
     return {
         name: value
         for name, value in values.items()

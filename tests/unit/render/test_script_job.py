@@ -6,6 +6,7 @@ import pytest
 from fakes.stateful_sets import stateful_sets
 
 from tfk8s import render
+from tfk8s.backends.kubernetes import containers
 from tfk8s.core.spec import EnvSource, Job, JobFile, Topology
 from tfk8s.render import package_files, script_job
 
@@ -46,8 +47,8 @@ def test_a_script_elsewhere_has_the_variables_of_the_job_file() -> None:
     env = {"RATE": "2", "PLAIN": "3", "TOKEN": EnvSource(secret="s", key="k")}
     objects = render.objects(JobFile(name="a", image="tf:1", master="chief", jobs=(chief,), env=env, idle=60))
     (master,) = [item for item in objects if item["kind"] == "StatefulSet"]
-    assert script_job.own_variables(master) == {"RATE": "$1", "PLAIN": "3", "CUDA_VISIBLE_DEVICES": "0"}
-    assert script_job.own_variables(None) == {}
+    variables = containers.template_variables(master)
+    assert script_job.own_variables(variables) == {"RATE": "$1", "PLAIN": "3", "CUDA_VISIBLE_DEVICES": "0"}
 
 
 @pytest.mark.parametrize("master", [0, 1], ids=["of GPUs", "without"])

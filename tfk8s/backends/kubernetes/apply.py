@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import status
+from tfk8s.backends.kubernetes import containers, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -112,7 +112,7 @@ def _template(item: Object) -> Object | None:
 
 def _tasks(old: Object, new: Object) -> Iterator[Task]:
     """Yield the tasks that both versions of a job's StatefulSet have."""
-    job = status.container_environment(new)["TFK8S_JOB"]
+    job = containers.template_variables(new)["TFK8S_JOB"]
     return (Task(job, index) for index in range(min(old["spec"]["replicas"], new["spec"]["replicas"])))
 
 

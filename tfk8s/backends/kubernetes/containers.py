@@ -15,10 +15,16 @@ def spec(pod: Object) -> Object:
     return container
 
 
-def memory_limit(pod: Object) -> str | None:
-    """Return the memory limit of a pod's container; None without a limit."""
-    limit: str | None = spec(pod)["resources"].get("limits", {}).get("memory")
-    return limit
+def template_variables(item: Object) -> dict[str, str]:
+    """Return the variables with fixed values of the container that a StatefulSet or a Job describes."""
+    variables = spec(item["spec"]["template"])["env"]
+    return {variable["name"]: variable["value"] for variable in variables if "value" in variable}
+
+
+def out_of_memory(pod: Object) -> tuple[str, str]:
+    """Return why a pod's container was killed for its use of memory, and the verb for the limit to change."""
+    limit = spec(pod)["resources"].get("limits", {}).get("memory")
+    return (f"at its memory limit of {limit}", "raise") if limit else ("because its node ran out of memory", "set")
 
 
 def statuses(pod: Object) -> list[Object]:

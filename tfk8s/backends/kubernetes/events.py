@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from tfk8s.backends.kubernetes import status
+from tfk8s.backends.kubernetes import containers, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.reflector import Reflector
@@ -33,7 +33,7 @@ def read(client: Client, cluster: status.DeployedCluster, *, follow: bool) -> It
 
 
 def _of_cluster(cluster: status.DeployedCluster, events: list[Object]) -> Iterator[Event]:
-    jobs = {component: status.container_environment(item)["TFK8S_JOB"] for component, item in cluster.sets.items()}
+    jobs = {component: containers.template_variables(item)["TFK8S_JOB"] for component, item in cluster.sets.items()}
     for event in events:
         subject = event["involvedObject"]
         if about := find_subject(subject["kind"], subject.get("name", ""), cluster.name, jobs):

@@ -127,9 +127,8 @@ def why_ended(job: str, pod: Object, end: Object) -> str:
     if code == 0:
         return "ended as requested, and restarts"
     if end.get("reason") == "OOMKilled":
-        limit = containers.memory_limit(pod)
-        cause = f"at its memory limit of {limit}" if limit else "because its node ran out of memory"
-        return f"killed {cause} (OOMKilled): {'raise' if limit else 'set'} jobs.{job}.memory"
+        cause, change = containers.out_of_memory(pod)
+        return f"killed {cause} (OOMKilled): {change} jobs.{job}.memory"
     if code == _KILLED:
         return "killed (exit code 137): by its node, or by someone with rights on it"
     return f"ended with exit code {code}"

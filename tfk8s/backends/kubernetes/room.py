@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfk8s.backends.kubernetes import scheduling, status
+from tfk8s.backends.kubernetes import containers, scheduling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -89,7 +89,7 @@ def _demand(stateful_set: Object, nodes: Sequence[Object]) -> Demand:
 
 
 def _job(stateful_set: Object) -> str:
-    return status.container_environment(stateful_set)["TFK8S_JOB"]
+    return containers.template_variables(stateful_set)["TFK8S_JOB"]
 
 
 def _misfits(job_file: JobFile, sets: Sequence[Object], nodes: Sequence[Object]) -> str:

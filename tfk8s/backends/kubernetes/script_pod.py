@@ -192,9 +192,7 @@ def _outcome(pod: Object, end: Object) -> Outcome:
     if code is None:
         raise ClusterError(f"the script's pod {pod['metadata']['name']} is gone: {end.get('reason', 'it was deleted')}")
     if end.get("reason") == "OOMKilled":
-        limit = containers.memory_limit(pod)
-        cause = f"at its pod's memory limit of {limit}" if limit else "because its node ran out of memory"
-        change = "raise" if limit else "set"
+        cause, change = containers.out_of_memory(pod)
         raise ClusterError(f"the script was killed {cause}", help=f"{change} the memory of the master's job")
     return Outcome(int(code), task_failed=error_names.is_task_failure(end.get("message", "")))
 

@@ -29,7 +29,7 @@ def status(job: Object, pod: Object | None, events: PodEvents | None = None) -> 
         events: of the pod, else of the Job.
     """
     phase, exit_code, reason = _outcome(job, pod, events or PodEvents())
-    words = job["spec"]["template"]["spec"]["containers"][0]["command"][len(COMMAND) :]
+    words = containers.spec(job["spec"]["template"])["command"][len(COMMAND) :]
     return ScriptStatus(
         name=name(job),
         phase=phase,
@@ -57,9 +57,7 @@ def _outcome(job: Object, pod: Object | None, events: PodEvents) -> tuple[Script
 
 def _master_job(job: Object) -> str:
     """Return the master's job in the job file; the pods of the cluster besides its tasks have its settings."""
-    variables = job["spec"]["template"]["spec"]["containers"][0]["env"]
-    jobs: str = next(variable["value"] for variable in variables if variable["name"] == "TFK8S_JOBS")
-    return next(iter(compact.parse_jobs(jobs)))
+    return next(iter(compact.parse_jobs(containers.template_variables(job)["TFK8S_JOBS"])))
 
 
 def _ended(pod: Object, end: Object) -> tuple[ScriptPhase, int | None, str]:
@@ -69,9 +67,7 @@ def _ended(pod: Object, end: Object) -> tuple[ScriptPhase, int | None, str]:
     if disrupted := disruptions.disruption("", pod):
         return ScriptPhase.FAILED, code, disrupted[0]
     if end.get("reason") == "OOMKilled":
-        limit = containers.memory_limit(pod)
-        cause = f"at its pod's memory limit of {limit}" if limit else "because its node ran out of memory"
-        return ScriptPhase.FAILED, code, f"killed {cause}"
+        return ScriptPhase.FAILED, code, f"killed {containers.out_of_memory(pod)[0]}"
     return ScriptPhase.FAILED, code, "" if code is not None else f"its pod failed: {end.get('reason')}"
 
 

@@ -102,24 +102,17 @@ def find(client: Reader, namespace: str, name: str) -> DeployedCluster:
 
 def describe(sets: Sequence[Object]) -> DeployedCluster:
     """Return the cluster that has these StatefulSets."""
-    metadata = sets[0]["metadata"]
-    environment = container_environment(sets[0])
+    metadata, environment = sets[0]["metadata"], containers.template_variables(sets[0])
+    by_job = {item["metadata"]["labels"][manifests.COMPONENT]: item for item in sets}
     return DeployedCluster(
         name=metadata["labels"][manifests.INSTANCE],
         namespace=metadata["namespace"],
-        sets={item["metadata"]["labels"][manifests.COMPONENT]: item for item in sets},
+        sets=by_job,
         required_gpus={
-            item["metadata"]["labels"][manifests.COMPONENT]: int(container_environment(item).get("TFK8S_GPUS", "0"))
-            for item in sets
+            job: int(containers.template_variables(item).get("TFK8S_GPUS", "0")) for job, item in by_job.items()
         },
         jobs=compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"])),
     )
-
-
-def container_environment(stateful_set: Object) -> dict[str, str]:
-    """Return the variables with fixed values of a StatefulSet's containers."""
-    variables = stateful_set["spec"]["template"]["spec"]["containers"][0]["env"]
-    return {variable["name"]: variable["value"] for variable in variables if "value" in variable}
 
 
 def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
@@ -189,6 +182,7 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
     scripts = _scripts(jobs, pods)
     keepers = script_status.limit_keepers(jobs, pods)
     needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *keepers]))))
+    master = cluster.set_of(cluster.master.job)
     events = read_events(client, cluster.namespace) if needs_events else {}
     last_lines = _last_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
     tasks = [_task(cluster, task, pod, events, last_lines) for task, pod in by_task.items()]
@@ -205,7 +199,7 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
         scripts=tuple(script_status.status(job, pod, pod_events.of(pod or job, events)) for job, pod in scripts),
         limits=lifetime.limits(jobs),
         limits_problem=script_status.limits_problem(keepers, events),
-        variables=script_job.own_variables(cluster.set_of(cluster.master.job)),
+        variables=script_job.own_variables(containers.template_variables(master) if master else {}),
     )
 
 

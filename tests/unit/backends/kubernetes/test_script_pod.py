@@ -148,7 +148,7 @@ def test_a_script_waits_for_the_node_that_an_autoscaler_starts(
         ),
         (
             [pod(RUNNING), ended(137, reason="OOMKilled")], ClusterError,
-            "the script was killed at its pod's memory limit of 4Gi",
+            "the script was killed at its memory limit of 4Gi",
         ),
     ],
 )  # fmt: skip

@@ -44,7 +44,7 @@ def test_names():
         (make_pod({"running": {"startedAt": "2026-01-01T00:00:30Z"}}), "Running", None, ""),
         (make_pod(ended(0, "Completed"), "Succeeded"), "Succeeded", 0, ""),
         (make_pod(ended(7), "Failed"), "Failed", 7, ""),
-        (make_pod(ended(137, "OOMKilled"), "Failed"), "Failed", 137, "killed at its pod's memory limit of 4Gi"),
+        (make_pod(ended(137, "OOMKilled"), "Failed"), "Failed", 137, "killed at its memory limit of 4Gi"),
         (
             make_pod(None, "Failed", reason="Evicted", message="The node was low on resource: memory. "),
             "Failed",
