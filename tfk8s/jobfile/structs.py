@@ -13,14 +13,18 @@ from tfk8s.jobfile.values import Invalid
 
 Values = dict[str, Any]  # a struct's values by key, without the absent keys
 
-_SOURCES = ("claim", "secret", "config_map", "size")
 
+def _one_source(code: str, noun: str, *sources: str) -> dict[str, Any]:
+    """Return the rule that a struct has exactly one of these keys, as a function and as a JSON Schema."""
+    expected = f"expected exactly one of {', '.join(sources[:-1])} and {sources[-1]}"
 
-def _one_source(volume: Values) -> None:
-    sources = [source for source in _SOURCES if source in volume]
-    if len(sources) != 1:
-        message = f"a volume can't have {' and '.join(sources)} at once" if sources else "this volume has no source"
-        raise Invalid("bad-volume", message, "expected exactly one of claim, secret, config_map and size")
+    def rule(values: Values) -> None:
+        given = [source for source in sources if source in values]
+        if len(given) != 1:
+            message = f"a {noun} can't have {' and '.join(given)} at once" if given else f"this {noun} has no source"
+            raise Invalid(code, message, expected)
+
+    return {"rule": rule, "rule_schema": {"oneOf": [{"required": [source]} for source in sources]}}
 
 
 VOLUME = Struct(
@@ -35,20 +39,8 @@ VOLUME = Struct(
         "read_only": Key(types.BOOLEAN, "Mount the volume read-only.", True, default=False),
     },
     make=spec.Volume,
-    rule=_one_source,
-    rule_schema={"oneOf": [{"required": [source]} for source in _SOURCES]},
+    **_one_source("bad-volume", "volume", "claim", "secret", "config_map", "size"),
 )
-
-
-_ENV_SOURCES = ("secret", "config_map")
-
-
-def _one_env_source(source: Values) -> None:
-    sources = [name for name in _ENV_SOURCES if name in source]
-    if len(sources) != 1:
-        message = "a variable can't have secret and config_map at once" if sources else "this variable has no source"
-        raise Invalid("bad-env-source", message, "expected exactly one of secret and config_map")
-
 
 ENV_SOURCE = Struct(
     "EnvSource",
@@ -59,8 +51,7 @@ ENV_SOURCE = Struct(
         "key": Key(types.DATA_KEY, "The key in the Secret or ConfigMap.", "password", required=True),
     },
     make=spec.EnvSource,
-    rule=_one_env_source,
-    rule_schema={"oneOf": [{"required": [source]} for source in _ENV_SOURCES]},
+    **_one_source("bad-env-source", "variable", "secret", "config_map"),
 )
 
 

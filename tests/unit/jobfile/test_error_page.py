@@ -42,7 +42,7 @@ def codes_in_the_source() -> Iterator[str]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-                if name in ("Problem", "Invalid", "Rule", "problem", "_problem", "_unreadable"):
+                if name in ("Problem", "Invalid", "Rule", "problem", "_problem", "_unreadable", "_one_source"):
                     yield str(node.args[0].value)
 
 
