@@ -78,7 +78,7 @@ class Text(Type):
     expected = "text"
 
     def __init__(
-        self, pattern: str = "", limit: int = 0, *checks: Callable[[str], str], reserved: str | None = None
+        self, pattern: str = "", limit: int = 0, *checks: Callable[[str], None], reserved: str | None = None
     ) -> None:
         """Define texts by one of `syntax.RULES`; `reserved` is the pattern of texts that the checks reject."""
         self.json_schema = {"type": "string"}

@@ -129,7 +129,7 @@ def duration(value: int | str) -> int:
     return value
 
 
-def address(value: str) -> str:
+def address(value: str) -> None:
     """Check the IPv6 address in the brackets of HOST:PORT."""
     if value.startswith("["):
         import ipaddress
@@ -139,10 +139,9 @@ def address(value: str) -> str:
         except ValueError as error:
             label = "expected an IPv6 address in the brackets, such as [fd00::5]:2222"
             raise Invalid("bad-address", f"{quoted(value)} is not an address", label) from error
-    return value
 
 
-def cidr(value: str) -> str:
+def cidr(value: str) -> None:
     """Check a range of addresses."""
     import ipaddress
 
@@ -154,10 +153,9 @@ def cidr(value: str) -> str:
     if network.network_address != ipaddress.ip_address(value.partition("/")[0]):
         message = f"{quoted(value)} is not a range of addresses"
         raise Invalid("bad-cidr", message, "the address has bits set after the prefix", f"write {network}")
-    return value
 
 
-def mount_path(value: str) -> str:
+def mount_path(value: str) -> None:
     """Check that a volume does not hide a folder that tfk8s mounts."""
     if ".." in value.split("/"):
         raise Invalid("bad-path", f"{quoted(value)} is not a path in a container", 'expected a path without ".."')
@@ -167,7 +165,6 @@ def mount_path(value: str) -> str:
             raise Invalid("reserved-path", f"{quoted(value)} would hide {folder}, where tfk8s mounts its files")
     if path.startswith("/opt/tfk8s/"):
         raise Invalid("reserved-path", f"{quoted(value)} is in /opt/tfk8s, where tfk8s mounts its files")
-    return value
 
 
 def normal_path(value: str) -> str:
@@ -175,40 +172,34 @@ def normal_path(value: str) -> str:
     return "/" + posixpath.normpath(value).strip("/")
 
 
-def env_name(value: str) -> str:
+def env_name(value: str) -> None:
     """Check that tfk8s does not set an environment variable itself."""
-    if re.search(RESERVED_ENV, value):
-        label = "TF_CONFIG and names with the prefix TFK8S_ are reserved"
-        raise Invalid("reserved-name", f"{quoted(value)} is set by tfk8s", label)
-    return value
+    _require_free(value, RESERVED_ENV, "set by tfk8s", "TF_CONFIG and names with the prefix TFK8S_ are reserved")
 
 
-def pod_env_name(value: str) -> str:
+def pod_env_name(value: str) -> None:
     """Check that tfk8s does not set an environment variable itself, not even a part of the value."""
-    if value == "PYTHONPATH":
-        raise Invalid("reserved-name", '"PYTHONPATH" is set by tfk8s', "write env: {PYTHONPATH: …} as a key of the job")
-    return env_name(value)
+    _require_free(value, "^PYTHONPATH$", "set by tfk8s", "write env: {PYTHONPATH: …} as a key of the job")
+    env_name(value)
 
 
-def volume_name(value: str) -> str:
+def volume_name(value: str) -> None:
     """Check that tfk8s does not make a volume with this name itself."""
-    if re.search(RESERVED_VOLUME, value):
-        raise Invalid("reserved-name", f"{quoted(value)} is a volume of tfk8s", "expected another name")
-    return value
+    _require_free(value, RESERVED_VOLUME, "a volume of tfk8s", "expected another name")
 
 
-def container_name(value: str) -> str:
+def container_name(value: str) -> None:
     """Check that tfk8s does not make a container with this name itself."""
-    if re.search(RESERVED_CONTAINER, value):
-        raise Invalid("reserved-name", f"{quoted(value)} is a container of tfk8s", "expected another name")
-    return value
+    _require_free(value, RESERVED_CONTAINER, "a container of tfk8s", "expected another name")
 
 
-def label_key(value: str) -> str:
+def label_key(value: str) -> None:
     """Check that tfk8s does not set a label or annotation itself."""
-    if re.search(RESERVED_LABEL, value):
-        prefix = value.partition("/")[0]
-        raise Invalid(
-            "reserved-name", f"{quoted(value)} is set by tfk8s", f"names with the prefix {prefix}/ are reserved"
-        )
-    return value
+    prefix = value.partition("/")[0]
+    _require_free(value, RESERVED_LABEL, "set by tfk8s", f"names with the prefix {prefix}/ are reserved")
+
+
+def _require_free(name: str, reserved: str, meaning: str, label: str) -> None:
+    """Raise an Invalid for a name that matches a pattern of reserved names."""
+    if re.search(reserved, name):
+        raise Invalid("reserved-name", f"{quoted(name)} is {meaning}", label)
