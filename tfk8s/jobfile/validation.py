@@ -161,7 +161,7 @@ class Key:
 
 
 # Words of other formats, and the keys that users mean by them.
-_SYNONYMS = {"replicas": "tasks", "count": "tasks", "kind": "apiVersion", "priority": "priority_class"}
+_SYNONYMS = {"replicas": "tasks", "count": "tasks", "kind": "apiVersion"}
 _EXAMPLES = {"apiVersion": "apiVersion: tfk8s.dev/v1", "name": "name: mnist", "jobs": "jobs: {worker: 2}"}
 
 
