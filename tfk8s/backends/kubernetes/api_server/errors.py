@@ -1,23 +1,19 @@
-"""The errors of API servers, kubeconfigs and credential plugins, as exceptions of tfk8s."""
+"""The errors of API servers, as exceptions of tfk8s."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shlex
 import ssl
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import urllib3.exceptions
-import yaml
-from kubernetes.config import ConfigException
 
-from tfk8s.backends.kubernetes.api_server import field_errors, grants
+from tfk8s.backends.kubernetes.api_server import field_errors
 from tfk8s.backends.kubernetes.api_server.field_errors import InvalidFields
-from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput, quoted, there_are
+from tfk8s.errors import BackendUnreachable, ClusterError
 from tfk8s.render import rbac
 
 # The API server is overloaded or restarts, or a service behind it does: a retry may succeed.
@@ -28,6 +24,9 @@ _FORBIDDEN = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
+# Kubernetes lets no user create a Role with rights that the user lacks.
+_REFUSED_GRANT = re.compile(r'user "(?P<user>[^"]*)" .*is attempting to grant RBAC permissions not currently held')
+_RULE = re.compile(r'APIGroups:\["([^"]*)"\], Resources:\["([^"]*)"\].* Verbs:\[([^]]*)\]')
 _ANONYMOUS = "system:anonymous"  # the user of requests without credentials
 _KUEUE = 'admission webhook "vstatefulset.kb.io" denied the request: '
 
@@ -82,75 +81,6 @@ class NoResponse(BackendUnreachable):
         self.had_no_effect, self.retry_after = had_no_effect, 0.0
 
 
-def no_kubeconfig(paths: str) -> InvalidInput:
-    """Return the error for kubeconfig files of which none exists."""
-    return InvalidInput(
-        f"no Kubernetes cluster is configured: there is no kubeconfig ({paths})",
-        help="create a cluster with `kind create cluster --config kind-config.yaml`, or use --local",
-    )
-
-
-def no_context(paths: str, name: str, names: Sequence[str]) -> InvalidInput:
-    """Return the error for a context that a kubeconfig lacks; without a name, for a missing current context."""
-    if name:
-        contexts = ", ".join(names) or "none"
-        message = f"{paths} has no context {quoted(name)}; it has {contexts}"
-        return InvalidInput(message, help="kubectl config get-contexts")
-    return InvalidInput(
-        f"{paths} names no current context; {there_are(names, 'context')}",
-        help="choose a context with --context or `kubectl config use-context NAME`",
-    )
-
-
-@contextlib.contextmanager
-def kubeconfig_errors(subject: str) -> Iterator[None]:
-    """Raise an InvalidInput for a kubeconfig that the official client can't use. The error shows no field's content."""
-    try:
-        yield
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        reason = f"this is not YAML in line {mark.line + 1}: {error.problem}" if mark else "this is not YAML"  # type: ignore[attr-defined]
-    except ConfigException as error:
-        reason = _without_entry(error)
-    except ssl.SSLError as error:
-        detail = error.reason.lower().replace("_", " ") if error.reason else "not PEM, or protected by a password"
-        reason = f"a certificate or key is invalid: {detail}"
-    except OSError as error:
-        reason = f"{error.filename}: {error.strerror}"
-    except (ValueError, TypeError, AttributeError, LookupError):
-        reason = "a field has a wrong type or value"
-    else:
-        return
-    raise InvalidInput(f"{subject} can't be used: {reason}", help="`kubectl config view` shows it without its secrets")
-
-
-@contextlib.contextmanager
-def plugin_errors(subject: str, plugin: Mapping[str, Any]) -> Iterator[None]:
-    """Raise an error for a credential plugin that fails. The error shows nothing of the plugin's output."""
-    command = plugin.get("command")
-    try:
-        yield
-    except FileNotFoundError:
-        raise InvalidInput(
-            f'{subject} can\'t be used: its credential plugin "{command}" is not installed, or not in PATH',
-            help=_printable(plugin.get("installHint") or "install the plugin; `kubectl get pods` needs it too"),
-        ) from None
-    except ConfigException as error:
-        reason = _without_entry(error)
-    except subprocess.CalledProcessError as error:
-        reason = f"it ended with exit code {error.returncode}"
-    except subprocess.TimeoutExpired as error:
-        reason = f"it did not end in {error.timeout:g} s"
-    except OSError as error:
-        reason = f"it can't be started: {error.strerror}"
-    except (ValueError, TypeError, AttributeError, LookupError):
-        reason = "its output is no ExecCredential with a status"
-    else:
-        return
-    message = f'the credential plugin "{command}" of {subject} gave no credentials: {reason}'
-    raise NoResponse(message, had_no_effect=True, help="see its messages above; `kubectl get pods` must work first")
-
-
 def from_response(code: int, body: bytes, context: str, retry_after: str | None = None, path: str = "") -> ApiError:
     """Return the error for a response of status 400 or more; `retry_after` is its header, `path` the request's."""
     status = _status(body)
@@ -170,8 +100,8 @@ def from_response(code: int, body: bytes, context: str, retry_after: str | None 
         )
     if code == 403 and (match := _FORBIDDEN.search(message)):
         return _forbidden(**match.groupdict())
-    if code == 403 and (grant := grants.refused(message)):
-        return _refused_grant(*grant, path)
+    if code == 403 and (match := _REFUSED_GRANT.search(message)):
+        return _refused_grant(match["user"], message, path)
     if code == 409 and (fields := list(_owned_fields(status))):
         return _conflict(details, path, fields)
     if code == 404 and details.get("kind") == "namespaces":
@@ -257,11 +187,15 @@ def _role_help(user: str, namespace: str, roles: Sequence[str]) -> str:
     )
 
 
-def _refused_grant(user: str, rights: Sequence[str], path: str) -> ApiError:
+def _refused_grant(user: str, message: str, path: str) -> ApiError:
     namespace = path.partition("/namespaces/")[2].partition("/")[0]
-    where = f'in namespace "{namespace}": {", ".join(rights)}'
-    message = f'"{user}" may not create a Role with rights that it lacks {where}'
-    return ApiError(403, message, help=_role_help(user, namespace, [rbac.USER_ROLE]))
+    rights = (
+        f"{' and '.join(re.findall('[a-z]+', verbs))} {resource}{f'.{group}' if group else ''}"
+        for group, resource, verbs in _RULE.findall(message)
+    )
+    where = f'in namespace "{namespace}": {", ".join(dict.fromkeys(rights))}'
+    text = f'"{user}" may not create a Role with rights that it lacks {where}'
+    return ApiError(403, text, help=_role_help(user, namespace, [rbac.USER_ROLE]))
 
 
 def _conflict(details: dict[str, Any], path: str, fields: Sequence[str]) -> ApiError:
@@ -279,16 +213,6 @@ def _owned_fields(status: dict[str, Any]) -> Iterator[str]:
             owner = re.search(r'"[^"]*"', cause.get("message", ""))
             field = cause.get("field", "").lstrip(".")
             yield f"field {field} is owned by {owner[0] if owner else 'another field manager'}"
-
-
-def _without_entry(error: ConfigException) -> str:
-    """Return the official client's message without the entry after the file's path. Entries hold secrets."""
-    return str(error).removeprefix("Invalid kube-config file. ").partition("/{")[0]
-
-
-def _printable(text: str) -> str:
-    """Return a text in one line, without characters that could change a terminal."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split()))
 
 
 def _status(body: bytes) -> dict[str, Any]:

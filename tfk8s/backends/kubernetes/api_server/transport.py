@@ -30,7 +30,7 @@ from kubernetes.config.dateutil import parse_rfc3339
 from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
-from tfk8s.backends.kubernetes.api_server import errors
+from tfk8s.backends.kubernetes.api_server import login_errors
 from tfk8s.errors import quoted
 
 IN_CLUSTER = "in-cluster"
@@ -111,7 +111,10 @@ class Transport:
         configuration = Configuration()
         configuration.retries, configuration.connection_pool_maxsize = False, 32  # False excludes redirects too
         # The official client writes keys to files. The files are deleted as soon as they have been read.
-        with tempfile.TemporaryDirectory(prefix="tfk8s-") as folder, errors.kubeconfig_errors(self._login.subject):
+        with (
+            tempfile.TemporaryDirectory(prefix="tfk8s-") as folder,
+            login_errors.kubeconfig_errors(self._login.subject),
+        ):
             expires, headers = self._login.configure(configuration, folder)
             token = configuration.api_key.get("BearerToken", "").strip()
             if token and configuration.host.startswith("https:"):
@@ -137,12 +140,12 @@ class _Login:
         self.subject = os.pathsep.join(str(path) for path in paths if path.exists() and path.stat().st_size)
         namespace = Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
         if self.subject:
-            with errors.kubeconfig_errors(self.subject):
+            with login_errors.kubeconfig_errors(self.subject):
                 self._read(context)
         elif context is None and namespace.exists():
             self.subject, self.context, self.namespace = "this pod", IN_CLUSTER, namespace.read_text().strip()
         else:
-            raise errors.no_kubeconfig(variable)
+            raise login_errors.no_kubeconfig(variable)
 
     def _read(self, context: str | None) -> None:
         files = KubeConfigMerger(self.subject)
@@ -151,7 +154,7 @@ class _Login:
         self._config = config = files.config
         names = [named["name"] for named in config.value["contexts"]]
         if name not in names:
-            raise errors.no_context(self.subject, name, names)
+            raise login_errors.no_context(self.subject, name, names)
         self.subject, self.context = f"context {quoted(name)} of {self.subject}", name
         fields = config["contexts"].get_with_name(name)["context"]
         self.namespace = fields.safe_get("namespace") or "default"
@@ -170,7 +173,7 @@ class _Login:
         if user.pop("auth-provider", None):  # kubectl refreshes its token; the official client would trust any issuer
             user["token"] = self._user["user"]["auth-provider"]["config"]["id-token"]
         elif plugin and not {"token", "tokenFile", "username"} & set(user):
-            with errors.plugin_errors(self.subject, plugin):
+            with login_errors.plugin_errors(self.subject, plugin):
                 fields, expires = _Plugin(self._user["user"]["exec"], str(Path(path).parent), self._cluster).login()
                 user |= fields
         users = [ConfigNode(path, {"name": self._user["name"], "user": user}, path)]
