@@ -45,12 +45,10 @@ def status(
     requests (cpu, memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts, since, reason;
     and scripts, each with script, phase, exit_code, command, where, since, reason.
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
     from tfk8s.cli import json_output
     from tfk8s.cli.progress import Progress
 
-    cluster = find(name, BackendOptions(local or None, context, namespace))
+    cluster = options.find_cluster(name, local, context, namespace)
     if not watch:
         _show(cluster.status(), output)
     elif output is not None:
@@ -126,12 +124,10 @@ def devices(
 
     JSON: a list of tasks, each with task, job, index, error, and devices, each with name, kind, memory, description.
     """
-    from tfk8s.api import find
     from tfk8s.backends.devices import require_all
-    from tfk8s.backends.options import BackendOptions
     from tfk8s.cli import json_output
 
-    cluster = find(name, BackendOptions(local or None, context, namespace))
+    cluster = options.find_cluster(name, local, context, namespace)
     answers = cluster.devices()
     if output is not None:
         document(json_output.devices(answers))
@@ -226,11 +222,9 @@ def events(
 
     JSON: a list of events, each with id, time, about, warning, reason, message, count; one a line with --watch.
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
     from tfk8s.cli import json_output
 
-    happened = find(name, BackendOptions(local or None, context, namespace)).events(follow=watch)
+    happened = options.find_cluster(name, local, context, namespace).events(follow=watch)
     if watch:
         for event in happened:
             line(json_output.event(event)) if output is not None else say("  ".join(_row(event)))

@@ -93,11 +93,9 @@ def restart(
         tfk8s restart --local mnist worker/1
         tfk8s restart mnist
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
 
-    cluster = find(name, BackendOptions(local or None, context, namespace))
+    cluster = options.find_cluster(name, local, context, namespace)
     with leaving("the restart continues; `tfk8s status` shows its progress"), Progress() as progress:
         cluster.restart(task, timeout=None if no_wait else timeout, on_change=progress.update)
     say(f'restarted {task or "all tasks"} of cluster "{cluster.name}"')
@@ -121,10 +119,7 @@ def down(
         tfk8s down --local mnist
         tfk8s down --save-logs logs mnist
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
-
-    cluster = find(name, BackendOptions(local or None, context, namespace))
+    cluster = options.find_cluster(name, local, context, namespace)
     with leaving("parts of the cluster may remain; `tfk8s down` again removes them"):
         cluster.down(save_logs=save_logs)
     say(f'cluster "{cluster.name}" is down')
@@ -200,13 +195,11 @@ def scale(
         tfk8s scale mnist worker=8
         tfk8s scale --local mnist worker=8 ps=2
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
     from tfk8s.core.task_names import parse_counts
 
     task_counts = parse_counts(tasks)
-    cluster = find(name, BackendOptions(local or None, context, namespace))
+    cluster = options.find_cluster(name, local, context, namespace)
     with leaving("the restart continues; `tfk8s status` shows its progress"), Progress() as progress:
         changed = cluster.scale(task_counts, timeout=None if no_wait else timeout, on_change=progress.update)
     numbers = ", ".join(f"{job}={count}" for job, count in task_counts.items())

@@ -1,13 +1,16 @@
-"""The arguments and options that several commands share, and the parsers of their values."""
+"""The arguments and options that several commands share, the parsers of their values, and the cluster they name."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tfk8s.cli import completion
+
+if TYPE_CHECKING:
+    from tfk8s.cluster.handle import Cluster
 
 TIMEOUT = 120.0
 
@@ -164,3 +167,11 @@ Retries = Annotated[
         help="Retry up to N times if a task is lost.",
     ),
 ]
+
+
+def find_cluster(name: str, local: bool, context: str | None, namespace: str | None) -> Cluster:
+    """Return a handle on the cluster that these arguments of a command name."""
+    from tfk8s.api import find
+    from tfk8s.backends.options import BackendOptions
+
+    return find(name, BackendOptions(local or None, context, namespace))

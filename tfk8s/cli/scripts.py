@@ -59,8 +59,6 @@ def submit(
         tfk8s submit --detach mnist train.py
         tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
     from tfk8s.cluster.scripts import make_script, run_here
     from tfk8s.errors import InvalidInput
@@ -78,7 +76,7 @@ def submit(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
         without=without or (), get=get or (),
     )  # fmt: skip
-    cluster = find(name, BackendOptions(local or None, context, namespace))
+    cluster = options.find_cluster(name, local, context, namespace)
     if timeout is not None:
         with Progress() as progress:
             cluster.wait(timeout, progress.update, without=without or ())
@@ -113,10 +111,7 @@ def stop(
     Examples:
         tfk8s stop mnist script-4e9c21
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
-
-    cluster = find(name, BackendOptions(local or None, context, namespace))
+    cluster = options.find_cluster(name, local, context, namespace)
     cluster.stop(script)
     say(f'stopped {script} of cluster "{cluster.name}"')
 
@@ -205,10 +200,7 @@ def connect(
         tfk8s connect --local mnist
         tfk8s connect --port 2222 mnist
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
-
-    cluster = find(name, BackendOptions(local or None, context, namespace))
+    cluster = options.find_cluster(name, local, context, namespace)
     with cluster.forward(port, without or ()) as forward:
         say(forward.target)
         note(f'forwarding sessions to cluster "{cluster.name}", until Ctrl-C')

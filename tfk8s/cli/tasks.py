@@ -57,8 +57,6 @@ def logs(
         tfk8s logs --since 5m --timestamps mnist
         tfk8s logs -f mnist script-4e9c21
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
     from tfk8s.errors import InvalidInput
     from tfk8s.render import script_job
 
@@ -67,7 +65,7 @@ def logs(
     part = {
         "follow": follow, "tail": tail, "previous": previous, "since": since, "timestamps": timestamps,
     }  # fmt: skip
-    cluster = find(name, BackendOptions(local or None, context, namespace))
+    cluster = options.find_cluster(name, local, context, namespace)
     if tasks and script_job.is_name(tasks[0]) and len(tasks) == 1:
         return cluster.show(tasks[0], **part)
     chosen, lines = cluster.logs(tasks or (), **part)
@@ -114,10 +112,8 @@ def exec(  # noqa: A001 - the command's name
         tfk8s exec mnist worker/0 -- bash
         tfk8s exec --local mnist ps/0 -- python3 -c "import os; print(os.environ)"
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
     from tfk8s.core.task_names import parse_task
 
-    cluster = find(name, BackendOptions(local or None, context, namespace))
+    cluster = options.find_cluster(name, local, context, namespace)
     chosen = parse_task(task, [status.task for status in cluster.tasks()])
     return cluster.backend.execute(cluster.name, chosen, command)
