@@ -145,6 +145,7 @@ def run(
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
+    from tfk8s.cluster.gpus import require_gpus
     from tfk8s.cluster.scripts import make_script, require_options
     from tfk8s.jobfile.loader import load
 
@@ -164,7 +165,7 @@ def run(
 
         try:
             cluster.apply(spec)
-            cluster.wait(timeout, changed)
+            require_gpus(cluster.backend, cluster.wait(timeout, changed))
             signals.check()
             progress.close()
             if not cluster.created:

@@ -15,6 +15,7 @@ from job_files import job_file
 import tfk8s
 from tfk8s import api, polling
 from tfk8s.cli import scripts
+from tfk8s.cluster import gpus
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
@@ -292,6 +293,18 @@ def test_run_in_vain_leaves_nothing(run: Run, backend: FakeBackend) -> None:
     backend.first_phase = Phase.PENDING
     assert run("run", "--timeout", "0", "new.yaml", "train.py")[0] == 124
     assert backend.calls == ["apply new", "delete new"]
+
+
+def test_run_without_the_gpus_of_the_job_file(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "REASON_TIMEOUT", 0.0)
+    backend.updates = [change("worker/1", required_gpus=1)]
+    error = (
+        'error: cluster "new" is up, but TensorFlow does not see all GPUs: worker/1 sees 0 of 1: its log shows no '
+        "reason\n  = help: tfk8s logs --local new worker/1 shows TensorFlow's messages; gpus_optional: true in "
+        "jobs.worker lets tasks run without GPUs\n"
+    )
+    assert run("run", "new.yaml", "train.py") == (1, "", error)
+    assert backend.calls == ["apply new", "logs new worker/1 follow=False tail=None", "delete new"]
 
 
 @pytest.mark.parametrize(
