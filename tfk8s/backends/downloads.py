@@ -1,7 +1,7 @@
 """Copies of files that scripts leave: `PATH:LOCAL` as users write it, and the way of an archive to its place.
 
-`sessions.pod.downloads.pack` makes the archive, in a script's pod or on this machine. An archive is unpacked beside its
-place first. So a broken stream or a full disk leaves the files as they were.
+`sessions.pod.file_server.pack` makes the archive, in a script's pod or on this machine. An archive is unpacked beside
+its place first. So a broken stream or a full disk leaves the files as they were.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO
 from tfk8s.core.script import Download, Outcome
 from tfk8s.errors import ClusterError, InvalidInput, quoted
 from tfk8s.log import log
-from tfk8s.sessions.pod import downloads as archives
+from tfk8s.sessions.pod import file_server
 
 _FILE = "file"  # the name of a single file until it is in its place
 
@@ -83,7 +83,7 @@ def copy_here(wanted: Sequence[Download], outcome: Outcome) -> Outcome:
 
     def send() -> None:
         with contextlib.suppress(OSError), open(write, "wb") as sink:  # then the archive ends too early
-            archives.pack([download.path for download in away], sink)
+            file_server.pack([download.path for download in away], sink)
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
@@ -206,7 +206,7 @@ def _unpack(source: IO[bytes], stages: Mapping[str, _Stage]) -> list[str]:
     with tarfile.open(fileobj=source, mode="r|") as archive:
         for member in archive:
             number, _, path = member.name.partition("/")
-            if number == archives.PROBLEMS:
+            if number == file_server.PROBLEMS:
                 texts = archive.extractfile(member)
                 assert texts is not None
                 return [*json.load(texts), *left_out]

@@ -27,7 +27,7 @@ from tfk8s.core.addresses import host_and_port, loopback_ports
 from tfk8s.errors import WaitTimeout
 from tfk8s.sessions import error_names, failures, runner
 from tfk8s.sessions.forward import Forward
-from tfk8s.sessions.pod import downloads
+from tfk8s.sessions.pod import file_server
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
 from tfk8s.task.config import TaskAddresses, derive_cluster
 
@@ -95,9 +95,9 @@ def _wait(child: int) -> tuple[int, list[int]]:
 
 def send_files() -> None:
     """Let a client copy the files that it asked for when it submitted the script."""
-    paths = json.loads(os.environ.get(downloads.VARIABLE, "[]"))
-    if paths and not downloads.serve(paths, lambda: os.write(1, FILES_WAIT + b"\n")):
-        waited = f"no client copied the script's files within {downloads.CLIENT_TIMEOUT:g} s"
+    paths = json.loads(os.environ.get(file_server.VARIABLE, "[]"))
+    if paths and not file_server.serve(paths, lambda: os.write(1, FILES_WAIT + b"\n")):
+        waited = f"no client copied the script's files within {file_server.CLIENT_TIMEOUT:g} s"
         os.write(2, MARK + f"tfk8s: {waited}: they are lost with the pod\n".encode())
 
 

@@ -13,7 +13,7 @@ import pytest
 from tfk8s.backends import downloads
 from tfk8s.core.script import Outcome
 from tfk8s.errors import ClusterError, InvalidInput
-from tfk8s.sessions.pod import downloads as archives
+from tfk8s.sessions.pod import file_server
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def test_two_files_for_one_place_are_refused() -> None:
 
 def archive(*paths: str) -> io.BytesIO:
     sink = io.BytesIO()
-    archives.pack(paths, sink)
+    file_server.pack(paths, sink)
     sink.seek(0)
     return sink
 

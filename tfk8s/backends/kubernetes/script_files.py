@@ -16,7 +16,7 @@ from tfk8s.core.pod_names import SCRIPT_CONTAINER
 from tfk8s.core.script import Download, Outcome
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
-from tfk8s.sessions.pod import downloads as archives
+from tfk8s.sessions.pod import file_server
 
 RETRY_TIMEOUT = 60.0  # of a copy whose stream breaks
 INTERRUPT_TIMEOUT = 60.0
@@ -77,9 +77,9 @@ class ScriptFiles:
             self._client,
             self._namespace,
             self._pod,
-            archives.COMMAND,
+            file_server.COMMAND,
             container=SCRIPT_CONTAINER,
-            timeout=archives.STALL_TIMEOUT,
+            timeout=file_server.STALL_TIMEOUT,
         ) as command:
             output = commands.Output(command)
             try:

@@ -19,7 +19,7 @@ from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
 from tfk8s.render import package_files, script_job
 from tfk8s.sessions import error_names
-from tfk8s.sessions.pod import downloads
+from tfk8s.sessions.pod import file_server
 
 MAX_SECRET_BYTES = 700_000  # an object has at most 1.5 MB, and base64 adds a third
 _STOP_TIMEOUT = 60.0
@@ -169,7 +169,7 @@ def _environment(cluster: DeployedCluster, script: Script, *, small: bool) -> di
         "TFK8S_ARCHIVE": script_job.MOUNTED_ARCHIVE if small else script_job.STREAMED_ARCHIVE,
     }
     if script.downloads:
-        environment[downloads.VARIABLE] = json.dumps([download.path for download in script.downloads])
+        environment[file_server.VARIABLE] = json.dumps([download.path for download in script.downloads])
     if script.requirements:
         environment["TFK8S_REQUIREMENTS"] = script_archive.requirements_in_folder(script.path, script.requirements)
     return environment

@@ -24,7 +24,7 @@ from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names, pod_entrypoint
-from tfk8s.sessions.pod import downloads
+from tfk8s.sessions.pod import file_server
 from tfk8s.sessions.timing import TIMING
 
 START_TIMEOUT = 120.0
@@ -217,7 +217,7 @@ def _with_ends(pod: Object, options: LogOptions) -> LogOptions:
     if options.tail is None or script_status.ended(pod) is None:
         return options
     variables = {variable["name"] for variable in containers.spec(pod).get("env", ())}
-    return replace(options, tail=options.tail + _STREAMS + (downloads.VARIABLE in variables))
+    return replace(options, tail=options.tail + _STREAMS + (file_server.VARIABLE in variables))
 
 
 def _parse(line: str) -> tuple[str | None, tuple[str, int, str] | None]:

@@ -18,7 +18,7 @@ from tfk8s.backends.kubernetes.api_server import commands, errors
 from tfk8s.backends.kubernetes.script_files import ScriptFiles
 from tfk8s.core.script import Outcome
 from tfk8s.errors import BackendUnreachable, ClusterError
-from tfk8s.sessions.pod import downloads as archives
+from tfk8s.sessions.pod import file_server
 
 
 class Pods:
@@ -63,7 +63,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     (tmp_path / "pod").mkdir()
     (tmp_path / "pod/model").write_text("weights")
     sink = io.BytesIO()
-    archives.pack([str(tmp_path / "pod/model")], sink)
+    file_server.pack([str(tmp_path / "pod/model")], sink)
     monkeypatch.chdir(tmp_path)
     return sink.getvalue()
 
@@ -78,7 +78,7 @@ def test_a_broken_stream_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     copied = files(monkeypatch, pods)
     copied.copy()
     assert copied.report(Outcome(3)) == Outcome(3)
-    assert (pods.words, pods.sent) == (archives.COMMAND, [b"\n"])
+    assert (pods.words, pods.sent) == (file_server.COMMAND, [b"\n"])
     assert (tmp_path / "model").read_text() == "weights"
     assert not copied.interrupt()
 

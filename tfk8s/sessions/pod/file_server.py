@@ -23,7 +23,7 @@ from typing import IO
 from tfk8s.errors import quoted
 
 VARIABLE = "TFK8S_DOWNLOADS"
-COMMAND = ("python3", "-m", "tfk8s.sessions.pod.downloads")
+COMMAND = ("python3", "-m", "tfk8s.sessions.pod.file_server")
 PROBLEMS = "problems"  # the last file of each archive: the list of what could not be read, as JSON
 CLIENT_TIMEOUT = 300.0  # `submit` survives an outage of the API server for so long
 STALL_TIMEOUT = 60.0

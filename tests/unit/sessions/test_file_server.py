@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.sessions.pod import downloads
+from tfk8s.sessions.pod import file_server
 
 
 def test_an_archive_has_numbered_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +24,7 @@ def test_an_archive_has_numbered_members(tmp_path: Path, monkeypatch: pytest.Mon
     os.mkfifo("model/pipe")
     Path("latest").symlink_to("model")
     sink = io.BytesIO()
-    downloads.pack(["latest", "none", "model/a"], sink)
+    file_server.pack(["latest", "none", "model/a"], sink)
     sink.seek(0)
     with tarfile.open(fileobj=sink, mode="r|") as archive:
         members = {member.name: (member.type, member.size) for member in archive}
@@ -36,7 +36,7 @@ def test_an_archive_has_numbered_members(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_can_not_be_read_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     sink = io.BytesIO()
-    downloads.pack([str(tmp_path), str(tmp_path / "none")], sink)
+    file_server.pack([str(tmp_path), str(tmp_path / "none")], sink)
     sink.seek(0)
     with tarfile.open(fileobj=sink) as archive:
         problems = archive.extractfile("problems")
@@ -63,7 +63,7 @@ def test_a_file_that_becomes_shorter_loses_no_other(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(b"x" * 300_000)
     sink = Truncates(tmp_path / "a")
-    downloads.pack([str(tmp_path)], sink)
+    file_server.pack([str(tmp_path)], sink)
     sink.seek(0)
     with tarfile.open(fileobj=sink) as archive:
         assert [archive.getmember(f"0/{name}").size for name in ("a", "b")] == [300_000, 300_000]
@@ -79,7 +79,7 @@ def serve(address: str, *clients: Callable[[socket.socket], object], timeout: fl
     listening = threading.Event()
 
     def run() -> None:
-        results.append(downloads.serve([__file__], listening.set, timeout, address))
+        results.append(file_server.serve([__file__], listening.set, timeout, address))
 
     server = threading.Thread(target=run)
     server.start()
