@@ -12,7 +12,7 @@ from fakes.command_line import Run
 from job_files import job_file
 
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.room import Room
+from tfk8s.backends.kubernetes.nodes.room import Room
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.resources import Resources

@@ -7,12 +7,13 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, events, free_gpus, refusals, restart, room, status
+from tfk8s.backends.kubernetes import apply, events, refusals, restart, status
 from tfk8s.backends.kubernetes.api_server import logs, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
 from tfk8s.backends.kubernetes.informer import Informer
+from tfk8s.backends.kubernetes.nodes import free_gpus, room
 from tfk8s.backends.kubernetes.status import DeployedCluster
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core import naming

@@ -10,8 +10,8 @@ from tfk8s.backends.kubernetes import containers, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.nodes.shortages import requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
-from tfk8s.backends.kubernetes.shortages import requested
 from tfk8s.core.plan import Change, Plan, compare
 from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput

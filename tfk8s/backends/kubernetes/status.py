@@ -12,7 +12,7 @@ from tfk8s.backends.kubernetes import containers, pod_events, pod_status, script
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.shortages import requested
+from tfk8s.backends.kubernetes.nodes.shortages import requested
 from tfk8s.core import compact, naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfk8s import concurrency, render
-from tfk8s.backends.kubernetes import free_gpus
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.room import find_room
+from tfk8s.backends.kubernetes.nodes import free_gpus
+from tfk8s.backends.kubernetes.nodes.room import find_room
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import Tfk8sError
 from tfk8s.render import rbac

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tfk8s.backends.kubernetes import free_gpus
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.nodes import free_gpus
 from tfk8s.render.placement import GKE_ACCELERATOR
 
 Object = dict[str, Any]

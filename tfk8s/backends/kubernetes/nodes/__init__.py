@@ -1,0 +1,1 @@
+"""The room on the nodes of a Kubernetes cluster, compared with what tasks and scripts request."""
