@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import ssl
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -109,7 +108,7 @@ class RemoteCommand:
 
     def has_message(self) -> bool:
         """Return whether a part of a message is decrypted, which `poll` does not report."""
-        return isinstance(self._stream.sock, ssl.SSLSocket) and self._stream.sock.pending() > 0
+        return streams.has_decrypted(self._stream.sock)
 
     def receive(self) -> tuple[int, bytes]:
         """Return the next message: a channel and its data. At the end, `exit_code` or `failure` is set.

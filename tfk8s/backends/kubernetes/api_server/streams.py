@@ -73,15 +73,22 @@ def attach(client: Client, namespace: str, pod: str, container: str) -> websocke
     return stream
 
 
-def read_stdin(descriptor: int = 0) -> Iterator[bytes] | None:
-    """Return the blocks of this process' standard input until its end; None if there is no input.
-
-    A terminal, /dev/null, a closed descriptor, and an ended file or pipe are no input. The blocks are read from the
-    descriptor, because a thread in a buffered read would keep Python from ending.
-    """
+def is_input(descriptor: int) -> bool:
+    """Return whether a descriptor is a pipe or a file. A terminal, /dev/null and a closed descriptor are no input."""
     try:
-        if stat.S_ISCHR(os.fstat(descriptor).st_mode):
-            return None
+        return not stat.S_ISCHR(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
+
+
+def read_stdin(descriptor: int = 0) -> Iterator[bytes] | None:
+    """Return the blocks of this process' standard input until its end; None without an input, or after its end.
+
+    The blocks are read from the descriptor, because a thread in a buffered read would keep Python from ending.
+    """
+    if not is_input(descriptor):
+        return None
+    try:
         first = os.read(descriptor, _BLOCK) if select.select([descriptor], [], [], 0)[0] else None
     except OSError:
         return None
@@ -216,6 +223,11 @@ class Heartbeat:
         return now - self._last_received > self._timeout
 
 
+def has_decrypted(connection: socket.socket | None) -> bool:
+    """Return whether a TLS connection has decrypted bytes, which `poll` does not report."""
+    return isinstance(connection, ssl.SSLSocket) and connection.pending() > 0
+
+
 def _copy(stream: websocket.WebSocket, local: socket.socket, heartbeat: Heartbeat) -> None:
     remote = stream.sock
     assert remote is not None
@@ -228,8 +240,7 @@ def _copy(stream: websocket.WebSocket, local: socket.socket, heartbeat: Heartbea
         is_full = len(buffer) > _MAX_BUFFERED
         poll.modify(remote, 0 if is_full else select.POLLIN)
         poll.modify(local, select.POLLIN | (select.POLLOUT if buffer else 0))
-        # A TLS connection may have decrypted bytes that `poll` does not report.
-        has_bytes = isinstance(remote, ssl.SSLSocket) and remote.pending() > 0 and not is_full
+        has_bytes = has_decrypted(remote) and not is_full
         events = dict(poll.poll(0 if has_bytes else 1000 * PING_INTERVAL))
         is_readable = has_bytes or events.get(remote.fileno(), 0) != 0
         if heartbeat.is_dead(received=is_readable or is_full):

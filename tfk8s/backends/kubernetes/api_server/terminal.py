@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import stat
 import sys
 import termios
 import tty
@@ -43,7 +42,7 @@ def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
         ClusterError: the stream broke.
     """
     has_terminal = os.isatty(0) and os.isatty(1)
-    has_input = has_terminal or _has_input()
+    has_input = has_terminal or streams.is_input(0)
     with streams.reaching(pod):
         command = RemoteCommand(
             client, namespace, pod, words, stdin=has_input, tty=has_terminal, timeout=streams.DEAD_PEER_TIMEOUT
@@ -62,14 +61,6 @@ def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
             sys.stderr.write(f"tfk8s: can't run {words[0]}: {refusal}\n")
             return code
     raise ClusterError(f"the command can't run in pod {pod}: {command.failure}")
-
-
-def _has_input() -> bool:
-    """Return whether standard input is a pipe or a file; a terminal of a command without one is no input."""
-    try:
-        return not stat.S_ISCHR(os.fstat(0).st_mode)
-    except OSError:
-        return False
 
 
 @contextlib.contextmanager
