@@ -6,10 +6,10 @@ The Job's pod is made from the master's, as the pods of scripts are: it has the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tfk8s.core import naming, pod_names
-from tfk8s.core.lifetime import Limits, removable_objects
+from tfk8s.core.lifetime import removable_objects
 from tfk8s.core.spec import JobFile
 from tfk8s.render import manifests, other_pods, pods
 from tfk8s.render.pods import Object
@@ -175,38 +175,3 @@ def _container(job_file: JobFile, master: Object) -> Object:
             {"name": "credentials", "mountPath": _CREDENTIALS_FOLDER, "readOnly": True},
         ],
     }
-
-
-def is_lifetime(item: Object) -> bool:
-    """Return whether an object belongs to the Job that removes a cluster."""
-    return bool(item["metadata"].get("labels", {}).get(manifests.COMPONENT) == COMPONENT)
-
-
-def rights(cluster: str) -> list[Object]:
-    """Return the kinds and names of the objects besides the Job. The ServiceAccount owns the Role and its binding."""
-    name = naming.lifetime(cluster)
-    return [{"kind": kind, "metadata": {"name": name}} for kind in ("ServiceAccount", "NetworkPolicy")]
-
-
-def is_ended(item: Object) -> bool:
-    """Return whether an object is a Job that has removed its cluster."""
-    return item["kind"] == "Job" and is_lifetime(item) and "completionTime" in item.get("status", {})
-
-
-def with_owner(item: Object, account: Object) -> Object:
-    """Return a Role or a RoleBinding as owned by the ServiceAccount, so that all three are deleted together."""
-    metadata = account["metadata"]
-    owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": metadata["name"], "uid": metadata["uid"]}
-    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
-
-
-def with_rights(jobs: Iterable[Object]) -> list[Object]:
-    """Return those of a cluster's Jobs that remove the cluster, and the objects that let them do so."""
-    own = [job for job in jobs if is_lifetime(job)]
-    return own + (rights(own[0]["metadata"]["labels"][manifests.INSTANCE]) if own else [])
-
-
-def limits(jobs: Iterable[Object]) -> Limits:
-    """Return the limits of a cluster that has these Jobs."""
-    annotations: dict[str, str] = next((job["metadata"].get("annotations", {}) for job in jobs if is_lifetime(job)), {})
-    return Limits(*(float(annotations[name]) if name in annotations else None for name in (MAX_DURATION, IDLE)))

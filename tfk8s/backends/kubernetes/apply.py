@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import containers, status
+from tfk8s.backends.kubernetes import containers, lifetime, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -15,7 +15,7 @@ from tfk8s.backends.kubernetes.restart import recreate_pods
 from tfk8s.core.plan import Change, Plan, compare
 from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
-from tfk8s.render import lifetime, manifests
+from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 _DELETE_TIMEOUT = 60.0

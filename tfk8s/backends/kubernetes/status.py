@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tfk8s import concurrency
-from tfk8s.backends.kubernetes import containers, pod_events, pod_status, script_status
+from tfk8s.backends.kubernetes import containers, lifetime, pod_events, pod_status, script_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -17,7 +17,7 @@ from tfk8s.core import compact, naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import NoSuchCluster, Tfk8sError, there_are
-from tfk8s.render import lifetime, manifests, script_job
+from tfk8s.render import manifests, script_job
 from tfk8s.render.pods import Object
 from tfk8s.task.config import is_listening_line
 
@@ -120,7 +120,7 @@ def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
     keys = sorted(set(map(_key, _list_sets(client, namespace))))
     elsewhere = [other for cluster, other in keys if cluster == name]
     here = [cluster for cluster, other in keys if other == namespace]
-    removed = script_status.why_removed(client, namespace, name)
+    removed = lifetime.why_removed(client, namespace, name)
     return NoSuchCluster(
         f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; '
         + (f"tfk8s removed it {removed}" if removed else there_are(here, "cluster")),
@@ -180,7 +180,7 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
     by_task = {task: by_name.get(naming.pod(cluster.name, task.job, task.index)) for task in cluster.tasks}
     jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     scripts = _scripts(jobs, pods)
-    keepers = script_status.limit_keepers(jobs, pods)
+    keepers = lifetime.limit_keepers(jobs, pods)
     needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *keepers]))))
     master = cluster.set_of(cluster.master.job)
     events = read_events(client, cluster.namespace) if needs_events else {}
@@ -198,7 +198,7 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
         requests=requested(cluster.sets.values()),
         scripts=tuple(script_status.status(job, pod, pod_events.of(pod or job, events)) for job, pod in scripts),
         limits=lifetime.limits(jobs),
-        limits_problem=script_status.limits_problem(keepers, events),
+        limits_problem=lifetime.limits_problem(keepers, events),
         variables=script_job.own_variables(containers.template_variables(master) if master else {}),
     )
 

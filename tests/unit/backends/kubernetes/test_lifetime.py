@@ -9,13 +9,12 @@ import pytest
 from job_files import job_file
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, script_status, status
+from tfk8s.backends.kubernetes import apply, lifetime, status
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.lifetime import NO_LIMITS, Limits
 from tfk8s.core.plan import Action
 from tfk8s.errors import NoSuchCluster
-from tfk8s.render import lifetime
 from tfk8s.render.pods import Object
 
 
@@ -161,8 +160,8 @@ def test_status_says_why_the_limits_are_not_kept(
         "spec": {},
         "status": {"containerStatuses": [container]},
     }
-    keepers = script_status.limit_keepers([job], [pod] if state else [])
-    found = script_status.limits_problem(keepers, {uid: PodEvents(warnings=warnings)})
+    keepers = lifetime.limit_keepers([job], [pod] if state else [])
+    found = lifetime.limits_problem(keepers, {uid: PodEvents(warnings=warnings)})
     assert found == (f"Job {name} {problem}" if problem else "")
 
 

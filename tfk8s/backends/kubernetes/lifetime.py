@@ -1,0 +1,93 @@
+"""The Job that removes a cluster at its limits, as the API server has it: its rights, its status and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tfk8s.backends.kubernetes import pod_events, pod_status, script_status
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.pod_events import Events
+from tfk8s.core import naming
+from tfk8s.core.lifetime import Limits
+from tfk8s.core.status import Phase
+from tfk8s.render import manifests
+from tfk8s.render.lifetime import COMPONENT, IDLE, MAX_DURATION, QUOTA_ADVICE
+from tfk8s.render.pods import Object
+from tfk8s.render.script_job import JOB_NAME
+
+if TYPE_CHECKING:
+    from tfk8s.backends.kubernetes.status import Reader
+
+
+def is_lifetime(item: Object) -> bool:
+    """Return whether an object belongs to the Job that removes a cluster."""
+    return bool(item["metadata"].get("labels", {}).get(manifests.COMPONENT) == COMPONENT)
+
+
+def is_ended(item: Object) -> bool:
+    """Return whether an object is a Job that has removed its cluster."""
+    return item["kind"] == "Job" and is_lifetime(item) and "completionTime" in item.get("status", {})
+
+
+def with_owner(item: Object, account: Object) -> Object:
+    """Return a Role or a RoleBinding as owned by the ServiceAccount, so that all three are deleted together."""
+    metadata = account["metadata"]
+    owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": metadata["name"], "uid": metadata["uid"]}
+    return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
+
+
+def with_rights(jobs: Iterable[Object]) -> list[Object]:
+    """Return those of a cluster's Jobs that remove the cluster, and the objects that let them do so.
+
+    The ServiceAccount owns the Role and the RoleBinding.
+    """
+    own = [job for job in jobs if is_lifetime(job)]
+    if not own:
+        return []
+    name = naming.lifetime(own[0]["metadata"]["labels"][manifests.INSTANCE])
+    return [*own, *({"kind": kind, "metadata": {"name": name}} for kind in ("ServiceAccount", "NetworkPolicy"))]
+
+
+def limits(jobs: Iterable[Object]) -> Limits:
+    """Return the limits of a cluster that has these Jobs."""
+    annotations: dict[str, str] = next((job["metadata"].get("annotations", {}) for job in jobs if is_lifetime(job)), {})
+    return Limits(*(float(annotations[name]) if name in annotations else None for name in (MAX_DURATION, IDLE)))
+
+
+def limit_keepers(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:
+    """Return the Job that removes the cluster at its limits, with its pod; nothing without such a Job."""
+    own = [job for job in jobs if is_lifetime(job) and "completionTime" not in job.get("status", {})]
+    by_job = {
+        pod["metadata"]["labels"].get(JOB_NAME): pod
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"] and not script_status.ended(pod)
+    }
+    return [(job, by_job.get(job["metadata"]["name"])) for job in own[:1]]
+
+
+def limits_problem(keepers: Sequence[tuple[Object, Object | None]], events: Events) -> str:
+    """Return why no pod removes the cluster at its limits; "" while a pod runs or starts.
+
+    Args:
+        keepers: what `limit_keepers` returns.
+        events: of the pods and Jobs.
+    """
+    for job, pod in keepers:
+        found = pod_events.of(pod or job, events)
+        phase, reason = pod_status.phase_and_reason(script_status.master_job(job), pod, found, QUOTA_ADVICE)
+        if reason and phase in (Phase.PENDING, Phase.FAILED) and not pod_status.waits_for_node(pod, found):
+            return f"Job {job['metadata']['name']} has no {'running ' if pod else ''}pod: {reason}"
+    return ""
+
+
+def why_removed(client: Reader, namespace: str, name: str) -> str:
+    """Return why a cluster's own Job removed the cluster; "" if the Job is gone, or did not."""
+    labels = {**manifests.selector(name), manifests.COMPONENT: COMPONENT}
+    try:
+        pods = client.get(paths.collection("Pod", namespace), paths.labelled(labels))["items"]
+    except ApiError:
+        return ""
+    ends = (script_status.ended(pod) or {} for pod in pods)
+    return next((end["message"] for end in ends if end.get("exitCode") == 0 and "message" in end), "")
