@@ -149,13 +149,15 @@ def _require_not_helm(item: Object) -> None:
 def _obsolete(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> list[Object]:
     """Return the cluster's objects of jobs and of limits that are no longer in the job file."""
     needed = {(item["kind"], item["metadata"]["name"]) for item in objects}
-
-    def existing(kind: str) -> list[Object]:
-        items = client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]
-        return [{**item, "kind": kind} for item in items]
-
-    found = [*lifetime.with_rights(existing("Job")), *existing("StatefulSet"), *existing("PodDisruptionBudget")]
+    jobs, *others = (_existing(client, namespace, name, kind) for kind in ("Job", "StatefulSet", "PodDisruptionBudget"))
+    found = itertools.chain(lifetime.with_rights(jobs), *others)
     return [item for item in found if (item["kind"], item["metadata"]["name"]) not in needed]
+
+
+def _existing(client: Client, namespace: str, name: str, kind: str) -> list[Object]:
+    """Return a cluster's objects of a kind, with the kind, which a list leaves out."""
+    items = client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]
+    return [{**item, "kind": kind} for item in items]
 
 
 def _content(item: Object) -> Object:
@@ -196,12 +198,12 @@ def delete(client: Client, namespace: str, name: str) -> None:
     query = paths.of_cluster(name)
     # Secrets are deleted without a list: the right to list them is the right to read all of the namespace.
     listed = (kind for kind in paths.GROUPS if kind != "Secret")
-    objects = {kind: client.get(paths.collection(kind, namespace), query)["items"] for kind in listed}
+    objects = {kind: _existing(client, namespace, name, kind) for kind in listed}
     if not any(objects.values()):
         raise status.no_such_cluster(client, namespace, name)
     for item in itertools.chain(*objects.values()):
         _require_not_helm(item)
-    _delete(client, namespace, lifetime.with_rights({**job, "kind": "Job"} for job in objects["Job"]))
+    _delete(client, namespace, lifetime.with_rights(objects["Job"]))
     for kind in paths.GROUPS:
         if kind == "NetworkPolicy":  # the last, because it isolates the pods until they end
             client.send("DELETE", paths.collection("Pod", namespace), query)
