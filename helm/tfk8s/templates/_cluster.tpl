@@ -21,6 +21,8 @@
   {{- $spec = append $spec (printf "%s=%d%s" $name $tasks (eq $port $default | ternary "" (printf ":%d" $port))) }}
   {{- $jobs = append $jobs (dict "name" $name "set" $set "tasks" $tasks "port" $port "image" $image "settings" $settings
       "labels" (merge (dict "app.kubernetes.io/component" $label) $labels) "notEvicted" (has $name (list $master "chief" "master" "ps"))
+      "podLabels" (merge (dict) ($settings.labels | default dict) ($.Values.labels | default dict))
+      "podAnnotations" (merge (dict) ($settings.annotations | default dict) ($.Values.annotations | default dict))
       "gpus" (int $settings.gpus) "gpu" ($settings.gpu_resource | default "nvidia.com/gpu")
       "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.sum" (list ($settings.memory | default "512Mi") $settings.shm))) }}
 {{- end }}

@@ -7,12 +7,12 @@
 {{- end }}{{ end }}{{ include "tfk8s.json" $spec }}{{ end }}
 
 {{- /* The labels, annotations and spec of a pod besides the tasks, as JSON: list $ CLUSTER MASTER LABELS. See tfk8s/render/other_pods.py. */}}
-{{- define "tfk8s.otherPod" }}{{ $ := first . }}{{ $settings := (index . 2).settings }}{{ $metadata := dict "labels" dict "annotations" dict }}
-{{- range $key, $value := merge (dict) (last .) ($settings.labels | default dict) ($.Values.labels | default dict) }}
+{{- define "tfk8s.otherPod" }}{{ $ := first . }}{{ $master := index . 2 }}{{ $metadata := dict "labels" dict "annotations" dict }}
+{{- range $key, $value := merge (dict) (last .) $master.podLabels }}
   {{- if not (hasPrefix "kueue.x-k8s.io/" $key) }}{{ $_ := set $metadata.labels $key $value }}{{ end }}{{ end }}
-{{- range $key, $value := merge (dict) ($settings.annotations | default dict) ($.Values.annotations | default dict) }}
+{{- range $key, $value := $master.podAnnotations }}
   {{- if not (hasPrefix "kueue.x-k8s.io/" $key) }}{{ $_ := set $metadata.annotations $key $value }}{{ end }}{{ end }}
-{{- $pod := include "tfk8s.spec" (list $ (index . 1) (index . 2)) | fromJson }}{{ $gpus := "cloud.google.com/gke-%s" }}
+{{- $pod := include "tfk8s.spec" (list $ (index . 1) $master) | fromJson }}{{ $gpus := "cloud.google.com/gke-%s" }}
 {{- $nodes := omit ($pod.nodeSelector | default dict) (printf $gpus "accelerator") (printf $gpus "gpu-partition-size") (printf $gpus "gpu-sharing-strategy") (printf $gpus "max-shared-clients-per-gpu") }}
 {{- $spec := omit $pod "affinity" "nodeName" "nodeSelector" "readinessGates" "resourceClaims" "resources" "schedulingGates" "topologySpreadConstraints" }}
 {{- with $nodes }}{{ $_ := set $spec "nodeSelector" . }}{{ end }}
