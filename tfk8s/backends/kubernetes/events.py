@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 
-from tfk8s.backends.kubernetes import containers, status
+from tfk8s.backends.kubernetes import containers, pod_status, status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.reflector import Reflector
@@ -57,7 +56,7 @@ def parse_event(event: Object, about: str) -> Event:
     time = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return Event(
         id=event["metadata"]["uid"],
-        time=datetime.fromisoformat(time or event["metadata"]["creationTimestamp"]).timestamp(),
+        time=pod_status.seconds(time or event["metadata"]["creationTimestamp"]),
         about=about,
         warning=event.get("type") == "Warning",
         reason=event.get("reason", ""),
