@@ -6,6 +6,7 @@ Standard library only: this file also runs in pods.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 
 from tfk8s.core import compact, naming
@@ -13,6 +14,10 @@ from tfk8s.task.wire import field
 
 # The addresses of each job's tasks, by index.
 TaskAddresses = Mapping[str, Mapping[int, str]]
+
+# TensorFlow takes as many threads as there are cores. A function on a worker holds a thread while it waits for its part
+# on a ps, so that the functions of two coordinators take all threads of a server with two cores, and wait for ever.
+MIN_THREADS = 16
 
 _LISTENS = " listens on port "
 
@@ -43,13 +48,19 @@ class TaskConfig:
         """The cluster, as `--cluster-spec` takes it."""
         return json.dumps(self.cluster)
 
+    @property
+    def threads(self) -> int:
+        """The `inter_op_parallelism_threads` of its server; 0 is TensorFlow's default."""
+        return MIN_THREADS if len(os.sched_getaffinity(0)) < MIN_THREADS else 0
+
     def server_def(self) -> bytes:
         """Return the serialized `tensorflow.ServerDef` (tensorflow/core/protobuf/tensorflow_server.proto)."""
         cluster = b"".join(
             field(1, field(1, job) + b"".join(field(2, field(1, i) + field(2, tasks[i])) for i in tasks))
             for job, tasks in self.cluster.items()
         )
-        return field(1, cluster) + field(2, self.job) + field(3, self.index) + field(5, "grpc")
+        config = field(4, field(5, self.threads)) if self.threads else b""  # default_session_config
+        return field(1, cluster) + field(2, self.job) + field(3, self.index) + config + field(5, "grpc")
 
 
 def check_config(cluster: TaskAddresses, job: str | None, index: str | int | None) -> TaskConfig:

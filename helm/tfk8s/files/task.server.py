@@ -124,7 +124,8 @@ def start_by_import(config: TaskConfig, preload: Sequence[str]) -> str:
         importlib.import_module(module)
     cluster = tf.train.ClusterSpec({job: dict(tasks) for job, tasks in config.cluster.items()})
     global _server  # lives as long as the process
-    _server = tf.distribute.Server(cluster, config.job, config.index)
+    session_config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=config.threads)
+    _server = tf.distribute.Server(cluster, config.job, config.index, config=session_config)
     return str(tf.__version__)
 
 

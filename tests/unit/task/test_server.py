@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -131,14 +132,17 @@ def test_the_flags_that_views_writes_are_read_back(jobs: dict[str, int]) -> None
     found = server.config_from(server.parse_options(line.split()), {})
     assert {job: list(tasks.values()) for job, tasks in found.cluster.items()} == cluster
     assert (found.job, found.index) == (task.job, task.index)
-    by_config = server.config_from(server.parse_options([]), {"TF_CONFIG": cluster_spec.tf_config(cluster, task)})
+    environment = {"TF_CONFIG": cluster_spec.tf_config(cluster, task)}
+    by_config = server.config_from(server.parse_options([]), environment)
     assert vars(by_config) == vars(found)
 
 
-def test_the_server_def_on_the_wire() -> None:
+@pytest.mark.parametrize(("cores", "session_config"), [(2, "2202 2810"), (16, "")])
+def test_the_server_def_on_the_wire(cores: int, session_config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     found = config.TaskConfig({"a": {0: "x:1", 300: "y:2"}}, "a", 300)
-    expected = "0a18 0a16 0a0161 1207 0800 1203 783a31 1208 08ac02 1203 793a32 120161 18ac02 2a04 67727063"
-    assert found.server_def() == bytes.fromhex(expected)
+    cluster = "0a18 0a16 0a0161 1207 0800 1203 783a31 1208 08ac02 1203 793a32"
+    assert found.server_def() == bytes.fromhex(f"{cluster} 120161 18ac02 {session_config} 2a04 67727063")
 
 
 _LATE = "task/gpus.py"  # imported only by tasks that lack GPUs
