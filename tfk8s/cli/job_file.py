@@ -188,7 +188,7 @@ def _configuration(job_file: JobFile, task: Task, form: str, address: Callable[[
         return cluster_spec.cluster_spec(cluster)
     if form == "flags":
         return cluster_spec.flags(cluster, task)
-    config = cluster_spec.tf_config(cluster, task)
+    config = cluster_spec.tf_config(cluster, task.job, task.index)
     if form == "tf-config":
         return config
     variables = environment.cluster_variables(cluster, f"grpc://{address(job_file.master_task)}")

@@ -1,15 +1,20 @@
-"""The ClusterSpec in each form that programs read: `TF_CONFIG`, JSON and command-line flags."""
+"""The ClusterSpec in each form that programs read: `TF_CONFIG`, JSON and command-line flags.
+
+Standard library only: this file also runs in scripts' pods.
+"""
 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-from tfk8s.core.spec import ClusterSpec, Task
+if TYPE_CHECKING:
+    from tfk8s.core.spec import ClusterSpec, Task
 
 
-def tf_config(cluster: ClusterSpec, task: Task) -> str:
-    """Return the value of `TF_CONFIG`, which TensorFlow's strategies read."""
-    return _json({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
+def tf_config(cluster: ClusterSpec, job: str, index: int) -> str:
+    """Return the value of `TF_CONFIG`, which TensorFlow's strategies read, for one task."""
+    return _json({"cluster": cluster, "task": {"type": job, "index": index}})
 
 
 def cluster_spec(cluster: ClusterSpec) -> str:

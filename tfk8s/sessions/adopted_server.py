@@ -54,7 +54,7 @@ def patch_servers(view: ClusterView, losses: LostTasks, end_signal: int) -> None
         if not self._tfk8s_task:
             make(self, wanted, start=start)
             return
-        wanted.cluster.CopyFrom(server_lib.ClusterSpec(_by_job(view.addresses)).as_cluster_def())
+        wanted.cluster.CopyFrom(server_lib.ClusterSpec(view.cluster).as_cluster_def())
         self._server_def = wanted
 
     @functools.wraps(start)
@@ -106,7 +106,7 @@ def adopted_task(cluster: ServerTasks, job: str, index: int, addresses: Mapping[
 
 def _other_cluster(cluster: ServerTasks, missing: str, addresses: Mapping[str, str]) -> InvalidInput:
     wanted = _jobs({job: max(tasks, default=0) + 1 for job, tasks in cluster.items()})
-    found = _jobs({job: len(tasks) for job, tasks in _by_job(addresses).items()})
+    found = _jobs({job: len(tasks) for job, tasks in ClusterView(addresses).cluster.items()})
     return InvalidInput(
         f"the script's server is for another cluster, with a task {missing} that this cluster does not have:\n"
         f"  the script's cluster: {wanted}\n"
@@ -118,14 +118,6 @@ def _other_cluster(cluster: ServerTasks, missing: str, addresses: Mapping[str, s
 def _jobs(counts: Mapping[str, int]) -> str:
     """Return the numbers of tasks as a job file has them."""
     return f"{{{', '.join(f'{job}: {count}' for job, count in sorted(counts.items()))}}}"
-
-
-def _by_job(addresses: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return a ClusterSpec from the address of each task."""
-    cluster: dict[str, list[str]] = {}
-    for task, address in addresses.items():
-        cluster.setdefault(task.partition("/")[0], []).append(address)
-    return cluster
 
 
 @functools.cache

@@ -69,6 +69,14 @@ class ClusterView:
         """The task that sessions connect to."""
         return next(iter(self.addresses), "")
 
+    @property
+    def cluster(self) -> dict[str, list[str]]:
+        """The ClusterSpec: the addresses of all tasks, by job."""
+        cluster: dict[str, list[str]] = {}
+        for task, address in self.addresses.items():
+            cluster.setdefault(task.partition("/")[0], []).append(address)
+        return cluster
+
     def task_at(self, target: str) -> str:
         """Return the task that a session's target leads to; "" if the target is no task's."""
         return task_at(target, self.addresses, in_pod=self._in_pod)

@@ -35,6 +35,7 @@ from tfk8s.log import log
 from tfk8s.sessions import adopted_server, error_names, failures, patch
 from tfk8s.sessions.call_guard import TASK_FAILED, CallGuard, ExitScript
 from tfk8s.sessions.diagnosis import ClusterProbe
+from tfk8s.sessions.eager import coordinator
 from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
@@ -68,6 +69,9 @@ def execute(options: argparse.Namespace) -> int:
     when_imported(adopted_server.SERVER_MODULE, adopt)
     if options.tf1:
         give_tf1()
+    else:  # without eager execution, TensorFlow 2's strategies do not work
+        coordinator.become_coordinator(cluster.view.cluster)
+        when_imported(coordinator.MULTI_WORKER_MODULE, coordinator.patch_multi_worker)
     requirements = os.environ.get("TFK8S_REQUIREMENTS", "")
     run = ScriptRun(options.script, options.arguments, options.tf1, options.pod, requirements)
     return run_main(run, cluster, note)

@@ -20,7 +20,7 @@ def test_each_form() -> None:
     cluster = {"chief": ["a:1"], "ps": ["b:2", "c:3"]}
     task = Task("ps", 1)
     assert cluster_spec.cluster_spec(cluster) == '{"chief":["a:1"],"ps":["b:2","c:3"]}'
-    assert cluster_spec.tf_config(cluster, task) == (
+    assert cluster_spec.tf_config(cluster, task.job, task.index) == (
         '{"cluster":{"chief":["a:1"],"ps":["b:2","c:3"]},"task":{"type":"ps","index":1}}'
     )
     assert cluster_spec.flags(cluster, task) == (
@@ -37,4 +37,4 @@ def test_each_form_can_be_parsed(cluster: dict[str, list[str]], index: int) -> N
     assert parse_cluster(flag.removeprefix("--cluster_spec=")) == indexed
     assert parse_cluster(cluster_spec.cluster_spec(cluster)) == indexed
     assert json.loads(cluster_spec.cluster_spec(cluster)) == cluster
-    assert parse_tf_config(cluster_spec.tf_config(cluster, task)) == (indexed, task.job, task.index)
+    assert parse_tf_config(cluster_spec.tf_config(cluster, task.job, task.index)) == (indexed, task.job, task.index)

@@ -15,6 +15,7 @@ import pytest
 from tfk8s.errors import InvalidInput, TaskLost
 from tfk8s.sessions import adopted_server
 from tfk8s.sessions.lost_tasks import LostTasks
+from tfk8s.sessions.preflight import ClusterView
 
 ADDRESSES = {"worker/0": "localhost:2222", "worker/1": "localhost:2223", "ps/0": "m-ps-0.m.ns.svc:2222"}
 CLUSTER = {"ps": {0: "localhost:7000"}, "worker": {0: "127.0.0.1:7001", 1: "[::1]:7002"}}
@@ -111,7 +112,8 @@ def server_class(monkeypatch: pytest.MonkeyPatch) -> type:
     )
     losses = LostTasks()
     losses.lost("ps/0", "evicted")
-    view = SimpleNamespace(addresses=ADDRESSES, answers=lambda _: False)
+    view = ClusterView(ADDRESSES)
+    monkeypatch.setattr(view, "answers", lambda _: False)
     monkeypatch.setattr(losses, "wait_until_lost", lambda task, _: losses.reasons()[task])
     adopted_server.patch_servers(view, losses, signal.SIGTERM)
     return Server

@@ -132,7 +132,7 @@ def test_the_flags_that_views_writes_are_read_back(jobs: dict[str, int]) -> None
     found = server.config_from(server.parse_options(line.split()), {})
     assert {job: list(tasks.values()) for job, tasks in found.cluster.items()} == cluster
     assert (found.job, found.index) == (task.job, task.index)
-    environment = {"TF_CONFIG": cluster_spec.tf_config(cluster, task)}
+    environment = {"TF_CONFIG": cluster_spec.tf_config(cluster, task.job, task.index)}
     by_config = server.config_from(server.parse_options([]), environment)
     assert vars(by_config) == vars(found)
 

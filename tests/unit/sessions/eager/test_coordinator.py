@@ -1,0 +1,60 @@
+"""A session script as the coordinator of TensorFlow 2's strategies."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+
+import pytest
+
+from tfk8s.sessions.eager import coordinator
+
+CLUSTER = {"master": ["m:2222"], "chief": ["c:2222"], "ps": ["p:2222"], "worker": ["w:2222", "w:2223"], "x": ["x:1"]}
+
+
+def become(cluster: dict[str, list[str]]) -> object:
+    coordinator.become_coordinator(cluster)
+    return json.loads(os.environ.get("TF_CONFIG", "null"))
+
+
+def test_script_is_the_chief_of_the_jobs_that_strategies_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    first, second = become(CLUSTER), become(CLUSTER)
+    (chief,) = first["cluster"].pop("chief")
+    assert first == {
+        "cluster": {"ps": ["p:2222"], "worker": ["w:2222", "w:2223"]},
+        "task": {"type": "chief", "index": 0},
+    }
+    assert coordinator.own_chief() == second["cluster"]["chief"] != [chief]
+
+
+def test_a_reserved_port_is_for_a_server_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    port = coordinator.reserve_port()
+    with socket.socket() as server:  # as gRPC binds a port
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("", port))
+        server.listen()
+
+
+def test_a_tf_config_of_the_environment_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    with caplog.at_level(logging.WARNING):
+        assert become({"worker": ["w:2222"]})["cluster"]["worker"] == ["w:2222"]
+    assert caplog.messages == ["the environment's TF_CONFIG is not used: in a session script, tfk8s sets TF_CONFIG"]
+
+
+@pytest.mark.parametrize(("tasks", "fits"), [(4500, True), (10_000, False)])
+def test_a_large_cluster_has_no_tf_config(tasks: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert (become({"worker": [f"worker-{i:05}.a.svc:2222" for i in range(tasks)]}) is not None) == fits
+
+
+@pytest.mark.parametrize("value", ["", "[]", "{", '{"cluster": 1}', '{"task": {}}'])
+def test_a_tf_config_of_the_script_may_be_anything(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", value)
+    assert coordinator.own_chief() == []

@@ -1,0 +1,1 @@
+"""Scripts that use TensorFlow 2's eager execution and strategies on the tasks of a cluster."""

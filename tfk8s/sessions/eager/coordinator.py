@@ -1,0 +1,85 @@
+"""The script as the coordinator of TensorFlow 2's strategies: its `TF_CONFIG`.
+
+The coordinator of a ParameterServerStrategy starts a server of its own, at the address of `chief` in `TF_CONFIG`. The
+tasks never connect to that server. Standard library and TensorFlow only: this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from tfk8s.core.cluster_spec import tf_config
+from tfk8s.errors import InvalidInput
+from tfk8s.log import log
+
+VARIABLE = "TF_CONFIG"
+CHIEF = "chief"
+MULTI_WORKER_MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"
+MAX_VARIABLE = 131_071  # bytes of "NAME=value": MAX_ARG_STRLEN in Linux' execve(2), less the terminating zero
+
+# With other jobs, TensorFlow refuses the cluster ("Disallowed task type", multi_worker_util).
+_JOBS = ("ps", "worker")
+
+_reserved: list[socket.socket] = []  # open as long as this process
+
+
+def become_coordinator(cluster: Mapping[str, list[str]]) -> None:
+    """Set `TF_CONFIG` for this process; leave it unset if the cluster is too large for a variable.
+
+    Args:
+        cluster: the address of each task, by job.
+    """
+    before = os.environ.pop(VARIABLE, None)
+    jobs = {job: addresses for job, addresses in cluster.items() if job in _JOBS}
+    value = tf_config({CHIEF: [f"localhost:{reserve_port()}"], **jobs}, CHIEF, 0)
+    if len(f"{VARIABLE}={value}".encode()) <= MAX_VARIABLE:
+        os.environ[VARIABLE] = value
+    if before is not None:
+        log.warning("the environment's TF_CONFIG is not used: in a session script, tfk8s sets TF_CONFIG")
+
+
+def reserve_port() -> int:
+    """Return a port on which only this process can start a server.
+
+    Linux gives a bound port to no other `bind(0)`. A server of gRPC sets SO_REUSEADDR, as this socket does. So it may
+    bind the same port, since this socket does not listen.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("", 0))
+    _reserved.append(reserved)
+    return int(reserved.getsockname()[1])
+
+
+def patch_multi_worker() -> None:
+    """Make MultiWorkerMirroredStrategy refuse this process' `TF_CONFIG`; it would wait for the tasks for minutes."""
+    from tensorflow.python.distribute import collective_all_reduce_strategy
+
+    extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
+    initialize = extended._initialize_multi_worker
+
+    @functools.wraps(initialize)
+    def patched_initialize(self: Any, cluster_resolver: Any) -> None:
+        cluster = cluster_resolver.cluster_spec().as_dict()
+        if cluster.get(CHIEF) == own_chief() and len(cluster) > 1:
+            raise InvalidInput(
+                "MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process",
+                help="give the job a `program:` in the job file; or use tfk8s.strategy(), which trains on all workers "
+                "from a session script",
+            )
+        initialize(self, cluster_resolver)
+
+    extended._initialize_multi_worker = patched_initialize
+
+
+def own_chief() -> list[str]:
+    """Return the addresses of `chief` in this process' `TF_CONFIG`; empty without."""
+    with contextlib.suppress(KeyError, TypeError, ValueError):  # the script may have set it to anything
+        return list(json.loads(os.environ[VARIABLE])["cluster"][CHIEF])
+    return []
