@@ -35,7 +35,7 @@ from tfk8s.log import log
 from tfk8s.sessions import adopted_server, error_names, failures, patch
 from tfk8s.sessions.call_guard import TASK_FAILED, CallGuard, ExitScript
 from tfk8s.sessions.diagnosis import ClusterProbe
-from tfk8s.sessions.eager import coordinator
+from tfk8s.sessions.eager import coordinator, remote_context
 from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
@@ -222,8 +222,10 @@ class FailureNote:
 
 
 def _end(code: int) -> NoReturn:
-    """End this process at once, with all its threads."""
+    """End this process at once, with all its threads, and free what it has made on tasks."""
     flush()
+    with contextlib.suppress(Exception):  # tasks free it themselves after some minutes
+        remote_context.close()
     os._exit(code)
 
 
