@@ -1,4 +1,4 @@
-"""The calls of TensorFlow's sessions that threads of this process wait in, and the tasks that each call needs.
+"""The calls of TensorFlow that threads of this process wait in, and the tasks that each call of a session needs.
 
 A call of `Session.run` waits in C++, which says nothing about the call. But its Python frames have what the call
 fetches, and the graph has the tasks on which that depends. A call that does not need a lost task does not wait for it.
@@ -12,9 +12,11 @@ import threading
 import types
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tfk8s.core import naming
+from tfk8s.sessions.eager.waits import EagerCall, eager_call
+from tfk8s.sessions.preflight import ClusterView
 from tfk8s.sessions.timing import TIMING
 
 _SESSION = "tensorflow/python/client/session.py"
@@ -35,6 +37,7 @@ class Call:
 
     frames: tuple[types.FrameType, ...] = ()
     timeout: float = TIMING.call_timeout
+    is_background: ClassVar[bool] = False  # Ctrl-C ends the calls of all threads
 
     @property
     def opens(self) -> bool:
@@ -52,6 +55,10 @@ class Call:
         target = getattr(self.session, "sess_str", "")
         return target.decode() if isinstance(target, bytes) else str(target)
 
+    def master(self, view: ClusterView) -> str:
+        """Return the task that the session is connected to; the cluster's master if unknown."""
+        return view.task_at(self.target) or view.master
+
     def leaves_out(self, task: str) -> bool:
         """Return whether the device filters of the session leave a task out. They never leave out its own master."""
         filters = getattr(getattr(self.session, "_config", None), "device_filters", ())
@@ -68,13 +75,19 @@ class Call:
         return True
 
 
-def active_calls() -> dict[Hashable, Call]:
-    """Return the calls of sessions that threads of this process wait in now, by their outermost frame.
+AnyCall = Call | EagerCall
+
+
+def active_calls() -> dict[Hashable, AnyCall]:
+    """Return the calls that threads of this process wait in now, by their outermost frame of TensorFlow.
 
     Calls that close a session on a thread of their own, as TensorFlow and tfk8s do after a loss, keep nobody waiting.
     """
     main = threading.main_thread().ident
-    calls = {thread: _call(list(_stack(frame))) for thread, frame in sys._current_frames().items()}
+    stacks = {thread: list(_stack(frame)) for thread, frame in sys._current_frames().items()}
+    calls: dict[int, AnyCall | None] = {
+        thread: _call(stack) or eager_call(stack, is_background=thread != main) for thread, stack in stacks.items()
+    }
     return {
         call.frames[0]: call
         for thread, call in calls.items()

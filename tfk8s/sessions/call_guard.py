@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Protocol
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import active_calls, patch
-from tfk8s.sessions.active_calls import Call
+from tfk8s.sessions.active_calls import AnyCall
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.preflight import ClusterView
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
@@ -34,13 +34,13 @@ INTERRUPTED = 130
 class Ending(Protocol):
     """A way to end calls."""
 
-    def timeout(self, call: Call) -> float:
+    def timeout(self, call: AnyCall) -> float:
         """Return how many seconds to give a call after a loss."""
 
     def end(self, event: TaskEvent) -> None:
         """End the calls that wait for a lost task."""
 
-    def interrupt(self, calls: Collection[Call], attempt: int) -> bool:
+    def interrupt(self, calls: Collection[AnyCall], attempt: int) -> bool:
         """End calls after Ctrl-C; return whether a next attempt would make sense."""
 
 
@@ -54,17 +54,17 @@ class ExitScript:
     def __init__(self, exit_process: Callable[[int], NoReturn]) -> None:
         self._exit = exit_process
 
-    def timeout(self, call: Call) -> float:
+    def timeout(self, call: AnyCall) -> float:
         """Return the call's own timeout."""
         return call.timeout
 
     def end(self, event: TaskEvent) -> None:
         """End the script, with the reason."""
-        text = f"error: {event}; a session waited for it, and the script was ended\n{_HELP}"
+        text = f"error: {event}; a call waited for it, and the script was ended\n{_HELP}"
         print(text, file=sys.stderr, flush=True)  # noqa: T201 - for the script's user
         self._exit(TASK_FAILED)
 
-    def interrupt(self, calls: Collection[Call], attempt: int) -> bool:
+    def interrupt(self, calls: Collection[AnyCall], attempt: int) -> bool:
         """Close the sessions, which ends their calls; end the script at the second attempt."""
         if attempt:
             self._exit(INTERRUPTED)
@@ -84,7 +84,7 @@ class AbortCalls:
     def __init__(self, abort: Callable[[str], object], timing: Timing = TIMING) -> None:
         self._abort, self._timing = abort, timing
 
-    def timeout(self, call: Call) -> float:
+    def timeout(self, call: AnyCall) -> float:
         """Return a short time: an aborted call costs no more than TensorFlow's own report of the loss."""
         return self._timing.opening_timeout if call.opens else self._timing.abort_timeout
 
@@ -92,7 +92,7 @@ class AbortCalls:
         """Abort the calls, with the loss as the reason."""
         self._abort(str(event))
 
-    def interrupt(self, calls: Collection[Call], attempt: int) -> bool:
+    def interrupt(self, calls: Collection[AnyCall], attempt: int) -> bool:
         """Abort the calls."""
         del calls, attempt
         self._abort("interrupted")
@@ -130,7 +130,7 @@ class CallGuard:
         view: ClusterView,
         ending: Ending,
         *,
-        active: Callable[[], Mapping[Hashable, Call]] = active_calls.active_calls,
+        active: Callable[[], Mapping[Hashable, AnyCall]] = active_calls.active_calls,
         notify: Callable[[str], object] = log.warning,
         timing: Timing = TIMING,
         clock: Callable[[], float] = time.monotonic,
@@ -180,7 +180,7 @@ class CallGuard:
                 self._judge(key, active[key], task, suspicion)
         self._check_interrupted(active, now)
 
-    def _judge(self, key: Hashable, call: Call, task: str, suspicion: Suspicion) -> None:
+    def _judge(self, key: Hashable, call: AnyCall, task: str, suspicion: Suspicion) -> None:
         # A call that opens a session, or began after the loss, continues as soon as the task answers.
         can_continue = call.opens or not (suspicion.is_older or self._session_is_older(call, task))
         if can_continue and _is_true(self._view.answers, task):
@@ -194,12 +194,12 @@ class CallGuard:
             due = math.inf
         self._suspicions[key, task] = Suspicion(due, suspicion.is_older)
 
-    def _needs(self, call: Call, task: str) -> bool:
-        if task == (self._view.task_at(call.target) or self._view.master):
+    def _needs(self, call: AnyCall, task: str) -> bool:
+        if task == call.master(self._view):
             return True
         return not call.leaves_out(task) and (call.opens or call.needs(task))
 
-    def _session_is_older(self, call: Call, task: str) -> bool:
+    def _session_is_older(self, call: AnyCall, task: str) -> bool:
         """Return whether a call's session was opened before the task was replaced, so that the session is lost.
 
         TensorFlow reports this when it has the task's new address, which may take half a minute.
@@ -210,10 +210,10 @@ class CallGuard:
 
     def on_interrupt(self) -> None:
         """Give the calls that wait a moment to end; then Python runs the script's handler."""
-        self._interrupted = set(self._active())
+        self._interrupted = {key for key, call in self._active().items() if not call.is_background}
         self._interrupt_due, self._attempt = self._clock() + self._timing.interrupt_timeout, 0
 
-    def _check_interrupted(self, active: Mapping[Hashable, Call], now: float) -> None:
+    def _check_interrupted(self, active: Mapping[Hashable, AnyCall], now: float) -> None:
         self._interrupted = active.keys() & self._interrupted
         if not self._interrupted or now < self._interrupt_due:
             return

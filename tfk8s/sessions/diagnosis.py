@@ -86,7 +86,7 @@ class ClusterProbe:
 
     def explain(self, error: Exception) -> Tfk8sError | None:
         """Return the named error for an error of TensorFlow; None if it is not about tasks, devices or sizes."""
-        kind, message = type(error).__name__, str(error)
+        kind, message = error_names.kind(error), str(error)
         changes = TaskChanges(master=self.view.master, without=sorted(self.view.without))
         if kind in error_names.ABOUT_TASKS and self._before:
             now = self.view.probe_all(self._losses.lost_now)

@@ -125,6 +125,12 @@ def is_task_failure(noted: str) -> bool:
     return noted in (A_TASK_FAILED, A_TASK_FAILED_JUST_NOW)
 
 
+def kind(error: Exception) -> str:
+    """Return the name of an error's class, or of the base class that is about tasks (PSUnavailableError has one)."""
+    names = [base.__name__ for base in type(error).__mro__]
+    return next((name for name in names if name in ABOUT_TASKS), names[0])
+
+
 def classify(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | None:
     """Return the named error for an error of TensorFlow, or None if it is not about tasks, devices or sizes.
 

@@ -80,7 +80,7 @@ class Scene:
     ) -> None:
         self.active[sys._getframe()] = SimpleNamespace(
             opens=opens, timeout=3.0, leaves_out=lambda task: task in without, needs=lambda task: task in needs,
-            session=session, target=target,
+            session=session, master=lambda view: view.task_at(target) or view.master, is_background=False,
         )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def test_call_that_needs_a_lost_task_ends_the_script(task: str, capsys: pytest.C
         scene.check(103.1)
     assert scene.messages == [f"{task} was lost: killed by SIGKILL"]
     assert capsys.readouterr().err == (
-        f"error: {task} was lost: killed by SIGKILL; a session waited for it, and the script was ended\n"
+        f"error: {task} was lost: killed by SIGKILL; a call waited for it, and the script was ended\n"
         "  = help: lost tasks are restarted: run the script again, or let `tfk8s submit --retries 3` do it; "
         "tfk8s.session(recover=…) goes on from a checkpoint\n"
     )
