@@ -27,8 +27,9 @@ MAX_TASKS = 256  # each task needs a port here, and a connection
 
 
 def run(
-    script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor, variables: Mapping[str, str]
-) -> Outcome:
+    script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor, variables: Mapping[str, str],
+    *, forwarded: bool = False,
+) -> Outcome:  # fmt: skip
     """Run a script with this process' standard streams and signals.
 
     Args:
@@ -37,6 +38,7 @@ def run(
         target: the master, "grpc://host:port".
         monitor: the monitor of the tasks. The runner ends the script if it waits for a lost task.
         variables: the variables of the cluster's master, which override those of this process.
+        forwarded: whether the tasks have these addresses on this machine only.
 
     Returns:
         The end of the script.
@@ -49,7 +51,7 @@ def run(
     python = interpreter.script_python(os.environ)
     interpreter.require_tensorflow(python)
     with monitor, foreground_scripts.FailureFile(script) as failure_file:
-        arguments = [f"--events={monitor.events}", *script.runner_arguments()]
+        arguments = [f"--events={monitor.events}", *["--forwarded"] * forwarded, *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
         environment = script_environment(
             script, cluster, target, {**os.environ, **variables}, failure_file.environment()
@@ -90,7 +92,7 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
             stack.enter_context(_forward(task, port, dials[str(task)]))
         target = f"grpc://localhost:{ports[status.master]}"
         monitor = TaskMonitor(dials, lambda name, symptom: observer.why_lost(tasks[name], symptom), FAR)
-        return run(script, cluster, target, monitor, status.variables)
+        return run(script, cluster, target, monitor, status.variables, forwarded=True)
 
 
 @contextlib.contextmanager

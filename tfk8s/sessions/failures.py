@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tfk8s.errors import TaskError, Tfk8sError
 from tfk8s.sessions import error_names
 from tfk8s.sessions.call_guard import INTERRUPTED
+from tfk8s.sessions.eager import hints
 
 if TYPE_CHECKING:
     from tfk8s.sessions.diagnosis import ClusterProbe
@@ -57,6 +58,7 @@ class ScriptRun:
         tf1: whether `import tensorflow` gives TensorFlow 1.
         in_pod: whether it runs in a pod of the cluster.
         requirements: the file of packages that were installed for it, or "".
+        forwarded: whether the tasks have other addresses for each other than for the script.
     """
 
     script: str
@@ -64,6 +66,7 @@ class ScriptRun:
     tf1: bool = False
     in_pod: bool = False
     requirements: str = ""
+    forwarded: bool = False
 
 
 # ---- hints ---------------------------------------------------------------------------------------------------------
@@ -79,6 +82,10 @@ def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | 
     """
     if part := _removed_part(str(error)):
         return f"TensorFlow 2 has no tensorflow.{part}, and --tf1 does not bring it back; {_REMOVED[part]}"
+    if text := hints.hint(error, forwarded=run.forwarded):
+        return text
+    if hints.needs_keras_2(error):
+        return _missing_package("tf_keras", run)
     if isinstance(error, ModuleNotFoundError):
         return _missing_package(error.name or "", run)
     if run.tf1:

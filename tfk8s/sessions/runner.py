@@ -69,11 +69,12 @@ def execute(options: argparse.Namespace) -> int:
     when_imported(adopted_server.SERVER_MODULE, adopt)
     if options.tf1:
         give_tf1()
-    else:  # without eager execution, TensorFlow 2's strategies do not work
-        coordinator.become_coordinator(cluster.view.cluster)
-        when_imported(coordinator.MULTI_WORKER_MODULE, coordinator.patch_multi_worker)
+    else:
+        coordinate(cluster.view, check, forwarded=options.forwarded)
     requirements = os.environ.get("TFK8S_REQUIREMENTS", "")
-    run = ScriptRun(options.script, options.arguments, options.tf1, options.pod, requirements)
+    run = ScriptRun(
+        options.script, options.arguments, options.tf1, options.pod, requirements, forwarded=options.forwarded
+    )
     return run_main(run, cluster, note)
 
 
@@ -97,6 +98,20 @@ def give_tf1() -> None:
     tf1.disable_v2_behavior()
     logger.setLevel(level)
     sys.modules["tensorflow"] = tf1
+
+
+def coordinate(view: ClusterView, check: Callable[[object], None], *, forwarded: bool) -> None:
+    """Make the script the coordinator of TensorFlow 2's strategies, which need eager execution.
+
+    Args:
+        view: the tasks.
+        check: is called with the address of a server, and raises an error if no server answers.
+        forwarded: whether the tasks can't use the addresses of the view. The functions of a strategy need that.
+    """
+    if not forwarded:
+        coordinator.become_coordinator(view.cluster)
+    when_imported(coordinator.MULTI_WORKER_MODULE, coordinator.patch_multi_worker)
+    when_imported(remote_context.MODULE, functools.partial(coordinator.patch_connecting, view, check))
 
 
 def when_imported(name: str, then: Callable[[], None]) -> None:
@@ -251,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--isolate", action="store_true", help="sessions keep their variables to themselves")
     parser.add_argument("--events", type=int, metavar="FD", help="the pipe with changes of tasks")
     parser.add_argument("--pod", action="store_true", help="the script runs in a pod of the cluster")
+    parser.add_argument("--forwarded", action="store_true", help="the tasks can't use the addresses in TFK8S_CLUSTER")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     return execute(parser.parse_args(arguments))

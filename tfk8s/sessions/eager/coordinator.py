@@ -11,12 +11,15 @@ import functools
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from tfk8s.core.addresses import SCHEME
 from tfk8s.core.cluster_spec import tf_config
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
+from tfk8s.sessions.eager import remote_context
+from tfk8s.sessions.preflight import ClusterView
 
 VARIABLE = "TF_CONFIG"
 CHIEF = "chief"
@@ -25,8 +28,6 @@ MAX_VARIABLE = 131_071  # bytes of "NAME=value": MAX_ARG_STRLEN in Linux' execve
 
 # With other jobs, TensorFlow refuses the cluster ("Disallowed task type", multi_worker_util).
 _JOBS = ("ps", "worker")
-
-_reserved: list[socket.socket] = []  # open as long as this process
 
 
 def become_coordinator(cluster: Mapping[str, list[str]]) -> None:
@@ -53,8 +54,42 @@ def reserve_port() -> int:
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind(("", 0))
-    _reserved.append(reserved)
-    return int(reserved.getsockname()[1])
+    port = int(reserved.getsockname()[1])
+    reserved.detach()  # stays open as long as this process
+    return port
+
+
+def patch_connecting(view: ClusterView, check: Callable[[object], None]) -> None:
+    """Check the tasks that this process connects to by eager execution; TensorFlow waits for all of them for ever.
+
+    Args:
+        view: the tasks of the cluster.
+        check: is called with the address of each task, "grpc://host:port"; raises an error if no server answers.
+    """
+    from tensorflow.python.eager import context
+
+    def patched(connect: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(connect)
+        def patched_connect(self: Any, server_def: Any, *arguments: Any, **keywords: Any) -> None:
+            tasks = remote_context.tasks_to_connect(server_def)
+            if tasks != remote_context.connected_tasks():  # equal if a coordinator connects to a restarted worker
+                for task, address in tasks.items():
+                    _require_included(task, address, view)
+                    check(f"{SCHEME}{address}")
+            connect(self, server_def, *arguments, **keywords)
+
+        return patched_connect
+
+    for name in ("set_server_def", "update_server_def"):
+        setattr(context.Context, name, patched(getattr(context.Context, name)))
+
+
+def _require_included(task: str, address: str, view: ClusterView) -> None:
+    if task in view.without and view.addresses.get(task) == address:
+        raise InvalidInput(
+            f"TensorFlow 2 connects to all tasks of the cluster, and --without leaves out {task}",
+            help="omit --without; or give the strategy a cluster that ends before that task",
+        )
 
 
 def patch_multi_worker() -> None:

@@ -10,7 +10,6 @@ and waits until the worker is back. So no call of such a program is ended becaus
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfk8s.core import naming
+from tfk8s.sessions.eager import remote_context
 from tfk8s.sessions.timing import TIMING
 
 _FILES = re.compile(r"/tensorflow/python/(eager/(context|execute|executor)|framework/ops|ops/gen_\w+)\.py$")
@@ -69,7 +69,7 @@ class EagerCall:
 
     def leaves_out(self, task: str) -> bool:
         """Return whether this process did not connect to a task, or survives its loss."""
-        return task not in connected_tasks() or (task.startswith(_WORKER) and has_coordinator())
+        return task not in remote_context.connected_tasks() or (task.startswith(_WORKER) and has_coordinator())
 
     def needs(self, task: str) -> bool:
         """Return whether the call needs a task; True if that can't be known."""
@@ -89,17 +89,6 @@ class EagerCall:
 def eager_call(stack: Sequence[types.FrameType], *, is_background: bool) -> EagerCall | None:
     """Return the call that a stack, from its innermost frame outwards, waits in."""
     return EagerCall(stack, is_background) if stack and _FILES.search(stack[0].f_code.co_filename) else None
-
-
-def connected_tasks() -> set[str]:
-    """Return the tasks that this process has connected to by eager execution."""
-    module = sys.modules.get("tensorflow.python.eager.context")
-    context = module.context_safe() if module else None
-    server = context.get_server_def() if context else None
-    if server is None:
-        return set()
-    tasks = {naming.task(job.name, index) for job in server.cluster.job for index in job.tasks}
-    return tasks - {naming.task(server.job_name, server.task_index)}  # its own
 
 
 def has_coordinator() -> bool:

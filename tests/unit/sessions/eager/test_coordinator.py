@@ -14,13 +14,19 @@ from tfk8s.sessions.eager import coordinator
 CLUSTER = {"master": ["m:2222"], "chief": ["c:2222"], "ps": ["p:2222"], "worker": ["w:2222", "w:2223"], "x": ["x:1"]}
 
 
+@pytest.fixture(autouse=True)
+def _no_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore the environment after a test: what sets the variable is no `monkeypatch`."""
+    monkeypatch.setenv("TF_CONFIG", "")
+    monkeypatch.delenv("TF_CONFIG")
+
+
 def become(cluster: dict[str, list[str]]) -> object:
     coordinator.become_coordinator(cluster)
     return json.loads(os.environ.get("TF_CONFIG", "null"))
 
 
-def test_script_is_the_chief_of_the_jobs_that_strategies_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TF_CONFIG", raising=False)
+def test_script_is_the_chief_of_the_jobs_that_strategies_know() -> None:
     first, second = become(CLUSTER), become(CLUSTER)
     (chief,) = first["cluster"].pop("chief")
     assert first == {
@@ -30,8 +36,7 @@ def test_script_is_the_chief_of_the_jobs_that_strategies_know(monkeypatch: pytes
     assert coordinator.own_chief() == second["cluster"]["chief"] != [chief]
 
 
-def test_a_reserved_port_is_for_a_server_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TF_CONFIG", raising=False)
+def test_a_reserved_port_is_for_a_server_of_this_process() -> None:
     port = coordinator.reserve_port()
     with socket.socket() as server:  # as gRPC binds a port
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -49,8 +54,7 @@ def test_a_tf_config_of_the_environment_is_not_used(
 
 
 @pytest.mark.parametrize(("tasks", "fits"), [(4500, True), (10_000, False)])
-def test_a_large_cluster_has_no_tf_config(tasks: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TF_CONFIG", raising=False)
+def test_a_large_cluster_has_no_tf_config(tasks: int, fits: bool) -> None:
     assert (become({"worker": [f"worker-{i:05}.a.svc:2222" for i in range(tasks)]}) is not None) == fits
 
 

@@ -43,7 +43,7 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Connect this process to a cluster with a server of its own as chief."""
 
     def connect(**jobs: int) -> None:
-        cluster = [SimpleNamespace(name=name, tasks=range(count)) for name, count in jobs.items()]
+        cluster = [SimpleNamespace(name=name, tasks=dict.fromkeys(range(count), "h:1")) for name, count in jobs.items()]
         server = SimpleNamespace(cluster=SimpleNamespace(job=cluster), job_name="chief", task_index=0)
         context = SimpleNamespace(get_server_def=lambda: server)
         module = SimpleNamespace(context_safe=lambda: context)

@@ -1,0 +1,78 @@
+"""Hints about failures of programs for TensorFlow 2's strategies, with TensorFlow's and Keras' own messages."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tfk8s.sessions import failures
+from tfk8s.sessions.eager import hints
+from tfk8s.sessions.failures import ScriptRun
+
+KERAS_2 = (
+    "Keras 3 does not train with ParameterServerStrategy, Keras 2 does: install tf_keras, and set "
+    "TF_USE_LEGACY_KERAS=1 (`env` in the job file); or use tfk8s.strategy(), which works with Keras 3"
+)
+FORWARDED = (
+    "with --here there is no TF_CONFIG, because the tasks can't reach each other at the addresses of this machine; "
+    "leave out --here"
+)
+TOO_LARGE = (
+    "the cluster is too large for TF_CONFIG: a variable holds 128 KiB; give json.loads(os.environ['TFK8S_CLUSTER']) to "
+    "a tf.distribute.cluster_resolver.SimpleClusterResolver"
+)
+PER_WORKER = ValueError(
+    "To use this dataset, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset."
+)
+NO_CLUSTER = ValueError("Cluster spec must be non-empty in `tf.distribute.cluster_resolver.ClusterResolver`.")
+
+
+def raised_in(file: str, error: Exception) -> Exception:
+    try:
+        exec(compile("raise error", file, "exec"), {"error": error})  # noqa: S102
+    except ValueError as raised:
+        return raised
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (raised_in("/site-packages/keras/src/utils/traceback_utils.py", PER_WORKER), KERAS_2),
+        (AttributeError("module 'keras.utils' has no attribute 'experimental'"), KERAS_2),
+        (AttributeError("module 'keras._tf_keras.keras' has no attribute 'experimental'"), KERAS_2),
+        (AttributeError("module 'cards' has no attribute 'experimental'"), None),
+        (ValueError("shapes"), None),
+    ],
+)
+def test_keras_3_with_parameter_server_strategy(error: Exception, expected: str | None) -> None:
+    assert hints.hint(error) == expected
+
+
+def test_the_same_error_in_a_loop_of_the_script_is_not_about_keras() -> None:
+    assert hints.hint(raised_in("/home/jo/train.py", ValueError(str(PER_WORKER)))) is None
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "expected"),
+    [
+        (True, FORWARDED),
+        (False, TOO_LARGE),
+    ],
+)
+def test_a_script_without_tf_config(forwarded: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert hints.hint(NO_CLUSTER, forwarded=forwarded) == expected
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    assert hints.hint(NO_CLUSTER, forwarded=forwarded) is None
+
+
+def test_keras_2_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = ImportError("Keras cannot be imported. Check that it is installed.")
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    assert failures.hint(error, ScriptRun("train.py"), lambda *_: False) == (
+        f"install the package: {sys.executable} -m pip install tf_keras; a module of your own belongs beside SCRIPT"
+    )
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS")
+    assert failures.hint(error, ScriptRun("train.py"), lambda *_: False) is None

@@ -1,0 +1,51 @@
+"""Hints about failures of programs for TensorFlow 2's strategies. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+
+from tfk8s.sessions.eager import coordinator
+
+_PER_WORKER = "you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset"
+_NO_CREATOR = re.compile(r"module 'keras[\w.]*' has no attribute 'experimental'")
+_NO_CLUSTER = "Cluster spec must be non-empty"
+_KERAS = f"{os.sep}keras{os.sep}src{os.sep}"
+
+_KERAS_2 = (
+    "Keras 3 does not train with ParameterServerStrategy, Keras 2 does: install tf_keras, and set "
+    "TF_USE_LEGACY_KERAS=1 (`env` in the job file); or use tfk8s.strategy(), which works with Keras 3"
+)
+_FORWARDED = (
+    "with --here there is no TF_CONFIG, because the tasks can't reach each other at the addresses of this machine; "
+    "leave out --here"
+)
+_TOO_LARGE = (
+    "the cluster is too large for TF_CONFIG: a variable holds 128 KiB; give json.loads(os.environ['TFK8S_CLUSTER']) to "
+    "a tf.distribute.cluster_resolver.SimpleClusterResolver"
+)
+
+
+def hint(error: BaseException, *, forwarded: bool = False) -> str | None:
+    """Return what the user may do about an error that ended a script, or None.
+
+    Args:
+        error: the error.
+        forwarded: whether the tasks have other addresses for each other than for the script.
+    """
+    message = str(error)
+    if _NO_CREATOR.search(message) or (_PER_WORKER in message and _is_of_keras_3(error)):
+        return _KERAS_2
+    if _NO_CLUSTER in message and coordinator.VARIABLE not in os.environ:
+        return _FORWARDED if forwarded else _TOO_LARGE
+    return None
+
+
+def needs_keras_2(error: BaseException) -> bool:
+    """Return whether a script asked for Keras 2, and its package is not installed."""
+    return "Keras cannot be imported" in str(error) and bool(os.environ.get("TF_USE_LEGACY_KERAS"))
+
+
+def _is_of_keras_3(error: BaseException) -> bool:
+    return any(_KERAS in frame.filename for frame in traceback.extract_tb(error.__traceback__))
