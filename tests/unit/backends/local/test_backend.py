@@ -24,6 +24,7 @@ from tfk8s.backends.local import (
     logs,
     script_processes,
     state,
+    supervisor_client,
     task_log,
     task_processes,
 )
@@ -269,6 +270,19 @@ def test_a_cluster_whose_record_is_damaged_can_be_removed(monkeypatch: pytest.Mo
     assert caught.value.help == "tfk8s down --local damaged removes it"
     LocalBackend().delete("damaged")
     assert not folder.path.exists()
+
+
+def test_ctrl_c_in_scale_waits_until_the_cluster_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = state.folder("c")
+    folder.create(make_record(job_file("c", Job(name="worker", tasks=2)), exposed=False))
+    started = []
+    monkeypatch.setattr(supervisor_client, "end", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(supervisor_client, "start", lambda _, record: started.append(record))
+    with pytest.raises(KeyboardInterrupt):
+        LocalBackend().scale("c", {"worker": 3})
+    assert started == [folder.read()]
+    assert len(started[0].tasks) == 3
 
 
 def test_a_lock_of_another_command_is_awaited(
