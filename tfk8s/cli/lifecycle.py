@@ -16,6 +16,8 @@ from tfk8s.cli.signals import leaving
 if TYPE_CHECKING:
     from tfk8s.core.plan import Plan
 
+_RESTARTS = "a restart that has begun continues; `tfk8s status` shows its progress"
+
 
 def up(
     file: options.File,
@@ -46,7 +48,8 @@ def up(
     if dry_run:
         _show_plan(api.plan(file, BackendOptions(local or None, context, namespace, allow_exposed_ports)))
         return
-    with leaving("the cluster still starts; `tfk8s up` waits for it, `tfk8s down` removes it"), Progress() as progress:
+    advice = "a cluster that starts already continues; `tfk8s up` waits for the cluster, `tfk8s down` removes it"
+    with leaving(advice), Progress() as progress:
         cluster = api.up(
             file, local=local or None, context=context, namespace=namespace, timeout=None if no_wait else timeout,
             keep=True, allow_exposed_ports=allow_exposed_ports, on_change=progress.update,
@@ -96,7 +99,7 @@ def restart(
     from tfk8s.cli.progress import Progress
 
     cluster = options.find_cluster(name, local, context, namespace)
-    with leaving("the restart continues; `tfk8s status` shows its progress"), Progress() as progress:
+    with leaving(_RESTARTS), Progress() as progress:
         cluster.restart(task, timeout=None if no_wait else timeout, on_change=progress.update)
     say(f'restarted {task or "all tasks"} of cluster "{cluster.name}"')
 
@@ -200,7 +203,7 @@ def scale(
 
     task_counts = parse_counts(tasks)
     cluster = options.find_cluster(name, local, context, namespace)
-    with leaving("the restart continues; `tfk8s status` shows its progress"), Progress() as progress:
+    with leaving(_RESTARTS), Progress() as progress:
         changed = cluster.scale(task_counts, timeout=None if no_wait else timeout, on_change=progress.update)
     numbers = ", ".join(f"{job}={count}" for job, count in task_counts.items())
     if changed:

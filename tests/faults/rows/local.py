@@ -213,8 +213,8 @@ PHASES: dict[str, tuple[Begin, str, str]] = {
     "`status --watch`": (looking("status", "--watch", until="worker/1"), USABLE, ""),
     "`logs --follow`": (looking("logs", "--follow", until="worker/1"), USABLE, ""),
     "`down`, while the supervisor does not answer": (down_waits, USABLE, "interrupted: parts of the cluster"),
-    "`restart`, while the task starts": (restarts, USABLE, "interrupted: the restart continues"),
-    "`up`, while tasks start": (waits_for_up, STARTED, "interrupted: the cluster still starts"),
+    "`restart`, while the task starts": (restarts, USABLE, "interrupted: a restart that has begun continues"),
+    "`up`, while tasks start": (waits_for_up, STARTED, "interrupted: a cluster that starts already continues"),
     "`run`, while tasks start": (run_waits_for_up, NOTHING, ""),
     "`run`, while its script runs": (run_has_a_script, NOTHING, ""),
 }

@@ -331,9 +331,17 @@ def test_whenever_a_signal_comes_run_leaves_nothing(
 @pytest.mark.parametrize(
     ("command", "method", "says"),
     [
-        (["up", "new.yaml"], "apply", "the cluster still starts; `tfk8s up` waits for it, `tfk8s down` removes it"),
-        (["restart", "mnist"], "restart", "the restart continues; `tfk8s status` shows its progress"),
-        (["scale", "mnist", "worker=3"], "scale", "the restart continues; `tfk8s status` shows its progress"),
+        (
+            ["up", "new.yaml"],
+            "apply",
+            "a cluster that starts already continues; `tfk8s up` waits for the cluster, `tfk8s down` removes it",
+        ),
+        (["restart", "mnist"], "restart", "a restart that has begun continues; `tfk8s status` shows its progress"),
+        (
+            ["scale", "mnist", "worker=3"],
+            "scale",
+            "a restart that has begun continues; `tfk8s status` shows its progress",
+        ),
         (["down", "mnist"], "delete", "parts of the cluster may remain; `tfk8s down` again removes them"),
     ],
 )
