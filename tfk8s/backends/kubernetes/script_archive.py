@@ -64,8 +64,10 @@ def ignored(folder: Path) -> GitIgnoreSpec:
     file = folder / IGNORE_FILE
     try:
         lines = file.read_text().splitlines() if file.exists() else []
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{file} can't be read: {error}") from error
+    except OSError as error:
+        raise InvalidInput(f"{file} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{file} is not UTF-8 text", help="save the file in UTF-8") from error
     for number, line in enumerate(lines, 1):
         try:
             GitIgnoreSpec.from_lines([line])

@@ -89,3 +89,17 @@ def test_a_bad_ignore_file_is_refused(tmp_path: Path, ignore: str, error: str) -
     with pytest.raises(InvalidInput) as caught:
         archived(tmp_path, ignore)
     assert str(caught.value) == error.format(tmp_path)
+
+
+def test_an_unreadable_ignore_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ".tfk8signore").write_bytes(b"\xff")
+    with pytest.raises(InvalidInput) as caught:
+        script_archive.ignored(tmp_path)
+    assert (str(caught.value), caught.value.help) == (
+        f"{tmp_path}/.tfk8signore is not UTF-8 text", "save the file in UTF-8"
+    )  # fmt: skip
+    (tmp_path / ".tfk8signore").unlink()
+    (tmp_path / ".tfk8signore").mkdir()
+    with pytest.raises(InvalidInput) as caught:
+        script_archive.ignored(tmp_path)
+    assert str(caught.value) == f"{tmp_path}/.tfk8signore can't be read: Is a directory"
