@@ -114,7 +114,8 @@ def _container(job: str, pod: Object, container: Object, warnings: Sequence[str]
     warning = next((text for text in reversed(warnings) if not _NO_REASON.fullmatch(text)), "")
     if "Failed to pull image" in warning:
         return Phase.PENDING, _image(job, container["image"], "", warning)[1]
-    return Phase.PENDING, _missing(job, warning) or warning
+    find = _missing_variable if warning.startswith("Error: ") else _missing  # kubelet can't create the container
+    return Phase.PENDING, find(job, warning) or warning
 
 
 def _phase_of(end: Object) -> Phase:

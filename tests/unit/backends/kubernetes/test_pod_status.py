@@ -108,6 +108,10 @@ CASES = [
         'Secret "keys" has no key "api": add the key, or change env or jobs.worker.env',
     ),
     (
+        waiting("ContainerCreating"), ('Error: secret "keys" not found',), Phase.PENDING,
+        'there is no Secret "keys": create it, or change env or jobs.worker.env',
+    ),
+    (
         waiting("ContainerCreating"), ('MountVolume.SetUp failed for volume "volume-0" : secret "keys" not found',),
         Phase.PENDING, 'there is no Secret "keys": create it, or change volumes or jobs.worker.volumes',
     ),
