@@ -17,6 +17,7 @@ REMOTE_GPU_WITHOUT_ONE = (
     "square ran on /job:local/replica:0/task:0/device:CPU:0\n"
     "[[7.0, 10.0], [15.0, 22.0]]\n"
 )
+PARAMETER_SERVER = "200 steps, loss 0.0000\nps/0 has the weights 1.00 -2.00\nps/1 has the weights 3.00 -4.00\n"
 
 _COSTS = re.compile(r"step +(\d+): cost (\d+\.\d+)")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import between_graph
 import pytest
-from expected_output import REMOTE_GPU_WITHOUT_ONE, TUTORIAL, costs
+from expected_output import PARAMETER_SERVER, REMOTE_GPU_WITHOUT_ONE, TUTORIAL, costs
 from on_cluster import IMAGE, start_tfk8s
 
 import tfk8s
@@ -96,6 +96,11 @@ def test_data_parallel_learns_as_a_single_device_does(submit, data_parallel):
     single, parallel = map(costs, submit(data_parallel, "data_parallel/single.py", "data_parallel/parallel.py"))
     assert parallel == pytest.approx(single, rel=1e-4)
     assert single[399] < 0.01 < single[1]
+
+
+def test_parameter_server_strategy(submit, make_up):
+    name = make_up("parameter_server/cluster.yaml")
+    assert submit(name, "parameter_server/train.py", flags=()) == [PARAMETER_SERVER]
 
 
 def test_between_graph_programs_share_the_variables_of_the_ps(backend, namespace, make_up):

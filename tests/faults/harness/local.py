@@ -118,7 +118,10 @@ class LocalEnvironment:
         (where,) = (one.runs_on for one in self.status().tasks if one.task == Task(job, int(index)))
         return int(where.removeprefix("pid "))
 
-    def submit(self, script: str, *words: object, terminal: bool = False, **variables: str) -> Command:
+    def submit(
+        self, script: str, *words: object, to_kill: str = "", terminal: bool = False, **variables: str
+    ) -> Command:
+        del to_kill  # a task may be killed twice
         command = ("submit", "--local", self.cluster(), SCRIPTS / script, *words)
         return self.start(*command, terminal=terminal, **variables)
 

@@ -247,6 +247,7 @@ ROWS = [
 ]
 # These need a node's own processes, or break what all of the cluster needs, for a while.
 ON_KIND = [
-    *signals(), *scripts.losses("ps/0: killed (exit code 137)"), *frozen_sessions(), *removals.on_kind(), *dns.rows(),
-    *api_server.restarts(),
+    *signals(), *scripts.losses("ps/0: killed (exit code 137)"),
+    *scripts.coordinators("does not answer: its server is stopped"), *frozen_sessions(), *removals.on_kind(),
+    *dns.rows(), *api_server.restarts(),
 ]  # fmt: skip

@@ -296,7 +296,8 @@ def crowds() -> Iterator[Row]:
 
 # Rows that need a cluster and leave it usable come first: one serves them all.
 ROWS = [
-    *lost_tasks(), *scripts.losses("ps/0 was lost: killed by SIGKILL"), *sessions(), *lost_client(),
+    *lost_tasks(), *scripts.losses("ps/0 was lost: killed by SIGKILL"),
+    *scripts.coordinators("stopped by a signal"), *sessions(), *lost_client(),
     *surroundings.in_scripts(), *interrupts(), *lost_supervisor(), *crowds(), *scripts.removals(),
     *surroundings.of_clusters(),
 ]  # fmt: skip

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from harness import signals
 from harness.command import PATIENCE, Command, Ended
-from harness.row import NOTHING, Row
+from harness.row import NOTHING, VERDICT, Row
 
+COORDINATING = "in functions of a ParameterServerStrategy"
+EAGER = "in an operation of eager execution"
+SURVIVED = ("worker/0", "worker/1")  # by a ClusterCoordinator
+_NAP = 4.0
 JOINING = "while a script joins the server of ps/0"
 
 
 class Environment(Protocol):
     """A cluster to break, on this machine or on Kubernetes."""
 
-    def submit(self, script: str, *words: object, **variables: str) -> Command:
-        """Return a script of tests/faults/scripts that runs."""
+    def submit(self, script: str, *words: object, to_kill: str = "", **variables: str) -> Command:
+        """Return a script of tests/faults/scripts that runs; `to_kill` is the task that will be killed."""
 
     def join(self, *, to_kill: str = "") -> Command:
         """Return a script that joins the server of ps/0; `to_kill` is the task that will be killed."""
@@ -60,6 +65,61 @@ def killed(environment: Environment) -> Ended:
     script.now()
     process.send(signal.SIGKILL)
     return script.end(PATIENCE)
+
+
+def coordinates(task: str, number: int) -> Callable[[Environment], Ended]:
+    """Send a signal to a task of a ParameterServerStrategy; a stopped worker continues after some seconds."""
+
+    def run(environment: Environment) -> Ended:
+        script = environment.submit("coordinator.py", to_kill=task if number == signal.SIGKILL else "")
+        script.until_says("schedules")
+        process = environment.process(task)
+        script.now()
+        process.send(number)
+        if number == signal.SIGSTOP and task in SURVIVED:
+            threading.Timer(_NAP, process.send, [signal.SIGCONT]).start()
+        try:
+            ended = script.end(PATIENCE)
+        finally:
+            if number == signal.SIGSTOP:
+                process.send(signal.SIGCONT)
+        assert ended.code or ended.out.endswith("counted 240 of 240\n"), ended
+        return ended
+
+    return run
+
+
+def reads_a_frozen_ps(environment: Environment) -> Ended:
+    script = environment.submit("eager.py")
+    script.until_says("reads")
+    process = environment.process("ps/0")
+    script.now()
+    process.send(signal.SIGSTOP)
+    try:
+        return script.end(PATIENCE)
+    finally:
+        process.send(signal.SIGCONT)
+
+
+def coordinators(stopped: str) -> Iterator[Row]:
+    """Yield the rows of programs for TensorFlow 2; `stopped` is the reason for the loss of a stopped task."""
+    for number, name in ((signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "SIGSTOP, then SIGCONT")):
+        yield Row(
+            fault=f"{name} of worker/1", when=COORDINATING, run=coordinates("worker/1", number), limit=6 * VERDICT,
+            words=("worker/1 was lost",),
+        )  # fmt: skip
+    yield Row(
+        fault="SIGKILL of ps/0",
+        when=COORDINATING,
+        run=coordinates("ps/0", signal.SIGKILL),
+        code=3,
+        words=("error: ps/0 was ",),
+    )
+    for when, run in ((COORDINATING, coordinates("ps/0", signal.SIGSTOP)), (EAGER, reads_a_frozen_ps)):
+        yield Row(
+            fault="SIGSTOP of ps/0", when=when, run=run, code=3, words=(f"error: ps/0 was lost: {stopped}",),
+            thorough=when == COORDINATING,
+        )  # fmt: skip
 
 
 def removed(environment: Environment) -> Ended:
