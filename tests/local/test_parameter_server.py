@@ -1,0 +1,101 @@
+"""Programs for TensorFlow 2's strategies; lost tasks are in tests/faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from clusters import is_ready, pids, tfk8s, wait_for
+from job_files import job_file
+
+from tfk8s import polling
+from tfk8s.backends.local import LocalBackend
+from tfk8s.core.spec import Task
+
+COORDINATOR = Path(__file__).parents[1] / "faults" / "scripts" / "coordinator.py"
+SIZE = 200_000_000
+
+STRATEGY = """
+import os, sys
+import tensorflow as tf
+strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
+"""
+LARGE = f"""{STRATEGY}
+with strategy.scope():
+    large = tf.Variable(tf.ones([{SIZE // 4}]))
+print(tf.reduce_sum(large[:8]).numpy(), flush=True)
+if sys.argv[1:]:
+    raise {{"exit": SystemExit(5), "Ctrl-C": KeyboardInterrupt, "error": ValueError}}[sys.argv[1]]
+"""
+KERAS = f"""{STRATEGY}
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+model.fit(tf.data.Dataset.from_tensors((tf.ones([4, 2]), tf.ones([4, 1]))), verbose=0)
+"""
+OWN_CLUSTER = f"""
+import json, os
+cluster = {{"chief": ["localhost:2990"], "ps": ["localhost:2991"], "worker": ["localhost:2224"]}}
+os.environ["TF_CONFIG"] = json.dumps({{"cluster": cluster, "task": {{"type": "chief", "index": 0}}}})
+{STRATEGY}
+"""
+
+
+@pytest.fixture(scope="module")
+def pss(backend: LocalBackend) -> Iterator[str]:
+    """A cluster of a chief with a server, a ps and two workers."""
+    backend.apply(job_file("pss", chief=1, ps=1, worker=2))
+    wait_for(backend, "pss", is_ready)
+    yield "pss"
+    backend.delete("pss")
+
+
+def test_two_coordinators_share_the_tasks(pss: str) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        done = list(threads.map(lambda _: tfk8s("submit", "--local", pss, COORDINATOR, timeout=120), range(2)))
+    for one in done:
+        assert (one.returncode, one.stdout) == (0, "schedules\ncounted 240 of 240\n"), one.stderr
+
+
+def test_tasks_forget_what_a_script_made(pss: str, backend: LocalBackend, run: Callable[..., object]) -> None:
+    pid = pids(backend.observe(pss))[Task("ps", 0)]
+
+    def memory() -> int:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+
+    ends = {"": 0, "exit": 5, "Ctrl-C": 130, "error": 1}
+    before = memory()
+    for how, code in ends.items():
+        assert run(pss, LARGE, *filter(None, [how]))[:2] == (code, "8.0\n")
+    # malloc keeps some of it; without an end to each context, all four variables would be there.
+    polling.wait_until(lambda: memory() < before + 2 * SIZE, lambda: f"the ps to shrink from {memory()} bytes", 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (KERAS, 1, "hint: Keras 3 does not train with ParameterServerStrategy, Keras 2 does: "),
+        (OWN_CLUSTER, 2, "error: no TensorFlow server answers at localhost:2991: Connection refused\n"),
+        (
+            "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()",
+            2,
+            "error: MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process",
+        ),
+    ],
+    ids=["keras", "own-cluster", "multi-worker"],
+)
+def test_a_program_that_can_not_work_is_told_why(
+    pss: str, text: str, code: int, words: str, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    ended = run(pss, text)
+    assert ended[0] == code, ended
+    assert words in ended[2]
+
+
+def test_without_leaves_no_task_out_of_a_strategy(pss: str, run: Callable[..., tuple[int, str, str]]) -> None:
+    code, _, error = run(pss, STRATEGY, environment={"TFK8S_WITHOUT": "worker/1"})
+    assert code == 2
+    assert "error: TensorFlow 2 connects to all tasks of the cluster, and --without leaves out worker/1\n" in error
