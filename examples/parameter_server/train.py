@@ -17,7 +17,7 @@ with strategy.scope():
     steps = tf.Variable(0)
 
 
-def points(context):
+def points(_):
     """Return an endless dataset; each worker has its own."""
 
     def batch(number):
