@@ -27,6 +27,7 @@ _FUNCTION = "/tensorflow/python/eager/polymorphic_function/atomic_function.py"
 _CONNECTING = ("ensure_initialized", "set_server_def", "update_server_def")
 _COORDINATOR_THREAD = "WorkerClosureProcessingLoop-"  # of each worker, in cluster_coordinator.py
 _WORKER = "worker/"
+_FUNCTION_NAME = "__"  # "__inference_step_12", "__backward_step_7"
 _TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
 
 
@@ -83,7 +84,9 @@ class EagerCall:
         if _is_on(str(waiting.f_locals.get("device_name")), task):
             return True
         functions = [frame.f_locals["self"] for frame in self.stack if frame.f_code.co_filename.endswith(_FUNCTION)]
-        return any(_function_needs(function, task) for function in functions[:1])
+        if not functions:  # an operation, or a function of an older TensorFlow
+            return _FUNCTION_NAME in str(waiting.f_locals.get("op_name"))
+        return _function_needs(functions[0], task)
 
 
 def eager_call(stack: Sequence[types.FrameType], *, is_background: bool) -> EagerCall | None:
@@ -100,13 +103,16 @@ def _tensors(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, list | tuple):
             yield from _tensors(value)
-        elif hasattr(value, "backing_device"):  # an eager tensor
+        elif type(value).__name__ == "EagerTensor":
             yield value
 
 
 def _function_needs(function: Any, task: str) -> bool:
     """Return whether a function, or one that it calls, names a device of a task."""
-    nodes = function.cached_definition.node_def
+    definition = getattr(function, "cached_definition", None)
+    if definition is None:  # in older versions of TensorFlow
+        return True
+    nodes = definition.node_def
     return any(_is_on(node.device, task) for node in nodes) or any(
         _function_needs(child, task) for child in function.children
     )

@@ -18,8 +18,12 @@ PS, WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/tas
 LOCAL = "/job:chief/replica:0/task:0/device:CPU:0"
 
 
-def tensor(device: str, dtype: str = "<dtype: 'float32'>") -> SimpleNamespace:
-    return SimpleNamespace(device=device, backing_device=device, dtype=dtype)
+class EagerTensor(SimpleNamespace):
+    """A tensor with the name of TensorFlow's class."""
+
+
+def tensor(device: str, dtype: str = "<dtype: 'float32'>") -> EagerTensor:
+    return EagerTensor(device=device, dtype=dtype)
 
 
 def function(*devices: str, children: tuple[object, ...] = ()) -> SimpleNamespace:
@@ -67,6 +71,14 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_tasks_of_a_function(inputs: list[object], device: str | None, behind: object, needed: bool) -> None:
     outer = [frame(FUNCTION, "call_flat", self=behind)] if behind else []
     assert call(frame(EXECUTE, inputs=inputs, device_name=device), *outer).needs("ps/0") == needed
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"), [(b"__inference_step_12", True), ("__forward_step_3", True), ("MatMul", False)]
+)
+def test_a_function_of_an_older_tensorflow_may_need_any_task(name: object, needed: bool) -> None:
+    assert call(frame(EXECUTE, inputs=[tensor(LOCAL)], op_name=name)).needs("ps/0") == needed
+    assert call(frame(EXECUTE, inputs=[]), frame(FUNCTION, self=SimpleNamespace())).needs("ps/0")
 
 
 @pytest.mark.parametrize(
