@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from tfk8s.jobfile.loader import load
+    from tfk8s.programs.strategy import strategy
     from tfk8s.sessions.session import session
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "connect",
     "load",
     "session",
+    "strategy",
     "up",
 ]
 
@@ -71,6 +73,7 @@ _HOMES = {
     "connect": "api",
     "load": "jobfile.loader",
     "session": "sessions.session",
+    "strategy": "programs.strategy",
     "up": "api",
 }
 

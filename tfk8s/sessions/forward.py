@@ -38,6 +38,7 @@ class Forward:
         dial: opens a stream to the server, for each connection.
         port: the port to listen on; 0 is any free port.
         notify: is called, on another thread, with the reason when connections break, and when they work again.
+        shared: other programs of this user may listen on the port, too, at the machine's other addresses.
 
     Attributes:
         port: the port in use.
@@ -46,9 +47,9 @@ class Forward:
         InvalidInput: the port is in use, or not allowed.
     """
 
-    def __init__(self, dial: Dial, port: int = 0, notify: Notify | None = None) -> None:
+    def __init__(self, dial: Dial, port: int = 0, notify: Notify | None = None, *, shared: bool = False) -> None:
         self._dial, self._notify = dial, notify
-        self._listener = _listen(port)
+        self._listener = _listen(port, shared=shared)
         self._lock = threading.Lock()
         self._connections: dict[ProxiedConnection, bool] = {}  # True: to the server; False: to its stand-in
         self._is_lost = False
@@ -173,10 +174,11 @@ class Forward:
             self._notify(text)
 
 
-def _listen(port: int) -> socket.socket:
+def _listen(port: int, *, shared: bool) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(shared))
         listener.bind((_LOOPBACK, port))
         listener.listen(128)
     except (OSError, OverflowError) as error:

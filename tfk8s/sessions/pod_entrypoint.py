@@ -178,12 +178,14 @@ def forward_loopback(cluster: Mapping[str, Sequence[str]]) -> list[Forward]:
         cluster: the master's job first, then by name.
 
     Returns:
-        The forwards of the first `MAX_FORWARDS` tasks: scripts with fixed addresses are written for few tasks.
+        The forwards of the first `MAX_FORWARDS` tasks: scripts with fixed addresses are written for few tasks. They
+        share their ports, because `tfk8s.strategy` listens on the pod's own address at a task's port.
     """
     servers = [host_and_port(address) for addresses in cluster.values() for address in addresses]
     ports = loopback_ports({server: server[1] for server in servers})
     return [
-        Forward(functools.partial(socket.create_connection, server), ports[server]) for server in servers[:MAX_FORWARDS]
+        Forward(functools.partial(socket.create_connection, server), ports[server], shared=True)
+        for server in servers[:MAX_FORWARDS]
     ]
 
 

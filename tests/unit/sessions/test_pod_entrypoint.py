@@ -19,7 +19,8 @@ END = pod_entrypoint.END.decode()
 class Listener:
     """Stands for a forward: notes its port and its target."""
 
-    def __init__(self, dial, port: int) -> None:
+    def __init__(self, dial, port: int, *, shared: bool) -> None:
+        assert shared
         (host, remote_port), self.port = dial.args[0], port
         self.leads_to = f"{host}:{remote_port}"
 

@@ -1,0 +1,157 @@
+"""`tfk8s.strategy()` with Keras and in custom loops: its losses equal those of one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from clusters import is_ready, pids, start_tfk8s, wait_for
+from job_files import job_file
+
+from tfk8s.backends.local import LocalBackend
+from tfk8s.core.spec import Task
+
+Run = Callable[..., tuple[int, str, str]]
+
+DATA = """
+import json, sys
+import keras, numpy as np, tensorflow as tf, tfk8s
+random = np.random.default_rng(0)
+x = random.normal(size=(256, 8)).astype("float32")
+y = (x @ random.normal(size=(8, 1)) > 0).astype("float32")
+
+def compiled(strategy, *layers):
+    keras.utils.set_random_seed(7)
+    with strategy.scope():
+        layers = [keras.layers.Dense(16, "tanh"), *(layer() for layer in layers), keras.layers.Dense(1, "sigmoid")]
+        model = keras.Sequential([keras.Input((8,)), *layers])
+        model.compile("adam", "binary_crossentropy", metrics=["accuracy", keras.metrics.Precision()])
+    return model
+"""
+FIT = """
+def fit(strategy):
+    validation = x[:100], y[:100]  # a whole batch and a part of one
+    history = compiled(strategy).fit(x, y, 64, 2, shuffle=False, verbose=0, validation_data=validation)
+    return list(history.history.values())
+"""
+LOOP = """
+def loop(strategy):
+    keras.utils.set_random_seed(7)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.Adam(0.1)
+        steps = tf.Variable(0, trainable=False, dtype=tf.int64)
+        total = tf.Variable(0.0, synchronization=tf.VariableSynchronization.ON_READ,
+                            aggregation=tf.VariableAggregation.SUM)
+
+    def replica(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((model(x) - y) ** 2) / 64
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+        steps.assign_add(1)
+        total.assign(total + loss)
+        return loss
+
+    @tf.function
+    def step(batch):
+        return strategy.reduce("SUM", strategy.run(replica, args=batch), axis=None)
+
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(64)
+    losses = [float(step(batch)) for _, batch in zip(range(8), strategy.experimental_distribute_dataset(batches))]
+    return losses, int(steps), float(total.read_value())
+"""
+BOTH = """
+one = {name}(tf.distribute.get_strategy())  # TensorFlow's context is initialized before tfk8s.strategy()
+strategy = tfk8s.strategy()
+print(json.dumps([strategy.num_replicas_in_sync, one, {name}(strategy)]))
+"""
+ON_REPLICAS = """
+strategy = tfk8s.strategy(variables="worker")
+model = compiled(strategy, keras.layers.BatchNormalization, lambda: keras.layers.Dropout(0.5))
+model.fit(x, y, 64, 2, shuffle=False, verbose=0)
+mean, variance = (variable.numpy() for variable in model.layers[1].non_trainable_variables)
+print(json.dumps([float(abs(mean).sum()), sorted({w.value.device for w in model.trainable_variables})]))
+"""
+BACKUP = """
+model = compiled(tfk8s.strategy())
+tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: print(epoch, logs["loss"], flush=True))
+model.fit(x, y, 64, 12, shuffle=False, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(sys.argv[1]), tell])
+"""
+
+
+@pytest.fixture(scope="module")
+def workers(backend: LocalBackend, state_home: Path) -> Iterator[str]:
+    del state_home
+    backend.apply(job_file("workers", ps=1, worker=2))
+    wait_for(backend, "workers", is_ready)
+    yield "workers"
+    backend.delete("workers")
+
+
+def flat(value: object) -> list[float]:
+    return [one for item in value for one in flat(item)] if isinstance(value, list) else [value]  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(("name", "text"), [("fit", FIT), ("loop", LOOP)])
+def test_losses_equal_those_of_one_process(workers: str, run: Run, name: str, text: str) -> None:
+    code, out, err = run(workers, DATA + text + BOTH.format(name=name))
+    assert code == 0, err
+    replicas, one, both = json.loads(out.splitlines()[-1])
+    assert replicas == 2
+    assert flat(both) == pytest.approx(flat(one), rel=1e-3)
+
+
+def test_replicas_change_variables_without_aggregation(workers: str, run: Run) -> None:
+    code, out, err = run(workers, DATA + ON_REPLICAS)
+    assert code == 0, err
+    mean, devices = json.loads(out.splitlines()[-1])
+    assert mean > 0
+    assert devices == [f"/job:worker/replica:0/task:{index}/device:CPU:0" for index in range(2)]
+
+
+TF1 = """error: tfk8s.strategy() needs TensorFlow 2, and this script has TensorFlow 1's behaviour
+  = help: submit the script without --tf1, and do not call tf.compat.v1.disable_v2_behavior()
+"""
+CONNECTED = """error: tfk8s.strategy() can't connect: TensorFlow is connected to a cluster of another strategy
+  = help: use one strategy in a script
+"""
+OTHER = 'tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": ["localhost:2222"]}))\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "tf1", "message"),
+    [
+        ("", True, TF1),
+        (OTHER, False, CONNECTED),
+    ],
+)
+def test_scripts_that_can_use_no_strategy(workers: str, run: Run, text: str, tf1: bool, message: str) -> None:
+    code, _, err = run(workers, f"import tensorflow as tf, tfk8s\n{text}tfk8s.strategy()", tf1=tf1)
+    assert code == 2
+    assert err.endswith(message)
+
+
+def test_training_continues_after_the_loss_of_the_ps(workers: str, backend: LocalBackend, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(DATA + BACKUP)
+
+    def start(folder: str) -> list[str]:
+        return ["submit", "--local", "--retries", "3", workers, str(script), str(tmp_path / folder)]
+
+    undisturbed = start_tfk8s(*start("a")).communicate(timeout=120)[0].splitlines()
+    disturbed = start_tfk8s(*start("b"))
+    assert disturbed.stdout is not None
+    lines = []
+    while not lines or not lines[-1].startswith("3 "):
+        lines.append(disturbed.stdout.readline())
+    os.kill(pids(backend.observe(workers))[Task("ps", 0)], signal.SIGKILL)
+    rest, errors = disturbed.communicate(timeout=120)
+    assert disturbed.returncode == 0, errors
+    epochs = [line.split() for line in (*lines, *rest.splitlines())]
+    assert [int(epoch) for epoch, _ in epochs] == list(range(12))
+    assert [float(loss) for _, loss in epochs] == pytest.approx([float(line.split()[1]) for line in undisturbed])
+    assert "ps/0 was restarted" in errors or "ps/0 was lost" in errors

@@ -1,0 +1,85 @@
+"""The tasks and the address of `tfk8s.strategy()`; the strategy itself is in tests/local."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+import tfk8s
+from tfk8s.errors import InvalidInput, TaskUnreachable
+from tfk8s.programs import strategy
+from tfk8s.programs.strategy import TaskRoles
+from tfk8s.sessions.forward import Forward
+
+CLUSTER = {"chief": ["c:1"], "ps": ["p:1", "p:2"], "worker": ["w:1", "w:2", "w:3"]}
+
+
+def device(job: str, index: int) -> str:
+    return f"/job:{job}/replica:0/task:{index}"
+
+
+WORKERS = [device("worker", i) for i in range(3)]
+PS = [device("ps", i) for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("without", "job", "variables", "compute", "stored"),
+    [
+        ([], None, None, WORKERS, PS),
+        (["worker/1", "ps/0"], None, None, [WORKERS[0], WORKERS[2]], [PS[1]]),
+        (["ps/0", "ps/1"], None, None, WORKERS, WORKERS),
+        (["worker/0", "worker/1", "worker/2"], None, None, [device("chief", 0)], PS),
+        ([], "ps", "chief", PS, [device("chief", 0)]),
+    ],
+)
+def test_default_jobs(
+    without: list[str], job: str | None, variables: str | None, compute: list[str], stored: list[str]
+) -> None:
+    tasks = strategy.used_tasks(CLUSTER, without)
+    assert strategy.assign_roles(tasks, job, variables) == TaskRoles(compute, stored)
+
+
+def test_other_jobs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFK8S_CLUSTER", '{"worker": ["w:1"], "ps": ["p:1"]}')
+    with pytest.raises(InvalidInput) as caught:
+        tfk8s.strategy("wrker")
+    assert str(caught.value) == 'tfk8s.strategy(): this cluster has no job "wrker"'
+    assert caught.value.help == "the jobs are worker, ps"
+
+
+def test_scripts_without_a_cluster_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TFK8S_CLUSTER", raising=False)
+    with pytest.raises(InvalidInput) as caught:
+        tfk8s.strategy()
+    assert str(caught.value) == "no cluster to train on: TFK8S_CLUSTER is not set"
+    assert caught.value.help == "run the script with `tfk8s submit NAME SCRIPT`, which runs it beside the tasks"
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_port_is_the_masters_if_its_users_share_it(shared: bool) -> None:
+    def dial() -> socket.socket:
+        raise TaskUnreachable("this test needs the port alone")
+
+    with Forward(dial, shared=shared) as master:
+        address = strategy.own_address(master.target)
+        assert (address == f"127.0.0.1:{master.port}") is shared
+        assert address.startswith("127.0.0.1:")
+
+
+def test_a_silent_master_is_named() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        target = f"grpc://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(TaskUnreachable) as caught:
+            strategy.own_address(target)
+    assert str(caught.value) == f"the master does not answer at {target}: [Errno 111] Connection refused"
+
+
+def test_addresses_of_ipv6_have_brackets() -> None:
+    try:
+        server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with server:
+        assert strategy.own_address(f"grpc://[::1]:{server.getsockname()[1]}").startswith("[::1]:")
