@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from tfk8s.jobfile.loader import load
+    from tfk8s.programs.keras_support import correct_keras
     from tfk8s.programs.strategy import strategy
     from tfk8s.sessions.session import session
 
@@ -62,6 +63,7 @@ __all__ = [
     "WaitTimeout",
     "__version__",
     "connect",
+    "correct_keras",
     "load",
     "session",
     "strategy",
@@ -71,6 +73,7 @@ __all__ = [
 _HOMES = {
     "Cluster": "cluster.handle",
     "connect": "api",
+    "correct_keras": "programs.keras_support",
     "load": "jobfile.loader",
     "session": "sessions.session",
     "strategy": "programs.strategy",

@@ -12,7 +12,8 @@ from tfk8s.sessions.failures import ScriptRun
 
 KERAS_2 = (
     "Keras 3 does not train with ParameterServerStrategy, Keras 2 does: install tf_keras, and set "
-    "TF_USE_LEGACY_KERAS=1 (`env` in the job file); or use tfk8s.strategy(), which works with Keras 3"
+    "TF_USE_LEGACY_KERAS=1 (`env` in the job file); or use tfk8s.strategy(), which works with Keras 3; or call "
+    "tfk8s.correct_keras() before compile"
 )
 FORWARDED = (
     "with --here there is no TF_CONFIG, because the tasks can't reach each other at the addresses of this machine; "
