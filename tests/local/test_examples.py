@@ -90,6 +90,19 @@ def test_both_learning_curves_in_one_picture(data_parallel: str, tmp_path: Path)
     assert picture.stat().st_size > 5000
 
 
+def test_keras_trains_on_two_workers_as_in_one_process() -> None:
+    keras = EXAMPLES / "keras"
+    done = tfk8s("run", "--local", keras / "cluster.yaml", keras / "fit.py", timeout=120)
+    alone = subprocess.run(
+        [sys.executable, keras / "fit.py", "--alone"], capture_output=True, text=True, cwd=REPOSITORY, timeout=120
+    )
+    assert (done.returncode, alone.returncode) == (0, 0), done.stderr + alone.stderr
+    assert done.stdout.startswith("replicas: 2\nepoch 0: loss ")
+    assert [float(word) for word in re.findall(r"\d\.\d+", done.stdout)] == pytest.approx(
+        [float(word) for word in re.findall(r"\d\.\d+", alone.stdout)], abs=0.0002
+    )
+
+
 def test_between_graph_programs_share_the_variables_of_the_ps() -> None:
     assert tfk8s("up", "--local", BETWEEN_GRAPH / "cluster.yaml").returncode == 0
 
