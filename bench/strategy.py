@@ -1,0 +1,120 @@
+"""Measures steps/s of a Keras model: one process, `tfk8s.strategy()`, and MultiWorkerMirroredStrategy, on two workers.
+
+    python bench/strategy.py
+
+All train with the same global batch. The programs take turns, so that a change of the machine's speed affects all of
+them. The ratio is that of the best rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+STEPS = 100
+BATCH = 512
+ROUNDS = 2
+SIZES = {"small": 32, "large": 512}  # units of each of two layers
+JOB_FILE = """
+apiVersion: tfk8s.dev/v1
+name: bench-strategy
+jobs: {ps: 1, worker: 2}
+"""
+
+
+def train(kind: str) -> None:
+    """Train models of each size, and print the steps/s."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    import tfk8s
+
+    make: dict[str, Callable[[], tf.distribute.Strategy]] = {
+        "one process": tf.distribute.get_strategy,
+        "tfk8s.strategy()": tfk8s.strategy,
+        "MultiWorkerMirrored": tf.distribute.MultiWorkerMirroredStrategy,
+    }
+    strategy = make[kind]()
+    tfk8s.correct_keras()  # for MultiWorkerMirroredStrategy
+    inputs = np.random.default_rng(0).normal(size=(BATCH * 8, 64)).astype("float32")
+    batches = tf.data.Dataset.from_tensor_slices((inputs, inputs[:, :1])).repeat().batch(BATCH, drop_remainder=True)
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    batches = batches.with_options(options)
+    rates = {}
+    for size, units in SIZES.items():
+        with strategy.scope():
+            layers = [keras.layers.Dense(units, activation="tanh") for _ in range(2)]
+            model = keras.Sequential([keras.Input((64,)), *layers, keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+        model.fit(batches, epochs=1, steps_per_epoch=10, verbose=0)
+        start = time.perf_counter()
+        model.fit(batches, epochs=1, steps_per_epoch=STEPS, verbose=0)
+        rates[size] = STEPS / (time.perf_counter() - start)
+    print(json.dumps(rates))
+
+
+def program(kind: str, **environment: str) -> subprocess.Popen[str]:
+    """Start this file without a cluster."""
+    return start([sys.executable, __file__, kind], {**os.environ, **environment})
+
+
+def start(command: list[str], environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start a program whose last line of output has its rates."""
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, stdin=subprocess.DEVNULL
+    )
+
+
+def rates(processes: list[subprocess.Popen[str]]) -> dict[str, float]:
+    """Return the rates of programs that train together, from the first."""
+    outputs = [process.communicate()[0] for process in processes]
+    return dict(json.loads(outputs[0].splitlines()[-1]))
+
+
+def measure(kind: str, job_file: str) -> dict[str, float]:
+    """Run one kind of training; return the rate of each size."""
+    if kind == "tfk8s.strategy()":
+        return rates([start([sys.executable, "-m", "tfk8s", "submit", "--local", job_file, __file__, kind])])
+    if kind == "one process":
+        return rates([program(kind)])
+    listeners = [socket.create_server(("localhost", 0)) for _ in range(2)]
+    workers = [f"localhost:{listener.getsockname()[1]}" for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    config = {"cluster": {"worker": workers}}
+    return rates(
+        [program(kind, TF_CONFIG=json.dumps({**config, "task": {"type": "worker", "index": i}})) for i in range(2)]
+    )
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    kinds = ("one process", "tfk8s.strategy()", "MultiWorkerMirrored")
+    best = {kind: dict.fromkeys(SIZES, 0.0) for kind in kinds}
+    with tempfile.TemporaryDirectory() as folder:
+        job_file = Path(folder, "cluster.yaml")
+        job_file.write_text(JOB_FILE)
+        subprocess.run([sys.executable, "-m", "tfk8s", "up", "--local", job_file], check=True, capture_output=True)
+        try:
+            for kind in kinds * ROUNDS:
+                rate = measure(kind, str(job_file))
+                best[kind] = {size: max(best[kind][size], rate[size]) for size in SIZES}
+        finally:
+            subprocess.run([sys.executable, "-m", "tfk8s", "down", "--local", "bench-strategy"], check=True)
+    print(f"{'steps/s':22}" + "".join(f"{size:>10} {'ratio':>7}" for size in SIZES))
+    for kind in kinds:
+        columns = (f"{best[kind][size]:10.1f} {best[kind][size] / best[kinds[0]][size]:7.2f}" for size in SIZES)
+        print(f"{kind:22}" + "".join(columns))
+
+
+if __name__ == "__main__":
+    train(sys.argv[1]) if len(sys.argv) > 1 else main()
