@@ -412,7 +412,7 @@ RAW_FILES: list[tuple[str | bytes, str]] = [
         '4:10+131072 too-large: variable "A" has 131072 bytes [at most 131071 bytes, including the name]',
     ),
 ]  # fmt: skip
-TOO_MANY_PROBLEMS = HEAD + "jobs: {worker: 1}\nenv:\n" + "".join(f"  A{n}: {n}\n" for n in range(5000))
+TOO_MANY_PROBLEMS = HEAD + "jobs: {worker: 1}\nenv:\n" + "".join(f"  A{n}: {n}\n" for n in range(150))
 
 
 def brief(problem: Problem) -> str:
