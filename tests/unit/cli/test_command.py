@@ -121,18 +121,21 @@ def test_help_of_a_command(run: Run) -> None:
 GROUPED = [f"{group} {name}" for group, functions in app.GROUPS.items() for name in functions]
 
 
-@pytest.mark.parametrize("name", [*sorted(app.COMMANDS.keys() - app.GROUPS.keys() - {"server"}), *GROUPED])
-def test_every_command_s_help_has_an_example_and_a_line_for_each_option(run: Run, name: str) -> None:
-    first, *rest = name.split()
-    code, text, _ = run(first, *rest, "--help")
-    assert code == 0
-    assert f"\n      tfk8s {name}" in text or f"(tfk8s {name}" in text
-    command = app.program().get_command(None, first)
-    for word in rest:
-        command = command.commands[word]
-    for param in command.params:
-        assert param.help.endswith((".", ").")), f"{param.name}: {param.help}"
-        assert len(param.help) < 110
+COMMANDS = [*sorted(app.COMMANDS.keys() - app.GROUPS.keys() - {"server"}), *GROUPED]
+
+
+def test_every_command_s_help_has_an_example_and_a_line_for_each_option(run: Run) -> None:
+    for name in COMMANDS:
+        first, *rest = name.split()
+        code, text, _ = run(first, *rest, "--help")
+        assert code == 0, name
+        assert f"\n      tfk8s {name}" in text or f"(tfk8s {name}" in text, name
+        command = app.program().get_command(None, first)
+        for word in rest:
+            command = command.commands[word]
+        for param in command.params:
+            assert param.help.endswith((".", ").")), f"{param.name}: {param.help}"
+            assert len(param.help) < 110
 
 
 def test_version(run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,39 +155,39 @@ def test_server_hands_its_arguments_over(monkeypatch: pytest.MonkeyPatch) -> Non
     assert given == [["--job-name", "ps", "--help"]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message", "advice"),
-    [
-        (["upp"], "No such command 'upp'. Did you mean 'up'?", "tfk8s --help"),
-        (["up"], "Missing argument 'FILE'.", "tfk8s up --help"),
-        (["up", "--nope", "x.yaml"], "No such option: --nope", "tfk8s up --help"),
-        (["up", "a.yaml", "b.yaml"], "Got unexpected extra argument(s) (b.yaml)", "tfk8s up --help"),
-        (
-            ["up", "--timeout", "soon", "x.yaml"],
-            "Invalid value for '--timeout': \"soon\" is not a duration, such as 90s, 2m or 1h30m",
-            "tfk8s up --help",
-        ),
-        (
-            ["status", "mnist", "-o", "xml"],
-            "Invalid value for '--output' / '-o': \"xml\" is not an output format; use json",
-            "tfk8s status --help",
-        ),
-        (
-            ["logs", "mnist", "--tail", "-1"],
-            "Invalid value for '--tail': \"-1\" is not a whole number of 0 or more",
-            "tfk8s logs --help",
-        ),
-        (
-            ["connect", "mnist", "--port", "70000"],
-            "Invalid value for '--port': \"70000\" is not a port number from 0 to 65535",
-            "tfk8s connect --help",
-        ),
-        (["completion", "tcsh"], 'no completion for shell "tcsh"', "use bash, zsh, fish"),
-        (["--local", "up"], "No such option: --local", "tfk8s --help"),
-    ],
-)
-def test_refused_arguments(run: Run, arguments: list[str], message: str, advice: str) -> None:
-    assert run(*arguments) == (2, "", f"error: {message}\n  = help: {advice}\n")
+REFUSED = [
+    (["upp"], "No such command 'upp'. Did you mean 'up'?", "tfk8s --help"),
+    (["up"], "Missing argument 'FILE'.", "tfk8s up --help"),
+    (["up", "--nope", "x.yaml"], "No such option: --nope", "tfk8s up --help"),
+    (["up", "a.yaml", "b.yaml"], "Got unexpected extra argument(s) (b.yaml)", "tfk8s up --help"),
+    (
+        ["up", "--timeout", "soon", "x.yaml"],
+        "Invalid value for '--timeout': \"soon\" is not a duration, such as 90s, 2m or 1h30m",
+        "tfk8s up --help",
+    ),
+    (
+        ["status", "mnist", "-o", "xml"],
+        "Invalid value for '--output' / '-o': \"xml\" is not an output format; use json",
+        "tfk8s status --help",
+    ),
+    (
+        ["logs", "mnist", "--tail", "-1"],
+        "Invalid value for '--tail': \"-1\" is not a whole number of 0 or more",
+        "tfk8s logs --help",
+    ),
+    (
+        ["connect", "mnist", "--port", "70000"],
+        "Invalid value for '--port': \"70000\" is not a port number from 0 to 65535",
+        "tfk8s connect --help",
+    ),
+    (["completion", "tcsh"], 'no completion for shell "tcsh"', "use bash, zsh, fish"),
+    (["--local", "up"], "No such option: --local", "tfk8s --help"),
+]
+
+
+def test_refused_arguments(run: Run) -> None:
+    for arguments, message, advice in REFUSED:
+        assert run(*arguments) == (2, "", f"error: {message}\n  = help: {advice}\n"), arguments
 
 
 @pytest.mark.parametrize(

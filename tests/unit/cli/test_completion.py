@@ -63,42 +63,42 @@ def tab(run: Run, state_home: Path, monkeypatch: pytest.MonkeyPatch) -> Tab:
     return tab
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("tfk8s s", ["schema", "submit", "stop", "status", "scale", "server"]),
-        ("tfk8s --", ["--version", "--help"]),
-        ("tfk8s status --local ", ["mnist", "toy"]),
-        ("tfk8s status --local m", ["mnist"]),
-        ("tfk8s status --l", ["--local"]),
-        ("tfk8s status -o ", ["json"]),
-        ("tfk8s status --local --context mnist ", []),
-        ("tfk8s restart --local mnist ", ["chief/0", "worker/0", "worker/1"]),
-        ("tfk8s logs --local --tail 5 mnist w", ["worker/0", "worker/1"]),
-        ("tfk8s logs --local mnist worker/0 worker/", ["worker/0", "worker/1"]),
-        ("tfk8s logs --local nope ", []),
-        ("tfk8s stop --local mnist ", []),
-        ("tfk8s submit --local --without ", ["chief/0", "ps/0", "worker/0", "worker/1"]),
-        ("tfk8s submit --local mnist --without ", ["chief/0", "worker/0", "worker/1"]),
-        ("tfk8s scale --local mnist ", ["chief=", "worker="]),
-        ("tfk8s render nope.yaml --task ", []),
-        ("tfk8s render x.yaml --format ", ["cluster-spec", "tf-config", "flags", "env"]),
-        ("tfk8s up ", []),
-        ("tfk8s submit --local mnist ", []),
-        ("tfk8s submit mnist --t", ["--tf1", "--timeout"]),
-        ("tfk8s submit mnist train.py --t", []),
-        ("tfk8s submit mnist -- --t", []),
-        ("tfk8s completion ", ["bash", "zsh", "fish"]),
-        ("tfk8s schema ", []),
-        ("tfk8s image ", ["build", "load", "push"]),
-        ("tfk8s image --", ["--help"]),
-        ("tfk8s image build s", ["server"]),
-        ("tfk8s image build --b", ["--base"]),
-        ("tfk8s kind up --g", ["--gpus"]),
-    ],
-)
-def test_words(tab: Tab, line: str, words: list[str]) -> None:
-    assert tab(line) == (words, "")
+WORDS = [
+    ("tfk8s s", ["schema", "submit", "stop", "status", "scale", "server"]),
+    ("tfk8s --", ["--version", "--help"]),
+    ("tfk8s status --local ", ["mnist", "toy"]),
+    ("tfk8s status --local m", ["mnist"]),
+    ("tfk8s status --l", ["--local"]),
+    ("tfk8s status -o ", ["json"]),
+    ("tfk8s status --local --context mnist ", []),
+    ("tfk8s restart --local mnist ", ["chief/0", "worker/0", "worker/1"]),
+    ("tfk8s logs --local --tail 5 mnist w", ["worker/0", "worker/1"]),
+    ("tfk8s logs --local mnist worker/0 worker/", ["worker/0", "worker/1"]),
+    ("tfk8s logs --local nope ", []),
+    ("tfk8s stop --local mnist ", []),
+    ("tfk8s submit --local --without ", ["chief/0", "ps/0", "worker/0", "worker/1"]),
+    ("tfk8s submit --local mnist --without ", ["chief/0", "worker/0", "worker/1"]),
+    ("tfk8s scale --local mnist ", ["chief=", "worker="]),
+    ("tfk8s render nope.yaml --task ", []),
+    ("tfk8s render x.yaml --format ", ["cluster-spec", "tf-config", "flags", "env"]),
+    ("tfk8s up ", []),
+    ("tfk8s submit --local mnist ", []),
+    ("tfk8s submit mnist --t", ["--tf1", "--timeout"]),
+    ("tfk8s submit mnist train.py --t", []),
+    ("tfk8s submit mnist -- --t", []),
+    ("tfk8s completion ", ["bash", "zsh", "fish"]),
+    ("tfk8s schema ", []),
+    ("tfk8s image ", ["build", "load", "push"]),
+    ("tfk8s image --", ["--help"]),
+    ("tfk8s image build s", ["server"]),
+    ("tfk8s image build --b", ["--base"]),
+    ("tfk8s kind up --g", ["--gpus"]),
+]
+
+
+def test_words(tab: Tab) -> None:
+    for line, words in WORDS:
+        assert tab(line) == (words, ""), line
 
 
 @pytest.mark.parametrize(

@@ -24,19 +24,19 @@ def test_the_limit_that_is_reached(limits: Limits, age: float, quiet: float, rea
     assert limits.why_over(age, quiet) == reason
 
 
-@pytest.mark.parametrize(
-    ("limits", "age", "quiet", "seconds"),
-    [
-        (LIMITS, 0, 0, 60),  # a tenth of `idle` is more
-        (LIMITS, 0, 1790, 10),
-        (LIMITS, 28795, 0, 5),
-        (Limits(None, 100), 0, 0, 10),
-        (Limits(20, None), 19.9, 0, 1),
-        (Limits(20, None), 25, 0, 1),
-    ],
-)
-def test_the_next_look_comes_before_a_limit(limits: Limits, age: float, quiet: float, seconds: float) -> None:
-    assert limits.seconds_to_wait(age, quiet) == seconds
+LOOKS = [
+    (LIMITS, 0, 0, 60),  # a tenth of `idle` is more
+    (LIMITS, 0, 1790, 10),
+    (LIMITS, 28795, 0, 5),
+    (Limits(None, 100), 0, 0, 10),
+    (Limits(20, None), 19.9, 0, 1),
+    (Limits(20, None), 25, 0, 1),
+]
+
+
+def test_the_next_look_comes_before_a_limit() -> None:
+    for limits, age, quiet, seconds in LOOKS:
+        assert limits.seconds_to_wait(age, quiet) == seconds, limits
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(86400, "1d"), (5400, "90m"), (61, "61s"), (0, "0s"), (28800.0, "8h")])

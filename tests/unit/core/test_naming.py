@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,19 +12,19 @@ JOB_NAMES = st.from_regex(naming.JOB_NAME, fullmatch=True).filter(lambda name: l
 ALIKE = st.text("aA_0", min_size=1, max_size=6).filter(naming.is_job_name)
 
 
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("worker", "worker"),
-        ("ps2", "ps2"),
-        ("Worker", "worker-a67b"),
-        ("worker_", "worker-b2b3"),
-        ("My_Job", "my-job-1ce4"),
-        ("a__b", "a--b-63e5"),
-    ],
-)
-def test_dns_labels(name: str, label: str) -> None:
-    assert naming.dns_label(name) == label
+DNS_LABELS = [
+    ("worker", "worker"),
+    ("ps2", "ps2"),
+    ("Worker", "worker-a67b"),
+    ("worker_", "worker-b2b3"),
+    ("My_Job", "my-job-1ce4"),
+    ("a__b", "a--b-63e5"),
+]
+
+
+def test_dns_labels() -> None:
+    for name, label in DNS_LABELS:
+        assert naming.dns_label(name) == label, name
 
 
 @given(JOB_NAMES)
@@ -66,14 +65,20 @@ def test_derived_names_of_a_valid_job_file_fit(cluster: str, job: str, tasks: in
     ) or job in ("evaluator", "m")
 
 
-@pytest.mark.parametrize("name", ["", "1abc", "my-job", "a.b", "_a", "a" * 64, "é", "a\n", "worker "])
-def test_invalid_job_names(name: str) -> None:
-    assert not naming.is_job_name(name)
+INVALID_JOB_NAMES = ["", "1abc", "my-job", "a.b", "_a", "a" * 64, "é", "a\n", "worker "]
 
 
-@pytest.mark.parametrize("name", ["", "1a", "-a", "a-", "A", "a.b", "a_b", "a" * 64, "a\n"])
-def test_invalid_service_names(name: str) -> None:
-    assert not naming.is_dns_label(name)
+def test_invalid_job_names() -> None:
+    for name in INVALID_JOB_NAMES:
+        assert not naming.is_job_name(name), name
+
+
+INVALID_SERVICE_NAMES = ["", "1a", "-a", "a-", "A", "a.b", "a_b", "a" * 64, "a\n"]
+
+
+def test_invalid_service_names() -> None:
+    for name in INVALID_SERVICE_NAMES:
+        assert not naming.is_dns_label(name), name
 
 
 def test_addresses_and_devices() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,17 +30,17 @@ def test_what_a_job_file_names() -> None:
     assert NOTHING.cells == ("", "", "")
 
 
-@pytest.mark.parametrize(
-    ("name", "amount", "text"),
-    [
-        ("cpu", "4k", "4000"),
-        ("cpu", "0.25", "250m"),
-        ("memory", "9Ti", "9Ti"),
-        ("memory", "1536Mi", "1536Mi"),
-        ("memory", "8135656Ki", "7944Mi"),
-        ("memory", "1000", "1000"),
-        ("nvidia.com/gpu", "16", "16"),
-    ],
-)
-def test_amounts_in_a_job_files_units(name: str, amount: str, text: str) -> None:
-    assert amount_text(name, Quantity.parse(amount).value) == text
+AMOUNTS = [
+    ("cpu", "4k", "4000"),
+    ("cpu", "0.25", "250m"),
+    ("memory", "9Ti", "9Ti"),
+    ("memory", "1536Mi", "1536Mi"),
+    ("memory", "8135656Ki", "7944Mi"),
+    ("memory", "1000", "1000"),
+    ("nvidia.com/gpu", "16", "16"),
+]
+
+
+def test_amounts_in_a_job_files_units() -> None:
+    for name, amount, text in AMOUNTS:
+        assert amount_text(name, Quantity.parse(amount).value) == text, name

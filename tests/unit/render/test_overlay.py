@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
-
 from tfk8s.render import overlay
 
 SERVER = {"name": "server", "image": "tf", "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"cpu": "1"}}}
@@ -27,27 +25,27 @@ def apply(patch: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in merged.items() if value != SPEC.get(key)}
 
 
-@pytest.mark.parametrize(
-    ("patch", "changed"),
-    [
-        ({}, {}),
-        ({"nodeSelector": {"disk": "ssd"}}, {"nodeSelector": {"zone": "a", "disk": "ssd"}}),
-        ({"nodeSelector": {"zone": "b"}}, {"nodeSelector": {"zone": "b"}}),
-        ({"dnsConfig": {"options": [{"name": "ndots"}]}}, {"dnsConfig": {"options": [{"name": "ndots"}]}}),
-        (
-            {"tolerations": [{"key": "gpu", "operator": "Exists"}, {"key": "b"}]},
-            {"tolerations": [{"key": "gpu", "operator": "Exists"}, {"key": "b"}]},
-        ),
-        (
-            {"volumes": [{"name": "model", "emptyDir": {}}]},
-            {"volumes": [SPEC["volumes"][0], {"name": "model", "emptyDir": {}}]},
-        ),
-        ({"hostAliases": ["no mapping"]}, {"hostAliases": ["no mapping"]}),
-        ({"tolerations": "no list"}, {"tolerations": "no list"}),
-    ],
-)
-def test_merge_of_a_spec(patch: dict[str, Any], changed: dict[str, Any]) -> None:
-    assert apply(patch) == changed
+MERGES = [
+    ({}, {}),
+    ({"nodeSelector": {"disk": "ssd"}}, {"nodeSelector": {"zone": "a", "disk": "ssd"}}),
+    ({"nodeSelector": {"zone": "b"}}, {"nodeSelector": {"zone": "b"}}),
+    ({"dnsConfig": {"options": [{"name": "ndots"}]}}, {"dnsConfig": {"options": [{"name": "ndots"}]}}),
+    (
+        {"tolerations": [{"key": "gpu", "operator": "Exists"}, {"key": "b"}]},
+        {"tolerations": [{"key": "gpu", "operator": "Exists"}, {"key": "b"}]},
+    ),
+    (
+        {"volumes": [{"name": "model", "emptyDir": {}}]},
+        {"volumes": [SPEC["volumes"][0], {"name": "model", "emptyDir": {}}]},
+    ),
+    ({"hostAliases": ["no mapping"]}, {"hostAliases": ["no mapping"]}),
+    ({"tolerations": "no list"}, {"tolerations": "no list"}),
+]
+
+
+def test_merge_of_a_spec() -> None:
+    for patch, changed in MERGES:
+        assert apply(patch) == changed, patch
 
 
 def test_containers_are_merged_by_name_and_their_variables_too() -> None:

@@ -21,23 +21,21 @@ ADDRESSES = {"worker/0": "localhost:2222", "worker/1": "localhost:2223", "ps/0":
 CLUSTER = {"ps": {0: "localhost:7000"}, "worker": {0: "127.0.0.1:7001", 1: "[::1]:7002"}}
 
 
-@pytest.mark.parametrize(
-    ("cluster", "job", "index", "task"),
-    [
-        (CLUSTER, "ps", 0, "ps/0"),
-        (CLUSTER, "worker", 1, "worker/1"),
-        ({"ps": {0: "m-ps-0.m.ns.svc:2222"}, "worker": {1: "localhost:2223"}}, "worker", 1, "worker/1"),
-        ({"worker": {0: "localhost:1"}}, "worker", 0, "worker/0"),
-        ({"localhost": {0: "localhost:0"}}, "localhost", 0, ""),
-        ({"worker": {0: "localhost:1"}}, "worker", 1, ""),
-        ({"worker": {0: "localhost:1"}}, "chief", 0, ""),
-    ],
-)
-def test_jobs_and_indices_decide(
-    cluster: adopted_server.ServerTasks, job: str, index: int, task: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert adopted_server.adopted_task(cluster, job, index, ADDRESSES) == task
-    assert caplog.messages == []
+SERVERS = [
+    (CLUSTER, "ps", 0, "ps/0"),
+    (CLUSTER, "worker", 1, "worker/1"),
+    ({"ps": {0: "m-ps-0.m.ns.svc:2222"}, "worker": {1: "localhost:2223"}}, "worker", 1, "worker/1"),
+    ({"worker": {0: "localhost:1"}}, "worker", 0, "worker/0"),
+    ({"localhost": {0: "localhost:0"}}, "localhost", 0, ""),
+    ({"worker": {0: "localhost:1"}}, "worker", 1, ""),
+    ({"worker": {0: "localhost:1"}}, "chief", 0, ""),
+]
+
+
+def test_jobs_and_indices_decide(caplog: pytest.LogCaptureFixture) -> None:
+    for cluster, job, index, task in SERVERS:
+        assert adopted_server.adopted_task(cluster, job, index, ADDRESSES) == task, cluster
+        assert caplog.messages == [], cluster
 
 
 def test_addresses_of_other_machines_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tfk8s.errors import (
     DeviceMissing,
     GraphTooLarge,
@@ -83,96 +81,96 @@ MASTER_BACK = TaskChanges(master="master/0", restarted={"master/0": "exit code 1
 WELL = TaskChanges(master="master/0")
 
 
-@pytest.mark.parametrize(
-    ("kind", "message", "known", "meaning", "says"),
-    [
-        ("UnavailableError", KILLED, LOST, TaskLost, "worker/1 was lost: killed by SIGKILL"),
-        ("UnavailableError", TWO, LOST, TaskLost, "worker/1 was lost: killed by SIGKILL"),
-        (
-            "AbortedError", RESTARTED, BACK, TaskRestarted,
-            "worker/1 was restarted (killed by SIGKILL): sessions opened before are lost, and variables if it kept any",
-        ),
-        ("AbortedError", INCARNATION, BACK, TaskRestarted, "worker/1 was restarted (killed by SIGKILL): sessions"),
-        ("CancelledError", CANCELLED, BACK, TaskRestarted, "worker/1 was restarted (killed by SIGKILL): sessions"),
-        ("CancelledError", CANCELLED, WELL, None, ""),
-        (
-            "AbortedError", MASTER, MASTER_BACK, TaskRestarted,
-            "master/0 was restarted (exit code 137): sessions opened before are lost; variables on other tasks are still",
-        ),
-        (
-            "UnavailableError", "Socket closed",
-            TaskChanges(master="master/0", lost={"a/0": "killed", "master/0": "evicted"}), TaskLost,
-            "master/0 was lost: evicted",
-        ),
-        ("UnavailableError", KILLED, PS_BACK, TaskRestarted, "ps/0 was restarted: its variables are lost, and so are"),
-        (
-            "FailedPreconditionError", UNINITIALIZED, PS_BACK, TaskRestarted,
-            'ps/0 was restarted; variable "v" has lost its value',
-        ),
-        (
-            "FailedPreconditionError", RESOURCE, PS_BACK, TaskRestarted,
-            'ps/0 was restarted; variable "w" has lost its value',
-        ),
-        (
-            "FailedPreconditionError", UNINITIALIZED, TaskChanges(lost={"ps/0": "evicted"}), TaskRestarted,
-            'ps/0 was restarted (evicted); variable "v" has lost its value',
-        ),
-        ("FailedPreconditionError", UNINITIALIZED, WELL, None, ""),
-        (
-            "AbortedError", TWICE, WELL, TaskUnreachable,
-            "the connection to master/0 broke, although all tasks answer: The same RunStep (Master) request was",
-        ),
-        ("DeadlineExceededError", "Deadline Exceeded", WELL, None, ""),
-        ("NotFoundError", PYTHON, WELL, InvalidInput, "a Python function (py_func) can't run on worker/1: tasks run"),
-        (
-            "InternalError", RESULT, WELL, GraphTooLarge,
-            "what the session fetches is too large: one message holds at most 2 GB",
-        ),
-        (
-            "ValueError", "Cannot create a tensor proto whose content is larger than 2GB.", WELL, GraphTooLarge,
-            "a constant of the graph is too large: one message holds at most 2 GB",
-        ),
-        ("ValueError", "Tensor conversion requested dtype int32 for Tensor with dtype float32", LOST, None, ""),
-        (
-            "ResourceExhaustedError", MEMORY, WELL, OutOfMemory,
-            'worker/1 has too little memory on CPU:0 for operation "random_uniform/RandomUniform": it tried to',
-        ),
-        ("InvalidArgumentError", "Incompatible shapes: [2] vs. [3]", LOST, None, ""),
-    ],
-)  # fmt: skip
-def test_named(kind: str, message: str, known: TaskChanges, meaning: type | None, says: str) -> None:
-    named = error_names.classify(kind, message, known)
-    assert type(named) is (meaning or type(None))
-    if named is not None:
-        assert str(named).startswith(says)
-        assert named.help
+NAMED = [
+    ("UnavailableError", KILLED, LOST, TaskLost, "worker/1 was lost: killed by SIGKILL"),
+    ("UnavailableError", TWO, LOST, TaskLost, "worker/1 was lost: killed by SIGKILL"),
+    (
+        "AbortedError", RESTARTED, BACK, TaskRestarted,
+        "worker/1 was restarted (killed by SIGKILL): sessions opened before are lost, and variables if it kept any",
+    ),
+    ("AbortedError", INCARNATION, BACK, TaskRestarted, "worker/1 was restarted (killed by SIGKILL): sessions"),
+    ("CancelledError", CANCELLED, BACK, TaskRestarted, "worker/1 was restarted (killed by SIGKILL): sessions"),
+    ("CancelledError", CANCELLED, WELL, None, ""),
+    (
+        "AbortedError", MASTER, MASTER_BACK, TaskRestarted,
+        "master/0 was restarted (exit code 137): sessions opened before are lost; variables on other tasks are still",
+    ),
+    (
+        "UnavailableError", "Socket closed",
+        TaskChanges(master="master/0", lost={"a/0": "killed", "master/0": "evicted"}), TaskLost,
+        "master/0 was lost: evicted",
+    ),
+    ("UnavailableError", KILLED, PS_BACK, TaskRestarted, "ps/0 was restarted: its variables are lost, and so are"),
+    (
+        "FailedPreconditionError", UNINITIALIZED, PS_BACK, TaskRestarted,
+        'ps/0 was restarted; variable "v" has lost its value',
+    ),
+    (
+        "FailedPreconditionError", RESOURCE, PS_BACK, TaskRestarted,
+        'ps/0 was restarted; variable "w" has lost its value',
+    ),
+    (
+        "FailedPreconditionError", UNINITIALIZED, TaskChanges(lost={"ps/0": "evicted"}), TaskRestarted,
+        'ps/0 was restarted (evicted); variable "v" has lost its value',
+    ),
+    ("FailedPreconditionError", UNINITIALIZED, WELL, None, ""),
+    (
+        "AbortedError", TWICE, WELL, TaskUnreachable,
+        "the connection to master/0 broke, although all tasks answer: The same RunStep (Master) request was",
+    ),
+    ("DeadlineExceededError", "Deadline Exceeded", WELL, None, ""),
+    ("NotFoundError", PYTHON, WELL, InvalidInput, "a Python function (py_func) can't run on worker/1: tasks run"),
+    (
+        "InternalError", RESULT, WELL, GraphTooLarge,
+        "what the session fetches is too large: one message holds at most 2 GB",
+    ),
+    (
+        "ValueError", "Cannot create a tensor proto whose content is larger than 2GB.", WELL, GraphTooLarge,
+        "a constant of the graph is too large: one message holds at most 2 GB",
+    ),
+    ("ValueError", "Tensor conversion requested dtype int32 for Tensor with dtype float32", LOST, None, ""),
+    (
+        "ResourceExhaustedError", MEMORY, WELL, OutOfMemory,
+        'worker/1 has too little memory on CPU:0 for operation "random_uniform/RandomUniform": it tried to',
+    ),
+    ("InvalidArgumentError", "Incompatible shapes: [2] vs. [3]", LOST, None, ""),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("wanted", "known", "says"),
-    [
-        ("/job:worker/task:0/device:GPU:1", WELL, "worker/0 has 1 GPU"),
-        ("/job:master/task:0/device:GPU:1", WELL, "master/0 has no GPUs"),
-        ("/job:worker/task:7", WELL, "the session has no task worker/7; it has master/0, worker/0"),
-        ("/job:nosuch/task:0", WELL, "this cluster has jobs master, worker, and no job nosuch"),
-        (
-            "/job:worker/replica:0/task:3/device:CPU:0",
-            TaskChanges(without=["worker/3"]),
-            "worker/3 is left out of this session",
-        ),
-        ("/device:TPU:0", WELL, "no task has a TPU:0"),
-        ("/job:ps", WELL, "this cluster has jobs master, worker, and no job ps"),
-        (
-            "/job:ps",
-            TaskChanges(without=["ps/0"]),
-            "no task of the session has it; the session has master/0, worker/0",
-        ),
-    ],
-)
-def test_missing_device_is_named_with_the_existing_ones(wanted: str, known: TaskChanges, says: str) -> None:
-    named = error_names.classify("InvalidArgumentError", PLACEMENT.format(wanted), known)
-    assert isinstance(named, DeviceMissing)
-    assert str(named) == f'operation "add" is pinned to {wanted}: {says}'
+def test_named() -> None:
+    for kind, message, known, meaning, says in NAMED:
+        named = error_names.classify(kind, message, known)
+        assert type(named) is (meaning or type(None)), kind
+        if named is not None:
+            assert str(named).startswith(says)
+            assert named.help
+
+
+DEVICES = [
+    ("/job:worker/task:0/device:GPU:1", WELL, "worker/0 has 1 GPU"),
+    ("/job:master/task:0/device:GPU:1", WELL, "master/0 has no GPUs"),
+    ("/job:worker/task:7", WELL, "the session has no task worker/7; it has master/0, worker/0"),
+    ("/job:nosuch/task:0", WELL, "this cluster has jobs master, worker, and no job nosuch"),
+    (
+        "/job:worker/replica:0/task:3/device:CPU:0",
+        TaskChanges(without=["worker/3"]),
+        "worker/3 is left out of this session",
+    ),
+    ("/device:TPU:0", WELL, "no task has a TPU:0"),
+    ("/job:ps", WELL, "this cluster has jobs master, worker, and no job ps"),
+    (
+        "/job:ps",
+        TaskChanges(without=["ps/0"]),
+        "no task of the session has it; the session has master/0, worker/0",
+    ),
+]
+
+
+def test_missing_device_is_named_with_the_existing_ones() -> None:
+    for wanted, known, says in DEVICES:
+        named = error_names.classify("InvalidArgumentError", PLACEMENT.format(wanted), known)
+        assert isinstance(named, DeviceMissing), wanted
+        assert str(named) == f'operation "add" is pinned to {wanted}: {says}', wanted
 
 
 def test_advice_for_a_job_with_another_name_is_about_names() -> None:
@@ -201,19 +199,19 @@ def test_changes_of_tasks_between_two_probes() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("message", "words"),
-    [
-        (KILLED, "recvmsg:Connection reset by peer"),
-        (
-            RESTARTED,
-            f'Session handle is not found: 2a7500ba300ffcc0. Possibly this worker ("{WORKER}") just restarted.',
-        ),
-        (UNINITIALIZED, "Attempting to use uninitialized value v"),
-        (MASTER, "Session 9f219a9800720d08 is not found."),
-        ("Deadline Exceeded", "Deadline Exceeded"),
-        ("", ""),
-    ],
-)
-def test_the_words_of_a_page(message: str, words: str) -> None:
-    assert error_names.first_sentence(message) == words
+PAGES = [
+    (KILLED, "recvmsg:Connection reset by peer"),
+    (
+        RESTARTED,
+        f'Session handle is not found: 2a7500ba300ffcc0. Possibly this worker ("{WORKER}") just restarted.',
+    ),
+    (UNINITIALIZED, "Attempting to use uninitialized value v"),
+    (MASTER, "Session 9f219a9800720d08 is not found."),
+    ("Deadline Exceeded", "Deadline Exceeded"),
+    ("", ""),
+]
+
+
+def test_the_words_of_a_page() -> None:
+    for message, words in PAGES:
+        assert error_names.first_sentence(message) == words, message

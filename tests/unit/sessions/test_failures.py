@@ -33,27 +33,27 @@ def run(*arguments: str, tf1: bool = False, in_pod: bool = False, requirements: 
     return ScriptRun("train.py", arguments, tf1, in_pod, requirements)
 
 
-@pytest.mark.parametrize(
-    ("error", "how", "expected"),
-    [
-        (PLACEHOLDER, run(), f"only TensorFlow 1 has placeholder; {ADD}"),
-        (OPTIMIZER, run("--steps", "5"), f"only TensorFlow 1 has AdamOptimizer; {ADD}"),
-        (SESSION, run(), f"only TensorFlow 1 has Session; {ADD}"),
-        (DEVICE, run(), EAGER),
-        (EMPTY, run(), EAGER),
-        (FED, run(), EAGER),
-        (PLACEHOLDER, run("--tf1"), MISPLACED),
-        (SystemExit(2), run("--tf1"), MISPLACED),  # argparse does not know the option
-        (SystemExit(0), run("--tf1"), None),
-        (SystemExit(2), run(), None),
-        (PLACEHOLDER, run(tf1=True), None),
-        (SystemExit(2), run("--tf1", tf1=True), None),
-        (UNKNOWN, run(), None),
-        (ValueError("shapes"), run("--tf1"), None),
-    ],
-)
-def test_a_script_for_tensorflow_1(error: BaseException, how: ScriptRun, expected: str | None) -> None:
-    assert failures.hint(error, how, lambda *name: name in TF1_NAMES) == expected
+HINTS = [
+    (PLACEHOLDER, run(), f"only TensorFlow 1 has placeholder; {ADD}"),
+    (OPTIMIZER, run("--steps", "5"), f"only TensorFlow 1 has AdamOptimizer; {ADD}"),
+    (SESSION, run(), f"only TensorFlow 1 has Session; {ADD}"),
+    (DEVICE, run(), EAGER),
+    (EMPTY, run(), EAGER),
+    (FED, run(), EAGER),
+    (PLACEHOLDER, run("--tf1"), MISPLACED),
+    (SystemExit(2), run("--tf1"), MISPLACED),  # argparse does not know the option
+    (SystemExit(0), run("--tf1"), None),
+    (SystemExit(2), run(), None),
+    (PLACEHOLDER, run(tf1=True), None),
+    (SystemExit(2), run("--tf1", tf1=True), None),
+    (UNKNOWN, run(), None),
+    (ValueError("shapes"), run("--tf1"), None),
+]
+
+
+def test_a_script_for_tensorflow_1() -> None:
+    for error, how, expected in HINTS:
+        assert failures.hint(error, how, lambda *name: name in TF1_NAMES) == expected, error
 
 
 @pytest.mark.parametrize("tf1", [False, True])
@@ -76,40 +76,40 @@ def test_a_part_that_only_tensorflow_1_had(error: BaseException, expected: str, 
     )
 
 
-@pytest.mark.parametrize(
-    ("module", "how", "expected"),
-    [
-        ("pandas", run(), f"install the package: {sys.executable} -m pip install pandas; {OWN}"),
-        ("sklearn", run(tf1=True), f"install the package: {sys.executable} -m pip install scikit-learn; {OWN}"),
-        (
-            "pandas",
-            run(in_pod=True),
-            f"the image has no pandas; {REQUIREMENTS}; {OWN}",
-        ),
-        (
-            "yaml",
-            run(in_pod=True, requirements="needs.txt"),
-            f"the image has no yaml; add pyyaml to needs.txt; {OWN}",
-        ),
-        ("tensorflow.contrub", run(in_pod=True), None),  # the image has the package, and not this part of it
-        ("tkinter", run(), None),  # Python's own
-    ],
-)
-def test_a_package_that_is_missing(module: str, how: ScriptRun, expected: str | None) -> None:
-    error = ModuleNotFoundError(f"No module named '{module}'", name=module)
-    assert failures.hint(error, how, lambda *name: False) == expected
+PACKAGES = [
+    ("pandas", run(), f"install the package: {sys.executable} -m pip install pandas; {OWN}"),
+    ("sklearn", run(tf1=True), f"install the package: {sys.executable} -m pip install scikit-learn; {OWN}"),
+    (
+        "pandas",
+        run(in_pod=True),
+        f"the image has no pandas; {REQUIREMENTS}; {OWN}",
+    ),
+    (
+        "yaml",
+        run(in_pod=True, requirements="needs.txt"),
+        f"the image has no yaml; add pyyaml to needs.txt; {OWN}",
+    ),
+    ("tensorflow.contrub", run(in_pod=True), None),  # the image has the package, and not this part of it
+    ("tkinter", run(), None),  # Python's own
+]
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        (-signal.SIGSEGV, "train.py was ended by signal SIGSEGV"),
-        (-signal.SIGKILL, "train.py was ended by signal SIGKILL"),
-        (-40, "train.py was ended by signal 40"),
-        (-signal.SIGINT, None),
-        (-signal.SIGTERM, None),
-        (139, None),
-    ],
-)
-def test_a_signal_is_named(code: int, expected: str | None) -> None:
-    assert failures.ended_by_signal("train.py", code) == expected
+def test_a_package_that_is_missing() -> None:
+    for module, how, expected in PACKAGES:
+        error = ModuleNotFoundError(f"No module named '{module}'", name=module)
+        assert failures.hint(error, how, lambda *name: False) == expected, module
+
+
+SIGNALS = [
+    (-signal.SIGSEGV, "train.py was ended by signal SIGSEGV"),
+    (-signal.SIGKILL, "train.py was ended by signal SIGKILL"),
+    (-40, "train.py was ended by signal 40"),
+    (-signal.SIGINT, None),
+    (-signal.SIGTERM, None),
+    (139, None),
+]
+
+
+def test_a_signal_is_named() -> None:
+    for code, expected in SIGNALS:
+        assert failures.ended_by_signal("train.py", code) == expected, code

@@ -101,21 +101,21 @@ def test_device_filters_leave_tasks_out() -> None:
     assert ClusterView.of({}).probe_all() == []
 
 
-@pytest.mark.parametrize(
-    ("target", "task"),
-    [
-        ("grpc://m-ps-0.m.ns.svc:2222", "ps/0"),
-        ("grpc://127.0.0.1:2223", "ps/0"),
-        ("grpc://localhost:2222", "worker/0"),
-        ("grpc://localhost:2224", ""),
-        ("grpc://localhost", ""),
-        ("", ""),
-    ],
-)
-def test_task_of_a_target(target: str, task: str) -> None:
-    addresses = {"worker/0": "m-worker-0.m.ns.svc:2222", "ps/0": "m-ps-0.m.ns.svc:2222"}
-    assert ClusterView(addresses, in_pod=True).task_at(target) == task
-    assert ClusterView(addresses).task_at(target) == (task if "svc" in target else "")
+TARGETS = [
+    ("grpc://m-ps-0.m.ns.svc:2222", "ps/0"),
+    ("grpc://127.0.0.1:2223", "ps/0"),
+    ("grpc://localhost:2222", "worker/0"),
+    ("grpc://localhost:2224", ""),
+    ("grpc://localhost", ""),
+    ("", ""),
+]
+
+
+def test_task_of_a_target() -> None:
+    for target, task in TARGETS:
+        addresses = {"worker/0": "m-worker-0.m.ns.svc:2222", "ps/0": "m-ps-0.m.ns.svc:2222"}
+        assert ClusterView(addresses, in_pod=True).task_at(target) == task, target
+        assert ClusterView(addresses).task_at(target) == (task if "svc" in target else ""), target
 
 
 def test_failed_dial_is_an_error() -> None:

@@ -144,16 +144,16 @@ def test_the_program_ends_with_the_cluster(cluster: PretendedCluster) -> None:
     assert cluster.log == []
 
 
-@pytest.mark.parametrize(
-    ("answers", "age"),
-    [
-        ({}, 0),
-        ({"10.0.0.1": None}, 0),  # no task answers
-        ({"10.0.0.1": {}, "10.0.0.2": {}, "10.0.0.3": None}, math.inf),
-        ({"10.0.0.1": {"10.0.0.2": 0}, "10.0.0.2": {"10.0.0.1": 5}}, math.inf),  # tasks
-        ({"10.0.0.1": {"10.0.0.2": 0, "10.0.0.3": 7}, "10.0.0.2": {}, "10.0.0.3": None}, 7),  # a script's pod
-        ({"10.0.0.1": {"127.0.0.1": 9}, "10.0.0.2": {"10.0.0.3": 20}}, 9),  # a forward through the API server
-    ],
-)
-def test_connections_of_tasks_are_no_use(answers: dict[str, dict[str, float] | None], age: float) -> None:
-    assert youngest_client(answers) == age
+CONNECTIONS = [
+    ({}, 0),
+    ({"10.0.0.1": None}, 0),  # no task answers
+    ({"10.0.0.1": {}, "10.0.0.2": {}, "10.0.0.3": None}, math.inf),
+    ({"10.0.0.1": {"10.0.0.2": 0}, "10.0.0.2": {"10.0.0.1": 5}}, math.inf),  # tasks
+    ({"10.0.0.1": {"10.0.0.2": 0, "10.0.0.3": 7}, "10.0.0.2": {}, "10.0.0.3": None}, 7),  # a script's pod
+    ({"10.0.0.1": {"127.0.0.1": 9}, "10.0.0.2": {"10.0.0.3": 20}}, 9),  # a forward through the API server
+]
+
+
+def test_connections_of_tasks_are_no_use() -> None:
+    for answers, age in CONNECTIONS:
+        assert youngest_client(answers) == age, answers

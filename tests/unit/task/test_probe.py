@@ -69,24 +69,24 @@ def test_settings_and_pings_are_acknowledged() -> None:
     assert b"/tensorflow.WorkerService/GetStatus" in stream.sent
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (b"", "the server closed the connection without an answer"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "a web server answers there, not a TensorFlow server"),
-        (frame(3, 0, 1, bytes(4)), "the server ended the call without an answer"),
-        (refusal(12), "a gRPC server answers there, but not a TensorFlow server"),
-        (refusal(14, "gone"), "the server refused (gRPC status 14: gone)"),
-        (refusal(14), "the server refused (gRPC status 14)"),
-        (frame(0, 1, 1, b"\0\0\0\0\x09abc"), "the server's answer is not a gRPC message"),
-        (response(b"\x0a\x7fabc"), "the server's answer is not a message of TensorFlow's"),
-        (response(b"\x0a"), "the server's answer ends in the middle"),
-    ],
-)
-def test_other_answers_are_errors(answer: bytes, message: str) -> None:
-    with pytest.raises(wire.ProbeError) as caught:
-        get_status(answer if answer[:4] in (b"", b"HTTP") else SETTINGS + answer)
-    assert str(caught.value) == message
+ANSWERS = [
+    (b"", "the server closed the connection without an answer"),
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "a web server answers there, not a TensorFlow server"),
+    (frame(3, 0, 1, bytes(4)), "the server ended the call without an answer"),
+    (refusal(12), "a gRPC server answers there, but not a TensorFlow server"),
+    (refusal(14, "gone"), "the server refused (gRPC status 14: gone)"),
+    (refusal(14), "the server refused (gRPC status 14)"),
+    (frame(0, 1, 1, b"\0\0\0\0\x09abc"), "the server's answer is not a gRPC message"),
+    (response(b"\x0a\x7fabc"), "the server's answer is not a message of TensorFlow's"),
+    (response(b"\x0a"), "the server's answer ends in the middle"),
+]
+
+
+def test_other_answers_are_errors() -> None:
+    for answer, message in ANSWERS:
+        with pytest.raises(wire.ProbeError) as caught:
+            get_status(answer if answer[:4] in (b"", b"HTTP") else SETTINGS + answer)
+        assert str(caught.value) == message, answer
 
 
 TOO_OLD = "GraphDef min consumer version 999999999 above current version 2474 for TensorFlow {}.  Please upgrade."

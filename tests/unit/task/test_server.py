@@ -31,23 +31,23 @@ def test_a_cluster_in_each_of_its_forms(text: str) -> None:
     assert config.parse_cluster(text) == CLUSTER
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", '"" in the cluster is not JOB|HOST:PORT;HOST:PORT'),
-        ("worker", '"worker" in the cluster is not JOB|HOST:PORT;HOST:PORT'),
-        ("worker|a", '"a" in job "worker" is not HOST:PORT'),
-        ("worker|a:70000", '"a:70000" in job "worker" is not HOST:PORT'),
-        ("worker|a:1,worker|b:1", 'job "worker" stands twice in the cluster'),
-        ('{"worker": 1}', 'the tasks of job "worker" are neither a list of addresses nor a map of index to address'),
-        ("{", "the cluster is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-        ("{}", "the cluster has no jobs"),
-    ],
-)
-def test_a_malformed_cluster_is_refused(text: str, message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        config.parse_cluster(text)
-    assert str(caught.value) == message
+MALFORMED = [
+    ("", '"" in the cluster is not JOB|HOST:PORT;HOST:PORT'),
+    ("worker", '"worker" in the cluster is not JOB|HOST:PORT;HOST:PORT'),
+    ("worker|a", '"a" in job "worker" is not HOST:PORT'),
+    ("worker|a:70000", '"a:70000" in job "worker" is not HOST:PORT'),
+    ("worker|a:1,worker|b:1", 'job "worker" stands twice in the cluster'),
+    ('{"worker": 1}', 'the tasks of job "worker" are neither a list of addresses nor a map of index to address'),
+    ("{", "the cluster is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+    ("{}", "the cluster has no jobs"),
+]
+
+
+def test_a_malformed_cluster_is_refused() -> None:
+    for text, message in MALFORMED:
+        with pytest.raises(ValueError) as caught:
+            config.parse_cluster(text)
+        assert str(caught.value) == message, text
 
 
 @pytest.mark.parametrize(

@@ -1,37 +1,35 @@
 """Kubernetes' events in both of their forms, and their subjects."""
 
-import pytest
-
 from tfk8s.backends.kubernetes import events
 from tfk8s.core.events import Event
 
 JOBS = {"master": "master", "my-ps-1234": "my_ps"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "about"),
-    [
-        ("Pod", "a-master-0", "master/0"),
-        ("Pod", "a-my-ps-1234-12", "my_ps/12"),
-        ("Pod", "a-worker-0", ""),
-        ("Pod", "a-master-b-0", ""),
-        ("Pod", "b-master-0", ""),
-        ("StatefulSet", "a-master", "StatefulSet a-master"),
-        ("StatefulSet", "a-worker", ""),
-        ("Service", "a-master", "Service a-master"),
-        ("Service", "a", "Service a"),
-        ("ConfigMap", "a-master", ""),
-        ("PodDisruptionBudget", "a-my-ps-1234", "PodDisruptionBudget a-my-ps-1234"),
-        ("Job", "a-script-0123ab", "script-0123ab"),
-        ("Pod", "a-script-0123ab-x7k2p", "script-0123ab"),
-        ("Job", "a-script-script-0123ab", ""),
-        ("Job", "b-script-0123ab", ""),
-        ("Job", "a-lifetime-0123abcd", "Job a-lifetime-0123abcd"),
-        ("Pod", "a-lifetime-0123abcd-x7k2p", "Pod a-lifetime-0123abcd-x7k2p"),
-    ],
-)
-def test_the_subject_of_an_event(kind, name, about):
-    assert events.find_subject(kind, name, "a", JOBS) == about
+SUBJECTS = [
+    ("Pod", "a-master-0", "master/0"),
+    ("Pod", "a-my-ps-1234-12", "my_ps/12"),
+    ("Pod", "a-worker-0", ""),
+    ("Pod", "a-master-b-0", ""),
+    ("Pod", "b-master-0", ""),
+    ("StatefulSet", "a-master", "StatefulSet a-master"),
+    ("StatefulSet", "a-worker", ""),
+    ("Service", "a-master", "Service a-master"),
+    ("Service", "a", "Service a"),
+    ("ConfigMap", "a-master", ""),
+    ("PodDisruptionBudget", "a-my-ps-1234", "PodDisruptionBudget a-my-ps-1234"),
+    ("Job", "a-script-0123ab", "script-0123ab"),
+    ("Pod", "a-script-0123ab-x7k2p", "script-0123ab"),
+    ("Job", "a-script-script-0123ab", ""),
+    ("Job", "b-script-0123ab", ""),
+    ("Job", "a-lifetime-0123abcd", "Job a-lifetime-0123abcd"),
+    ("Pod", "a-lifetime-0123abcd-x7k2p", "Pod a-lifetime-0123abcd-x7k2p"),
+]
+
+
+def test_the_subject_of_an_event():
+    for kind, name, about in SUBJECTS:
+        assert events.find_subject(kind, name, "a", JOBS) == about, kind
 
 
 def test_a_repeated_event():

@@ -47,44 +47,44 @@ def seen(*events: Object, context: str = GKE) -> PodEvents:
     return pod_events.of(pod(), pod_events.group(events, context))
 
 
-@pytest.mark.parametrize(
-    ("reason", "message", "words"),
-    [
-        (
-            "TriggeredScaleUp", f"pod triggered scale-up: [{{{GROUPS}/gke-tfk8s-l4-8f1c2d3e-grp 0->1 (max: 3)}}]",
-            "a node of pool l4 is being started",
-        ),
-        (
-            "TriggeredScaleUp", (f"pod triggered scale-up: [{{{GROUPS}/gk3-tfk8s-nap-1x2y-8f1c2d3e-grp 0->1 (max: 3)}} "
-            f"{{{GROUPS}/gke-tfk8s-l4-8f1c2d3f-grp 1->3 (max: 3)}}]"),
-            "a node of pool nap-1x2y or l4 is being started",
-        ),
-        (
-            "TriggeredScaleUp",
-            "pod triggered scale-up: [{eks-gpu-workers-8ac1d5ba-0a1b-1c2d-2e3f-0123456789ab 0->1 (max: 4)}]",
-            "a node of pool gpu-workers is being started",
-        ),
-        (
-            "TriggeredScaleUp", "pod triggered scale-up: [{aks-gpu-12345678-vmss 0->1 (max: 4)}]",
-            "a node of pool gpu is being started",
-        ),
-        (
-            "TriggeredScaleUp", "pod triggered scale-up: [{MachineDeployment/default/gpus 0->1 (max: 4)}]",
-            "a node of pool gpus is being started",
-        ),
-        ("TriggeredScaleUp", "pod triggered scale-up", "a node is being started"),
-        ("Nominated", "Pod should schedule on: nodeclaim/g5-gpu-fc4pv", "a node of pool g5-gpu is being started"),
-        (
-            "Nominated", "Pod should schedule on: nodeclaim/default-cvkcv, node/ip-10-199-71-41.ec2.internal",
-            "a node of pool default is being started",
-        ),
-        ("Nominated", "Pod should schedule on: node/ip-10-1-1-1.ec2.internal", "a node is being started"),
-    ],
-)  # fmt: skip
-def test_a_node_that_is_being_started(reason: str, message: str, words: str) -> None:
-    events = seen(event(reason, message))
-    assert pod_status.phase_and_reason("worker", pod(), events) == (Phase.PENDING, words)
-    assert pod_status.waits_for_node(pod(), events)
+STARTED = [
+    (
+        "TriggeredScaleUp", f"pod triggered scale-up: [{{{GROUPS}/gke-tfk8s-l4-8f1c2d3e-grp 0->1 (max: 3)}}]",
+        "a node of pool l4 is being started",
+    ),
+    (
+        "TriggeredScaleUp", (f"pod triggered scale-up: [{{{GROUPS}/gk3-tfk8s-nap-1x2y-8f1c2d3e-grp 0->1 (max: 3)}} "
+        f"{{{GROUPS}/gke-tfk8s-l4-8f1c2d3f-grp 1->3 (max: 3)}}]"),
+        "a node of pool nap-1x2y or l4 is being started",
+    ),
+    (
+        "TriggeredScaleUp",
+        "pod triggered scale-up: [{eks-gpu-workers-8ac1d5ba-0a1b-1c2d-2e3f-0123456789ab 0->1 (max: 4)}]",
+        "a node of pool gpu-workers is being started",
+    ),
+    (
+        "TriggeredScaleUp", "pod triggered scale-up: [{aks-gpu-12345678-vmss 0->1 (max: 4)}]",
+        "a node of pool gpu is being started",
+    ),
+    (
+        "TriggeredScaleUp", "pod triggered scale-up: [{MachineDeployment/default/gpus 0->1 (max: 4)}]",
+        "a node of pool gpus is being started",
+    ),
+    ("TriggeredScaleUp", "pod triggered scale-up", "a node is being started"),
+    ("Nominated", "Pod should schedule on: nodeclaim/g5-gpu-fc4pv", "a node of pool g5-gpu is being started"),
+    (
+        "Nominated", "Pod should schedule on: nodeclaim/default-cvkcv, node/ip-10-199-71-41.ec2.internal",
+        "a node of pool default is being started",
+    ),
+    ("Nominated", "Pod should schedule on: node/ip-10-1-1-1.ec2.internal", "a node is being started"),
+]  # fmt: skip
+
+
+def test_a_node_that_is_being_started() -> None:
+    for reason, message, words in STARTED:
+        events = seen(event(reason, message))
+        assert pod_status.phase_and_reason("worker", pod(), events) == (Phase.PENDING, words), reason
+        assert pod_status.waits_for_node(pod(), events), reason
 
 
 @pytest.mark.parametrize(

@@ -184,9 +184,9 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("seen", "warnings", "phase", "reason"), CASES)
-def test_phase_and_reason(seen, warnings, phase, reason):
-    assert pod_status.phase_and_reason("worker", seen, PodEvents(list(warnings))) == (phase, reason)
+def test_phase_and_reason():
+    for seen, warnings, phase, reason in CASES:
+        assert pod_status.phase_and_reason("worker", seen, PodEvents(list(warnings))) == (phase, reason), seen
 
 
 def test_a_terminating_pod_is_pending():

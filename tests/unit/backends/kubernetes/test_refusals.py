@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tfk8s import render
 from tfk8s.backends.kubernetes import refusals
 from tfk8s.backends.kubernetes.api_server import errors
@@ -34,48 +32,48 @@ def refusal(code: int, message: str, *fields: tuple[str, str]) -> Exception:
     return refusals.in_words_of(JOB_FILE, error, render.objects(JOB_FILE))
 
 
-@pytest.mark.parametrize(
-    ("error", "problem"),
-    [
+KEYS = [
+    (
+        refusal(500, f"{SCHEMA}hostAliasses: field not declared in schema"),
+        "the API server refuses jobs.worker.pod.hostAliasses: there is no such field",
+    ),
+    (
+        refusal(500, f"{SCHEMA}dnsPolicy: expected string, got &{{1}}"),  # of tfk8s, not of `pod`
         (
-            refusal(500, f"{SCHEMA}hostAliasses: field not declared in schema"),
-            "the API server refuses jobs.worker.pod.hostAliasses: there is no such field",
+            "the API server refuses: failed to create typed patch object (ns/demo-worker; apps/v1, "
+            "Kind=StatefulSet): .spec.template.spec.dnsPolicy: expected string, got &{1}"
         ),
-        (
-            refusal(500, f"{SCHEMA}dnsPolicy: expected string, got &{{1}}"),  # of tfk8s, not of `pod`
-            (
-                "the API server refuses: failed to create typed patch object (ns/demo-worker; apps/v1, "
-                "Kind=StatefulSet): .spec.template.spec.dnsPolicy: expected string, got &{1}"
-            ),
+    ),
+    (
+        refusal(500, f'{SCHEMA}containers[name="proxy"].imagee: field not declared in schema'),
+        "the API server refuses jobs.worker.pod.containers[proxy].imagee: there is no such field",
+    ),
+    (
+        refusal(500, f"{SCHEMA}tolerations: expected list, got &{{x}}"),
+        "the API server refuses pod.tolerations: expected list, got &{x}",
+    ),
+    (refusal(500, CONVERT), "the API server refuses pod: quantities must match"),
+    (
+        refusal(
+            422, "invalid", ("spec.template.spec.containers[2].image", "Required value"),
+            ("spec.template.spec.hostAliases[0].ip", "must be a valid IP address"),
+            ("spec.template.spec.containers[1].image", "Required value"),
         ),
-        (
-            refusal(500, f'{SCHEMA}containers[name="proxy"].imagee: field not declared in schema'),
-            "the API server refuses jobs.worker.pod.containers[proxy].imagee: there is no such field",
-        ),
-        (
-            refusal(500, f"{SCHEMA}tolerations: expected list, got &{{x}}"),
-            "the API server refuses pod.tolerations: expected list, got &{x}",
-        ),
-        (refusal(500, CONVERT), "the API server refuses pod: quantities must match"),
-        (
-            refusal(
-                422, "invalid", ("spec.template.spec.containers[2].image", "Required value"),
-                ("spec.template.spec.hostAliases[0].ip", "must be a valid IP address"),
-                ("spec.template.spec.containers[1].image", "Required value"),
-            ),
-            ("the API server refuses jobs.worker.pod.containers[proxy].image: Required value; "
-            "jobs.worker.pod.hostAliases[0].ip: must be a valid IP address; "
-            "pod.containers[exporter].image: Required value"),
-        ),
-        (
-            refusal(422, "invalid", ("spec.template.spec.containers[0].env[11].value", "too long")),
-            "the API server refuses jobs.worker.pod.containers[server].env[A].value: too long",
-        ),
-        (refusal(422, "invalid", ("spec.template.spec.priorityClassName", "no")), "the API server refuses: invalid"),
-        (refusal(422, "invalid", ("spec.replicas", "no")), "the API server refuses: invalid"),
-    ],
-)  # fmt: skip
-def test_the_key_in_the_job_file_is_named(error: Exception, problem: str) -> None:
-    assert str(error) == problem
-    assert isinstance(error, InvalidInput) is not problem.startswith("the API server refuses:")
-    assert not isinstance(error, errors.TemporaryApiError)
+        ("the API server refuses jobs.worker.pod.containers[proxy].image: Required value; "
+        "jobs.worker.pod.hostAliases[0].ip: must be a valid IP address; "
+        "pod.containers[exporter].image: Required value"),
+    ),
+    (
+        refusal(422, "invalid", ("spec.template.spec.containers[0].env[11].value", "too long")),
+        "the API server refuses jobs.worker.pod.containers[server].env[A].value: too long",
+    ),
+    (refusal(422, "invalid", ("spec.template.spec.priorityClassName", "no")), "the API server refuses: invalid"),
+    (refusal(422, "invalid", ("spec.replicas", "no")), "the API server refuses: invalid"),
+]  # fmt: skip
+
+
+def test_the_key_in_the_job_file_is_named() -> None:
+    for error, problem in KEYS:
+        assert str(error) == problem, error
+        assert isinstance(error, InvalidInput) is not problem.startswith("the API server refuses:"), error
+        assert not isinstance(error, errors.TemporaryApiError), error

@@ -1,6 +1,5 @@
 """The status of a script's Job."""
 
-import pytest
 from fakes.stateful_sets import stateful_sets
 
 from tfk8s.backends.kubernetes import script_status
@@ -38,33 +37,33 @@ def test_names():
     assert not any(map(script_job.is_name, ("script", "script/0", "worker/1")))
 
 
-@pytest.mark.parametrize(
-    ("pod", "phase", "code", "reason"),
-    [
-        (make_pod({"running": {"startedAt": "2026-01-01T00:00:30Z"}}), "Running", None, ""),
-        (make_pod(ended(0, "Completed"), "Succeeded"), "Succeeded", 0, ""),
-        (make_pod(ended(7), "Failed"), "Failed", 7, ""),
-        (make_pod(ended(137, "OOMKilled"), "Failed"), "Failed", 137, "killed at its memory limit of 4Gi"),
-        (
-            make_pod(None, "Failed", reason="Evicted", message="The node was low on resource: memory. "),
-            "Failed",
-            None,
-            "evicted by its node node (The node was low on resource: memory)",
-        ),
-        (make_pod(None, "Failed", reason="NodeAffinity"), "Failed", None, "its pod failed: NodeAffinity"),
-        (None, "Pending", None, ""),
-        (
-            make_pod({"waiting": {"reason": "InvalidImageName"}}, "Pending"),
-            "Failed",
-            None,
-            '"tf:1" is not the name of an image: change jobs.chief.image (or image, for all jobs)',
-        ),
-    ],
-)
-def test_outcomes(pod, phase, code, reason):
-    status = script_status.status(make_job(), pod)
-    assert (status.phase, status.exit_code, status.reason) == (ScriptPhase(phase), code, reason)
-    assert status.command == "--tf1 train.py 'a b'"
+OUTCOMES = [
+    (make_pod({"running": {"startedAt": "2026-01-01T00:00:30Z"}}), "Running", None, ""),
+    (make_pod(ended(0, "Completed"), "Succeeded"), "Succeeded", 0, ""),
+    (make_pod(ended(7), "Failed"), "Failed", 7, ""),
+    (make_pod(ended(137, "OOMKilled"), "Failed"), "Failed", 137, "killed at its memory limit of 4Gi"),
+    (
+        make_pod(None, "Failed", reason="Evicted", message="The node was low on resource: memory. "),
+        "Failed",
+        None,
+        "evicted by its node node (The node was low on resource: memory)",
+    ),
+    (make_pod(None, "Failed", reason="NodeAffinity"), "Failed", None, "its pod failed: NodeAffinity"),
+    (None, "Pending", None, ""),
+    (
+        make_pod({"waiting": {"reason": "InvalidImageName"}}, "Pending"),
+        "Failed",
+        None,
+        '"tf:1" is not the name of an image: change jobs.chief.image (or image, for all jobs)',
+    ),
+]
+
+
+def test_outcomes():
+    for pod, phase, code, reason in OUTCOMES:
+        status = script_status.status(make_job(), pod)
+        assert (status.phase, status.exit_code, status.reason) == (ScriptPhase(phase), code, reason), pod
+        assert status.command == "--tf1 train.py 'a b'", pod
 
 
 def test_a_job_without_a_pod():

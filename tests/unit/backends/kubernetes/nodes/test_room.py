@@ -76,29 +76,25 @@ CLOUD_NODES = [node(name, f"gce://{name}", **{"nvidia.com/gpu": "4"}) for name i
 SIXTEEN_GPUS = {"tasks": 4, "gpus": 4, "cpu": Quantity.parse("100m")}
 
 
-@pytest.mark.parametrize(
-    ("client", "settings", "shortage", "is_final"),
-    [
-        (FakeClient(GPU_NODES), SIXTEEN_GPUS, f"{TOO_MANY}: lower their tasks or gpus", True),
-        (FakeClient(GPU_NODES, autoscaler=None), SIXTEEN_GPUS, f"{TOO_MANY}: lower their tasks or gpus", True),
-        (FakeClient(GPU_NODES), {**SIXTEEN_GPUS, "queue": "gold"}, f"{TOO_MANY} now{WAIT}", False),
-        (FakeClient(GPU_NODES, autoscaler=True), SIXTEEN_GPUS, "", False),
-        (FakeClient(CLOUD_NODES, autoscaler=None), SIXTEEN_GPUS, f"{TOO_MANY} now{WAIT}", False),
-        (FakeClient(CLOUD_NODES, autoscaler=True), SIXTEEN_GPUS, "", False),
-        (FakeClient(CLOUD_NODES, karpenter=True), SIXTEEN_GPUS, "", False),
-        (FakeClient(None), SIXTEEN_GPUS, "", False),
-        (FakeClient([node()], [pod("850m")]), {}, f"{LITTLE_FREE}{WAIT}", False),
-        (FakeClient([node()], [pod("850m")], karpenter=True), {}, "", False),
-        (FakeClient([node()], [pod("850m")]), {"queue": "gold"}, "", False),
-        (FakeClient([node()], None), {}, "", False),
-    ],
-    ids=[
-        "fixed", "fixed-unseen", "queue", "autoscaler", "cloud", "cloud-autoscaler", "karpenter", "no-nodes-listed",
-        "little-free", "little-free-karpenter", "little-free-queue", "no-pods-listed",
-    ],
-)  # fmt: skip
-def test_what_the_nodes_lack_and_whether_somebody_adds_it(client, settings, shortage, is_final):
-    assert find_room(client, **settings) == (shortage, is_final)
+ROOMS = [
+    (FakeClient(GPU_NODES), SIXTEEN_GPUS, f"{TOO_MANY}: lower their tasks or gpus", True),
+    (FakeClient(GPU_NODES, autoscaler=None), SIXTEEN_GPUS, f"{TOO_MANY}: lower their tasks or gpus", True),
+    (FakeClient(GPU_NODES), {**SIXTEEN_GPUS, "queue": "gold"}, f"{TOO_MANY} now{WAIT}", False),
+    (FakeClient(GPU_NODES, autoscaler=True), SIXTEEN_GPUS, "", False),
+    (FakeClient(CLOUD_NODES, autoscaler=None), SIXTEEN_GPUS, f"{TOO_MANY} now{WAIT}", False),
+    (FakeClient(CLOUD_NODES, autoscaler=True), SIXTEEN_GPUS, "", False),
+    (FakeClient(CLOUD_NODES, karpenter=True), SIXTEEN_GPUS, "", False),
+    (FakeClient(None), SIXTEEN_GPUS, "", False),
+    (FakeClient([node()], [pod("850m")]), {}, f"{LITTLE_FREE}{WAIT}", False),
+    (FakeClient([node()], [pod("850m")], karpenter=True), {}, "", False),
+    (FakeClient([node()], [pod("850m")]), {"queue": "gold"}, "", False),
+    (FakeClient([node()], None), {}, "", False),
+]  # fmt: skip
+
+
+def test_what_the_nodes_lack_and_whether_somebody_adds_it():
+    for client, settings, shortage, is_final in ROOMS:
+        assert find_room(client, **settings) == (shortage, is_final), client
 
 
 def test_a_cluster_that_fits_takes_two_requests():

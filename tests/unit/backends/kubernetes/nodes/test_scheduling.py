@@ -47,115 +47,115 @@ TOLERATIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("job", "nodes"),
-    [
-        (Job(name="worker"), [node()]),
-        (Job(name="worker", cpu=amount("2000m"), memory=amount("7Gi")), [node()]),
-        (Job(name="worker", gpus=2), [node(), gpu_node()]),
-        (Job(name="worker", gpus=1, accelerator="nvidia-l4"), [node(), gpu_node()]),
-        (Job(name="worker", gpus=1, gpu_resource="amd.com/gpu"), [node(**{"amd.com/gpu": "1"})]),
-        *((Job(name="worker", tolerations=(toleration,)), [node(TAINT)]) for toleration in TOLERATIONS),
-        (Job(name="worker"), [node({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"})]),
-        (Job(name="worker"), [node({**TAINT, "effect": "PreferNoSchedule"})]),
-        (Job(name="worker", topology=Topology(spread="zone")), [node()]),
-        (Job(name="worker", topology=Topology(pack="zone")), [node()]),
-        (Job(name="worker", topology=Topology(spread="zone", required=True)), [node(), node(labels={ZONE: "a"})]),
-    ],
-)
-def test_pods_that_a_node_can_hold(job, nodes):
-    assert why_impossible(job, *nodes) == ""
+POSSIBLE = [
+    (Job(name="worker"), [node()]),
+    (Job(name="worker", cpu=amount("2000m"), memory=amount("7Gi")), [node()]),
+    (Job(name="worker", gpus=2), [node(), gpu_node()]),
+    (Job(name="worker", gpus=1, accelerator="nvidia-l4"), [node(), gpu_node()]),
+    (Job(name="worker", gpus=1, gpu_resource="amd.com/gpu"), [node(**{"amd.com/gpu": "1"})]),
+    *((Job(name="worker", tolerations=(toleration,)), [node(TAINT)]) for toleration in TOLERATIONS),
+    (Job(name="worker"), [node({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"})]),
+    (Job(name="worker"), [node({**TAINT, "effect": "PreferNoSchedule"})]),
+    (Job(name="worker", topology=Topology(spread="zone")), [node()]),
+    (Job(name="worker", topology=Topology(pack="zone")), [node()]),
+    (Job(name="worker", topology=Topology(spread="zone", required=True)), [node(), node(labels={ZONE: "a"})]),
+]
 
 
-@pytest.mark.parametrize(
-    ("job", "nodes", "words"),
-    [
+def test_pods_that_a_node_can_hold():
+    for job, nodes in POSSIBLE:
+        assert why_impossible(job, *nodes) == "", job
+
+
+IMPOSSIBLE = [
+    (
+        Job(name="worker", gpus=4),
+        [node(), gpu_node(), gpu_node("1")],
+        "it asks for 4 nvidia.com/gpu, and no node has more than 2: lower jobs.worker.gpus",
+    ),
+    (
+        Job(name="ps", gpus=1),
+        [node()],
+        "it asks for 1 nvidia.com/gpu, and no node has any: lower jobs.ps.gpus",
+    ),
+    (
+        Job(name="worker", memory=amount("9Ti")),
+        [node(), node(memory="4Gi")],
+        "it asks for 9Ti memory, and no node has more than 7944Mi: lower jobs.worker.memory",
+    ),
+    (
+        Job(name="worker", cpu=amount("2001m")),
+        [node()],
+        "it asks for 2001m cpu, and no node has more than 2: lower jobs.worker.cpu",
+    ),
+    (
+        Job(name="worker", cpu=amount("4"), memory=amount("6Gi")),
+        [node(), node(cpu="8", memory="4Gi")],
+        "no node has 4 cpu, 6Gi memory together: lower jobs.worker.cpu or jobs.worker.memory",
+    ),
+    (
+        Job(name="worker", gpus=1, accelerator="nvidia-h100-80gb"),
+        [node(), gpu_node()],
         (
-            Job(name="worker", gpus=4),
-            [node(), gpu_node(), gpu_node("1")],
-            "it asks for 4 nvidia.com/gpu, and no node has more than 2: lower jobs.worker.gpus",
+            "no node has the label cloud.google.com/gke-accelerator=nvidia-h100-80gb, only "
+            "cloud.google.com/gke-accelerator=nvidia-l4: change jobs.worker.accelerator"
         ),
+    ),
+    (
+        Job(name="worker", spot=True),
+        [node()],
+        "no node has the label cloud.google.com/gke-spot=true: change jobs.worker.spot",
+    ),
+    (
+        Job(name="worker", node_selector={"a": "1", "b": "1"}),
+        [node(labels={"a": "1"}), node(labels={"b": "1"})],
+        "no node has all of a=1, b=1: change jobs.worker.node_selector",
+    ),
+    *(
         (
-            Job(name="ps", gpus=1),
-            [node()],
-            "it asks for 1 nvidia.com/gpu, and no node has any: lower jobs.ps.gpus",
-        ),
-        (
-            Job(name="worker", memory=amount("9Ti")),
-            [node(), node(memory="4Gi")],
-            "it asks for 9Ti memory, and no node has more than 7944Mi: lower jobs.worker.memory",
-        ),
-        (
-            Job(name="worker", cpu=amount("2001m")),
-            [node()],
-            "it asks for 2001m cpu, and no node has more than 2: lower jobs.worker.cpu",
-        ),
-        (
-            Job(name="worker", cpu=amount("4"), memory=amount("6Gi")),
-            [node(), node(cpu="8", memory="4Gi")],
-            "no node has 4 cpu, 6Gi memory together: lower jobs.worker.cpu or jobs.worker.memory",
-        ),
-        (
-            Job(name="worker", gpus=1, accelerator="nvidia-h100-80gb"),
-            [node(), gpu_node()],
-            (
-                "no node has the label cloud.google.com/gke-accelerator=nvidia-h100-80gb, only "
-                "cloud.google.com/gke-accelerator=nvidia-l4: change jobs.worker.accelerator"
-            ),
-        ),
-        (
-            Job(name="worker", spot=True),
-            [node()],
-            "no node has the label cloud.google.com/gke-spot=true: change jobs.worker.spot",
-        ),
-        (
-            Job(name="worker", node_selector={"a": "1", "b": "1"}),
-            [node(labels={"a": "1"}), node(labels={"b": "1"})],
-            "no node has all of a=1, b=1: change jobs.worker.node_selector",
-        ),
-        *(
-            (
-                Job(name="worker", topology=topology),
-                [node(labels={"rack": "1"})],
-                f"no node has the label {ZONE}: change jobs.worker.topology",
-            )
-            for topology in (Topology(spread="zone", required=True), Topology(pack="zone", required=True))
-        ),
-        (
-            Job(name="worker", tolerations=({"key": "type", "value": "other"}, {"key": "x", "operator": "Exists"})),
-            [node(TAINT)],
-            "every node has a taint that it does not tolerate (type=kwok:NoSchedule): add to jobs.worker.tolerations",
-        ),
-        (
-            Job(name="worker", gpus=1, tolerations=({"operator": "Exists", "effect": "NoExecute"},)),
-            [node(), gpu_node("0"), node(TAINT, **{"nvidia.com/gpu": "8"})],
-            "it asks for 1 nvidia.com/gpu, and no node has any: lower jobs.worker.gpus",
-        ),
-    ],
-)
-def test_field_is_named_if_no_node_can_hold_the_pod(job, nodes, words):
-    assert why_impossible(job, *nodes) == words
+            Job(name="worker", topology=topology),
+            [node(labels={"rack": "1"})],
+            f"no node has the label {ZONE}: change jobs.worker.topology",
+        )
+        for topology in (Topology(spread="zone", required=True), Topology(pack="zone", required=True))
+    ),
+    (
+        Job(name="worker", tolerations=({"key": "type", "value": "other"}, {"key": "x", "operator": "Exists"})),
+        [node(TAINT)],
+        "every node has a taint that it does not tolerate (type=kwok:NoSchedule): add to jobs.worker.tolerations",
+    ),
+    (
+        Job(name="worker", gpus=1, tolerations=({"operator": "Exists", "effect": "NoExecute"},)),
+        [node(), gpu_node("0"), node(TAINT, **{"nvidia.com/gpu": "8"})],
+        "it asks for 1 nvidia.com/gpu, and no node has any: lower jobs.worker.gpus",
+    ),
+]
+
+
+def test_field_is_named_if_no_node_can_hold_the_pod():
+    for job, nodes, words in IMPOSSIBLE:
+        assert why_impossible(job, *nodes) == words, job
 
 
 def sidecar(**requests):
     return {"containers": [{"name": "proxy", "image": "proxy:1", "resources": {"requests": requests}}]}
 
 
-@pytest.mark.parametrize(
-    ("job", "pod", "field"),
-    [
-        (Job(name="a", shm=amount("900Gi")), {}, "lower jobs.a.shm"),
-        (Job(name="a", shm=amount("1Gi"), memory=amount("900Gi")), {}, "lower jobs.a.memory"),
-        (Job(name="a", pod=sidecar(cpu=3)), {}, "lower jobs.a.pod"),
-        (Job(name="a"), sidecar(cpu=3), "lower pod"),
-        (Job(name="a", cpu=amount("3")), sidecar(cpu="50m"), "lower jobs.a.cpu"),
-        (Job(name="a"), {"resources": {"requests": {"memory": "900Gi"}}}, "lower pod"),
-        (Job(name="a"), {"nodeSelector": {"x": "1"}}, "change pod.nodeSelector"),
-        (Job(name="a", pod={"nodeSelector": {"x": "1"}}), {}, "change jobs.a.pod.nodeSelector"),
-    ],
-)
-def test_field_that_a_request_or_a_label_comes_from(job, pod, field):
-    assert why_impossible(job, node(), pod=pod).rpartition(": ")[2] == field
+ORIGINS = [
+    (Job(name="a", shm=amount("900Gi")), {}, "lower jobs.a.shm"),
+    (Job(name="a", shm=amount("1Gi"), memory=amount("900Gi")), {}, "lower jobs.a.memory"),
+    (Job(name="a", pod=sidecar(cpu=3)), {}, "lower jobs.a.pod"),
+    (Job(name="a"), sidecar(cpu=3), "lower pod"),
+    (Job(name="a", cpu=amount("3")), sidecar(cpu="50m"), "lower jobs.a.cpu"),
+    (Job(name="a"), {"resources": {"requests": {"memory": "900Gi"}}}, "lower pod"),
+    (Job(name="a"), {"nodeSelector": {"x": "1"}}, "change pod.nodeSelector"),
+    (Job(name="a", pod={"nodeSelector": {"x": "1"}}), {}, "change jobs.a.pod.nodeSelector"),
+]
+
+
+def test_field_that_a_request_or_a_label_comes_from():
+    for job, pod, field in ORIGINS:
+        assert why_impossible(job, node(), pod=pod).rpartition(": ")[2] == field, job
 
 
 class NodesClient:
