@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -162,13 +163,6 @@ def test_a_script_has_its_clusters_environment(
 
 
 @pytest.mark.programs
-def test_a_script_that_a_signal_ends(backend: ExternalBackend, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    assert backend.run("there", Script(path=script)).code == 137
-
-
-@pytest.mark.programs
 def test_lost_task_is_told_apart_from_exit_code_3(backend: ExternalBackend, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("from tfk8s.errors import TaskLost; raise TaskLost('worker/0 was lost')")
@@ -176,12 +170,9 @@ def test_lost_task_is_told_apart_from_exit_code_3(backend: ExternalBackend, tmp_
 
 
 @pytest.mark.programs
-def test_sigterm_reaches_the_script(backend: ExternalBackend, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import os, signal, sys; signal.signal(15, lambda *_: sys.exit(9))\nos.kill(os.getppid(), 15)\nsignal.pause()"
-    )
-    assert backend.run("there", Script(path=script)).code == 9
+def test_sigterm_reaches_the_script() -> None:
+    program = "trap 'exit 9' TERM; kill -TERM $PPID; while :; do sleep 0.01; done"
+    assert local_scripts.run_program(["sh", "-c", program], os.environ) == 9
 
 
 def test_no_terminal_no_foreground(monkeypatch: pytest.MonkeyPatch) -> None:

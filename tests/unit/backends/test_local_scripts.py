@@ -43,30 +43,21 @@ def status_at(backend: FakeBackend, port: int) -> ClusterStatus:
 
 
 @pytest.mark.programs
-def test_tasks_have_their_ports_of_a_single_machine(
-    ports: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    backend = FakeBackend(job_file("mnist", chief=1, worker=1))
-    script = tmp_path / "script.py"
-    script.write_text("import os; print(os.environ['TFK8S_TARGET']); print(os.environ['TFK8S_CLUSTER'])")
-    assert local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=script)) == Outcome(0)
-    target, cluster = capfd.readouterr().out.splitlines()
-    assert target == f"grpc://localhost:{ports[0]}"
-    assert json.loads(cluster) == {"chief": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]}
-
-
-@pytest.mark.programs
-def test_a_script_has_the_masters_variables(
+def test_a_script_has_the_ports_of_a_single_machine_and_the_masters_variables(
     ports: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RATE", "the shell's")
     backend = FakeBackend(job_file("mnist", chief=1, worker=1))
     status = dataclasses.replace(status_at(backend, ports[0]), variables={"RATE": "1e-4", "OWN": "the file's"})
     path = tmp_path / "script.py"
-    path.write_text("import os; print(os.environ['RATE'], os.environ['OWN'])")
+    path.write_text(
+        "import os; print(*map(os.environ.get, ('RATE', 'OWN', 'TFK8S_TARGET', 'TFK8S_CLUSTER')), sep='\\n')"
+    )
     script = Script(path=path, environment={"OWN": "the script's"})
     assert local_scripts.run_forwarded(backend, status, script) == Outcome(0)
-    assert capfd.readouterr().out == "1e-4 the script's\n"
+    rate, own, target, cluster = capfd.readouterr().out.splitlines()
+    assert (rate, own, target) == ("1e-4", "the script's", f"grpc://localhost:{ports[0]}")
+    assert json.loads(cluster) == {"chief": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]}
 
 
 def test_a_port_in_use_is_named(ports: list[int]) -> None:

@@ -139,7 +139,7 @@ def test_connection_is_cut_in_the_middle_of_a_frame(scene: Scene, sent: int) -> 
 
 def test_connection_is_cut_if_the_client_reads_nothing(scene: Scene) -> None:
     scene.request(PREFACE, frame(HEADERS, 1))
-    scene.server.settimeout(0.2)
+    scene.server.settimeout(0.05)
     with contextlib.suppress(TimeoutError):  # once all buffers are full
         while True:
             scene.server.sendall(frame(DATA, 1, bytes(1 << 14)))

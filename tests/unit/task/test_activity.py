@@ -110,7 +110,7 @@ def send_without_end(server: socket.socket, part: bytes, end: threading.Event, i
             stream.sendall(part)
 
 
-@pytest.mark.parametrize(("part", "interval", "timeout"), [(b" ", 0.02, 0.2), (b" " * 100_000, 0, 30)])
+@pytest.mark.parametrize(("part", "interval", "timeout"), [(b" ", 0.01, 0.1), (b" " * 100_000, 0, 30)])
 def test_an_answer_without_an_end_is_none(server: socket.socket, part: bytes, interval: float, timeout: float) -> None:
     end, answers = threading.Event(), []
     threading.Thread(target=send_without_end, args=(server, part, end, interval), daemon=True).start()

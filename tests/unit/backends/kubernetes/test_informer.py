@@ -180,7 +180,8 @@ def test_the_log_of_a_server_that_was_ready_before_is_not_read(api: Api, observe
     assert api.log.qsize() == 1
 
 
-def test_pods_are_listed_again_where_they_can_t_be_watched(api: Api) -> None:
+def test_pods_are_listed_again_where_they_can_t_be_watched(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informer, "RELIST_INTERVAL", 0)
     api.refusal = ApiError(403, "may not watch")
     with Informer(api, "ns", "demo") as observer:  # type: ignore[arg-type]
         api.objects[PODS] = [pod(2, {"terminated": {"exitCode": 1}})]
