@@ -19,22 +19,22 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("options", "variable", "local"),
-    [
-        (BackendOptions(), None, False),
-        (BackendOptions(), "1", True),
-        (BackendOptions(), "0", False),
-        (BackendOptions(), "", False),
-        (BackendOptions(), "True", True),
-        (BackendOptions(local=True), None, True),
-        (BackendOptions(local=False), "1", False),
-        (BackendOptions(context="kind-test"), "1", False),
-        (BackendOptions(namespace="team"), "1", False),
-    ],
-)
-def test_local_or_kubernetes(options: BackendOptions, variable: str | None, local: bool) -> None:
-    assert options.is_local({} if variable is None else {"TFK8S_LOCAL": variable}) is local
+SELECTED = [
+    (BackendOptions(), None, False),
+    (BackendOptions(), "1", True),
+    (BackendOptions(), "0", False),
+    (BackendOptions(), "", False),
+    (BackendOptions(), "True", True),
+    (BackendOptions(local=True), None, True),
+    (BackendOptions(local=False), "1", False),
+    (BackendOptions(context="kind-test"), "1", False),
+    (BackendOptions(namespace="team"), "1", False),
+]
+
+
+def test_local_or_kubernetes() -> None:
+    for options, variable, local in SELECTED:
+        assert options.is_local({} if variable is None else {"TFK8S_LOCAL": variable}) is local, options
 
 
 NAMESPACES = ["Team", "a/b", "../a", "a_b", "-a", "a" * 64]

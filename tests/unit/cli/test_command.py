@@ -190,26 +190,26 @@ def test_refused_arguments(run: Run) -> None:
         assert run(*arguments) == (2, "", f"error: {message}\n  = help: {advice}\n"), arguments
 
 
-@pytest.mark.parametrize(
-    ("given", "passed_on"),
-    [
-        ("mnist train.py --steps 5", "mnist train.py -- --steps 5"),
-        ("mnist --tf1 train.py --tf1", "mnist --tf1 train.py -- --tf1"),
-        ("--timeout 5 mnist train.py --help", "--timeout 5 mnist train.py -- --help"),
-        ("--timeout=5 mnist train.py a", "--timeout=5 mnist train.py -- a"),
-        ("-n team mnist train.py -n x", "-n team mnist train.py -- -n x"),
-        ("mnist train.py -- --steps 5", "mnist train.py -- --steps 5"),
-        ("mnist train.py -- -- x", "mnist train.py -- -- x"),
-        ("--local -- mnist train.py --steps 5", "--local -- mnist train.py --steps 5"),
-        ("mnist", "mnist"),
-        ("mnist train.py", "mnist train.py --"),
-        ("--help", "--help"),
-    ],
-)
-def test_words_after_the_script_are_its_arguments(given: str, passed_on: str) -> None:
-    command = app.program().get_command(None, "submit")
-    assert isinstance(command, ScriptCommand)
-    assert command.split(given.split()) == passed_on.split()
+SUBMITTED = [
+    ("mnist train.py --steps 5", "mnist train.py -- --steps 5"),
+    ("mnist --tf1 train.py --tf1", "mnist --tf1 train.py -- --tf1"),
+    ("--timeout 5 mnist train.py --help", "--timeout 5 mnist train.py -- --help"),
+    ("--timeout=5 mnist train.py a", "--timeout=5 mnist train.py -- a"),
+    ("-n team mnist train.py -n x", "-n team mnist train.py -- -n x"),
+    ("mnist train.py -- --steps 5", "mnist train.py -- --steps 5"),
+    ("mnist train.py -- -- x", "mnist train.py -- -- x"),
+    ("--local -- mnist train.py --steps 5", "--local -- mnist train.py --steps 5"),
+    ("mnist", "mnist"),
+    ("mnist train.py", "mnist train.py --"),
+    ("--help", "--help"),
+]
+
+
+def test_words_after_the_script_are_its_arguments() -> None:
+    for given, passed_on in SUBMITTED:
+        command = app.program().get_command(None, "submit")
+        assert isinstance(command, ScriptCommand), given
+        assert command.split(given.split()) == passed_on.split(), given
 
 
 # ---- failures ------------------------------------------------------------------------------------------------------

@@ -101,19 +101,19 @@ def test_words(tab: Tab) -> None:
         assert tab(line) == (words, ""), line
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("tfk8s status ", ["mnist", "remote", "toy"]),
-        ("tfk8s status -n team ", ["remote"]),
-        ("tfk8s restart remote w", ["worker/0", "worker/1"]),
-        ("tfk8s logs -n team mnist ", []),
-        ("tfk8s logs remote ", ["chief/0", "worker/0", "worker/1", "script-4e9c21"]),
-        ("tfk8s stop remote ", ["script-4e9c21"]),
-    ],
-)
-def test_words_of_the_kubernetes_context(tab: Tab, remote: FakeBackend, line: str, words: list[str]) -> None:
-    assert tab(line) == (words, "")
+REMOTE_WORDS = [
+    ("tfk8s status ", ["mnist", "remote", "toy"]),
+    ("tfk8s status -n team ", ["remote"]),
+    ("tfk8s restart remote w", ["worker/0", "worker/1"]),
+    ("tfk8s logs -n team mnist ", []),
+    ("tfk8s logs remote ", ["chief/0", "worker/0", "worker/1", "script-4e9c21"]),
+    ("tfk8s stop remote ", ["script-4e9c21"]),
+]
+
+
+def test_words_of_the_kubernetes_context(tab: Tab, remote: FakeBackend) -> None:
+    for line, words in REMOTE_WORDS:
+        assert tab(line) == (words, ""), line
 
 
 def test_a_failing_api_server_adds_nothing(tab: Tab, remote: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,20 +112,20 @@ def test_scale_to_the_current_numbers(run: Run, backend: FakeBackend) -> None:
     assert run("scale", "mnist", "worker=2") == (0, 'cluster "mnist" already has worker=2: nothing changed\n', "")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["worker"], 'error: "worker" does not have the form JOB=TASKS\n  = help: an example: worker=8\n'),
-        (
-            ["worker=-1"],
-            'error: "worker=-1" does not have the form JOB=TASKS\n  = help: an example: worker=8\n',
-        ),
-        (["worker=1", "worker=2"], 'error: job "worker" occurs twice: worker=1 and worker=2\n'),
-        (["wroker=1"], 'error: there is no job "wroker"; the jobs are chief, worker\n  = help: did you mean worker?\n'),
-        (["worker=0"], 'error: job "worker" can\'t have 0 tasks: 1 to 10000\n'),
-        (["worker=99999"], 'error: job "worker" can\'t have 99999 tasks: 1 to 10000\n'),
-    ],
-)
-def test_scale_refuses_invalid_numbers_and_jobs(run: Run, backend: FakeBackend, words: list[str], message: str) -> None:
-    assert run("scale", "mnist", *words) == (2, "", message)
-    assert backend.calls == []
+INVALID = [
+    (["worker"], 'error: "worker" does not have the form JOB=TASKS\n  = help: an example: worker=8\n'),
+    (
+        ["worker=-1"],
+        'error: "worker=-1" does not have the form JOB=TASKS\n  = help: an example: worker=8\n',
+    ),
+    (["worker=1", "worker=2"], 'error: job "worker" occurs twice: worker=1 and worker=2\n'),
+    (["wroker=1"], 'error: there is no job "wroker"; the jobs are chief, worker\n  = help: did you mean worker?\n'),
+    (["worker=0"], 'error: job "worker" can\'t have 0 tasks: 1 to 10000\n'),
+    (["worker=99999"], 'error: job "worker" can\'t have 99999 tasks: 1 to 10000\n'),
+]
+
+
+def test_scale_refuses_invalid_numbers_and_jobs(run: Run, backend: FakeBackend) -> None:
+    for words, message in INVALID:
+        assert run("scale", "mnist", *words) == (2, "", message), words
+        assert backend.calls == [], words

@@ -9,19 +9,19 @@ from tfk8s.core.lifetime import NO_LIMITS, Limits, format_duration
 LIMITS = Limits(max_duration=28800, idle=1800)
 
 
-@pytest.mark.parametrize(
-    ("limits", "age", "quiet", "reason"),
-    [
-        (LIMITS, 28799, 1799, ""),
-        (LIMITS, 28800, 0, "8h after its first `up` (max_duration)"),
-        (LIMITS, 1800, 1800, "after 30m without a session and a script (idle)"),
-        (Limits(None, 90), 1e9, 89, ""),
-        (Limits(90, None), 89, 1e9, ""),
-        (NO_LIMITS, 1e9, 1e9, ""),
-    ],
-)
-def test_the_limit_that_is_reached(limits: Limits, age: float, quiet: float, reason: str) -> None:
-    assert limits.why_over(age, quiet) == reason
+REACHED = [
+    (LIMITS, 28799, 1799, ""),
+    (LIMITS, 28800, 0, "8h after its first `up` (max_duration)"),
+    (LIMITS, 1800, 1800, "after 30m without a session and a script (idle)"),
+    (Limits(None, 90), 1e9, 89, ""),
+    (Limits(90, None), 89, 1e9, ""),
+    (NO_LIMITS, 1e9, 1e9, ""),
+]
+
+
+def test_the_limit_that_is_reached() -> None:
+    for limits, age, quiet, reason in REACHED:
+        assert limits.why_over(age, quiet) == reason, limits
 
 
 LOOKS = [

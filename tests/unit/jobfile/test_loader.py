@@ -246,9 +246,9 @@ def test_advice_names_no_key_that_is_there() -> None:
     assert str(problem.help).startswith("the keys here are apiVersion, ")
 
 
-@pytest.mark.parametrize(("data", "problem"), RAW_FILES)
-def test_problems_of_large_and_binary_files(data: str | bytes, problem: str) -> None:
-    assert briefs(data) == [problem]
+def test_problems_of_large_and_binary_files() -> None:
+    for data, problem in RAW_FILES:
+        assert briefs(data) == [problem], data
 
 
 def test_error_text_has_all_problems_in_order() -> None:

@@ -120,44 +120,42 @@ def test_a_script_waits_for_the_node_that_an_autoscaler_starts(
     assert caplog.messages == ["waiting for the script to start: a node of pool l4 is being started"]
 
 
-@pytest.mark.parametrize(
-    ("versions", "error", "message"),
-    [
-        (
-            [pod({"waiting": {}}), gone(pod({"waiting": {}}))], ClusterError,
-            "the script can't start: its pod was deleted",
-        ),
-        ([pod({"waiting": {}}, deleted=True)], ClusterError, "the script can't start: its pod was deleted"),
-        (
-            [pod({"waiting": {"reason": "InvalidImageName"}})], ClusterError,
-            ('the script can\'t start: "tf:1" is not the name of an image: change jobs.chief.image '
-            "(or image, for all jobs)"),
-        ),
-        (
-            [pod({"waiting": {}}, DRAINED)], ScriptLost,
-            "the script was lost with its pod: evicted from its node a, as by `kubectl drain`",
-        ),
-        (
-            [pod(RUNNING), ended(130, DRAINED, deleted=True)], ScriptLost,
-            "the script was lost with its pod: evicted from its node a, as by `kubectl drain`",
-        ),
-        ([pod(RUNNING), ended(130, deleted=True)], ClusterError, "the script was ended: its pod was deleted"),
-        (
-            [pod(RUNNING), gone(pod(RUNNING))], ClusterError,
-            "the script's pod demo-script-123456-abcde is gone: it was deleted",
-        ),
-        (
-            [pod(RUNNING), ended(137, reason="OOMKilled")], ClusterError,
-            "the script was killed at its memory limit of 4Gi",
-        ),
-    ],
-)  # fmt: skip
-def test_a_script_that_does_not_end_by_itself(
-    versions: list[Object | ObjectChange], error: type[ClusterError], message: str
-) -> None:
-    with pytest.raises(ClusterError) as caught:
-        follow(ScriptedInformer(*versions))
-    assert (type(caught.value), str(caught.value)) == (error, message)
+ENDLESS = [
+    (
+        [pod({"waiting": {}}), gone(pod({"waiting": {}}))], ClusterError,
+        "the script can't start: its pod was deleted",
+    ),
+    ([pod({"waiting": {}}, deleted=True)], ClusterError, "the script can't start: its pod was deleted"),
+    (
+        [pod({"waiting": {"reason": "InvalidImageName"}})], ClusterError,
+        ('the script can\'t start: "tf:1" is not the name of an image: change jobs.chief.image '
+        "(or image, for all jobs)"),
+    ),
+    (
+        [pod({"waiting": {}}, DRAINED)], ScriptLost,
+        "the script was lost with its pod: evicted from its node a, as by `kubectl drain`",
+    ),
+    (
+        [pod(RUNNING), ended(130, DRAINED, deleted=True)], ScriptLost,
+        "the script was lost with its pod: evicted from its node a, as by `kubectl drain`",
+    ),
+    ([pod(RUNNING), ended(130, deleted=True)], ClusterError, "the script was ended: its pod was deleted"),
+    (
+        [pod(RUNNING), gone(pod(RUNNING))], ClusterError,
+        "the script's pod demo-script-123456-abcde is gone: it was deleted",
+    ),
+    (
+        [pod(RUNNING), ended(137, reason="OOMKilled")], ClusterError,
+        "the script was killed at its memory limit of 4Gi",
+    ),
+]  # fmt: skip
+
+
+def test_a_script_that_does_not_end_by_itself() -> None:
+    for versions, error, message in ENDLESS:
+        with pytest.raises(ClusterError) as caught:
+            follow(ScriptedInformer(*versions))
+        assert (type(caught.value), str(caught.value)) == (error, message), versions
 
 
 def test_a_script_that_ends_while_its_pod_is_removed_has_succeeded() -> None:
