@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,15 +116,6 @@ def test_between_graph_programs_share_the_variables_of_the_ps() -> None:
     finally:
         assert tfk8s("down", "--local", "between-graph").returncode == 0
     assert between_graph.ended(ps) == (0, "ps 0 ends\n")
-
-
-def test_the_example_of_the_page_on_python(tmp_path: Path) -> None:
-    page = (REPOSITORY / "docs" / "python.md").read_text()
-    path = tmp_path / "example.py"
-    path.write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0])
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, cwd=REPOSITORY, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"grpc://127\.0\.0\.1:\d+ \['local/0', 'local/1'\]\n238\n", done.stdout)
 
 
 def test_every_example_has_a_test() -> None:

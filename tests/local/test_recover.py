@@ -89,12 +89,6 @@ def test_training_recovers_from_the_loss_of_each_task(recover: str, tmp_path: Pa
     assert err.count("here is the new session") == 3
 
 
-def test_training_undisturbed_ends_with_the_same(recover: str, tmp_path: Path) -> None:
-    done = tfk8s("submit", "--local", "--tf1", recover, TRAIN, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert weights(done.stdout) == LEARNT
-
-
 def test_retries_repeat_a_script_after_a_loss(recover: str, tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text(RUNS_TWICE)

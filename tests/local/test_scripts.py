@@ -31,6 +31,20 @@ session.run(count)
 """
 
 
+@pytest.fixture(scope="module")
+def recovering(state_home: Path, backend: LocalBackend) -> Iterator[str]:
+    backend.apply(job_file("recovering", worker=3, ps=1))
+    yield "recovering"
+    backend.delete("recovering")
+
+
+@pytest.fixture
+def ready(backend: LocalBackend, recovering: str) -> str:
+    """A cluster of three workers and a ps, whose tasks and scripts a test may end."""
+    wait_for(backend, recovering, is_ready)
+    return recovering
+
+
 def test_files_are_copied_after_ctrl_c_too(run, pair: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = "import os, signal; open('left', 'w').write('text'); os.kill(os.getpid(), signal.SIGINT); input()"
@@ -228,9 +242,9 @@ def test_ctrl_c_reaches_the_script(backend: LocalBackend, pair: str, start) -> N
 
 
 def test_ctrl_c_ends_a_session_call_and_leaves_the_cluster_usable(
-    run, backend: LocalBackend, cluster: str, start
+    run, backend: LocalBackend, ready: str, start
 ) -> None:
-    process = start(cluster, STUCK)
+    process = start(ready, STUCK)
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
     process.send_signal(signal.SIGINT)
@@ -238,7 +252,7 @@ def test_ctrl_c_ends_a_session_call_and_leaves_the_cluster_usable(
     assert process.returncode == 130, err
     assert "KeyboardInterrupt" in err  # the script's `finally` and `with` are left as usual
     text = "import tensorflow as tf\nprint(tf.Session('grpc://localhost:2222').run(tf.constant(3)))"
-    assert run(cluster, text, tf1=True)[:2] == (0, "3\n")
+    assert run(ready, text, tf1=True)[:2] == (0, "3\n")
 
 
 def test_killing_submit_ends_the_script(backend: LocalBackend, pair: str, start) -> None:
@@ -253,36 +267,36 @@ def test_killing_submit_ends_the_script(backend: LocalBackend, pair: str, start)
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_task_killed_in_a_call_is_named(backend: LocalBackend, cluster: str, start, index: int) -> None:
-    process = start(cluster, STUCK)
+def test_a_task_killed_in_a_call_is_named(backend: LocalBackend, ready: str, start, index: int) -> None:
+    process = start(ready, STUCK)
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
-    os.kill(pids(backend.observe(cluster))[Task("worker", index)], signal.SIGKILL)
+    os.kill(pids(backend.observe(ready))[Task("worker", index)], signal.SIGKILL)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert f"worker/{index} was lost: killed by SIGKILL" in err
 
 
-def test_script_survives_the_loss_of_an_unused_task(backend: LocalBackend, cluster: str, start) -> None:
+def test_script_survives_the_loss_of_an_unused_task(backend: LocalBackend, ready: str, start) -> None:
     text = "print('up', flush=True); print(input())"
-    process = start(cluster, text)
+    process = start(ready, text)
     assert process.stdout is not None
     assert process.stdin is not None
     assert process.stdout.readline() == "up\n"
-    os.kill(pids(backend.observe(cluster))[Task("ps", 0)], signal.SIGKILL)
+    os.kill(pids(backend.observe(ready))[Task("ps", 0)], signal.SIGKILL)
     assert process.stderr is not None
     assert process.stderr.readline() == "tfk8s: ps/0 was lost: killed by SIGKILL\n"
     out, _ = process.communicate("still here\n", timeout=30)
     assert (process.returncode, out) == (0, "still here\n")
 
 
-def test_a_script_waits_for_a_task_that_was_killed_before(run, backend: LocalBackend, cluster: str) -> None:
-    os.kill(pids(backend.observe(cluster))[Task("worker", 1)], signal.SIGKILL)
+def test_a_script_waits_for_a_task_that_was_killed_before(run, backend: LocalBackend, ready: str) -> None:
+    os.kill(pids(backend.observe(ready))[Task("worker", 2)], signal.SIGKILL)
     text = (
-        "import tensorflow as tf\nwith tf.device('/job:worker/task:1'): y = tf.constant(8)\n"
+        "import tensorflow as tf\nwith tf.device('/job:worker/task:2'): y = tf.constant(8)\n"
         "print(tf.Session('grpc://localhost:2222').run(y))"
     )
-    assert run(cluster, text, tf1=True)[:2] == (0, "8\n")
+    assert run(ready, text, tf1=True)[:2] == (0, "8\n")
 
 
 def test_a_task_that_stays_down_is_named(up, run) -> None:
@@ -292,15 +306,15 @@ def test_a_task_that_stays_down_is_named(up, run) -> None:
         run(name, "print('not reached')", fresh=True)
 
 
-def test_a_frozen_task_is_named(backend: LocalBackend, cluster: str, run) -> None:
-    pid = pids(backend.observe(cluster))[Task("worker", 1)]
+def test_a_frozen_task_is_named(backend: LocalBackend, ready: str, run) -> None:
+    pid = pids(backend.observe(ready))[Task("worker", 1)]
     os.kill(pid, signal.SIGSTOP)
     try:
-        code, _, err = run(cluster, "print('not reached')", fresh=True)
+        code, _, err = run(ready, "print('not reached')", fresh=True)
     finally:
         os.kill(pid, signal.SIGCONT)
     assert code == 3
-    assert "of 3 tasks, worker/1 does not answer:\n  worker/0  localhost:2222  answers\n" in err
+    assert "of 4 tasks, worker/1 does not answer:\n  worker/0  localhost:2222  answers\n" in err
     assert "  worker/1  localhost:2223  no answer in 4 s (is it stopped, or overloaded?)\n" in err
 
 
@@ -365,31 +379,45 @@ def fork_server(name: str) -> int:
     return int(found)
 
 
-def test_scripts_end_with_the_fork_server(backend: LocalBackend, cluster: str, start, run) -> None:
-    process = start(cluster, "import time; print('up', flush=True); time.sleep(60)")
+def test_a_large_request_does_not_block_the_supervisor(backend: LocalBackend, ready: str, run) -> None:
+    server = fork_server(ready)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        path = Path("/dev/null")
+        many = [str(number) for number in range(100_000)]
+        thread = threading.Thread(target=lambda: backend.run(ready, Script(path=path, arguments=many)), daemon=True)
+        thread.start()
+        wait_for(backend, ready, lambda status: status.running == 1)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    thread.join(120)
+    assert not thread.is_alive()
+
+
+def test_scripts_end_with_the_fork_server(backend: LocalBackend, ready: str, start, run) -> None:
+    process = start(ready, "import time; print('up', flush=True); time.sleep(60)")
     assert process.stdout.readline() == "up\n"
-    os.kill(fork_server(cluster), signal.SIGKILL)
+    os.kill(fork_server(ready), signal.SIGKILL)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 3
     assert "the process that runs scripts ended; " in err
-    status = backend.observe(cluster)
+    status = backend.observe(ready)
     assert (status.running, is_ready(status)) == (0, True)
-    assert run(cluster, "print('again')")[:2] == (0, "again\n")
+    assert run(ready, "print('again')")[:2] == (0, "again\n")
 
 
-def test_an_unread_request_ends_with_the_fork_server(backend: LocalBackend, cluster: str, start) -> None:
-    os.kill(fork_server(cluster), signal.SIGSTOP)
-    process = start(cluster, "print('not reached')")
-    wait_for(backend, cluster, lambda status: status.running == 1)
-    os.kill(fork_server(cluster), signal.SIGKILL)
+def test_an_unread_request_ends_with_the_fork_server(backend: LocalBackend, ready: str, start) -> None:
+    os.kill(fork_server(ready), signal.SIGSTOP)
+    process = start(ready, "print('not reached')")
+    wait_for(backend, ready, lambda status: status.running == 1)
+    os.kill(fork_server(ready), signal.SIGKILL)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 3
     assert "the process that runs scripts ended" in err
-    assert is_ready(backend.observe(cluster))
+    assert is_ready(backend.observe(ready))
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_a_script_has_the_masters_variables(run, up, monkeypatch: pytest.MonkeyPatch, fresh: bool) -> None:
+def test_a_script_has_the_masters_variables(run, up, monkeypatch: pytest.MonkeyPatch) -> None:
     env = {"TF_OF_CLUSTER": "a", "RATE": "1e-3", "TOKEN": EnvSource(secret="s", key="k"), "TF_SEED": "5"}
     monkeypatch.setenv("TOKEN", "of up")
     name = up(dataclasses.replace(job_file("own", Job(name="local", env={"RATE": "1e-4"})), env=env))
@@ -400,22 +428,8 @@ def test_a_script_has_the_masters_variables(run, up, monkeypatch: pytest.MonkeyP
         "print(*(os.environ[name] for name in ('TF_OF_CLUSTER', 'RATE', 'TOKEN', 'TF_SEED')), sep=', ')\n"
         "print('fork_server' in pathlib.Path(f'/proc/{os.getppid()}/cmdline').read_text())"
     )
-    assert run(name, text, fresh=fresh)[:2] == (0, f"a, 1e-4, of up, 5\n{not fresh}\n")
-
-
-def test_a_large_request_does_not_block_the_supervisor(backend: LocalBackend, cluster: str, run) -> None:
-    server = fork_server(cluster)
-    os.kill(server, signal.SIGSTOP)
-    try:
-        path = Path("/dev/null")
-        many = [str(number) for number in range(100_000)]
-        thread = threading.Thread(target=lambda: backend.run(cluster, Script(path=path, arguments=many)), daemon=True)
-        thread.start()
-        wait_for(backend, cluster, lambda status: status.running == 1)
-    finally:
-        os.kill(server, signal.SIGCONT)
-    thread.join(120)
-    assert not thread.is_alive()
+    for fresh in (False, True):
+        assert run(name, text, fresh=fresh)[:2] == (0, f"a, 1e-4, of up, 5\n{not fresh}\n")
 
 
 @pytest.fixture
