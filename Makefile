@@ -15,7 +15,7 @@ demo: .venv/local   ## one command to see it work: a graph computed by two Tenso
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
 
 test: .venv/dev     ## everything that needs no Kubernetes cluster
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal  # most modules stay in one process, and share a cluster there
 
 test-faults: .venv/dev   ## faults: clusters on this machine, and a fake API server
 	$(BIN)/pytest tests/faults --ignore tests/faults/test_kube.py
