@@ -45,17 +45,17 @@ TABLE = r"""
   1:1+1 missing-key: "apiVersion" is missing [expected beside this] -> write apiVersion: tfk8s.dev/v1
   1:1+1 missing-key: "name" is missing [expected beside this] -> write name: mnist
   1:1+1 missing-key: "jobs" is missing [expected beside this] -> write jobs: {worker: 2}
-  1:1+1 unknown-key: there is no key "a" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle
+  1:1+1 unknown-key: there is no key "a" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle, run
   1:4+4 anchor: YAML anchors are not allowed in a job file -> remove &a
-  2:1+1 unknown-key: there is no key "b" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle
+  2:1+1 unknown-key: there is no key "b" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle, run
   2:4+4 anchor: YAML anchors are not allowed in a job file -> remove &b
   2:8+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
   2:12+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
-  3:1+1 unknown-key: there is no key "c" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle
+  3:1+1 unknown-key: there is no key "c" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle, run
   3:5+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
   3:9+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
 = defaults: &d {cpu: 1}\njobs:\n  worker:\n    <<: *d\n    tasks: 2
-  3:1+8 unknown-key: there is no key "defaults" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle
+  3:1+8 unknown-key: there is no key "defaults" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle, run
   3:11+4 anchor: YAML anchors are not allowed in a job file -> remove &d
   6:5+2 merge-key: YAML merge keys are not allowed in a job file -> write out the merged keys
 = jobs: {worker: !!int 2}
@@ -83,7 +83,7 @@ TABLE = r"""
 = jobs: {worker: {gpu: 1}}
   3:17+3 unknown-key: there is no key "gpu" here -> write gpus
 = jobs: {worker: {xyzzy: 1}}
-  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, shm, gpus, gpus_optional, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority_class, topology, pod
+  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, shm, gpus, gpus_optional, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority_class, topology, pod, program
 = jobs: {worker: {replicas: 1}}
   3:17+8 unknown-key: there is no key "replicas" here -> write tasks
 = jobs: {worker: {apiVersion: tfk8s.dev/v1}}
@@ -262,6 +262,29 @@ TABLE = r"""
   3:106+5 unknown-key: there is no key "ports" here -> the keys here are namespace, pods, cidr
   3:154+1 out-of-range: an entry of "ports" can't be 0 [at least 1]
   3:160+5 unknown-key: there is no key "allow" here -> write allow_to
+
+# Programs
+= jobs: {worker: {program: train.py}}
+  3:26+8 wrong-type: "program" can't be text [expected a list] -> write [train.py]
+= jobs: {worker: {program: []}}
+  3:26+2 empty: "program" is empty [expected at least one entry]
+= jobs: {worker: {program: [""]}}
+  3:26+4 bad-program: the program has no name [expected a Python file, or a command of the image]
+= jobs: {worker: {program: [train.py, --epochs, 3]}}
+  3:47+1 wrong-type: an entry of "program" can't be 3 [expected text] -> write "3", in quotes
+= jobs: {worker: {program: [a.py], preload: [tensorflow_text]}}
+  3:34+7 needs-server: preload has no effect on job "worker", which runs a program -> import the modules in the program
+= jobs: {ps: 1, worker: {program: [a.py]}}\nmaster: worker
+  4:9+6 bad-master: sessions can't connect to a task of "worker", which runs a program [expected a job without program]
+= jobs: {ps: 1}\nrun: {}
+  4:1+3 needs-program: a run needs a job with a program -> add a program to a job
+= jobs: {ps: 1, worker: {program: [a.py]}}\nrun: {success: ps}
+  4:16+2 unknown-success: "ps" names no program [expected a job with a program (worker), or one of its tasks]
+= jobs: {ps: 1, worker: {program: [a.py], tasks: 2}}\nrun: {success: worker/2, restart_on: failures, max_restarts: -1, timeout: 0}
+  4:16+8 unknown-success: "worker/2" names no program [expected a job with a program (worker), or one of its tasks]
+  4:38+8 bad-value: "restart_on" can't be "failures" [expected exit-code or failure or never] -> write failure
+  4:62+2 out-of-range: "max_restarts" can't be -1 [at least 0]
+  4:75+1 out-of-range: 0 is out of range [expected 1 to 2147483647 seconds]
 
 # The pods
 = env: {A: "a\\0b"}\njobs: {worker: 1}

@@ -1,8 +1,4 @@
-"""The job file as plain frozen data, and the ClusterSpec in it.
-
-`jobfile.loader` makes a `JobFile` from YAML and refuses invalid files. `core.cluster_spec` and `render` turn a
-`JobFile` into the ClusterSpec of the tasks and into Kubernetes objects.
-"""
+"""The job file as plain frozen data, and the ClusterSpec in it. `jobfile.loader` makes a `JobFile` from YAML."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import Any
 
 from tfk8s.core import naming
 from tfk8s.core.lifetime import Limits
+from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
 
 API_VERSION = "tfk8s.dev/v1"
@@ -26,7 +23,7 @@ ClusterSpec = dict[str, list[str]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Task:
-    """One task of a job: one TensorFlow server."""
+    """One task of a job: one TensorFlow server, or one process of the job's program."""
 
     job: str
     index: int
@@ -165,6 +162,7 @@ class Job:
         priority_class: the name of a PriorityClass.
         topology: the placement of the tasks in relation to each other; None prefers different hosts.
         pod: is merged into the spec of the pods, after the cluster's.
+        program: runs in each task instead of a server; None for servers.
     """
 
     name: str
@@ -190,6 +188,7 @@ class Job:
     priority_class: str | None = None
     topology: Topology | None = None
     pod: Mapping[str, Any] = field(default_factory=dict)
+    program: Program | None = None
 
     @property
     def required_gpus(self) -> int:
@@ -220,6 +219,7 @@ class JobFile:
         pod: is merged into the spec of all pods, with the rules of Kubernetes' strategic merge.
         max_duration: the seconds after which the cluster is removed, from its first `up`; None for no limit.
         idle: the seconds without a session and a script after which the cluster is removed; None for no limit.
+        run: the rules of the run, if jobs have programs.
     """
 
     name: str
@@ -240,6 +240,7 @@ class JobFile:
     pod: Mapping[str, Any] = field(default_factory=dict)
     max_duration: int | None = None
     idle: int | None = None
+    run: RunPolicy = field(default_factory=RunPolicy)
 
     def __iter__(self) -> Iterator[Task]:
         return (task for job in self.jobs for task in job)

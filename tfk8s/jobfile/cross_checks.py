@@ -77,6 +77,8 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         accelerators_without_gpus,
         long_variables,
         python_paths_from_sources,
+        servers_without_programs,
+        runs_without_programs,
     )
     return [problem for check in checks for problem in check(values)]
 
@@ -95,6 +97,9 @@ def wrong_master(values: ValidValues) -> Iterator[Problem]:
     elif name == EVALUATOR:
         message = "sessions can't connect to the evaluator, which takes no part in the training"
         yield values.problem("bad-master", message, ("master",), label=f"expected one of {', '.join(candidates)}")
+    elif isinstance(name, str) and values.get("jobs", name, "program"):
+        message = f"sessions can't connect to a task of {quoted(name)}, which runs a program"
+        yield values.problem("bad-master", message, ("master",), label="expected a job without program")
     elif isinstance(name, str) and name not in values.jobs:
         near = syntax.nearest(name, candidates)
         label = f"the jobs are {', '.join(candidates[:10])}"
@@ -252,3 +257,28 @@ def long_variables(values: ValidValues) -> Iterator[Problem]:
             if isinstance(value, str) and size > MAX_ENV:
                 message = f"variable {quoted(str(path[-1]))} has {size} bytes"
                 yield values.problem("too-large", message, path, label=f"at most {MAX_ENV} bytes, including the name")
+
+
+def servers_without_programs(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem for each key of a job with a program that only servers read."""
+    for job in values.jobs:
+        path = ("jobs", job, "preload")
+        if values.get("jobs", job, "program") and values.get(*path):
+            message = f'preload has no effect on job "{job}", which runs a program'
+            yield values.problem("needs-server", message, path, key=True, advice="import the modules in the program")
+
+
+def runs_without_programs(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem for rules of a run that has no programs, and for a success that no program can be."""
+    if values.get("run") is None or not values.complete:
+        return
+    jobs = [job for job in values.jobs if values.get("jobs", job, "program")]
+    tasks = {f"{job}/{index}" for job in jobs for index in range(values.tasks(job) or 0)}
+    success = values.get("run", "success")
+    if not jobs:
+        message = "a run needs a job with a program"
+        yield values.problem("needs-program", message, ("run",), key=True, advice="add a program to a job")
+    elif success and success not in {*jobs, *tasks}:
+        label = f"expected a job with a program ({', '.join(jobs[:10])}), or one of its tasks"
+        message = f"{quoted(success)} names no program"
+        yield values.problem("unknown-success", message, ("run", "success"), label=label)

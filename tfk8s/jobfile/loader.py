@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,16 @@ def load(path: str | Path) -> spec.JobFile:
     """
     if str(path) == "-":
         return loads(sys.stdin.buffer.read(reader.MAX_BYTES + 1), "standard input")
-    return loads(_read(Path(path)), str(path))
+    return loads(_read(Path(path)), str(path), str(Path(path).resolve().parent))
 
 
-def loads(text: str | bytes, file: str) -> spec.JobFile:
+def loads(text: str | bytes, file: str, folder: str = "") -> spec.JobFile:
     """Load the text of a job file.
 
     Args:
         text: the text.
         file: the file's name in messages.
+        folder: the absolute folder of the programs; "" is the current folder.
 
     Raises:
         JobFileError: the text has problems.
@@ -50,7 +52,7 @@ def loads(text: str | bytes, file: str) -> spec.JobFile:
     problems = [*document.problems, *problems]
     if problems:
         raise JobFileError(file, _in_order(problems))
-    return _job_file(values)
+    return _job_file(values, folder or str(Path.cwd()))
 
 
 def _read(path: Path) -> bytes:
@@ -82,9 +84,11 @@ def _in_order(problems: Iterable[Problem]) -> list[Problem]:
     return ordered
 
 
-def _job_file(values: dict[str, Any]) -> spec.JobFile:
+def _job_file(values: dict[str, Any], folder: str) -> spec.JobFile:
     jobs = [spec.Job(name=name, **form) for name, form in values["jobs"].items()]
-    master = values.get("master") or spec.default_master([job.name for job in jobs])
+    jobs = [replace(job, program=job.program and replace(job.program, folder=folder)) for job in jobs]
+    servers = [job.name for job in jobs if not job.program]
+    master = values.get("master") or spec.default_master(servers) or spec.default_master([job.name for job in jobs])
     jobs.sort(key=lambda job: (job.name != master, job.name))
     del values["apiVersion"]
     return spec.JobFile(**values | {"jobs": tuple(jobs), "master": master})

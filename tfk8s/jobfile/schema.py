@@ -15,6 +15,8 @@ from tfk8s.jobfile.structs import (
     ENV_SOURCE,
     ENV_VALUE,
     NETWORK,
+    PROGRAM,
+    RUN,
     SECURITY,
     SOURCE,
     TOLERATION,
@@ -73,6 +75,13 @@ JOB = Struct(
             TOPOLOGY, "The placement of the tasks in relation to each other. If absent, on different hosts if possible."
         ),
         "pod": Key(pod.POD, "A part of a pod's spec, which is merged into the spec of this job's pods."),
+        "program": Key(
+            PROGRAM,
+            "A program, which each task runs to its end instead of a server: a Python file beside the job file with "
+            "arguments, or a command of the image.",
+            ["train.py", "--epochs", "3"],
+            ["python3", "-m", "trainer"],
+        ),
     },
     rule_schema={
         "if": {"required": ["accelerator"]},
@@ -179,6 +188,7 @@ JOB_FILE = Struct(
             "30m",
             1800,
         ),
+        "run": Key(RUN, "The rules of the run, if jobs have programs."),
     },
 )
 
@@ -191,7 +201,7 @@ _ORDERED = ("properties", "default")  # keywords with values in the order that r
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a job file (draft 2020-12)."""
-    structs = (ENV_SOURCE, VOLUME, TOLERATION, TOPOLOGY, SOURCE, DESTINATION, NETWORK, SECURITY, *pod.STRUCTS, JOB)
+    structs = (ENV_SOURCE, VOLUME, TOLERATION, TOPOLOGY, SOURCE, DESTINATION, NETWORK, SECURITY, RUN, *pod.STRUCTS, JOB)
     definitions = {struct.name: struct.definition() for struct in structs}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfk8s.core import spec
+from tfk8s.core import programs, spec
 from tfk8s.jobfile import types
 from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.types import Choice
@@ -120,6 +120,49 @@ def _spread_or_pack(topology: Values) -> None:
         message = "tasks can't be spread and packed at once" if "pack" in topology else "this topology has no rule"
         raise Invalid("bad-topology", message, "expected exactly one of spread and pack")
 
+
+class _Words(List):
+    """The words of a program."""
+
+    absent = None  # a job without program has servers
+
+    def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
+        """Return the program."""
+        words = super().read_entries(entries, path, validator)
+        if words[0] is not None and not words[0].strip():
+            raise Invalid("bad-program", "the program has no name", "expected a Python file, or a command of the image")
+        return programs.Program(words)
+
+
+PROGRAM = _Words(types.TEXT, minimum=1)
+
+RUN = Struct(
+    "Run",
+    "The rules of a run, which jobs with programs make: its success, its restarts and its limit.",
+    {
+        "success": Key(
+            types.TEXT,
+            "The job or the task whose programs' end with exit code 0 is the run's success. If absent: chief, else all "
+            "programs except an evaluator.",
+            "worker/0",
+        ),
+        "restart_on": Key(
+            Choice(*programs.RESTART_ON),
+            "The ends after which programs run again: exit codes from 128, which signals give; failures; or none.",
+            programs.FAILURE,
+            default=programs.EXIT_CODE,
+        ),
+        "max_restarts": Key(types.RESTARTS, "The greatest number of restarts.", 10, default=3),
+        "restart_scope": Key(
+            Choice(*programs.RESTART_SCOPES),
+            "The programs that run again together: the failed task, its job, or all of the cluster.",
+            programs.TASK,
+            default=programs.CLUSTER,
+        ),
+        "timeout": Key(types.DURATION, "The time after which the run fails.", "2h", 7200),
+    },
+    make=programs.RunPolicy,
+)
 
 TOPOLOGY = Struct(
     "Topology",

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from job_files import as_json, job_files
 from jsonschema import Draft202012Validator
 
-from tfk8s.core import spec
+from tfk8s.core import programs, spec
 from tfk8s.errors import JobFileError
 from tfk8s.jobfile import pod, reader, values
 from tfk8s.jobfile.loader import loads
@@ -78,7 +78,7 @@ def test_defaults_equal_the_defaults_of_the_spec() -> None:
     }
     models = {
         "": spec.JobFile, "Job.": spec.Job, "Volume.": spec.Volume, "Security.": spec.Security,
-        "Topology.": spec.Topology,
+        "Topology.": spec.Topology, "Run.": programs.RunPolicy,
     }  # fmt: skip
     real = {
         f"{prefix}{field.name}": field.default_factory() if callable(field.default_factory) else field.default
@@ -100,7 +100,9 @@ def test_defaults_equal_the_defaults_of_the_spec() -> None:
         "Job.addresses",  # a job with addresses is a list
         "Job.pod",
         "network",
+        "Run.success",  # see success_tasks
         "pod",
+        "run",
         "security",
     }
 

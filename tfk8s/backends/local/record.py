@@ -16,6 +16,7 @@ from typing import Any
 from tfk8s.backends.local import capacity, interpreter
 from tfk8s.core import addresses
 from tfk8s.core.environment import texts
+from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import ClusterSpec, Env, EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology, Volume
 
@@ -159,6 +160,7 @@ def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
             "volumes": tuple(map(_volume, plain["volumes"])),
             "network": Network(**network),
             "security": Security(**plain["security"]),
+            "run": RunPolicy(**plain.get("run", {})),
         }
     )
 
@@ -168,8 +170,10 @@ def _job(plain: Mapping[str, Any]) -> Job:
     quantities = {name: _quantity(plain[name]) for name in ("cpu", "memory", "shm")}
     topology = plain["topology"] and Topology(**plain["topology"])
     volumes = tuple(map(_volume, plain["volumes"]))
+    program = plain.get("program")
     return Job(**{
         **plain, **tuples, **quantities, "env": _env(plain["env"]), "topology": topology, "volumes": volumes,
+        "program": program and Program(tuple(program["words"]), program["folder"]),
     })  # fmt: skip
 
 

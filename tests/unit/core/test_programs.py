@@ -1,0 +1,58 @@
+"""Tests of the rules of a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfk8s.core import programs
+from tfk8s.core.programs import Program, RunPolicy, run_result, success_tasks
+from tfk8s.jobfile.loader import loads
+
+
+def chosen(jobs: str, run: str = "{}") -> str:
+    job_file = loads(f"{{apiVersion: tfk8s.dev/v1, name: a, jobs: {{{jobs}}}, run: {run}}}", "f")
+    return " ".join(map(str, success_tasks(job_file)))
+
+
+def test_success_of_a_run() -> None:
+    worker, chief = "worker: {tasks: 2, program: [a.py]}", "chief: {program: [a.py]}"
+    evaluator = "evaluator: {program: [a.py]}"
+    assert chosen(worker) == "worker/0 worker/1"
+    assert chosen(f"{worker}, {evaluator}, ps: 1") == "worker/0 worker/1"
+    assert chosen(f"{worker}, {chief}") == "chief/0"
+    assert chosen(f"{worker}, chief: 1") == "worker/0 worker/1"
+    assert chosen(evaluator + ", ps: 1") == "evaluator/0"
+    assert chosen(f"{worker}, {chief}", "{success: worker/1}") == "worker/1"
+    assert chosen(f"{worker}, {chief}", "{success: worker}") == "worker/0 worker/1"
+
+
+@pytest.mark.parametrize(
+    ("restart_on", "codes"),
+    [("exit-code", {0: False, 1: False, 127: False, 128: True, 137: True}),
+     ("failure", {0: False, 1: True, 137: True}), ("never", {0: False, 1: False, 137: False})],
+)  # fmt: skip
+def test_restarts_after_exit_codes(restart_on: str, codes: dict[int, bool]) -> None:
+    policy = RunPolicy(restart_on=restart_on, max_restarts=2)
+    assert {code: policy.restarts_after(code, 1) for code in codes} == codes
+    assert not any(policy.restarts_after(code, 2) for code in codes)
+
+
+def test_result_of_a_run() -> None:
+    both = ["worker/0", "worker/1"]
+    assert run_result({}, both) is None
+    assert run_result({"worker/0": 0}, both) is None
+    assert run_result({"worker/0": 0, "worker/1": 0}, both) == 0
+    assert run_result({"worker/0": 0, "worker/1": 7}, both) == 7
+    assert run_result({"worker/1": 7, "worker/0": 0}, both[:1]) == 0  # the success came first, and ends the run
+    assert run_result({"worker/1": 7}, both[:1]) == 7
+
+
+def test_exit_codes_of_signals() -> None:
+    assert [programs.exit_code(code) for code in (0, 3, -9, -15)] == [0, 3, 137, 143]
+
+
+def test_scripts_and_commands() -> None:
+    assert Program(("train.py", "--fast"), "/home/me").is_script
+    assert str(Program(("../train.py",), "/home/me").script) == "/home/me/../train.py"
+    assert not Program(("/app/train.py",), "/home/me").is_script
+    assert not Program(("python3", "train.py"), "/home/me").is_script
