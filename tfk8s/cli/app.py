@@ -87,7 +87,7 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
 _EXIT_CODES = "Exit codes: 0 success; 1 the cluster failed; 2 bad input; 3 a task failed; 124 timeout; 130 Ctrl-C."
 
 
-class Program(Group):
+class CommandLine(Group):
     """The group of all commands. Builds a command on demand, because Typer takes a millisecond for each."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -110,10 +110,10 @@ class Program(Group):
 
 
 @functools.cache
-def program() -> Program:
+def program() -> CommandLine:
     """Return the command line."""
-    group = typer.main.get_command(_app(tfk8s, Program, add_completion=True, epilog=_EXIT_CODES))
-    assert isinstance(group, Program)
+    group = typer.main.get_command(_app(tfk8s, CommandLine, add_completion=True, epilog=_EXIT_CODES))
+    assert isinstance(group, CommandLine)
     group.params = [param for param in group.params if param.name == "version"]  # `completion` replaces the others
     return group
 

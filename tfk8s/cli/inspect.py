@@ -41,9 +41,10 @@ def status(
         tfk8s status mnist -o json
         tfk8s status --watch mnist
 
-    JSON: name, backend, location, phase, reason, target, master, created, removed_at, idle, idle_since, limits_problem,
-    requests (cpu, memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts, since, reason;
-    and scripts, each with script, phase, exit_code, command, where, since, reason.
+    JSON: name, backend, location, phase, exit_code (of the run of programs), reason, target, master, created,
+    removed_at, idle, idle_since, limits_problem, requests (cpu, memory, gpus), and tasks, each with task, job, index,
+    phase, address, where, restarts, exit_code, since, reason; and scripts, each with script, phase, exit_code, command,
+    where, since, reason.
     """
     from tfk8s.cli import json_output
     from tfk8s.cli.progress import Progress

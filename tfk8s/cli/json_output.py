@@ -28,6 +28,7 @@ def cluster(status: ClusterStatus) -> Document:
         "backend": status.backend,
         "location": status.location,
         "phase": status.phase,
+        "exit_code": status.exit_code,
         "reason": status.reason,
         "target": status.target,
         "master": str(status.master),
@@ -92,6 +93,7 @@ def _task(status: TaskStatus) -> Document:
         "address": status.address,
         "where": status.runs_on,
         "restarts": status.restarts,
+        "exit_code": status.exit_code,
         "since": moment(status.since),
         "reason": status.reason,
     }

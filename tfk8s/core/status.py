@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tfk8s.core import programs
 from tfk8s.core.lifetime import NO_LIMITS, Limits
 from tfk8s.core.resources import NOTHING, Resources
 from tfk8s.core.spec import Task
@@ -19,6 +20,8 @@ class Phase(enum.StrEnum):
     PENDING = "Pending"  # no process runs yet
     STARTING = "Starting"  # the process runs, but the server does not respond yet
     READY = "Ready"  # the server responds
+    RUNNING = "Running"  # the program runs
+    SUCCEEDED = "Succeeded"  # the program ended with exit code 0, or the run's success ended it
     FAILED = "Failed"  # the process ended; the reason says whether it restarts
     UNKNOWN = "Unknown"  # the backend can't see the task
 
@@ -37,6 +40,8 @@ class TaskStatus:
         reason: the reason why the task is not ready, the cause of its last end, or what the task lacks; else "".
         required_gpus: the number of GPUs that the task was given and that TensorFlow must see.
         node_is_starting: whether an autoscaler starts a node for the task.
+        is_program: whether the task runs a program instead of a server.
+        exit_code: the exit code of a program that has ended and is not run again, 128 + N for signal N; else None.
     """
 
     task: Task
@@ -48,6 +53,13 @@ class TaskStatus:
     reason: str = ""
     required_gpus: int = 0
     node_is_starting: bool = False
+    is_program: bool = False
+    exit_code: int | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """True if the server responds, or the program runs or has succeeded."""
+        return self.phase in (Phase.READY, Phase.RUNNING, Phase.SUCCEEDED)
 
     @property
     def state(self) -> str:
@@ -111,6 +123,7 @@ class ClusterStatus:
         limits_problem: the reason why nothing removes the cluster at its limits; else "".
         variables: the environment variables of the master, for scripts on another machine.
         idle_since: the end of the last session and script, in seconds since the epoch; None if unknown.
+        success: the tasks whose programs' ends with code 0 are the run's success; empty without programs.
     """
 
     name: str
@@ -127,6 +140,7 @@ class ClusterStatus:
     limits_problem: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     idle_since: float | None = None
+    success: tuple[Task, ...] = ()
 
     @property
     def removed_at(self) -> float | None:
@@ -142,16 +156,42 @@ class ClusterStatus:
 
     @property
     def ready(self) -> int:
-        """The number of ready tasks."""
-        return sum(task.phase is Phase.READY for task in self.tasks)
+        """The number of tasks whose servers are ready, or whose programs run or have succeeded."""
+        return sum(task.is_up for task in self.tasks)
+
+    @property
+    def has_servers(self) -> bool:
+        """True if sessions can connect to a task."""
+        return any(not task.is_program for task in self.tasks)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the run of the programs; None while the run goes on, and without programs."""
+        if not self.success:
+            return None
+        ended = {str(task.task): task.exit_code for task in self.tasks if task.exit_code is not None}
+        return programs.run_result(ended, map(str, self.success))
+
+    @property
+    def failed_program(self) -> TaskStatus | None:
+        """The program whose failure is the end of the run; None if the run goes on or has succeeded."""
+        if not self.exit_code:
+            return None
+        return next(task for task in self.tasks if task.exit_code)
 
     @property
     def phase(self) -> Phase:
-        """Ready if every task is ready, Failed if a task failed or the whole cluster is unusable."""
+        """The phase of all tasks together, or of the run that has ended.
+
+        Ready if every server is ready, Running if besides programs run. Failed if a task failed or the whole cluster is
+        unusable.
+        """
+        if not self.reason and self.exit_code is not None:
+            return Phase.FAILED if self.exit_code else Phase.SUCCEEDED
         phases = {task.phase for task in self.tasks}
         if self.reason or Phase.FAILED in phases:
             return Phase.FAILED
-        for phase in (Phase.UNKNOWN, Phase.PENDING, Phase.STARTING):
+        for phase in (Phase.UNKNOWN, Phase.PENDING, Phase.STARTING, Phase.RUNNING):
             if phase in phases:
                 return phase
         return Phase.READY

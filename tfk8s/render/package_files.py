@@ -12,7 +12,8 @@ _CORE = ("core/__init__.py", "core/compact.py", "core/lifetime.py", "core/naming
 _TASK = ("__init__.py", "version.py", *_CORE, "task/*.py")
 _SCRIPT = (
     *_TASK, "core/addresses.py", "core/cluster_spec.py", "concurrency.py", "errors.py", "log.py", "polling.py",
-    "programs/*.py", "sessions/*.py", "sessions/eager/*.py", "sessions/pod/*.py",
+    "programs/*.py", "sessions/*.py", "sessions/eager/*.py", "sessions/pod/*.py", "task/programs/__init__.py",
+    "task/programs/main_script.py",
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tfk8s.errors import TaskError, Tfk8sError
 from tfk8s.sessions import error_names
 from tfk8s.sessions.call_guard import INTERRUPTED
 from tfk8s.sessions.eager import hints
+from tfk8s.task.programs import main_script
 
 if TYPE_CHECKING:
     from tfk8s.sessions.diagnosis import ClusterProbe
@@ -158,25 +159,13 @@ def fail(error: BaseException, run: ScriptRun, cluster: ClusterProbe, note: Fail
     elif isinstance(error, Exception) and _is_tensorflows(error):
         meaning = cluster.explain(error)
     if meaning is None or os.environ.get("TFK8S_DEBUG"):
-        _print_whole(error)
+        main_script.print_traceback(error)
     else:
         _print_briefly(error)
     if meaning is not None:
         return report(meaning, note, error_names.A_TASK_FAILED_JUST_NOW)
     print_hint(error, run)
     return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-
-
-def _print_whole(error: BaseException) -> None:
-    """Print a traceback as Python does, without the frames of tfk8s."""
-    shown = traceback.TracebackException.from_exception(error)
-    part: traceback.TracebackException | None = shown
-    while part is not None:
-        part.stack = traceback.StackSummary.from_list(
-            [frame for frame in part.stack if not frame.filename.startswith(_PACKAGE)]
-        )
-        part = part.__cause__ or part.__context__
-    print("".join(shown.format()), end="", file=sys.stderr, flush=True)
 
 
 def _print_briefly(error: BaseException) -> None:

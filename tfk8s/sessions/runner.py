@@ -9,21 +9,17 @@ runs in pods.
 from __future__ import annotations
 
 import argparse
-import atexit
 import contextlib
 import functools
-import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import io
 import logging
 import os
 import re
 import signal
 import sys
 import tempfile
-import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -40,6 +36,7 @@ from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
 from tfk8s.sessions.preflight import ClusterView
+from tfk8s.task.programs import main_script
 
 _EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
 
@@ -180,34 +177,15 @@ def without_early_lines() -> Iterator[None]:
 
 def run_main(run: ScriptRun, cluster: ClusterProbe, note: FailureNote) -> int:
     """Run a file as `python FILE` does; return Python's exit code."""
-    path = Path(run.script).resolve()
-    sys.argv = [run.script, *run.arguments]
-    if not sys.flags.safe_path:
-        del sys.path[0]  # this module's folder
-    sys.path.insert(0, str(path.parent))
-    sys.dont_write_bytecode = True  # no __pycache__ beside the user's files
-    main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=run.script, __builtins__=__builtins__)
-    sys.modules["__main__"] = main
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        exec(compile(path.read_bytes(), run.script, "exec", dont_inherit=True), main.__dict__)  # noqa: S102 - the user's own program
+        main_script.run(run.script, run.arguments)
     except SystemExit as end:
-        code = _exit_code(end.code)
+        code = main_script.exit_code(end.code)
         failures.print_hint(end, run)
         return code
     except BaseException as error:
         return failures.fail(error, run, cluster, note)
     return 0
-
-
-def _exit_code(code: object) -> int:
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code & 0xFF
-    print(code, file=sys.stderr, flush=True)
-    return 1
 
 
 # ---- the end -------------------------------------------------------------------------------------------------------
@@ -238,25 +216,15 @@ class FailureNote:
 
 def _end(code: int) -> NoReturn:
     """End this process at once, with all its threads, and free what it has made on tasks."""
-    flush()
     with contextlib.suppress(Exception):  # tasks free it themselves after some minutes
         remote_context.close()
-    os._exit(code)
+    main_script.end(code)
 
 
 def exit_process(code: int) -> NoReturn:
-    """End this process as Python does, but without the destruction of modules: TensorFlow's take 0.6 s."""
-    getattr(threading, "_shutdown")()  # noqa: B009 - waits for threads, as in multiprocessing's forks
-    atexit._run_exitfuncs()
+    """End this process as Python does, and free what it has made on tasks."""
+    main_script.finish()
     _end(code)
-
-
-def flush() -> None:
-    """Flush open files, as Python does when it destroys them."""
-    files = [file for file in gc.get_objects() if issubclass(type(file), io.IOBase)]
-    for file in (*files, sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # its reader is gone, or it is closed
-            file.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

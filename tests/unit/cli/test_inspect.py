@@ -43,6 +43,7 @@ DOCUMENT = {
     "backend": "local",
     "location": "/state/mnist",
     "phase": "Ready",
+    "exit_code": None,
     "reason": "",
     "target": "grpc://localhost:2222",
     "master": "chief/0",
@@ -54,7 +55,15 @@ DOCUMENT = {
     "requests": {"cpu": 0.0, "memory": 0, "gpus": 0},
     "scripts": [],
     "tasks": [
-        {**task, "phase": "Ready", "restarts": 0, "since": "2023-11-14T22:13:20Z", "reason": ""} for task in TASKS
+        {
+            **task,
+            "phase": "Ready",
+            "restarts": 0,
+            "exit_code": None,
+            "since": "2023-11-14T22:13:20Z",
+            "reason": "",
+        }
+        for task in TASKS
     ],
 }
 

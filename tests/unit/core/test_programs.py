@@ -6,6 +6,8 @@ import pytest
 
 from tfk8s.core import programs
 from tfk8s.core.programs import Program, RunPolicy, run_result, success_tasks
+from tfk8s.core.spec import Task
+from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.jobfile.loader import loads
 
 
@@ -56,3 +58,26 @@ def test_scripts_and_commands() -> None:
     assert str(Program(("../train.py",), "/home/me").script) == "/home/me/../train.py"
     assert not Program(("/app/train.py",), "/home/me").is_script
     assert not Program(("python3", "train.py"), "/home/me").is_script
+
+
+def test_status_of_a_run() -> None:
+    both = (Task("worker", 0), Task("worker", 1))
+
+    def status(*ends: tuple[Phase, int | None]) -> ClusterStatus:
+        tasks = (
+            TaskStatus(task=task, phase=phase, address="a:1", is_program=True, exit_code=code)
+            for task, (phase, code) in zip(both, ends, strict=True)
+        )
+        return ClusterStatus(
+            name="a", backend="local", location="", target="", master=both[0], tasks=tuple(tasks), success=both
+        )
+
+    runs, done, failed = (Phase.RUNNING, None), (Phase.SUCCEEDED, 0), (Phase.FAILED, 7)
+    again = (Phase.FAILED, None)  # runs again soon
+    statuses = [status(runs, runs), status(done, runs), status(done, done), status(done, failed), status(done, again)]
+    phases = [Phase.RUNNING, Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED, Phase.FAILED]
+    assert [status.phase for status in statuses] == phases
+    assert [status.exit_code for status in statuses] == [None, None, 0, 7, None]
+    assert [status.ready for status in statuses] == [2, 2, 2, 1, 1]
+    names = [status.failed_program and str(status.failed_program.task) for status in statuses]
+    assert names == [None, None, None, "worker/1", None]

@@ -1,0 +1,77 @@
+"""Tests of scripts that run as programs of tasks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tfk8s.task.programs import runner
+
+_ERRORS = "tensorflow.python.framework.errors_impl"  # the module of TensorFlow's own errors
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs a text as a program, which returns its exit code, its output and its errors."""
+
+    def run(text: str, *arguments: str) -> tuple[int, str, str]:
+        script = tmp_path / "train.py"
+        script.write_text(text)
+        monkeypatch.setattr(sys, "argv", sys.argv)
+        monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
+        monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+        monkeypatch.setattr(sys, "path", ["", *sys.path])
+        code = runner.main([str(script), *arguments])
+        out, errors = capsys.readouterr()
+        return code, out, errors.replace(str(script), "train.py")
+
+    return run
+
+
+def test_runs_as_python_does(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("word = 'beside'")
+    text = "import beside, sys\nprint(__name__, __file__.endswith('train.py'), sys.argv[1:], beside.word)"
+    assert run(text, "--steps", "3") == (0, "__main__ True ['--steps', '3'] beside\n", "")
+
+
+@pytest.mark.parametrize(("end", "code"), [("sys.exit()", 0), ("sys.exit(7)", 7), ("sys.exit('no data')", 1)])
+def test_its_own_exit_code(run: Run, end: str, code: int) -> None:
+    assert run(f"import sys; {end}")[0] == code
+
+
+def test_its_own_error_shows_its_own_frames(run: Run) -> None:
+    code, _, errors = run("def f():\n    raise ValueError('too big')\nf()")
+    assert code == 1
+    assert errors == (
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 3, in <module>\n    f()\n'
+        "  File \"train.py\", line 2, in f\n    raise ValueError('too big')\n"
+        "ValueError: too big\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "code"),
+    [
+        ("UnavailableError", "Collective ops is aborted by: /job:worker/task:1 is unhealthy", 138),
+        ("AbortedError", "Session handle is not found", 138),
+        ("InternalError", "recv'd connection error: Connection reset by peer", 138),
+        ("CancelledError", "task 1 stopped sending heartbeats", 138),
+        ("InvalidArgumentError", "Matrix size-incompatible", 1),
+        ("InternalError", "cuDNN failed", 1),
+    ],
+)
+def test_a_lost_task_has_its_exit_code(run: Run, name: str, message: str, code: int) -> None:
+    made = f"E = type({name!r}, (Exception,), {{'__module__': {_ERRORS!r}}})"
+    result = run(f"{made}\ntry:\n    raise E({message!r})\nexcept E as e:\n    raise RuntimeError('epoch') from e")
+    assert result[0] == code
+    assert ("tfk8s: another task was lost; exit code 138" in result[2].splitlines()) == (code == 138)
+
+
+def test_an_error_of_the_script_with_such_words_is_its_own(run: Run) -> None:
+    assert run("raise ConnectionError('Connection refused')")[0] == 1
