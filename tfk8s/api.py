@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.select import choose
-from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.handle import Cluster
+from tfk8s.cluster.programs import require_up
 from tfk8s.cluster.readiness import TIMEOUT, OnChange
 from tfk8s.core.plan import Plan
 from tfk8s.core.spec import JobFile
@@ -29,7 +29,7 @@ def up(
     allow_exposed_ports: bool = False,
     on_change: OnChange | None = None,
 ) -> Cluster:
-    """Apply a job file, and wait until every task answers.
+    """Apply a job file, and wait until every server answers and every program runs.
 
     A cluster that already runs with this job file stays unchanged.
 
@@ -48,7 +48,7 @@ def up(
 
     Raises:
         InvalidInput: the job file is invalid, or another cluster has its name.
-        ClusterError: the cluster can't start, or TensorFlow does not see GPUs that a task was given.
+        ClusterError: the cluster can't start, a program has failed, or TensorFlow does not see a task's GPUs.
         WaitTimeout: the cluster did not start in time.
     """
     spec = _load(job_file)
@@ -57,7 +57,7 @@ def up(
         removal.enter_context(cluster)
         cluster.apply(spec)
         if timeout is not None:
-            require_gpus(cluster.backend, cluster.wait(timeout, on_change))
+            require_up(cluster.backend, cluster.wait(timeout, on_change))
         removal.pop_all()
     return cluster
 

@@ -14,7 +14,7 @@ from tfk8s import concurrency
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.spec import EVALUATOR, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
-from tfk8s.errors import TaskError, TaskUnreachable
+from tfk8s.errors import InvalidInput, TaskError, TaskUnreachable
 from tfk8s.task import probe, wire
 from tfk8s.task.probe import Device
 
@@ -45,13 +45,57 @@ class TaskDevices:
         return self.error.removeprefix(f"{self.task} ")
 
 
+def servers(backend: Backend, status: ClusterStatus) -> list[TaskStatus]:
+    """Return the tasks with servers.
+
+    Raises:
+        InvalidInput: all tasks run programs.
+    """
+    found = [task for task in status.tasks if not task.is_program]
+    if not found:
+        raise no_servers(status.name, backend.flags)
+    return found
+
+
+def no_servers(name: str, flags: str) -> InvalidInput:
+    """Return the error for a cluster to which no session can connect.
+
+    Args:
+        name: the cluster's name.
+        flags: the options that choose the cluster's backend.
+    """
+    return InvalidInput(
+        f'cluster "{name}" has no server to connect to: its tasks run programs',
+        help=f"tfk8s logs{flags} {name} shows the output of the programs",
+    )
+
+
 def list_devices(backend: Backend, status: ClusterStatus) -> list[TaskDevices]:
-    """Return the devices of each task, in the order of `status`."""
+    """Return the devices of each task with a server, in the order of `status`.
+
+    Raises:
+        InvalidInput: all tasks run programs.
+    """
+    asked = servers(backend, status)
     try:
-        return ask_master(backend, status)
+        return ask_servers(backend, status)
     except TaskError:
-        answers = ask_each(backend, status.name, [task.task for task in status.tasks])
-        return [_explained(answer, task) for answer, task in zip(answers, status.tasks, strict=True)]
+        answers = ask_each(backend, status.name, [task.task for task in asked])
+        return [_explained(answer, task) for answer, task in zip(answers, asked, strict=True)]
+
+
+def ask_servers(backend: Backend, status: ClusterStatus) -> list[TaskDevices]:
+    """Return the devices of each server from the master; from each server itself, if other tasks run programs.
+
+    Raises:
+        TaskUnreachable: the master or a server does not answer.
+    """
+    asked = [task.task for task in status.tasks if not task.is_program]
+    if len(asked) == len(status.tasks):
+        return ask_master(backend, status)
+    answers = ask_each(backend, status.name, asked)
+    require_all(answers)
+    return answers
 
 
 def _explained(answer: TaskDevices, status: TaskStatus) -> TaskDevices:

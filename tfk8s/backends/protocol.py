@@ -152,7 +152,7 @@ class Backend(Protocol):
         ...
 
     def restart(self, name: str, task: Task | None) -> None:
-        """Restart a task, or (None) all tasks. Does not wait for them."""
+        """Restart a task, or (None) all tasks. A program takes those of its restart scope along. Does not wait."""
         ...
 
     def execute(self, name: str, task: Task, command: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from tfk8s.cli import images, inspect, job_file, kind, lifecycle, scripts, tasks
+from tfk8s.cli import images, inspect, job_file, kind, lifecycle, programs, scripts, tasks
 from tfk8s.cli.command import Command, Group, ScriptCommand
 from tfk8s.cli.completion import keep_quick, one_of
 from tfk8s.cli.doctor import doctor
@@ -71,7 +71,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     function.__name__: function
     for function in (
         job_file.init, job_file.validate, job_file.schema, job_file.render,
-        lifecycle.diff, lifecycle.up, scripts.submit, scripts.run, scripts.stop, scripts.connect,
+        lifecycle.diff, lifecycle.up, scripts.submit, scripts.run, programs.wait, scripts.stop, scripts.connect,
         inspect.status, inspect.ls, inspect.devices, tasks.logs, tasks.exec, events,
         lifecycle.scale, lifecycle.restart, lifecycle.down, job_file.roles,
         doctor, images.image, kind.kind, completion, server,

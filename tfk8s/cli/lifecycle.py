@@ -31,7 +31,7 @@ def up(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Start a cluster, and wait until every task is ready.
+    """Start a cluster, and wait until every server is ready and every program runs.
 
     Leaves a cluster that already runs with this job file unchanged. On failure, leaves everything in place for
     inspection.
@@ -44,21 +44,27 @@ def up(
     from tfk8s import api
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
+    from tfk8s.core.programs import program_jobs
+    from tfk8s.jobfile.loader import load
 
     if dry_run:
         _show_plan(api.plan(file, BackendOptions(local or None, context, namespace, allow_exposed_ports)))
         return
+    spec = load(file)
     advice = "a cluster that starts already continues; `tfk8s up` waits for the cluster, `tfk8s down` removes it"
     with leaving(advice), Progress() as progress:
         cluster = api.up(
-            file, local=local or None, context=context, namespace=namespace, timeout=None if no_wait else timeout,
+            spec, local=local or None, context=context, namespace=namespace, timeout=None if no_wait else timeout,
             keep=True, allow_exposed_ports=allow_exposed_ports, on_change=progress.update,
         )  # fmt: skip
     state = "is started" if no_wait else "is up"
     say(
         f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
     )
-    note(f"run a script in it: tfk8s submit{cluster.backend.flags} {cluster.name} SCRIPT")
+    if program_jobs(spec):
+        note(f"wait for its programs: tfk8s wait{cluster.backend.flags} {cluster.name}")
+    else:
+        note(f"run a script in it: tfk8s submit{cluster.backend.flags} {cluster.name} SCRIPT")
 
 
 def _show_plan(plan: Plan) -> None:
@@ -88,9 +94,10 @@ def restart(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Restart a task's server, or all servers.
+    """Restart a task, or all tasks.
 
-    Waits until every task is ready. Variables on the restarted tasks are lost.
+    Waits until every task is ready. Variables on restarted servers are lost. A program runs again from its beginning,
+    together with the other programs of its run's restart_scope.
 
     Examples:
         tfk8s restart --local mnist worker/1
@@ -191,7 +198,7 @@ def scale(
 ) -> None:
     """Change the number of tasks of jobs; restarts all tasks.
 
-    All servers must know the same cluster. The restart ends sessions and loses variables. Waits until every task is
+    All tasks must know the same cluster. The restart ends sessions and loses variables. Waits until every task is
     ready. Does not change the job file.
 
     Examples:

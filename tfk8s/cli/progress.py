@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tfk8s.cli.output import age, note, say, table
 from tfk8s.core.spec import Task
-from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.core.status import ClusterStatus, TaskStatus
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -25,12 +25,13 @@ class Progress:
 
     Args:
         stream: the output; default: standard error, without the tasks that were ready from the start.
+        in_place: whether a terminal shows a panel.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, in_place: bool = True) -> None:
         self._stream = stream or sys.stderr
         self._omits_ready = stream is None
-        in_place = self._stream.isatty() and os.environ.get("TERM") not in _NO_CURSOR
+        in_place = in_place and self._stream.isatty() and os.environ.get("TERM") not in _NO_CURSOR
         self._panel = Panel(self._stream, transient=stream is None) if in_place else None
         self._last: dict[Task, TaskStatus] | None = None
 
@@ -40,7 +41,7 @@ class Progress:
             self._panel.update(status)
             return
         if self._last is None:
-            self._last = {task.task: task for task in status.tasks if self._omits_ready and task.phase is Phase.READY}
+            self._last = {task.task: task for task in status.tasks if self._omits_ready and task.is_up}
         for line in changes(self._last, status.tasks):
             say(line) if self._stream is sys.stdout else note(line)
         self._last = {task.task: task for task in status.tasks}
@@ -93,11 +94,11 @@ class Panel:
 
 
 def panel_text(status: ClusterStatus, height: int, stream: TextIO) -> str:
-    """Return a cluster in at most `height` lines. If it has too many tasks, leave out those that are ready."""
+    """Return a cluster in at most `height` lines. If it has too many tasks, leave out those that are up."""
     room = max(1, height - 4)
     tasks = status.tasks
     if len(tasks) > room:
-        tasks = tuple(task for task in tasks if task.phase is not Phase.READY)
+        tasks = tuple(task for task in tasks if not task.is_up)
     lines = [f"{status.name}: {status.ready} of {len(status.tasks)} tasks ready"]
     if tasks[:room]:
         lines.append(table(HEAD, map(row, tasks[:room]), stream))

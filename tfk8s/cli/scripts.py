@@ -118,7 +118,10 @@ def stop(
 
 def run(
     file: options.File,
-    script: options.Script,
+    script: Annotated[
+        str | None,
+        typer.Argument(metavar="SCRIPT", help="A Python file; default: the job file's programs.", show_default=False),
+    ] = None,
     arguments: options.ScriptArguments = None,
     tf1: options.Tf1 = False,
     fresh: options.Fresh = False,
@@ -133,29 +136,43 @@ def run(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> int:
-    """Start a cluster, run a session script, and remove the cluster.
+    """Start a cluster, run its programs or a session script, and remove the cluster.
 
-    Uses and keeps a cluster that already runs with this job file. Arguments after SCRIPT go to the script. --get copies
-    PATH from the script's folder to LOCAL (default: the same path here) before the cluster is removed.
+    Without SCRIPT, prints the output of the job file's programs, and returns the exit code of their run: 0, or that of
+    the program that failed. With SCRIPT, uses and keeps a cluster that already runs with this job file. Arguments after
+    SCRIPT go to the script. --get copies PATH from the script's folder to LOCAL (default: the same path here) before
+    the cluster is removed.
 
     Examples:
+        tfk8s run --local cluster.yaml
         tfk8s run --local cluster.yaml train.py --steps 1000
         tfk8s run --local --tf1 cluster.yaml old_script.py
     """
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
+    from tfk8s.cli.programs import follow
     from tfk8s.cli.progress import Progress
     from tfk8s.cluster.gpus import require_gpus
-    from tfk8s.cluster.scripts import make_script, require_options
+    from tfk8s.cluster.programs import require_programs
+    from tfk8s.cluster.scripts import make_script, require_options, require_servers
+    from tfk8s.errors import InvalidInput
     from tfk8s.jobfile.loader import load
 
-    session_script = make_script(
-        script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
-        get=get or (),
-    )  # fmt: skip
+    session_script = None
+    if script is not None:
+        session_script = make_script(
+            script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
+            get=get or (),
+        )  # fmt: skip
+    elif tf1 or fresh or isolate or requirements or gpus or get:
+        raise InvalidInput("--tf1, --fresh, --isolate, --requirements, --gpus and --get are options of a SCRIPT")
     spec = load(file)
     cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports), keep=keep)
-    require_options(cluster.backend, session_script)
+    if session_script is None:
+        require_programs(spec)
+    else:
+        require_servers(spec)
+        require_options(cluster.backend, session_script)
 
     with Once() as signals, Progress() as progress, cluster:
 
@@ -171,7 +188,7 @@ def run(
             if not cluster.created:
                 state = "was updated to the job file" if cluster.changed else "already runs"
                 note(f'cluster "{cluster.name}" {state}: run uses it and keeps it')
-            return cluster.run(session_script)
+            return follow(cluster, signals) if session_script is None else cluster.run(session_script)
         finally:
             signals.hold()
 

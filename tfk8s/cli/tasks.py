@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,7 +69,7 @@ def logs(
     if tasks and script_job.is_name(tasks[0]) and len(tasks) == 1:
         return cluster.show(tasks[0], **part)
     chosen, lines = cluster.logs(tasks or (), **part)
-    last = _print(chosen, lines)
+    last = print_lines(chosen, lines)
     if last is None and previous:
         note("no output from before a restart")
     elif last is None:
@@ -77,8 +77,16 @@ def logs(
     return 0
 
 
-def _print(chosen: Sequence[Task], lines: Iterable[LogLine]) -> LogLine | None:
-    """Print lines, each with its task if there are several; return the last line."""
+def print_lines(
+    chosen: Sequence[Task], lines: Iterable[LogLine], on_line: Callable[[], None] = lambda: None
+) -> LogLine | None:
+    """Print lines, each with its task if there are several; return the last line.
+
+    Args:
+        chosen: the tasks.
+        lines: the lines.
+        on_line: called before each line.
+    """
     width = max(len(str(task)) for task in chosen)
     prefixes = {
         task: paint(f"{str(task).ljust(width)} | ", prefix_colour(number), sys.stdout) if len(chosen) > 1 else ""
@@ -86,6 +94,7 @@ def _print(chosen: Sequence[Task], lines: Iterable[LogLine]) -> LogLine | None:
     }
     last = None
     for last in lines:
+        on_line()
         say(f"{prefixes[last.task]}{last.text}")
     return last
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import sidecar
 from tfk8s.core import environment
@@ -56,7 +57,9 @@ class ClusterConnection:
         """Forward a loopback port to the master, as `Cluster.forward` does."""
         from tfk8s.cluster.forward_guard import ForwardGuard
 
-        master = self._backend.observe(self._name).master
+        status = self._backend.observe(self._name)
+        devices.servers(self._backend, status)
+        master = status.master
         require_access(self._backend, self._name, master)
         with (
             Forward(lambda: self._backend.dial(self._name, master), port, log.warning) as forward,
@@ -92,11 +95,14 @@ class ClusterConnection:
         from tfk8s.sessions.preflight import ClusterView
 
         status = self._backend.observe(self._name)
-        tasks = {str(task.task): task for task in status.tasks if task.task.job != EVALUATOR}
+        servers = devices.servers(self._backend, status)
+        tasks = {str(task.task): task for task in servers if task.task.job != EVALUATOR}
         master = str(status.master)
         addresses = {master: tasks[master].address, **{name: task.address for name, task in tasks.items()}}
-        excluded = map(str, parse_excluded(without, [task.task for task in tasks.values()], status.master))
-        return ClusterView(addresses, excluded, dial=lambda name: self._backend.dial(self._name, tasks[name].task))
+        excluded = parse_excluded(without, [task.task for task in tasks.values()], status.master)
+        excluded += [task.task for task in status.tasks if task.is_program]
+        without = map(str, excluded)
+        return ClusterView(addresses, without, dial=lambda name: self._backend.dial(self._name, tasks[name].task))
 
     def open_session(
         self,

@@ -12,7 +12,7 @@ from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import saved_logs, scripts
 from tfk8s.cluster.connection import ClusterConnection
-from tfk8s.cluster.gpus import require_gpus
+from tfk8s.cluster.programs import require_up, wait_for_programs
 from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
 from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.events import Event
@@ -83,7 +83,7 @@ class Cluster:
     def wait(
         self, timeout: float = TIMEOUT, on_change: OnChange | None = None, *, without: Iterable[str] = ()
     ) -> ClusterStatus:
-        """Wait until every task is ready and answers the master.
+        """Wait until every server is ready and answers the master, and every program runs.
 
         Args:
             timeout: in seconds; the default is 15 minutes while an autoscaler starts a node.
@@ -91,7 +91,7 @@ class Cluster:
             without: tasks not to wait for ("worker/3"). The others are then probed directly, not by the master.
 
         Returns:
-            The status of the ready cluster.
+            The status of the ready cluster, or of a cluster whose run of programs has ended.
 
         Raises:
             InvalidInput: an excluded task does not exist, or is the master.
@@ -99,6 +99,10 @@ class Cluster:
             ClusterError: a task fails repeatedly, or the cluster is lost.
         """
         return wait_until_ready(self.backend, self.name, timeout, on_change, without=list(without))
+
+    def wait_for_programs(self, timeout: float | None = None, on_change: OnChange | None = None) -> ClusterStatus:
+        """Wait until the run of the programs has ended; return the status, with the run's `exit_code`."""
+        return wait_for_programs(self.backend, self.name, timeout, on_change)
 
     def submit(
         self, script: str | Path, *arguments: str, tf1: bool = False, fresh: bool = False, isolate: bool = False,
@@ -187,7 +191,7 @@ class Cluster:
         self.backend.restart(self.name, chosen)
         if timeout is not None:
             restarted = before if chosen is None else {chosen: before[chosen]}
-            require_gpus(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, restarted))
+            require_up(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, restarted))
 
     def scale(
         self, tasks: Mapping[str, int], *, timeout: float | None = TIMEOUT, on_change: OnChange | None = None
@@ -209,7 +213,7 @@ class Cluster:
         changed = self.backend.scale(self.name, tasks)
         if timeout is not None:
             old = before if changed else None
-            require_gpus(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, old))
+            require_up(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, old))
         return changed
 
     @property
@@ -290,10 +294,6 @@ class Cluster:
 
     def _repr_html_(self) -> str:
         """Return the table that a notebook shows."""
-        import html
+        from tfk8s.cluster.html_table import html_table
 
-        rows = [(str(task.task), task.phase, task.address, task.reason) for task in self.tasks()]
-        cells = ["".join(f"<td>{html.escape(value)}</td>" for value in row) for row in rows]
-        head = "<tr><th>task</th><th>phase</th><th>address</th><th>reason</th></tr>"
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<table><caption>{html.escape(self.name)} ({self.backend.name})</caption>{head}{body}</table>"
+        return html_table(self.status())

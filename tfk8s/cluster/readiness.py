@@ -1,4 +1,4 @@
-"""Waits until a cluster is ready, or never will be."""
+"""Waits until a cluster is ready, until the run of its programs has ended, or until it never will be ready."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wait_until_ready(
     before: Mapping[Task, TaskStatus] | None = None,
     without: Collection[str] = (),
 ) -> ClusterStatus:
-    """Wait until every task of a cluster is ready and answers the master.
+    """Wait until every server of a cluster is ready and answers the master, and every program runs.
 
     Args:
         backend: the cluster's backend.
@@ -39,7 +39,7 @@ def wait_until_ready(
         without: tasks not to wait for ("worker/3"). The others are then probed directly, not by the master.
 
     Returns:
-        The status of the ready cluster.
+        The status of the ready cluster, or of a cluster whose run of programs has ended.
 
     Raises:
         InvalidInput: an excluded task does not exist, or is the master.
@@ -98,7 +98,11 @@ class Readiness:
                 self._on_change(status)
         self._needs_node = self._needs_node or any(task.node_is_starting for task in status.tasks)
         self._require_hope(status)
-        if status.phase is not Phase.READY or not all(map(self._is_new, status.tasks)):
+        if not all(map(self._is_new, status.tasks)):
+            return None
+        if status.exit_code is not None:
+            return status
+        if not all(task.is_up for task in status.tasks):
             return None
         try:
             self._probe(status)
@@ -125,10 +129,10 @@ class Readiness:
     def _probe(self, status: ClusterStatus) -> None:
         """Raise a TaskError if a task does not answer. The master is asked for all, unless tasks are left out."""
         if self._without:
-            tasks = [task.task for task in status.tasks]
+            tasks = [task.task for task in status.tasks if not task.is_program]
             devices.require_all(devices.ask_each(self._backend, self._name, tasks))
         else:
-            devices.ask_master(self._backend, status)
+            devices.ask_servers(self._backend, status)
 
     def _get_status(self) -> ClusterStatus:
         try:
@@ -142,7 +146,7 @@ class Readiness:
     def missing(self) -> str:
         """Return what the cluster lacks, as words after "waited for"."""
         assert self._status is not None
-        late = [task for task in self._status.tasks if task.phase is not Phase.READY or not self._is_new(task)]
+        late = [task for task in self._status.tasks if not task.is_up or not self._is_new(task)]
         if late:
             by_state: dict[str, list[Task]] = {}
             for task in late:
@@ -152,7 +156,8 @@ class Readiness:
                 for state, tasks in by_state.items()
             ]
         else:
-            answers = devices.ask_each(self._backend, self._name, [task.task for task in self._status.tasks])
+            servers = [task.task for task in self._status.tasks if not task.is_program]
+            answers = devices.ask_each(self._backend, self._name, servers)
             reasons = [answer.error for answer in answers if answer.error] or [self._why_silent()]
         more = f"; and {len(reasons) - _MAX_REASONS} more" if len(reasons) > _MAX_REASONS else ""
         return f'cluster "{self._name}" to be ready: {"; ".join(reasons[:_MAX_REASONS])}{more}'
@@ -160,7 +165,8 @@ class Readiness:
     def _why_silent(self) -> str:
         """Return which running tasks the master can't reach, in words; otherwise its error."""
         assert self._status is not None
-        tasks = {str(task.task): task.task for task in self._status.tasks if task.task.job != EVALUATOR}
+        servers = [task.task for task in self._status.tasks if not task.is_program]
+        tasks = {str(task): task for task in servers if task.job != EVALUATOR}
         master = str(self._status.master)
         addresses = dict.fromkeys((master, *tasks), "")
         missing = ClusterView(addresses, dial=lambda task: self._backend.dial(self._name, tasks[task])).unreachable()
@@ -176,7 +182,7 @@ class Readiness:
             raise ClusterError(status.reason)
         for task in status.tasks:
             first = self._restarts.setdefault(task.task, task.restarts)
-            if task.phase is Phase.FAILED and task.restarts > first:
+            if task.phase is Phase.FAILED and task.restarts > first and not task.is_program:
                 failure = f"{task.task} was started again and ended again: {task.reason}"
                 raise ClusterError(
                     f'cluster "{self._name}" can\'t come up: {failure}',

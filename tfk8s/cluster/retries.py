@@ -49,7 +49,8 @@ def _wait_for_answers(backend: Backend, name: str, excluded: Collection[Task]) -
     errors: list[str] = []
 
     def all_answer() -> bool:
-        tasks = [task.task for task in backend.observe(name).tasks if task.task not in excluded]
+        servers = [task.task for task in backend.observe(name).tasks if not task.is_program]
+        tasks = [task for task in servers if task not in excluded]
         errors[:] = [answer.error for answer in devices.ask_each(backend, name, tasks) if answer.error]
         return not errors
 

@@ -11,6 +11,7 @@ from tfk8s.backends import downloads, foreground_scripts, local_scripts
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.connection import require_access
 from tfk8s.core.script import Script
+from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ScriptPhase
 from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.log import log
@@ -43,6 +44,15 @@ def make_script(
         environment={**(environment or {}), **excluded}, gpus=gpus,
         requirements=Path(requirements) if requirements else None, downloads=downloads.parse(get),
     )  # fmt: skip
+
+
+def require_servers(job_file: JobFile) -> None:
+    """Raise an InvalidInput if no job of a job file has servers, which session scripts need."""
+    if job_file.job(job_file.master).program is not None:
+        raise InvalidInput(
+            f'the job file "{job_file.name}" has no servers for a session script: its jobs run programs',
+            help="leave out SCRIPT: tfk8s run FILE",
+        )
 
 
 def require_script(path: str | Path) -> Path:

@@ -30,15 +30,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from tfk8s.core.addresses import host_and_port
-from tfk8s.core.cluster_spec import cluster_spec
+from tfk8s.core.cluster_spec import cluster_spec, tf_config
 
 if TYPE_CHECKING:
     from tfk8s.core.script import Script
-    from tfk8s.core.spec import ClusterSpec, Env
+    from tfk8s.core.spec import ClusterSpec, Env, JobFile, Task
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SCRIPT_DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "1"}
@@ -47,6 +47,24 @@ SCRIPT_DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "1"}
 def cluster_variables(cluster: ClusterSpec, target: str) -> dict[str, str]:
     """Return the variables with which sessions find their cluster."""
     return {"TFK8S_CLUSTER": cluster_spec(cluster), "TFK8S_TARGET": target}
+
+
+def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], str]) -> dict[str, str]:
+    """Return the variables with which a program finds its cluster and its place there.
+
+    Args:
+        job_file: the job file.
+        task: the program's task.
+        address: a function from a task to its address, "host:port".
+    """
+    cluster = job_file.cluster_spec(address, seen_by=task.job)
+    variables = {
+        "TF_CONFIG": tf_config(cluster, task), "TFK8S_CLUSTER": cluster_spec(cluster), "TFK8S_NAME": job_file.name,
+        "TFK8S_JOB": task.job, "TFK8S_INDEX": str(task.index),
+    }  # fmt: skip
+    if job_file.job(job_file.master).program is None:
+        variables["TFK8S_TARGET"] = f"grpc://{address(job_file.master_task)}"
+    return variables
 
 
 def script_environment(

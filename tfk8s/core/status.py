@@ -112,7 +112,7 @@ class ClusterStatus:
         name: the cluster's name.
         backend: "local", "kubernetes" or "addresses".
         location: the folder, or the context and namespace.
-        target: the master's address for sessions inside the cluster, "grpc://host:port".
+        target: the master's address for sessions inside the cluster, "grpc://host:port"; "" without servers.
         master: the task at that address.
         tasks: all tasks, in the job file's order.
         created: seconds since the epoch; None if unknown.

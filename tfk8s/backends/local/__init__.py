@@ -14,15 +14,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tfk8s import polling
-from tfk8s.backends import downloads, foreground_scripts
+from tfk8s.backends import devices, downloads, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
-from tfk8s.backends.local import capacity, interpreter, ipc, logs, state, status, supervisor_client
+from tfk8s.backends.local import capacity, interpreter, ipc, logs, processes, state, status, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.environment import script_environment
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Action, Change, Plan, compare, fields
+from tfk8s.core.programs import program_jobs
 from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
@@ -50,14 +51,14 @@ class LocalBackend(ForegroundScripts):
         self._exposed = allow_exposed_ports
 
     def apply(self, job_file: JobFile) -> bool:
-        """Start the cluster or its failed tasks; return whether anything changed."""
+        """Start the cluster or its failed servers; return whether anything changed."""
         _check_job_file(job_file)
         with state.locked():
             folder = state.folder(job_file.name)
             record = folder.read()
             if record is not None and folder.is_running():
                 _check_same(record, job_file)
-                return _restart_failed(folder)
+                return _restart_failed(folder, job_file)
             _start(folder, job_file, exposed=self._exposed)
         return True
 
@@ -73,7 +74,7 @@ class LocalBackend(ForegroundScripts):
             )
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
-            return Plan(name=name, restarts=tuple(_failed_tasks(folder)))
+            return Plan(name=name, restarts=tuple(_failed_servers(folder, job_file)))
         return Plan(
             name=name, changes=(change,), refusal=f"`up` changes no cluster that runs: tfk8s down --local {name} first",
             requests_before=named(record.job_file), requests=named(job_file),
@@ -120,6 +121,8 @@ class LocalBackend(ForegroundScripts):
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script inside the cluster's network, with this process' standard streams."""
         folder, record = _find(name)
+        if record.job_file.job(record.job_file.master).program is not None:
+            raise devices.no_servers(name, self.flags)
         foreground_scripts.check(script)
         with foreground_scripts.FailureFile(script) as failure_file:
             answer = supervisor_client.run(
@@ -213,6 +216,8 @@ def _check_job_file(job_file: JobFile) -> None:
             help="run tfk8s in a Linux virtual machine or container, or use a Kubernetes cluster",
         )
     interpreter.require_tensorflow(interpreter.script_python(os.environ))
+    for job in program_jobs(job_file):
+        capacity.check_program(job)
     if job_file.has_addresses:
         raise InvalidInput(f'the servers of "{job_file.name}" run already: its job file gives their addresses')
 
@@ -256,18 +261,18 @@ def _check_same(record: Record, job_file: JobFile) -> None:
         )
 
 
-def _failed_tasks(folder: state.Folder) -> list[Task]:
-    """Return the tasks that have failed and wait for a restart."""
+def _failed_servers(folder: state.Folder, job_file: JobFile) -> list[Task]:
+    """Return the tasks whose servers have failed and wait for a restart."""
     return [
         Task(task["job"], task["index"])
         for task in supervisor_client.observe(folder)["tasks"]
-        if task["phase"] == Phase.FAILED
+        if task["phase"] == Phase.FAILED and job_file.job(task["job"]).program is None
     ]
 
 
-def _restart_failed(folder: state.Folder) -> bool:
-    """Restart the failed tasks; return whether there were any."""
-    failed = _failed_tasks(folder)
+def _restart_failed(folder: state.Folder, job_file: JobFile) -> bool:
+    """Restart the failed servers; return whether there were any."""
+    failed = _failed_servers(folder, job_file)
     for task in failed:
         supervisor_client.send_request(folder, {"do": "restart", "task": str(task)})
     return bool(failed)
@@ -280,21 +285,16 @@ def _current_folder() -> str:
         raise InvalidInput("the current folder does not exist any more", help="cd to one that does") from error
 
 
-def _umask() -> int:
-    umask = os.umask(0o077)
-    os.umask(umask)
-    return umask
-
-
 def _request(folder: state.Folder, record: Record, script: Script, more: Mapping[str, str]) -> ipc.Message:
     base = {**os.environ, **supervisor_client.script_variables(folder, record)}
-    more = {CLUSTER_ID_VARIABLE: record.id, **more}
+    without = [*filter(None, script.environment.get("TFK8S_WITHOUT", "").split(",")), *record.programs]
+    more = {CLUSTER_ID_VARIABLE: record.id, **({"TFK8S_WITHOUT": ",".join(without)} if without else {}), **more}
     return {
         "do": "run",
         "fresh": script.fresh,
         "python": interpreter.script_python(os.environ),
         "folder": _current_folder(),
-        "umask": _umask(),
+        "umask": processes.umask(),
         "environment": script_environment(script, record.cluster, record.target, base, more),
         "arguments": script.runner_arguments(),
     }

@@ -1,4 +1,4 @@
-"""The capacity of this machine: memory, GPUs and ports."""
+"""What this machine has for a cluster: memory, GPUs, ports, and the files of programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from tfk8s.core import addresses
-from tfk8s.core.spec import JobFile, Task
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import InvalidInput
 
 _MIB = 1024 * 1024
@@ -106,3 +106,13 @@ def _check_free(task: Task, port: int) -> None:
                 help="set another `port` in the job file, or leave out --allow-exposed-ports: "
                 "in the cluster's own network, all ports are free",
             ) from error
+
+
+def check_program(job: Job) -> None:
+    """Raise an InvalidInput if a program is a file that does not exist."""
+    program = job.program
+    if program is not None and program.is_script and not Path(program.script).is_file():
+        raise InvalidInput(
+            f'jobs.{job.name}.program: there is no file "{program.words[0]}" in {program.folder}',
+            help="a program's path is relative to the folder of the job file",
+        )

@@ -1,4 +1,4 @@
-"""The fork server: a process that imports TensorFlow once, and then forks a process for each session script.
+"""The fork server: a process that imports TensorFlow once, and then forks a process for each script.
 
 The supervisor starts the fork server inside the cluster's network, and sends requests over a socket. The fork server
 answers each request with `{"pid"}`, in order, and later with `{"ended", "status"}`.
@@ -20,6 +20,8 @@ import time
 
 from tfk8s.backends.local import ipc, network_namespace, processes
 from tfk8s.sessions import runner
+from tfk8s.task.programs import main_script
+from tfk8s.task.programs import runner as programs
 
 SUPERVISOR = 3  # the descriptor of the socket to the supervisor
 
@@ -92,7 +94,7 @@ def reseed() -> None:
 
 
 def main() -> None:
-    """Import TensorFlow and serve. In a fork, run its script."""
+    """Import TensorFlow and serve. In a fork, run its session script or program."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     supervisor = socket.socket(fileno=SUPERVISOR)
     import tensorflow.compat.v1  # noqa: F401 - the slow part
@@ -100,6 +102,8 @@ def main() -> None:
     gc.freeze()  # all forks share the objects of now, and none of these is garbage
     request = serve(supervisor)
     if request:
+        if request.get("program"):
+            main_script.exit_process(programs.main(request["arguments"]))
         runner.exit_process(runner.main(request["arguments"]))
 
 

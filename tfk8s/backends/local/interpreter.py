@@ -20,6 +20,9 @@ _READ_AT_IMPORT = (
     "OPENBLAS_", "PYTHON", "TF_", "XLA_",
 )  # fmt: skip
 
+# Of these, TensorFlow reads some only when it creates its devices, or a strategy.
+READ_LATER = {"CUDA_VISIBLE_DEVICES", "TF_CONFIG", "TF_FORCE_GPU_ALLOW_GROWTH"}
+
 NAMESPACE_REFUSED = "can't create a network namespace"  # the beginning of the supervisor's error
 
 _PACKAGE = Path(__file__).parents[2]

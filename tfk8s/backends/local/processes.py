@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -50,7 +51,7 @@ def spawn(
     """Start a program that dies with this process; return its id.
 
     Args:
-        command: the program's path and its arguments.
+        command: the program's path, or its name on the path of `environment`, and its arguments.
         descriptors: the program's descriptors 0, 1, 2, ….
         environment: the program's whole environment.
         folder: the program's working folder; default: this process'.
@@ -71,9 +72,25 @@ def spawn(
             os.chdir(folder)
         if umask is not None:
             os.umask(umask)
-        os.execve(command[0], list(command), dict(environment))
+        os.execvpe(command[0], list(command), dict(environment))
     except BaseException as error:
         exit_child(f"error: can't start {command[0]}: {error}", 127)
+
+
+def umask() -> int:
+    """Return the umask of this process."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
+
+def kill_group(leader: int, number: int) -> None:
+    """Send a signal to a process group, unless its processes are gone."""
+    with contextlib.suppress(OSError):
+        try:
+            os.killpg(leader, number)
+        except ProcessLookupError:  # the process does not lead a group yet
+            os.kill(leader, number)
 
 
 def exit_child(message: str, code: int) -> NoReturn:

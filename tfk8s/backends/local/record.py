@@ -15,8 +15,8 @@ from typing import Any
 
 from tfk8s.backends.local import capacity, interpreter
 from tfk8s.core import addresses
-from tfk8s.core.environment import texts
-from tfk8s.core.programs import Program, RunPolicy
+from tfk8s.core.environment import program_variables, texts
+from tfk8s.core.programs import Program, RunPolicy, program_jobs
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import ClusterSpec, Env, EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology, Volume
 
@@ -79,8 +79,15 @@ class Record:
 
     @property
     def target(self) -> str:
-        """The master's address for sessions inside the cluster, "grpc://host:port"."""
+        """The master's address for sessions inside the cluster, "grpc://host:port"; "" without servers."""
+        if self.job_file.job(self.job_file.master).program is not None:
+            return ""
         return f"grpc://{self.cluster[self.job_file.master][0]}"
+
+    @property
+    def programs(self) -> list[str]:
+        """The names of the tasks with programs, which have no servers for sessions."""
+        return [str(task) for job in program_jobs(self.job_file) for task in job]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -114,7 +121,11 @@ def make_record(job_file: JobFile, *, exposed: bool, created: float | None = Non
             job=job.name,
             index=task.index,
             address=address(task),
-            environment={**texts({**job_file.env, **job.env}), **_gpu_environment(job, gpus[task])},
+            environment={
+                **texts({**job_file.env, **job.env}),
+                **_gpu_environment(job, gpus[task]),
+                **(program_variables(job_file, task, address) if job.program else {}),
+            },
             preload=list(job.preload),
             note=_missing_gpus(job, len(gpus[task])),
         )

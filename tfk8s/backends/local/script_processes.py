@@ -7,22 +7,22 @@ and the supervisor answers with the script's exit code. A script ends with its c
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import signal
 import socket
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tfk8s.backends.local import interpreter, ipc, processes
 from tfk8s.backends.local.event_loop import Loop
+from tfk8s.backends.local.fork_client import ForkClient
+from tfk8s.backends.local.task_processes import ServerProcess
 from tfk8s.core.status import MAX_COMMAND_LENGTH
 from tfk8s.sessions.task_events import TaskEvent
 
+_READY_TIMEOUT = 3.0  # for tasks that restart while a script waits to start
 _KILL_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a script that has to end
 
 # The event loop handles the end of a process and of a connection.
@@ -54,13 +54,24 @@ class RunningScript:
 
 
 class ScriptRunner:
-    """Starts scripts, and sends their exit codes to their clients."""
+    """Starts scripts, and sends their exit codes to their clients.
 
-    def __init__(self, loop: Loop, python: str, environment: dict[str, str], log: Path) -> None:
-        self._loop, self._python, self._environment, self._log = loop, python, environment, log
-        self._server: socket.socket | None = None
-        self._server_pid = 0
-        self._queued: deque[RunningScript] = deque()  # requests to the fork server that it has not answered
+    Args:
+        loop: the supervisor's.
+        forks: starts scripts that need no interpreter of their own.
+        not_ready: returns the tasks that a script with this request needs and that are not ready.
+        on_start: called after each start.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        forks: ForkClient,
+        not_ready: Callable[[ipc.Message], list[ServerProcess]],
+        on_start: Callable[[], None],
+    ) -> None:
+        self._loop, self._forks, self._not_ready, self._on_start = loop, forks, not_ready, on_start
+        self._waiting: list[tuple[socket.socket, ipc.Message, list[int]]] = []
         self._running: set[RunningScript] = set()
 
     def describe(self) -> list[ipc.Message]:
@@ -68,29 +79,50 @@ class ScriptRunner:
         running = sorted(self._running, key=lambda script: script.since, reverse=True)
         return [{"pid": script.pid, "since": script.since, "command": script.command} for script in running]
 
-    def prepare(self) -> None:
-        """Start the fork server, which imports TensorFlow for later scripts."""
-        if self._server is not None:
-            return
-        self._server, server_end = socket.socketpair()
-        with self._log.open("ab") as log, open(os.devnull) as null:
-            command = interpreter.command(self._python, "tfk8s.backends.local.fork_server")
-            descriptors = [null.fileno(), log.fileno(), log.fileno(), server_end.fileno()]
-            self._server_pid = processes.spawn(command, descriptors, self._environment)
-        server_end.close()
-        self._loop.on_readable(self._server, self._on_server_message)
-        self._loop.on_end(self._server_pid, lambda _: None)
+    @property
+    def are_used(self) -> bool:
+        """True if a script runs or waits."""
+        return bool(self._waiting or self._running)
 
-    def run(self, connection: socket.socket, request: ipc.Message, streams: Sequence[int]) -> None:
-        """Start a script for a client.
+    def run(self, connection: socket.socket, request: ipc.Message, streams: list[int]) -> None:
+        """Start a script for a client as soon as every task is ready; refuse the script after `_READY_TIMEOUT`.
 
         Args:
             connection: the connection to the client, which this object closes.
             request: the request `run`.
-            streams: the client's standard streams and its file for notes, which this function closes.
+            streams: the client's standard streams and its file for notes, which this object closes.
         """
+        script = (connection, request, streams)
+        self._waiting.append(script)
+        self.start_waiting()
+        if script in self._waiting:
+            self._loop.after(_READY_TIMEOUT, lambda: self._refuse(script))
+
+    def start_waiting(self) -> None:
+        """Start the waiting scripts whose tasks are ready."""
+        for script in [script for script in self._waiting if not self._not_ready(script[1])]:
+            self._waiting.remove(script)
+            self._start(*script)
+            self._on_start()
+
+    def _refuse(self, script: tuple[socket.socket, ipc.Message, list[int]]) -> None:
+        if script not in self._waiting:
+            return
+        self._waiting.remove(script)
+        connection, request, descriptors = script
+        for descriptor in descriptors:
+            os.close(descriptor)
+        reason = "; ".join(
+            f"{task.name} is {task.phase.lower()}{': ' + task.reason if task.reason else ''}"
+            for task in self._not_ready(request)
+        )
+        with _PEER_MAY_BE_GONE:  # the client has given up
+            ipc.send(connection, {"error": reason})
+        connection.close()
+
+    def _start(self, connection: socket.socket, request: ipc.Message, streams: Sequence[int]) -> None:
         read, write = os.pipe()
-        fresh = request["fresh"] or not self._can_fork(request)
+        fresh = request["fresh"] or not self._forks.equals_interpreter(request["python"], request["environment"])
         shown = shlex.join(request["arguments"])[:MAX_COMMAND_LENGTH]
         script = RunningScript(connection, write, fresh, shown)
         self._running.add(script)
@@ -98,29 +130,11 @@ class ScriptRunner:
         request = {**request, "arguments": [f"--events={len(streams)}", *request["arguments"]]}
         if fresh:
             script.pid = self._spawn(request, [*streams, read])
-            self._loop.on_end(script.pid, lambda status: self._on_exit(script, status))
+            self._loop.on_end(script.pid, lambda status: self.on_exit(script, status))
         else:
-            self._queued.append(script)
-            self._send_to_server(request, [*streams, read])
+            self._forks.fork(_ForkedScript(self, script), request, [*streams, read])
         for descriptor in (*streams, read):
             os.close(descriptor)
-
-    def _send_to_server(self, request: ipc.Message, descriptors: Sequence[int]) -> None:
-        """Send a request to the fork server, which may still import TensorFlow for seconds.
-
-        The request travels in a file, so that the socket's buffer has room for hundreds of requests. The supervisor
-        must never block.
-        """
-        self.prepare()
-        assert self._server is not None
-        with os.fdopen(os.memfd_create("request"), "w+") as body:
-            json.dump(request, body)
-            body.flush()
-            body.seek(0)
-            try:
-                ipc.send(self._server, {}, [body.fileno(), *descriptors])
-            except OSError:
-                self._on_server_exit()
 
     def send_event(self, event: TaskEvent) -> None:
         """Send an event to the running scripts."""
@@ -139,11 +153,6 @@ class ScriptRunner:
         self._signal(script, signal.SIGTERM)
         self._loop.after(_KILL_TIMEOUT, lambda: self._signal(script, signal.SIGKILL))
 
-    def _can_fork(self, request: ipc.Message) -> bool:
-        """Return whether a fork of the fork server equals a new interpreter for the request."""
-        same = interpreter.read_at_import(request["environment"]) == interpreter.read_at_import(self._environment)
-        return same and request["python"] == self._python
-
     def _spawn(self, request: ipc.Message, descriptors: Sequence[int]) -> int:
         command = interpreter.command(request["python"], "tfk8s.sessions.runner", *request["arguments"])
         environment = {"PYTHONUNBUFFERED": "1", **request["environment"]}
@@ -151,34 +160,17 @@ class ScriptRunner:
             command, descriptors, environment, request["folder"], umask=request["umask"], new_session=True
         )
 
-    def _on_server_message(self) -> None:
-        assert self._server is not None
-        try:
-            received = ipc.receive(self._server)
-        except OSError:  # the fork server was killed before it read a request
-            received = None
-        if received is None:
-            self._on_server_exit()
-        elif "pid" in received[0]:
-            script = self._queued.popleft()
-            script.pid = received[0]["pid"]
-            if script not in self._running:  # the script was ended before it began
-                _kill(script.pid, signal.SIGKILL)
-        else:
-            for script in [script for script in self._running if script.pid == received[0]["ended"]]:
-                self._on_exit(script, received[0]["status"])
+    def on_fork(self, script: RunningScript, pid: int) -> None:
+        """Take the id of a script's process."""
+        script.pid = pid
+        if script not in self._running:  # the script was ended before it began
+            processes.kill_group(pid, signal.SIGKILL)
 
-    def _on_server_exit(self) -> None:
-        """End the scripts of a fork server that has ended; the next script starts a new one."""
-        assert self._server is not None
-        self._loop.forget(self._server)
-        self._server.close()
-        self._server = None
-        self._queued.clear()
-        reason = f"the process that runs scripts ended; {self._log} has its last lines"
-        for script in [script for script in self._running if not script.fresh]:
+    def on_lost(self, script: RunningScript, reason: str) -> None:
+        """End a script whose fork server has ended."""
+        if script in self._running:
             if script.pid is not None:
-                _kill(script.pid, signal.SIGKILL)
+                processes.kill_group(script.pid, signal.SIGKILL)
             self._finish(script, {"error": reason})
 
     def _on_client_message(self, script: RunningScript) -> None:
@@ -198,9 +190,12 @@ class ScriptRunner:
         if script.pid is None:  # the fork server still imports TensorFlow
             self._finish(script, {"exit": -number})
         else:
-            _kill(script.pid, number)
+            processes.kill_group(script.pid, number)
 
-    def _on_exit(self, script: RunningScript, status: int) -> None:
+    def on_exit(self, script: RunningScript, status: int) -> None:
+        """Take the wait status of a script's process."""
+        if script not in self._running:
+            return
         if script.pid is not None:  # its group has the processes that the script left behind
             with _PEER_MAY_BE_GONE:
                 os.killpg(script.pid, signal.SIGKILL)
@@ -216,10 +211,16 @@ class ScriptRunner:
         os.close(script.events)
 
 
-def _kill(leader: int, number: int) -> None:
-    """Send a signal to a script's process group."""
-    with _PEER_MAY_BE_GONE:
-        try:
-            os.killpg(leader, number)
-        except ProcessLookupError:  # the process does not lead a group yet
-            os.kill(leader, number)
+@dataclass(frozen=True, slots=True)
+class _ForkedScript:
+    runner: ScriptRunner
+    script: RunningScript
+
+    def on_fork(self, pid: int) -> None:
+        self.runner.on_fork(self.script, pid)
+
+    def on_exit(self, status: int) -> None:
+        self.runner.on_exit(self.script, status)
+
+    def on_lost(self, reason: str) -> None:
+        self.runner.on_lost(self.script, reason)

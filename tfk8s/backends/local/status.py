@@ -6,6 +6,7 @@ from typing import Any
 
 from tfk8s.backends.local import state, supervisor_client
 from tfk8s.backends.local.record import Record, TaskRecord
+from tfk8s.core.programs import program_jobs, success_tasks
 from tfk8s.core.resources import named
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import ClusterError
@@ -18,7 +19,9 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     idle_since: float | None = None
     try:
         observed = supervisor_client.observe(folder)
-        tasks = [_task_status(task, values) for task, values in zip(record.tasks, observed["tasks"], strict=True)]
+        programs = {job.name for job in program_jobs(record.job_file)}
+        described = zip(record.tasks, observed["tasks"], strict=True)
+        tasks = [_task_status(task, values, is_program=task.job in programs) for task, values in described]
         scripts = tuple(map(_script_status, observed["scripts"]))
         idle_since = observed.get("idle_since")  # an earlier version's supervisor sends none
     except supervisor_client.SupervisorGone as error:
@@ -29,7 +32,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         name=record.name, backend="local", location=str(folder.path), target=record.target,
         master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
         requests=named(record.job_file),
-        limits=record.job_file.limits, idle_since=idle_since,
+        limits=record.job_file.limits, idle_since=idle_since, success=tuple(success_tasks(record.job_file)),
     )  # fmt: skip
 
 
@@ -37,7 +40,7 @@ def _all_tasks(record: Record, phase: Phase, reason: str) -> list[TaskStatus]:
     return [TaskStatus(task=task.task, phase=phase, address=task.address, reason=reason) for task in record.tasks]
 
 
-def _task_status(task: TaskRecord, values: dict[str, Any]) -> TaskStatus:
+def _task_status(task: TaskRecord, values: dict[str, Any], *, is_program: bool) -> TaskStatus:
     return TaskStatus(
         task=task.task,
         phase=Phase(values["phase"]),
@@ -46,7 +49,9 @@ def _task_status(task: TaskRecord, values: dict[str, Any]) -> TaskStatus:
         restarts=values["restarts"],
         since=values["since"],
         reason=values["reason"] or task.note,
-        required_gpus=int(task.environment.get("TFK8S_GPUS", "0")),
+        required_gpus=0 if is_program else int(task.environment.get("TFK8S_GPUS", "0")),
+        is_program=is_program,
+        exit_code=values.get("exit_code"),
     )
 
 

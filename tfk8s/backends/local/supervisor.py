@@ -22,11 +22,14 @@ from pathlib import Path
 
 from tfk8s.backends.local import interpreter, ipc, network_namespace, state
 from tfk8s.backends.local.event_loop import Loop
+from tfk8s.backends.local.fork_client import ForkClient
 from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections
+from tfk8s.backends.local.programs.process import ProgramProcess
+from tfk8s.backends.local.programs.run import Run
 from tfk8s.backends.local.record import Record, TaskRecord
 from tfk8s.backends.local.script_processes import ScriptRunner
 from tfk8s.backends.local.state import Folder
-from tfk8s.backends.local.task_processes import TaskProcess, TaskSettings
+from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
 from tfk8s.core.spec import EVALUATOR
 from tfk8s.core.status import Phase
 from tfk8s.sessions.task_events import lost
@@ -34,7 +37,6 @@ from tfk8s.sessions.timing import TIMING
 from tfk8s.task import activity, server
 from tfk8s.task.config import TaskConfig
 
-_READY_TIMEOUT = 3.0  # for tasks that restart while a script waits to start
 _MESSAGE_TIMEOUT = 5.0  # for one message of a client
 
 
@@ -45,12 +47,13 @@ class Supervisor:
         self._record = record
         self._loop = Loop()
         self._listener = ipc.listen(folder.control)
-        self._scripts = ScriptRunner(self._loop, record.python, {**os.environ, **record.variables}, folder.scripts_log)
-        self._tasks: list[TaskProcess] = []
+        environment = {**os.environ, **record.variables}
+        self._forks = ForkClient(self._loop, record.python, environment, folder.scripts_log)
+        self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, self._start_polling)
+        self._servers: list[ServerProcess] = []
+        self._programs: list[ProgramProcess] = []
+        self._run = Run(self._loop, record.job_file, [])
         self._folder = folder
-        self._waiting: list[
-            tuple[socket.socket, ipc.Message, list[int]]
-        ] = []  # scripts that wait for tasks to be ready
         self._lost: set[str] = set()
         self._previously_stopped: set[str] = set()  # tasks that were stopped at the last poll
         self._is_polling = False
@@ -68,13 +71,18 @@ class Supervisor:
 
     def run(self) -> None:
         """Start the tasks, and serve until a request or a signal to stop."""
-        self._scripts.prepare()
+        self._forks.prepare()
         library = _library(Path(self._record.tensorflow))
-        self._tasks = [
-            TaskProcess(self._loop, self._settings(task), library, self._on_change) for task in self._record.tasks
-        ]
-        for task in self._tasks:
-            task.start()
+        for task in self._record.tasks:
+            settings, program = self._settings(task), self._record.job_file.job(task.job).program
+            if program is None:
+                self._servers.append(ServerProcess(self._loop, settings, library, self._on_change))
+            else:
+                self._programs.append(ProgramProcess(self._loop, settings, program, self._forks, self._add_event))
+        self._run = Run(self._loop, self._record.job_file, self._programs)
+        for server_process in self._servers:
+            server_process.start()
+        self._run.start()
         self._lifetime.start()
         self._loop.run()
         if self._folder.end():
@@ -112,22 +120,27 @@ class Supervisor:
         """Answer a request; return whether the connection stays open."""
         match request["do"]:
             case "observe":
-                tasks = [task.describe() for task in self._tasks]
+                tasks = {task.name: task.describe() for task in (*self._servers, *self._programs)}
                 ipc.send(
                     connection,
-                    {"tasks": tasks, "scripts": self._scripts.describe(), "idle_since": self._lifetime.idle_since},
+                    {
+                        "tasks": [tasks[str(task.task)] for task in self._record.tasks],
+                        "scripts": self._scripts.describe(),
+                        "idle_since": self._lifetime.idle_since,
+                    },
                 )
             case "dial":
                 self._lifetime.note_use()
                 self._dial(connection, request["task"])
             case "restart":
-                for task in self._tasks:
+                for task in self._servers:
                     if request["task"] in (None, task.name):
                         task.restart()
+                self._run.restart([task for task in self._programs if request["task"] in (None, task.name)])
                 ipc.send(connection, {})
             case "run":
                 self._lifetime.note_use()
-                self._queue_script(connection, request, descriptors)
+                self._scripts.run(connection, request, descriptors)
                 return True
             case "stop":
                 self._stopping.append(connection)
@@ -136,7 +149,7 @@ class Supervisor:
         return False
 
     def _dial(self, connection: socket.socket, name: str) -> None:
-        port = next(task.settings.config.port for task in self._tasks if task.name == name)
+        port = next(task.settings.config.port for task in (*self._servers, *self._programs) if task.name == name)
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1) as stream:
                 stream.setblocking(True)  # the receiver shares the descriptor's flags
@@ -144,49 +157,23 @@ class Supervisor:
         except OSError as error:
             ipc.send(connection, {"error": error.strerror or str(error)})
 
-    def _queue_script(self, connection: socket.socket, request: ipc.Message, descriptors: list[int]) -> None:
-        """Run a script as soon as every task is ready; refuse it after `_READY_TIMEOUT`."""
-        script = (connection, request, descriptors)
-        self._waiting.append(script)
-        self._start_scripts()
-        if script in self._waiting:
-            self._loop.after(_READY_TIMEOUT, lambda: self._refuse_script(script))
-
-    def _start_scripts(self) -> None:
-        for script in [script for script in self._waiting if not self._not_ready(script[1])]:
-            self._waiting.remove(script)
-            self._scripts.run(*script)
-            self._start_polling()
-
-    def _refuse_script(self, script: tuple[socket.socket, ipc.Message, list[int]]) -> None:
-        if script not in self._waiting:
-            return
-        self._waiting.remove(script)
-        connection, request, descriptors = script
-        for descriptor in descriptors:
-            os.close(descriptor)
-        reason = "; ".join(
-            f"{task.name} is {task.phase.lower()}{': ' + task.reason if task.reason else ''}"
-            for task in self._not_ready(request)
-        )
-        with contextlib.suppress(OSError):  # the client has given up
-            ipc.send(connection, {"error": reason})
-        connection.close()
-
     # ---- lost tasks ----
 
-    def _not_ready(self, request: ipc.Message) -> list[TaskProcess]:
+    def _not_ready(self, request: ipc.Message) -> list[ServerProcess]:
         """Return the tasks that a script's sessions need and that are not ready. No session needs the evaluator."""
         without = request["environment"].get("TFK8S_WITHOUT", "").split(",")
-        missing = [task for task in self._tasks if task.phase is not Phase.READY and task.name not in without]
-        return [task for task in missing if task.settings.config.job != EVALUATOR]
+        missing = [task for task in self._servers if task.phase is not Phase.READY and task.name not in without]
+        return [task for task in missing if task.job != EVALUATOR]
+
+    def _add_event(self, task: TaskProcess) -> None:
+        self._folder.add_event(task.name, task.phase, task.reason)
 
     def _on_change(self, task: TaskProcess) -> None:
-        self._folder.add_event(task.name, task.phase, task.reason)
+        self._add_event(task)
         if task.phase is Phase.READY:
             self._lost.discard(task.name)
-            self._start_scripts()
-        elif task.phase is Phase.FAILED and task.name not in self._lost and task.settings.config.job != EVALUATOR:
+            self._scripts.start_waiting()
+        elif task.phase is Phase.FAILED and task.name not in self._lost and task.job != EVALUATOR:
             self._lost.add(task.name)
             self._scripts.send_event(lost(task.name, task.reason))
 
@@ -202,7 +189,7 @@ class Supervisor:
             self._loop.after(TIMING.stopped_interval, self._poll_stopped)
 
     def _poll_stopped(self) -> None:
-        stopped = {task.name: reason for task in self._tasks if (reason := task.stopped_reason())}
+        stopped = {task.name: reason for task in self._servers if (reason := task.stopped_reason())}
         for name, reason in stopped.items():
             if name in self._previously_stopped and name not in self._lost:  # at two polls in a row
                 self._lost.add(name)
@@ -216,11 +203,11 @@ class Supervisor:
     # ---- the end ----
 
     def _is_used(self) -> bool:
-        """Return whether a script runs or waits, or a session or a forward is connected to a task."""
-        if self._waiting or self._scripts.describe():
+        """Return whether a script or program runs or waits, or a session or a forward is connected to a task."""
+        if self._scripts.are_used or self._run.is_running:
             return True
-        ports = {task.settings.config.port for task in self._tasks}
-        return self._outside.exist(activity.read_tables(), ports, [task.pid for task in self._tasks if task.pid])
+        ports = {task.settings.config.port for task in self._servers}
+        return self._outside.exist(activity.read_tables(), ports, [task.pid for task in self._servers if task.pid])
 
     def _end(self, reason: str) -> None:
         print(f"the cluster ends {reason}", file=sys.stderr, flush=True)
@@ -232,20 +219,21 @@ class Supervisor:
         self._stop("has ended: its supervisor got a signal")
 
     def _stop(self, reason: str) -> None:
-        """End the scripts, then the tasks. `supervisor_client.end` finds the processes that scripts left behind."""
+        """End scripts and programs, then servers. `supervisor_client.end` finds the processes that scripts left."""
         self._scripts.stop(reason)
-        self._loop.after(0, self._stop_tasks)
+        self._run.stop()
+        self._loop.after(0, self._stop_servers)
 
-    def _stop_tasks(self) -> None:
-        if self._scripts.describe():
-            self._loop.after(0.01, self._stop_tasks)
+    def _stop_servers(self) -> None:
+        if self._scripts.describe() or any(program.pid for program in self._programs):
+            self._loop.after(0.01, self._stop_servers)
             return
-        for task in self._tasks:
+        for task in self._servers:
             task.stop()
         self._loop.after(0, self._finish_stop)
 
     def _finish_stop(self) -> None:
-        if any(task.pid for task in self._tasks):
+        if any(task.pid for task in self._servers):
             self._loop.after(0.01, self._finish_stop)
             return
         for connection in self._stopping:

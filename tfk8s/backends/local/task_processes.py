@@ -1,4 +1,4 @@
-"""The processes of a local cluster's tasks: the supervisor forks them and restarts them.
+"""The processes of a local cluster's tasks; those of servers, which the supervisor forks and restarts.
 
 The supervisor has loaded TensorFlow's library, and a fork shares the pages of its parent. So sixteen servers need less
 memory than two processes that import TensorFlow. A task with modules to preload, or with other settings than the loaded
@@ -25,9 +25,6 @@ from tfk8s.task.config import TaskConfig
 _BACKOFF_RESET = 60.0  # seconds after which a task that ends restarts without a delay
 _MAX_DELAY = 30.0
 
-# TensorFlow reads these variables when a server creates its devices, not when the library is loaded.
-_READ_AT_START = {"CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
@@ -50,7 +47,7 @@ class TaskSettings:
     @property
     def needs_interpreter(self) -> bool:
         """True if a fork of the supervisor is not enough."""
-        return bool(self.preload or interpreter.read_at_import(self.environment).keys() - _READ_AT_START)
+        return bool(self.preload or interpreter.read_at_import(self.environment).keys() - interpreter.READ_LATER)
 
 
 class TaskProcess:
@@ -58,8 +55,67 @@ class TaskProcess:
 
     Attributes:
         pid: the id of the process; None between two processes.
-        phase, reason, since, restarts: as in `core.status.TaskStatus`.
+        phase, reason, since, restarts, exit_code: as in `core.status.TaskStatus`.
     """
+
+    def __init__(self, loop: Loop, settings: TaskSettings, on_change: Callable[[TaskProcess], None]) -> None:
+        self.settings = settings
+        self.pid: int | None = None
+        self.phase, self.reason, self.since = Phase.PENDING, "", time.time()
+        self.restarts = 0
+        self.exit_code: int | None = None
+        self._loop, self._on_change = loop, on_change
+        self._oom_kills_before = 0  # on this machine, when the process started
+        self._last_reason = ""  # the cause of the last end
+        self._output: task_log.LogPipe | None = None  # of the last process
+
+    @property
+    def name(self) -> str:
+        """The short name, `worker/1`."""
+        return self.settings.config.name
+
+    @property
+    def job(self) -> str:
+        """The name of the job."""
+        return self.settings.config.job
+
+    def stopped_reason(self) -> str:
+        """Return a text if a signal has stopped the process, else ""."""
+        if self.pid is None or not state.is_stopped(self.pid):
+            return ""
+        return f"stopped by a signal; kill -CONT {self.pid} continues it"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the status as plain data, for a message."""
+        phase, reason = self.phase, self.reason
+        if stopped_reason := self.stopped_reason():
+            phase, reason = Phase.UNKNOWN, stopped_reason
+        return {
+            "job": self.job, "index": self.settings.config.index, "pid": self.pid, "phase": phase, "reason": reason,
+            "since": self.since, "restarts": self.restarts, "exit_code": self.exit_code,
+        }  # fmt: skip
+
+    def enter(self, phase: Phase, reason: str) -> None:
+        """Enter a phase now."""
+        self.phase, self.reason, self.since = phase, reason, time.time()
+        self._on_change(self)
+
+    def _open_log(self) -> int:
+        """Return the descriptor for the output of the process that starts now. The caller closes it."""
+        self._oom_kills_before = capacity.count_oom_kills()
+        self._output = task_log.LogPipe(self._loop, self.settings.log, self.restarts)
+        return self._output.writer
+
+    def _describe_exit(self, status: int) -> str:
+        """Return the end of the last process as text, with the last line of its output."""
+        if self._output is not None:
+            self._output.drain()
+        out_of_memory = capacity.count_oom_kills() > self._oom_kills_before
+        return describe_exit(status, self.settings.log, out_of_memory=out_of_memory)
+
+
+class ServerProcess(TaskProcess):
+    """One task with a server, which restarts whenever it ends."""
 
     def __init__(
         self,
@@ -68,23 +124,12 @@ class TaskProcess:
         library: server.Library | None,
         on_change: Callable[[TaskProcess], None],
     ) -> None:
-        self.settings = settings
-        self.pid: int | None = None
-        self.phase, self.reason, self.since = Phase.PENDING, "", time.time()
-        self.restarts = 0
-        self._loop, self._library, self._on_change = loop, library, on_change
+        super().__init__(loop, settings, on_change)
+        self._library = library
         self._delay = 0.0
         self._started = 0.0
-        self._oom_kills_before = 0  # on this machine, when the task started
-        self._last_reason = ""  # the cause of the last end
-        self._output: task_log.LogPipe | None = None  # of the last process
         self._stopping = False
         self._start_at_once = False
-
-    @property
-    def name(self) -> str:
-        """The short name, `worker/1`."""
-        return self.settings.config.name
 
     def start(self) -> None:
         """Start the process. `phase` becomes READY when the server listens."""
@@ -92,15 +137,14 @@ class TaskProcess:
             return
         ready, notify = os.pipe()
         self._started = time.monotonic()
-        self._oom_kills_before = capacity.count_oom_kills()
-        self._output = task_log.LogPipe(self._loop, self.settings.log, self.restarts)
+        log = self._open_log()
         if self._library is None or self.settings.needs_interpreter:
-            self.pid = self._spawn(self._output.writer, notify)
+            self.pid = self._spawn(log, notify)
         else:
-            self.pid = self._fork(self._library, self._output.writer, notify)
-        os.close(self._output.writer)
+            self.pid = self._fork(self._library, log, notify)
+        os.close(log)
         os.close(notify)
-        self._enter(Phase.STARTING, self._last_reason)
+        self.enter(Phase.STARTING, self._last_reason)
         self._loop.on_readable(ready, lambda: self._read_ready(ready))
         self._loop.on_end(self.pid, self._on_exit)
 
@@ -121,53 +165,31 @@ class TaskProcess:
         if self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)
 
-    def stopped_reason(self) -> str:
-        """Return a text if a signal has stopped the process, else ""."""
-        if self.pid is None or not state.is_stopped(self.pid):
-            return ""
-        return f"stopped by a signal; kill -CONT {self.pid} continues it"
-
-    def describe(self) -> dict[str, Any]:
-        """Return the status as plain data, for a message."""
-        phase, reason = self.phase, self.reason
-        if stopped_reason := self.stopped_reason():
-            phase, reason = Phase.UNKNOWN, stopped_reason
-        return {
-            "job": self.settings.config.job, "index": self.settings.config.index, "pid": self.pid,
-            "phase": phase, "reason": reason, "since": self.since, "restarts": self.restarts,
-        }  # fmt: skip
-
-    def _enter(self, phase: Phase, reason: str) -> None:
-        self.phase, self.reason, self.since = phase, reason, time.time()
-        self._on_change(self)
-
     def _read_ready(self, ready: int) -> None:
         is_ready = os.read(ready, 1)
         self._loop.forget(ready)
         os.close(ready)
         if is_ready:
-            self._enter(Phase.READY, self._last_reason)
+            self.enter(Phase.READY, self._last_reason)
 
     def _on_exit(self, status: int) -> None:
         self.pid = None
-        if self._output is not None:
-            self._output.drain()
+        ended = self._describe_exit(status)
         if self._stopping:
-            self._enter(Phase.FAILED, "stopped")
+            self.enter(Phase.FAILED, "stopped")
         elif self._start_at_once:
             self._start_at_once = False
             self._last_reason = state.RESTARTED
-            self._enter(Phase.FAILED, self._last_reason)
+            self.enter(Phase.FAILED, self._last_reason)
             self._respawn()
         else:
-            out_of_memory = capacity.count_oom_kills() > self._oom_kills_before
-            self._back_off(describe_exit(status, self.settings.log, out_of_memory=out_of_memory))
+            self._back_off(ended)
 
     def _back_off(self, reason: str) -> None:
         if time.monotonic() - self._started > _BACKOFF_RESET:
             self._delay = 0.0
         self._last_reason = reason
-        self._enter(Phase.FAILED, f"{reason}; restarts in {self._delay:.0f} s" if self._delay else reason)
+        self.enter(Phase.FAILED, f"{reason}; restarts in {self._delay:.0f} s" if self._delay else reason)
         self._loop.after(self._delay, self._respawn)
         self._delay = min(max(1.0, 2 * self._delay), _MAX_DELAY)
 

@@ -1,0 +1,1 @@
+"""The programs of a local cluster, and their run."""

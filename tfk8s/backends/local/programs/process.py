@@ -1,0 +1,137 @@
+"""One program of a local cluster: a fork of the fork server, or an interpreter or a command of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tfk8s.backends.local import interpreter, ipc, processes
+from tfk8s.backends.local.event_loop import Loop
+from tfk8s.backends.local.fork_client import ForkClient
+from tfk8s.backends.local.task_processes import TaskProcess, TaskSettings
+from tfk8s.core import programs
+from tfk8s.core.environment import SCRIPT_DEFAULTS
+from tfk8s.core.programs import Program
+from tfk8s.core.status import Phase
+
+_KILL_TIMEOUT = 2.0  # between SIGTERM and SIGKILL
+
+
+class ProgramProcess(TaskProcess):
+    """One task with a program.
+
+    Args:
+        loop: the supervisor's.
+        settings: of the task.
+        program: the program.
+        forks: starts scripts.
+        on_change: called after each change of the phase.
+
+    Attributes:
+        on_end: called with the exit code and its text when the program has ended.
+        is_running: True from `start` until the program has ended.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        settings: TaskSettings,
+        program: Program,
+        forks: ForkClient,
+        on_change: Callable[[TaskProcess], None],
+    ) -> None:
+        super().__init__(loop, settings, on_change)
+        self.on_end: Callable[[ProgramProcess, int, str], None] = lambda *_: None
+        self.is_running = False
+        self._program, self._forks = program, forks
+        self._is_ending = False
+
+    def start(self, reason: str) -> None:
+        """Start the program.
+
+        Args:
+            reason: why the program runs again; "" at its first start.
+        """
+        self._last_reason, self.exit_code = reason, None
+        self.is_running, self._is_ending = True, False
+        log, null = self._open_log(), os.open(os.devnull, os.O_RDONLY)
+        self.enter(Phase.STARTING, reason)
+        environment = self._environment()
+        if self._can_fork(environment):
+            self._forks.fork(self, self._request(environment), [null, log, log])
+        else:
+            folder = self._program.folder
+            pid = processes.spawn(self._command(), [null, log, log], environment, folder, new_session=True)
+            self._loop.on_end(pid, self.on_exit)
+            self.on_fork(pid)
+        os.close(log)
+        os.close(null)
+
+    def end(self) -> None:
+        """End the program: SIGTERM, later SIGKILL. A stopped program gets SIGKILL at once."""
+        self._is_ending = True
+        if (pid := self.pid) is None:
+            return
+        is_stopped = bool(self.stopped_reason())
+        processes.kill_group(pid, signal.SIGKILL if is_stopped else signal.SIGTERM)
+        self._loop.after(_KILL_TIMEOUT, lambda: self._kill(pid))
+
+    def kill(self) -> None:
+        """Kill the program."""
+        if self.pid is not None:
+            self._kill(self.pid)
+
+    def _kill(self, pid: int) -> None:
+        if self.pid == pid:
+            processes.kill_group(pid, signal.SIGKILL)
+
+    # ---- the process, as the fork server or the loop reports it ----
+
+    def on_fork(self, pid: int) -> None:
+        """Take the id of the process."""
+        self.pid = pid
+        if self._is_ending:  # the program was ended before it began
+            self._kill(pid)
+        self.enter(Phase.RUNNING, self._last_reason)
+
+    def on_exit(self, status: int) -> None:
+        """Take the wait status of the process. Its group has the processes that the program left behind."""
+        if self.pid is not None:
+            self._kill(self.pid)
+        code = programs.exit_code(os.waitstatus_to_exitcode(status))
+        self._finish(code, programs.LOST_TASK if code == programs.PEER_LOST else self._describe_exit(status))
+
+    def on_lost(self, reason: str) -> None:
+        """Take the reason why the fork server has ended, which ends its forks with SIGKILL."""
+        self.kill()
+        self._finish(128 + signal.SIGKILL, reason)
+
+    def _finish(self, code: int, text: str) -> None:
+        self.pid, self.is_running = None, False
+        self.on_end(self, code, text)
+
+    # ---- the start ----
+
+    def _can_fork(self, environment: dict[str, str]) -> bool:
+        """Return whether a fork equals a new interpreter for this program."""
+        python = self.settings.python
+        return self._program.is_script and self._forks.equals_interpreter(python, environment, interpreter.READ_LATER)
+
+    def _request(self, environment: dict[str, str]) -> ipc.Message:
+        return {
+            "program": True, "arguments": list(self._program.words), "folder": self._program.folder,
+            "umask": processes.umask(), "environment": environment,
+        }  # fmt: skip
+
+    def _command(self) -> Sequence[str]:
+        if not self._program.is_script:
+            return self._program.words
+        return interpreter.command(self.settings.python, "tfk8s.task.programs.runner", *self._program.words)
+
+    def _environment(self) -> dict[str, str]:
+        """Return the whole environment. `python3` is the interpreter with TensorFlow."""
+        path = f"{Path(self.settings.python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        own = {"PATH": path, "PYTHONUNBUFFERED": "1"} if not self._program.is_script else {}
+        return {**SCRIPT_DEFAULTS, **os.environ, **own, **self.settings.environment}

@@ -1,0 +1,108 @@
+"""The run of a cluster's programs: the command wait, and the part of run without a script."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfk8s.cli import options
+from tfk8s.cli.output import note
+
+if TYPE_CHECKING:
+    from tfk8s.cli.signals import Once
+    from tfk8s.cluster.handle import Cluster
+    from tfk8s.core.status import ClusterStatus
+
+_QUIET_TIME = 0.5  # after which the output of programs that have ended is complete
+_MAX_REST_TIME = 5.0
+
+
+def wait(
+    name: options.Name,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="TIME", callback=options.seconds, help="Wait up to TIME; default: no limit."),
+    ] = None,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> int:
+    """Wait until the programs of a cluster have ended.
+
+    Returns the exit code of the run: 0, or that of the program that failed; 124 after a timeout. Removes nothing.
+
+    Examples:
+        tfk8s wait mnist
+        tfk8s wait --local --timeout 2h mnist
+    """
+    from tfk8s.api import find
+    from tfk8s.backends.options import BackendOptions
+    from tfk8s.cli.progress import Progress
+
+    cluster = find(name, BackendOptions(local or None, context, namespace))
+    with Progress() as progress:
+        status = cluster.wait_for_programs(timeout, progress.update)
+    return report(status, f"tfk8s logs{cluster.backend.flags} {cluster.name} shows the output of the programs")
+
+
+def follow(cluster: Cluster, signals: Once) -> int:
+    """Print the output of a cluster's programs until the run has ended; return the exit code of the run."""
+    from tfk8s.cli.progress import Progress
+
+    programs = [str(task.task) for task in cluster.tasks() if task.is_program]
+    output = _Output(cluster, programs)
+    output.start()
+    with Progress(in_place=False) as progress:
+
+        def changed(status: ClusterStatus) -> None:
+            signals.check()
+            progress.update(status)
+
+        status = cluster.wait_for_programs(None, changed)
+    output.finish()
+    return report(status)
+
+
+def report(status: ClusterStatus, advice: str = "") -> int:
+    """Print why a run has failed; return the exit code of the run."""
+    from tfk8s.cluster.programs import failure
+
+    if text := failure(status):
+        note(f"error: {text}" + (f"\n  = help: {advice}" if advice else ""))
+    else:
+        note(f'the run of cluster "{status.name}" has succeeded')
+    return status.exit_code or 0
+
+
+class _Output(threading.Thread):
+    """Prints the lines of programs as they come."""
+
+    def __init__(self, cluster: Cluster, programs: list[str]) -> None:
+        super().__init__(daemon=True)
+        self._cluster, self._programs = cluster, programs
+        self._latest = time.monotonic()
+
+    def run(self) -> None:
+        from tfk8s.cli.tasks import print_lines
+        from tfk8s.errors import Tfk8sError
+
+        try:
+            chosen, lines = self._cluster.logs(self._programs, follow=True)
+            print_lines(chosen, lines, self._note_line)
+        except Tfk8sError as error:  # such as a user who may not read logs
+            note(f"the output of the programs is not shown: {error}")
+
+    def _note_line(self) -> None:
+        self._latest = time.monotonic()
+
+    def finish(self) -> None:
+        """Wait for the lines that were written before the run's end."""
+        from tfk8s import polling
+
+        end = time.monotonic()
+        for _ in polling.poll(_MAX_REST_TIME):
+            if not self.is_alive() or time.monotonic() - max(self._latest, end) > _QUIET_TIME:
+                return

@@ -1,0 +1,100 @@
+"""The run of a cluster's programs: waits for the end, and checks the success."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tfk8s import polling
+from tfk8s.backends.protocol import Backend
+from tfk8s.cluster.gpus import require_gpus
+from tfk8s.cluster.readiness import OnChange
+from tfk8s.core.programs import program_jobs
+from tfk8s.core.spec import JobFile
+from tfk8s.core.status import ClusterStatus
+from tfk8s.core.task_names import format_tasks
+from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster
+
+
+def wait_for_programs(
+    backend: Backend, name: str, timeout: float | None = None, on_change: OnChange | None = None
+) -> ClusterStatus:
+    """Wait until the run of a cluster's programs has ended; return the status then.
+
+    Args:
+        backend: the cluster's backend.
+        name: the cluster's name.
+        timeout: in seconds; None waits without a limit.
+        on_change: called with the first status, and with each status that differs from the one before.
+
+    Raises:
+        InvalidInput: the cluster has no programs.
+        WaitTimeout: the run has not ended; the text names the programs that run.
+        ClusterError: the cluster is lost or was removed.
+    """
+    with backend.observer(name) as observer:
+        wait = _RunWait(name, observer.status, on_change)
+        return polling.wait_until(wait.poll, wait.missing, math.inf if timeout is None else timeout)
+
+
+class _RunWait:
+    """The state of one wait."""
+
+    def __init__(self, name: str, observe: Callable[[], ClusterStatus], on_change: OnChange | None) -> None:
+        self._name, self._observe, self._on_change = name, observe, on_change
+        self._status: ClusterStatus | None = None
+
+    def poll(self) -> ClusterStatus | None:
+        try:
+            status = self._observe()
+        except NoSuchCluster as error:
+            if self._status is None:
+                raise
+            raise ClusterError(f'cluster "{self._name}" was removed while its programs ran') from error
+        if not status.success:
+            raise InvalidInput(
+                f'cluster "{self._name}" has no programs to wait for: its tasks are servers',
+                help="tfk8s submit runs a script in it",
+            )
+        if status != self._status and self._on_change is not None:
+            self._on_change(status)
+        self._status = status
+        if status.reason:
+            raise ClusterError(status.reason)
+        return None if status.exit_code is None else status
+
+    def missing(self) -> str:
+        assert self._status is not None
+        running = [task.task for task in self._status.tasks if task.is_program and task.exit_code is None]
+        verb = "is" if len(running) == 1 else "are"
+        return f'the programs of cluster "{self._name}" to end: {format_tasks(running)} {verb} running'
+
+
+def require_programs(job_file: JobFile) -> None:
+    """Raise an InvalidInput if no job of a job file has a program."""
+    if not program_jobs(job_file):
+        raise InvalidInput(
+            f'the job file "{job_file.name}" has no programs',
+            help="name a session script: tfk8s run FILE SCRIPT; or add a program to a job",
+        )
+
+
+def failure(status: ClusterStatus) -> str:
+    """Return why the run has failed, or "" if the run goes on or has succeeded."""
+    task = status.failed_program
+    return f"{task.task} {task.reason}" if task else ""
+
+
+def require_up(backend: Backend, status: ClusterStatus) -> None:
+    """Check a cluster for which `wait_until_ready` has waited.
+
+    Raises:
+        ClusterError: the run of its programs has failed, or TensorFlow does not see the GPUs of a server.
+        TaskUnreachable: a server does not answer any more.
+    """
+    require_gpus(backend, status)
+    if text := failure(status):
+        raise ClusterError(
+            f'the run of cluster "{status.name}" has failed: {text}',
+            help=f"tfk8s logs{backend.flags} {status.name} shows the output of the programs",
+        )
