@@ -17,12 +17,14 @@ from typing import Any
 from unittest import mock
 
 from tfk8s import api
+from tfk8s.backends.devices import no_servers
 from tfk8s.backends.local.record import job_file_to_dict
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Backend, Observer, PollingObserver
 from tfk8s.core import addresses
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, compare
+from tfk8s.core.programs import program_jobs, success_tasks
 from tfk8s.core.resources import NOTHING, named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import EVALUATOR, JobFile, Task
@@ -34,7 +36,7 @@ CREATED = 1_700_000_000.0  # when every cluster was made
 
 
 class FakeBackend:
-    """A backend whose clusters are data: `apply` makes their tasks ready at once, and scripts do not run.
+    """A backend whose clusters are data: servers are ready and programs end at once, and scripts do not run.
 
     Args:
         *job_files: the clusters that exist at first, as `tfk8s.load` returns job files.
@@ -46,7 +48,7 @@ class FakeBackend:
         calls: each call that changes or reads something, as text, in order.
         updates: functions that change the status of a cluster. Each poll applies one of them and removes it.
         unresponsive: the tasks whose servers do not respond.
-        exit_code: the exit code of scripts and commands.
+        exit_code: the exit code of scripts, programs and commands.
         on_run: a function that is called with each script that runs.
         first_phase: the phase of the tasks that `apply` makes.
         past_events: the events of every cluster.
@@ -142,7 +144,8 @@ class FakeBackend:
 
     def run(self, name: str, script: Script) -> Outcome:
         """Call `on_run` with the script; return `exit_code`."""
-        self._check(name)
+        if not self._check(name).has_servers:
+            raise no_servers(name, self.flags)
         words = [flag for flag in ("tf1", "fresh", "isolate") if getattr(script, flag)]
         words += [f"get {download}" for download in script.downloads]
         self.calls.append(" ".join(["run", name, str(script.path), *script.arguments, *words]))
@@ -205,7 +208,7 @@ class FakeBackend:
         status = self._check(name)
         self.calls.append(f"restart {name} {task}")
         tasks = tuple(
-            replace(old, phase=self.first_phase, restarts=old.restarts + 1) if task in (None, old.task) else old
+            self._start(replace(old, restarts=old.restarts + 1), self.first_phase) if task in (None, old.task) else old
             for old in status.tasks
         )
         self.statuses[name] = replace(status, tasks=tasks)
@@ -227,19 +230,31 @@ class FakeBackend:
             raise NoSuchCluster(f'there is no cluster "{name}"', help="tfk8s up --local FILE starts one")
         return self.statuses[name]
 
+    def _start(self, task: TaskStatus, phase: Phase) -> TaskStatus:
+        if not task.is_program or phase is not Phase.READY:
+            return replace(task, phase=phase)
+        reason, end = (f"exited with {self.exit_code}", Phase.FAILED) if self.exit_code else ("", Phase.SUCCEEDED)
+        return replace(task, phase=end, exit_code=self.exit_code, reason=reason)
+
     def _make(self, job_file: JobFile, phase: Phase, pid: int = 101) -> None:
         address = addresses.local_address(job_file)
+        programs = {task for job in program_jobs(job_file) for task in job}
+        tasks = (
+            TaskStatus(
+                task=task, phase=phase, address=address(task), runs_on=f"pid {number}", since=CREATED,
+                is_program=task in programs,
+            )
+            for number, task in enumerate(job_file, pid)
+        )  # fmt: skip
         self.job_files[job_file.name] = job_file
         self.statuses[job_file.name] = ClusterStatus(
             name=job_file.name,
             backend=self.name,
             location=f"/state/{job_file.name}",
-            target=f"grpc://{address(job_file.master_task)}",
+            target="" if job_file.master_task in programs else f"grpc://{address(job_file.master_task)}",
             master=job_file.master_task,
-            tasks=tuple(
-                TaskStatus(task=task, phase=phase, address=address(task), runs_on=f"pid {number}", since=CREATED)
-                for number, task in enumerate(job_file, pid)
-            ),
+            tasks=tuple(self._start(task, phase) for task in tasks),
+            success=tuple(success_tasks(job_file)),
             created=CREATED,
             requests=named(job_file),
         )

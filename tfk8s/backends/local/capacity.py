@@ -1,4 +1,4 @@
-"""What this machine has for a cluster: memory, GPUs, ports, and the files of programs."""
+"""The capacity of this machine: memory, GPUs and ports; and the files of programs."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tfk8s.backends.local.event_loop import Loop
 from tfk8s.backends.local.fork_client import ForkClient
 from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections
 from tfk8s.backends.local.programs.process import ProgramProcess
-from tfk8s.backends.local.programs.run import Run
+from tfk8s.backends.local.programs.run import ProgramRun
 from tfk8s.backends.local.record import Record, TaskRecord
 from tfk8s.backends.local.script_processes import ScriptRunner
 from tfk8s.backends.local.state import Folder
@@ -52,7 +52,7 @@ class Supervisor:
         self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, self._start_polling)
         self._servers: list[ServerProcess] = []
         self._programs: list[ProgramProcess] = []
-        self._run = Run(self._loop, record.job_file, [])
+        self._run = ProgramRun(self._loop, record.job_file, [])
         self._folder = folder
         self._lost: set[str] = set()
         self._previously_stopped: set[str] = set()  # tasks that were stopped at the last poll
@@ -79,7 +79,7 @@ class Supervisor:
                 self._servers.append(ServerProcess(self._loop, settings, library, self._on_change))
             else:
                 self._programs.append(ProgramProcess(self._loop, settings, program, self._forks, self._add_event))
-        self._run = Run(self._loop, self._record.job_file, self._programs)
+        self._run = ProgramRun(self._loop, self._record.job_file, self._programs)
         for server_process in self._servers:
             server_process.start()
         self._run.start()

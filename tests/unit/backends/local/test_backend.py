@@ -19,9 +19,11 @@ from tfk8s import polling
 from tfk8s.backends.local import (
     LocalBackend,
     capacity,
+    fork_client,
     interpreter,
     ipc,
     logs,
+    processes,
     script_processes,
     state,
     supervisor_client,
@@ -319,14 +321,15 @@ class StubLoop(Loop):
 
 def test_a_script_ends_before_tensorflow_is_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     killed: list[tuple[int, int]] = []
-    monkeypatch.setattr(script_processes.os, "killpg", lambda pid, number: killed.append((pid, number)))
+    monkeypatch.setattr(processes.os, "killpg", lambda pid, number: killed.append((pid, number)))
     client, clients_side = socket.socketpair()
     client.settimeout(10)
     fork_server, fork_servers_side = socket.socketpair()
-    monkeypatch.setattr(script_processes.socket, "socketpair", lambda: (fork_servers_side, fork_server.dup()))
-    monkeypatch.setattr(script_processes.processes, "spawn", lambda *_: 4711)
+    monkeypatch.setattr(fork_client.socket, "socketpair", lambda: (fork_servers_side, fork_server.dup()))
+    monkeypatch.setattr(processes, "spawn", lambda *_: 4711)
     loop = StubLoop()
-    runner = script_processes.ScriptRunner(loop, "python", {}, tmp_path / "scripts.log")
+    forks = fork_client.ForkClient(loop, "python", {}, tmp_path / "scripts.log")
+    runner = script_processes.ScriptRunner(loop, forks, lambda _: [], lambda: None)
     with client, fork_server, fork_servers_side:
         request = {"fresh": False, "python": "python", "environment": {}, "arguments": ["train.py"]}
         runner.run(clients_side, request, [os.dup(0)])

@@ -65,7 +65,7 @@ class _End:
     exit_code: int | None = None
 
 
-class Run:
+class ProgramRun:
     """The run of the programs.
 
     Args:
@@ -98,12 +98,12 @@ class Run:
     def restart(self, chosen: Collection[ProgramProcess]) -> None:
         """Restart programs on request, with all others of their restart scope; all programs after the run's end."""
         has_ended, self._end = self._end is not None, None
+        if has_ended:
+            self._start_timers()
         for group in self._groups:
             if has_ended or any(member in chosen for member in group.members):
                 group.restarts, group.delay = 0, 0.0
                 self._restart_group(group, state.RESTARTED, 0.0)
-        if has_ended:
-            self._start_timers()
 
     def stop(self) -> None:
         """End all programs with their cluster."""

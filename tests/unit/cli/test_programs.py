@@ -1,0 +1,149 @@
+"""Programs of a job file: run without a script, wait, and commands that need servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes.command_line import Run
+
+from tfk8s.core.status import Phase
+from tfk8s.jobfile.loader import load
+from tfk8s.testing import FakeBackend, change, use_backend
+
+pytest_plugins = ("fakes.command_line",)
+
+TEXT = """
+apiVersion: tfk8s.dev/v1
+name: train
+jobs:
+  worker: {tasks: 2, program: [train.py]}
+"""
+SERVERS = "{apiVersion: tfk8s.dev/v1, name: served, jobs: {worker: 1}}"
+NO_SERVERS = (
+    'error: cluster "train" has no server to connect to: its tasks run programs\n'
+    "  = help: tfk8s logs --local train shows the output of the programs\n"
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "train.yaml"
+    path.write_text(TEXT)
+    return str(path)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> str:
+    path = tmp_path / "served.yaml"
+    path.write_text(SERVERS)
+    return str(path)
+
+
+def test_run_prints_the_output_and_removes_the_cluster(run: Run, backend: FakeBackend, file: str) -> None:
+    code, out, errors = run("run", file)
+    assert (code, out) == (0, "worker/0 | worker/0 listens\nworker/1 | worker/1 listens\n")
+    assert errors.endswith('the run of cluster "train" has succeeded\n')
+    assert backend.calls == ["apply train", "logs train worker/0 worker/1 follow=True tail=None", "delete train"]
+
+
+def test_run_returns_the_exit_code_of_the_program_that_failed(run: Run, backend: FakeBackend, file: str) -> None:
+    backend.exit_code = 7
+    code, _, errors = run("run", file)
+    assert code == 7
+    assert errors.endswith("error: worker/0 exited with 7\n")
+    assert backend.calls[-1] == "delete train"
+
+
+def test_run_keeps_the_cluster(run: Run, backend: FakeBackend, file: str) -> None:
+    assert run("run", "--keep", file)[0] == 0
+    assert backend.statuses["train"].phase is Phase.SUCCEEDED
+
+
+def test_run_needs_a_program_or_a_script(run: Run, backend: FakeBackend, served: str) -> None:
+    assert run("run", served) == (2, "", (
+        'error: the job file "served" has no programs\n'
+        "  = help: name a session script: tfk8s run FILE SCRIPT; or add a program to a job\n"
+    ))  # fmt: skip
+    assert backend.calls == []
+
+
+def test_run_of_a_script_needs_servers(run: Run, backend: FakeBackend, file: str) -> None:
+    assert run("run", file, __file__) == (2, "", (
+        'error: the job file "train" has no servers for a session script: its jobs run programs\n'
+        "  = help: leave out SCRIPT: tfk8s run FILE\n"
+    ))  # fmt: skip
+    assert backend.calls == []
+
+
+def test_options_of_a_script_need_the_script(run: Run, file: str) -> None:
+    assert run("run", "--tf1", file) == (
+        2, "", "error: --tf1, --fresh, --isolate, --requirements, --gpus and --get are options of a SCRIPT\n",
+    )  # fmt: skip
+
+
+def test_up_advises_to_wait(run: Run, backend: FakeBackend, file: str) -> None:
+    code, out, errors = run("up", file)
+    assert (code, out) == (0, 'cluster "train" is up\n')
+    assert errors.endswith("wait for its programs: tfk8s wait --local train\n")
+
+
+def test_up_reports_a_program_that_has_failed(run: Run, backend: FakeBackend, file: str) -> None:
+    backend.exit_code = 3
+    code, _, errors = run("up", file)
+    assert code == 1
+    assert errors.endswith(
+        'error: the run of cluster "train" has failed: worker/0 exited with 3\n'
+        "  = help: tfk8s logs --local train shows the output of the programs\n"
+    )
+
+
+def test_wait_shows_changes_until_the_end(run: Run, backend: FakeBackend, file: str) -> None:
+    with use_backend(FakeBackend(load(file), phase=Phase.RUNNING)) as backend:
+        backend.updates = [
+            lambda status: status,
+            change("worker/0", phase=Phase.SUCCEEDED, exit_code=0),
+            change("worker/1", phase=Phase.FAILED, exit_code=137, reason="killed by SIGKILL", runs_on=""),
+        ]
+        assert run("wait", "train") == (137, "", (
+            "worker/0  Succeeded  pid 101\n"
+            "worker/1  Failed    killed by SIGKILL\n"
+            "error: worker/1 killed by SIGKILL\n"
+            "  = help: tfk8s logs --local train shows the output of the programs\n"
+        ))  # fmt: skip
+        assert backend.calls == []
+
+
+def test_wait_has_a_limit(run: Run, file: str) -> None:
+    with use_backend(FakeBackend(load(file), phase=Phase.RUNNING)):
+        assert run("wait", "--timeout", "0s", "train") == (124, "", (
+            'error: waited 0 s for the programs of cluster "train" to end: worker/0 to worker/1 are running\n'
+        ))  # fmt: skip
+
+
+def test_wait_needs_programs(run: Run, served: str) -> None:
+    with use_backend(FakeBackend(load(served))):
+        assert run("wait", "served") == (2, "", (
+            'error: cluster "served" has no programs to wait for: its tasks are servers\n'
+            "  = help: tfk8s submit runs a script in it\n"
+        ))  # fmt: skip
+
+
+def test_wait_ends_with_the_cluster(run: Run, file: str) -> None:
+    with use_backend(FakeBackend(load(file), phase=Phase.RUNNING)) as backend:
+        backend.updates = [lambda status: replace(status, reason="its supervisor is gone")]
+        assert run("wait", "train") == (1, "", "error: its supervisor is gone\n")
+
+
+@pytest.mark.parametrize("words", [["submit", "train", __file__], ["connect", "train"], ["devices", "train"]])
+def test_commands_that_need_a_server(run: Run, file: str, words: list[str]) -> None:
+    with use_backend(FakeBackend(load(file), phase=Phase.RUNNING)):
+        assert run(*words) == (2, "", NO_SERVERS)
+
+
+def test_status_of_programs(run: Run, file: str) -> None:
+    with use_backend(FakeBackend(load(file), phase=Phase.RUNNING)):
+        lines = [line.split() for line in run("status", "train")[1].splitlines()]
+    assert lines[1][:4] == ["train", "Running", "2/2", "worker/0"]
+    assert [line[:2] for line in lines[-2:]] == [["worker/0", "Running"], ["worker/1", "Running"]]
