@@ -31,7 +31,7 @@ def up(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Start a cluster, and wait until every server is ready and every program runs.
+    """Start a cluster, and wait until every task is ready.
 
     Leaves a cluster that already runs with this job file unchanged. On failure, leaves everything in place for
     inspection.

@@ -136,7 +136,7 @@ def run(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> int:
-    """Start a cluster, run its programs or a session script, and remove the cluster.
+    """Start a cluster, run its programs or a script, and remove it.
 
     Without SCRIPT, prints the output of the job file's programs, and returns the exit code of their run: 0, or that of
     the program that failed. With SCRIPT, uses and keeps a cluster that already runs with this job file. Arguments after

@@ -36,7 +36,8 @@ Commands:
   diff        Show what `up` would change, without changing anything.
   up          Start a cluster, and wait until every task is ready.
   submit      Run a session script next to the master.
-  run         Start a cluster, run a session script, and remove the cluster.
+  run         Start a cluster, run its programs or a script, and remove it.
+  wait        Wait until the programs of a cluster have ended.
   stop        Stop a script that `tfk8s submit` started, and delete its log.
   connect     Forward a local port to the master, until Ctrl-C.
   status      Show a cluster and its tasks.
@@ -46,7 +47,7 @@ Commands:
   exec        Run a command beside a task's server.
   events      List the events of a cluster, oldest first.
   scale       Change the number of tasks of jobs; restarts all tasks.
-  restart     Restart a task's server, or all servers.
+  restart     Restart a task, or all tasks.
   down        Remove a cluster: all that `tfk8s up` created.
   roles       Print the Roles that users of a shared namespace need.
   doctor      Check what is missing here, and say how to fix it.

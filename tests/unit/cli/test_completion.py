@@ -149,7 +149,7 @@ def test_contexts_of_the_kubeconfig(tab: Tab, tmp_path: Path, monkeypatch: pytes
 
 
 def test_fish_shows_the_help(tab: Tab) -> None:
-    assert tab("tfk8s res", "fish")[0] == ["restart\tRestart a task's server, or all servers."]
+    assert tab("tfk8s res", "fish")[0] == ["restart\tRestart a task, or all tasks."]
 
 
 @pytest.mark.parametrize(("shell", "line"), [("zsh", "compdef _tfk8s_completion tfk8s"), ("fish", "complete_fish")])
