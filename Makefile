@@ -46,6 +46,7 @@ update: .venv/dev   ## writes the files that are generated from the code
 bench: .venv/dev    ## measures, as ratios in one run
 	$(BIN)/python bench/start.py
 	$(BIN)/python bench/strategy.py
+	$(BIN)/python bench/programs.py
 	$(BIN)/tfk8s run --local --tf1 examples/recover/cluster.yaml bench/session.py
 
 chart:              ## packages the Helm chart into dist/

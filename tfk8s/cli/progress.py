@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tfk8s.cli.output import age, note, say, table
 from tfk8s.core.spec import Task
-from tfk8s.core.status import ClusterStatus, TaskStatus
+from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -24,7 +24,7 @@ class Progress:
     """Shows changes of a cluster's tasks. Use it in a `with`; `update` takes the current status.
 
     Args:
-        stream: the output; default: standard error, without the tasks that were ready from the start.
+        stream: the output; default: standard error, without the tasks that were ready or running from the start.
         in_place: whether a terminal shows a panel.
     """
 
@@ -41,7 +41,8 @@ class Progress:
             self._panel.update(status)
             return
         if self._last is None:
-            self._last = {task.task: task for task in status.tasks if self._omits_ready and task.is_up}
+            omitted = (Phase.READY, Phase.RUNNING) if self._omits_ready else ()
+            self._last = {task.task: task for task in status.tasks if task.phase in omitted}
         for line in changes(self._last, status.tasks):
             say(line) if self._stream is sys.stdout else note(line)
         self._last = {task.task: task for task in status.tasks}
