@@ -1,6 +1,6 @@
 """The ClusterSpec in each form that programs read: `TF_CONFIG`, JSON and command-line flags.
 
-Standard library only: this file also runs in scripts' pods.
+Standard library only: this file also runs in pods.
 """
 
 from __future__ import annotations

@@ -10,10 +10,11 @@ from typing import Any
 _PACKAGE = Path(__file__).parents[1]  # importlib.resources takes 5 ms to say the same
 _CORE = ("core/__init__.py", "core/compact.py", "core/lifetime.py", "core/naming.py")
 _TASK = ("__init__.py", "version.py", *_CORE, "task/*.py")
+_PROGRAM = ("core/cluster_spec.py", "core/programs.py", "task/programs/*.py")
 _SCRIPT = (
     *_TASK, "core/addresses.py", "core/cluster_spec.py", "concurrency.py", "errors.py", "log.py", "polling.py",
     "programs/*.py", "sessions/*.py", "sessions/eager/*.py", "sessions/pod/*.py", "task/programs/__init__.py",
-    "task/programs/main_script.py",
+    "task/programs/archive.py", "task/programs/main_script.py",
 )  # fmt: skip
 
 
@@ -21,6 +22,12 @@ _SCRIPT = (
 def of_tasks() -> dict[str, str]:
     """Return the text of each file that a task's pod needs, by its path in the package."""
     return _read(_TASK)
+
+
+@functools.cache
+def of_programs() -> dict[str, str]:
+    """Return the text of each file that a program's pod needs besides those of a task, by its path in the package."""
+    return _read(_PROGRAM)
 
 
 @functools.cache

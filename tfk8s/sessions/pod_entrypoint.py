@@ -16,20 +16,20 @@ import site
 import socket
 import subprocess
 import sys
-import tarfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfk8s import polling
-from tfk8s.core import naming
+from tfk8s.core import cluster_spec, naming
 from tfk8s.core.addresses import host_and_port, loopback_ports
 from tfk8s.errors import WaitTimeout
 from tfk8s.sessions import error_names, failures, runner
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.pod import file_server
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
-from tfk8s.task.config import TaskAddresses, derive_cluster
+from tfk8s.task.config import TaskAddresses, derive_cluster, lists
+from tfk8s.task.programs import archive
 
 MAX_FORWARDS = 256
 _ARCHIVE_TIMEOUT = 600.0  # for the transfer of a script's folder
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     os.close(errors_end)
     # Threads of the script's process can't forward: TensorFlow's `Session.list_devices` stops all of them.
     # The evaluator, which other tasks do not see, has its port on a single machine, too.
-    forwards = forward_loopback(_addresses(derive_cluster({**os.environ, "TFK8S_JOB": "evaluator"})))
+    forwards = forward_loopback(lists(derive_cluster({**os.environ, "TFK8S_JOB": "evaluator"})))
     os.close(ready_end)
     marker = threading.Thread(target=mark, args=(errors, 2), daemon=True)
     marker.start()
@@ -131,7 +131,7 @@ def mark(source: int, sink: int) -> None:
 
 def _run(arguments: Sequence[str]) -> None:
     cluster = derive_cluster(os.environ)
-    os.environ["TFK8S_CLUSTER"] = cluster_json(cluster)
+    os.environ["TFK8S_CLUSTER"] = cluster_spec.cluster_spec(lists(cluster))
     try:
         extract(Path(os.environ["TFK8S_ARCHIVE"]))
     except WaitTimeout as error:
@@ -159,18 +159,6 @@ def monitor_tasks(cluster: TaskAddresses) -> int:
     return monitor.events
 
 
-def cluster_json(cluster: TaskAddresses) -> str:
-    """Return the ClusterSpec as JSON, for a variable of this process.
-
-    A variable of a new process may have 128 KiB at most, and the ClusterSpec may have more.
-    """
-    return json.dumps(_addresses(cluster), separators=(",", ":"))
-
-
-def _addresses(cluster: TaskAddresses) -> dict[str, list[str]]:
-    return {job: list(tasks.values()) for job, tasks in cluster.items()}
-
-
 def forward_loopback(cluster: Mapping[str, Sequence[str]]) -> list[Forward]:
     """Forward to each task from the loopback address that it would have on a single machine.
 
@@ -189,17 +177,14 @@ def forward_loopback(cluster: Mapping[str, Sequence[str]]) -> list[Forward]:
     ]
 
 
-def extract(archive: Path) -> None:
-    """Unpack the archive here, as soon as its transfer ends.
+def extract(path: Path) -> None:
+    """Unpack an archive here, as soon as its transfer ends.
 
     Raises:
         WaitTimeout: the transfer was aborted.
     """
-    polling.wait_until(archive.exists, "the script's folder to be sent", _ARCHIVE_TIMEOUT)
-    with tarfile.open(archive) as files:
-        if hasattr(tarfile, "data_filter"):  # Python 3.12, and later releases of older versions
-            files.extraction_filter = tarfile.data_filter
-        files.extractall()  # noqa: S202 - the user's own folder, packed by `script_archive.pack`
+    polling.wait_until(path.exists, "the script's folder to be sent", _ARCHIVE_TIMEOUT)
+    archive.unpack(path)
 
 
 def install(requirements: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tfk8s.sessions import error_names, pod_entrypoint
-from tfk8s.task.config import derive_cluster
 
 END = pod_entrypoint.END.decode()
 
@@ -134,17 +132,6 @@ def test_failed_requirements_end_the_script(
     with pytest.raises(Exited, match="1"):
         pod_entrypoint.install("my.txt")
     assert capsys.readouterr().err.startswith("error: my.txt can't be installed: pip ended with exit code 1\n")
-
-
-def test_cluster_spec_from_its_compact_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "chief=1,ps=2:2300", "TFK8S_PORT": "2222",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    assert json.loads(pod_entrypoint.cluster_json(derive_cluster(os.environ))) == {
-        "chief": ["demo-chief-0.demo.ns.svc:2222"],
-        "ps": ["demo-ps-0.demo.ns.svc:2300", "demo-ps-1.demo.ns.svc:2300"],
-    }
 
 
 def test_standard_error_is_marked(tmp_path: Path) -> None:

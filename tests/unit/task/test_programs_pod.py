@@ -1,0 +1,154 @@
+"""Tests of process 1 of a program's pod, with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfk8s.backends.kubernetes import script_archive
+from tfk8s.task.programs import pod
+
+POD = {
+    "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "ns", "TFK8S_JOBS": "chief=1,worker=2:2300", "TFK8S_PORT": "2222",
+    "TFK8S_JOB": "worker", "TFK8S_INDEX": "1",
+}  # fmt: skip
+CLUSTER = {
+    "chief": ["demo-chief-0.demo.ns.svc:2222"],
+    "worker": ["demo-worker-0.demo.ns.svc:2300", "demo-worker-1.demo.ns.svc:2300"],
+}
+# The first runs end in ways that the arguments name; the last run ends with 0.
+ENDS = 'n=$(cat runs 2>/dev/null || echo 0); echo $((n+1)) >runs; shift $n 2>/dev/null || exit 0; eval "$1"'
+
+
+def start(folder: Path, restart_on: str, max_restarts: int, *words: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tfk8s.task.programs.pod", restart_on, str(max_restarts), *words],
+        cwd=folder, env={**os.environ, **POD, "TFK8S_VERDICT": str(folder / "message"), **environment},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def run(folder: Path, restart_on: str, max_restarts: int, *words: str, **environment: str) -> tuple[int, str, str]:
+    process = start(folder, restart_on, max_restarts, *words, **environment)
+    output, errors = process.communicate(timeout=30)
+    return process.returncode, output, errors
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("restart_on", "max_restarts", "ends", "code", "message"),
+    [
+        ("exit-code", 3, ["exit 0"], 0, "exit code 0, restarts 0"),
+        ("exit-code", 3, ["exit 1"], 1, "exit code 1, restarts 0"),
+        ("exit-code", 3, ["exit 138"], 0, "exit code 0, restarts 1"),
+        ("exit-code", 1, ["exit 138", "exit 139"], 139, "exit code 139, restarts 1"),
+        ("exit-code", 0, ["kill -9 $$"], 1, "exit code 137, restarts 0"),
+        ("failure", 1, ["exit 1"], 0, "exit code 0, restarts 1"),
+        ("never", 3, ["exit 143"], 1, "exit code 143, restarts 0"),
+    ],
+)
+def test_program_runs_again_as_the_policy_says(
+    tmp_path: Path, restart_on: str, max_restarts: int, ends: list[str], code: int, message: str
+) -> None:
+    assert run(tmp_path, restart_on, max_restarts, "sh", "-c", ENDS, "sh", *ends)[0] == code
+    assert (tmp_path / "message").read_text() == message
+
+
+@pytest.mark.programs
+def test_restarts_are_logged(tmp_path: Path) -> None:
+    assert run(tmp_path, "exit-code", 2, "sh", "-c", ENDS, "sh", "exit 138", "exit 2")[2] == (
+        "tfk8s: worker/1 ended with exit code 138 and runs again, restart 1 of 2\n"
+        "tfk8s: worker/1 ended with exit code 2\n"
+    )
+
+
+@pytest.mark.programs
+def test_script_finds_its_cluster_and_its_folder(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "beside.py").write_text("word = 'beside'")
+    (source / "train.py").write_text(
+        "import beside, os, sys\nprint(beside.word, sys.argv, os.environ['TF_CONFIG'], sep='\\n')"
+    )
+    (tmp_path / "archive").write_bytes(script_archive.pack(source / "train.py"))
+    work = tmp_path / "work"
+    work.mkdir()
+    code, output, errors = run(
+        work, "never", 0, "src/train.py", "--steps", "3", TFK8S_ARCHIVE=str(tmp_path / "archive")
+    )
+    assert (code, errors) == (0, "tfk8s: worker/1 ended with exit code 0\n")
+    word, arguments, config = output.splitlines()
+    assert (word, arguments) == ("beside", "['train.py', '--steps', '3']")
+    assert json.loads(config) == {"cluster": CLUSTER, "task": {"type": "worker", "index": 1}}
+
+
+@pytest.mark.programs
+def test_script_takes_any_size_of_cluster_and_a_command_does_not(tmp_path: Path) -> None:
+    (tmp_path / "size.py").write_text("import os\nprint(len(os.environ['TF_CONFIG']) > 131072)")
+    huge = {"TFK8S_JOBS": "worker=9000"}
+    assert run(tmp_path, "never", 0, "size.py", **huge)[:2] == (0, "True\n")
+    code, _, errors = run(tmp_path, "never", 0, "true", **huge)
+    size = len(pod.variables({**POD, **huge})["TF_CONFIG"])
+    assert code == 126
+    assert errors.splitlines()[0] == (
+        f"tfk8s: true can't run: TF_CONFIG has {size} bytes, and the kernel allows a command 131071: "
+        "run a Python file instead"
+    )
+
+
+@pytest.mark.programs
+def test_command_that_the_image_lacks(tmp_path: Path) -> None:
+    assert run(tmp_path, "exit-code", 3, "no-such-command")[::2] == (
+        127,
+        "tfk8s: no-such-command can't run: No such file or directory\ntfk8s: worker/1 ended with exit code 127\n",
+    )
+
+
+@pytest.mark.programs
+def test_deleted_pod_ends_its_program_without_a_verdict(tmp_path: Path) -> None:
+    process = start(tmp_path, "failure", 3, "sh", "-c", "trap 'echo saved; exit 0' TERM; echo up; sleep 60 & wait")
+    assert process.stdout
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGTERM)
+    assert (process.communicate(timeout=30)[0], process.returncode) == ("saved\n", 143)
+    assert not (tmp_path / "message").exists()
+
+
+@pytest.mark.programs
+def test_restart_by_signal_counts_for_nothing(tmp_path: Path) -> None:
+    process = start(tmp_path, "never", 0, "sh", "-c", "test -e again && exit 0; touch again; echo up; exec sleep 60")
+    assert process.stdout
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGHUP)
+    errors = process.communicate(timeout=30)[1]
+    assert (errors, process.returncode) == (
+        "tfk8s: worker/1 is restarted\ntfk8s: worker/1 ended with exit code 0\n", 0,
+    )  # fmt: skip
+
+
+@pytest.mark.programs
+def test_stopped_program_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    script = "test -e again && exit 0; touch again; sleep 60 & kill -STOP $$; exit 5"
+    code = "import sys; from tfk8s.task.programs import pod; pod.MAX_STOPPED = 0.1; sys.exit(pod.main(sys.argv[1:]))"
+    process = subprocess.run(
+        [sys.executable, "-c", code, "exit-code", "1", "sh", "-c", script],
+        cwd=tmp_path, env={**os.environ, **POD}, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    # The output ends with the last process, of which one would sleep for longer than the timeout.
+    assert process.returncode == 0
+    assert process.stderr == (
+        "tfk8s: worker/1 is stopped; it is killed unless it continues within 0.1 s\n"
+        "tfk8s: worker/1 ended with exit code 137 and runs again, restart 1 of 1\n"
+        "tfk8s: worker/1 ended with exit code 0\n"
+    )
+
+
+def test_end_is_read_as_it_was_written() -> None:
+    assert pod.read_end(pod.end_message(137, 2)) == (137, 2)
+    assert pod.read_end("OOM") is None
