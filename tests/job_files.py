@@ -70,6 +70,23 @@ jobs:
     volumes: [{{path: /cache, size: 1Gi}}, {{path: /keys, secret: keys}}, {{path: /map, config_map: map}}]
 """
 
+# Programs beside a server, with every rule of a run.
+PROGRAMS = """
+apiVersion: tfk8s.dev/v1
+name: programs
+image: tf:1
+max_duration: 8h
+idle: 30m
+queue: gold
+pod: {hostAliases: [{ip: 10.0.0.1, hostnames: [store]}]}
+run: {success: worker/1, restart_on: never, max_restarts: 7, restart_scope: task, timeout: 2h}
+jobs:
+  My_worker: {program: [python3, -m, trainer], gpus: 1}
+  evaluator: {program: [/app/evaluate.py, "$(HOME)", "a$$b"]}
+  ps: {port: 2400}
+  worker: {tasks: 3, program: [python3, -c, "print(1)"], port: 2300, env: {PYTHONUNBUFFERED: ""}, pod: {nodeName: a}}
+"""
+
 # Every field of a pod that belongs to tasks alone.
 OF_TASKS = """
 apiVersion: tfk8s.dev/v1
@@ -161,6 +178,8 @@ _BAD_PODS = [
     {"containers": [{"name": "server", "securityContext": {"privileged": True}}]},
     {"securityContext": {"fsGroup": 5}}, {"securityContext": {"runAsNonRoot": False}},
 ]  # fmt: skip
+_PROGRAMS = [["python3", "-m", "a"], ["/a.py", "--flag", "$(HOME) a$$b"], ["sh", "-c", "", "é\n", "1e3"]]
+_SCRIPTS = [["train.py"], ["a/b.py", "x"]]
 _TOLERATIONS = [
     {"operator": "Exists"},
     {"key": "a", "value": "b"},
@@ -254,7 +273,18 @@ class _Parts:
         return st.builds(lambda path, source, more: {"path": path} | source | more, paths, sources, more)
 
     def job(self) -> st.SearchStrategy[Any]:
-        some = self.some(
+        some = self.job_with(preload=self.several(self.pick(["a", "a.b", "on"], ["a-b"])))
+        program = self.pick(_PROGRAMS, [*_SCRIPTS, [], [""], "a.py", [1]])
+        programs = self.job_with().flatmap(
+            lambda job: (
+                st.builds(lambda words: {**job, "program": words}, program) if isinstance(job, dict) else st.just(job)
+            )
+        )
+        with_accelerator = {"accelerator": "nvidia-l4", "gpus": 2}
+        return some | programs | some.map(lambda job: job | with_accelerator if isinstance(job, dict) else job)
+
+    def job_with(self, **more: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        return self.some(
             tasks=self.pick([1, 2, 10_000], [0, 10_001, "2"]),
             image=self.pick(["a/b:c", "r.example:5000/a__b@sha256:" + "0" * 64], ["A", "x@y"]),
             cpu=self.pick([1, 0.5, 2.25, 0.001, 1000000, "500m", "0.1", "1e1"], ["x", -1]),
@@ -269,15 +299,13 @@ class _Parts:
             labels=self.labels(),
             annotations=self.labels() | st.builds(dict, note=st.sampled_from(_HARD_TEXTS)),
             volumes=self.several(self.volume()),
-            preload=self.several(self.pick(["a", "a.b", "on"], ["a-b"])),
+            **more,
             port=self.port(),
             spot=self.pick([True, False], ["true"]),
             priority_class=self.dns(),
             topology=self.pick(_TOPOLOGIES, _BAD_TOPOLOGIES),
             pod=self.pick(_PODS, _BAD_PODS),
         )
-        with_accelerator = {"accelerator": "nvidia-l4", "gpus": 2}
-        return some | some.map(lambda job: job | with_accelerator if isinstance(job, dict) else job)
 
     def jobs(self) -> st.SearchStrategy[Any]:
         names = st.sampled_from(["worker", "chief", "master", "ps", "evaluator", "My_Job", "worker_", "Worker", "y"])
@@ -287,6 +315,15 @@ class _Parts:
         if self._wrong:
             jobs |= st.dictionaries(st.sampled_from(["a", "b_"]), addresses, min_size=1, max_size=1)
         return self.mostly(jobs, [{}, {"a-b": 1}, {"évaluator": 1}, {"a" * 64: 1}, *_JUNK])
+
+    def run(self) -> st.SearchStrategy[Any]:
+        return self.some(
+            success=self.pick(["PROGRAM", "PROGRAM/0", "PROGRAM/1"], ["a/b", "worker/", "/0", "worker/00", ""]),
+            restart_on=self.pick(["exit-code", "failure", "never"], ["always"]),
+            max_restarts=self.pick([0, 1, 1000], [-1, 1001]),
+            restart_scope=self.pick(["task", "job", "cluster"], ["pod"]),
+            timeout=self.duration(),
+        )
 
     def files(self) -> st.SearchStrategy[Any]:
         rest = self.some(
@@ -303,6 +340,7 @@ class _Parts:
                 user=self.pick([1, 2**31 - 1], [0]), group=self.pick([1], [0]), service_account=self.dns()
             ),
             pod=self.pick(_PODS, _BAD_PODS),
+            run=self.run(),
             **{key: self.duration() for key in ("ttl", "max_duration", "idle")},
         )
         heads = self.mostly(
@@ -318,6 +356,13 @@ class _Parts:
 
 
 def _file(head: dict[str, Any], jobs: Any, rest: Any, master: Any) -> Any:
-    names = [name for name in jobs if name != "evaluator"] if isinstance(jobs, dict) else []
+    if not isinstance(jobs, dict) or not isinstance(rest, dict):
+        return {**head, "jobs": jobs, **rest} if isinstance(rest, dict) else rest
+    programs = [name for name, job in jobs.items() if isinstance(job, dict) and "program" in job]
+    names = [name for name in jobs if name != "evaluator" and name not in programs]
     chosen = {"master": names[0 if master == "first" else -1]} if names and master else {}
-    return {**head, "jobs": jobs, **chosen, **rest} if isinstance(rest, dict) else rest
+    if isinstance(rest.get("run"), dict) and isinstance(success := rest["run"].get("success"), str) and programs:
+        rest["run"]["success"] = success.replace("PROGRAM", programs[0])
+    if not programs:
+        rest.pop("run", None)
+    return {**head, "jobs": jobs, **chosen, **rest}

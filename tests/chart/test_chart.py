@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from job_files import EVERYTHING, OF_TASKS, as_json, job_files
+from job_files import EVERYTHING, OF_TASKS, PROGRAMS, as_json, job_files
 from run_helm import CHART, KUBERNETES, helm, rejection, template
 
 from tfk8s import __version__, render
@@ -54,8 +54,9 @@ def test_objects_of_the_examples(example, folder):
     assert of_helm(folder, example.read_text()) == of_render(example.read_text())
 
 
-def test_objects_of_a_job_file_with_every_key(folder):
-    assert of_helm(folder, EVERYTHING) == of_render(EVERYTHING)
+@pytest.mark.parametrize("text", [EVERYTHING, PROGRAMS], ids=["servers", "programs"])
+def test_objects_of_a_job_file_with_every_key(folder, text):
+    assert of_helm(folder, text) == of_render(text)
 
 
 class _Plain(yaml.SafeDumper):
@@ -132,6 +133,21 @@ LONG = "recommendationrankingtwotowerproductionwithwork"
             "jobs: {worker: 1}\nnamespace: ml",
             'namespace: the job file has "ml", but Helm uses "default": add --namespace ml',
         ),
+        (
+            "jobs: {worker: {program: [src/train.py]}}",
+            'the script "src/train.py" to the pods: put it into the image, and write [python3, /PATH/train.py]',
+        ),
+        (
+            "jobs: {ps: 1, worker: {program: [a]}}\nmaster: worker",
+            'master: sessions can\'t connect to a task of "worker", which runs a program',
+        ),
+        (
+            "jobs: {a: {program: [a], preload: [b]}}",
+            "jobs.a.preload: preload has no effect on a job that runs a program",
+        ),
+        ("jobs: {a: 1}\nrun: {}", "run: a run needs a job with a program"),
+        ("jobs: {a: {program: [a]}}\nrun: {success: a/1}", 'run.success: "a/1" names no program'),
+        ("jobs: {a: {program: [a]}}\nrun: {success: b}", 'run.success: "b" names no program'),
         ("jobs: {a: 1}\npod: {containers: [{name: p}, {name: p}]}", 'pod: "p" is given twice in containers'),
     ],
 )

@@ -80,15 +80,21 @@ class RemovableObject(NamedTuple):
         return self.api.rpartition("/")[0]
 
 
-def removable_objects(cluster: str, jobs: Iterable[str]) -> list[RemovableObject]:
+def removable_objects(cluster: str, servers: Iterable[str], programs: Iterable[str] = ()) -> list[RemovableObject]:
     """Return the objects of a cluster in the order in which its Job removes them.
 
     Running pods come first, the NetworkPolicy that isolates them later. The ServiceAccount is the last, because it has
-    the right to remove; it owns the Role and the RoleBinding.
+    the right to remove; it owns the Role and the RoleBinding. The ConfigMap owns the Secrets of programs.
+
+    Args:
+        cluster: the cluster's name.
+        servers: the names of the jobs with servers.
+        programs: the names of the jobs with programs.
     """
-    sets = [naming.stateful_set(cluster, job) for job in jobs]
+    sets = [naming.stateful_set(cluster, job) for job in servers]
     return [
         *(RemovableObject("apps/v1", "statefulsets", name) for name in sets),
+        *(RemovableObject("batch/v1", "jobs", naming.stateful_set(cluster, job)) for job in programs),
         *(RemovableObject("policy/v1", "poddisruptionbudgets", name) for name in sets),
         RemovableObject("v1", "services", naming.master_service(cluster)),
         RemovableObject("v1", "services", cluster),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tfk8s.core import naming, pod_names
 from tfk8s.core.lifetime import removable_objects
+from tfk8s.core.programs import program_jobs
 from tfk8s.core.spec import JobFile
 from tfk8s.render import manifests, other_pods, pods
 from tfk8s.render.pods import Object
@@ -42,9 +43,8 @@ def add(job_file: JobFile, objects: Sequence[Object]) -> list[Object]:
         objects: the objects of `manifests.render`, which get a rule for the Job's pod.
     """
     master = naming.stateful_set(job_file.name, job_file.master)
-    template = next(item for item in objects if (item["kind"], item["metadata"]["name"]) == ("StatefulSet", master))[
-        "spec"
-    ]["template"]
+    workloads = (item for item in objects if item["kind"] in ("StatefulSet", "Job"))
+    template = next(item for item in workloads if item["metadata"]["name"] == master)["spec"]["template"]
     if job_file.idle is not None:
         policy = next(item for item in objects if item["kind"] == "NetworkPolicy")
         port = manifests.port_rule(pods.activity_port(job_file))
@@ -75,13 +75,18 @@ def _account(job_file: JobFile) -> Object:
 
 def _role(job_file: JobFile) -> Object:
     names: dict[tuple[str, str], list[str]] = {}
-    for item in removable_objects(job_file.name, [job.name for job in job_file.jobs]):
+    servers = [job.name for job in job_file.jobs if not job.program]
+    for item in removable_objects(job_file.name, servers, _programs(job_file)):
         names.setdefault((item.group, item.resource), []).append(item.name)
     rules = [
         {"apiGroups": [group], "resources": [resource], "resourceNames": found, "verbs": ["get", "delete"]}
         for (group, resource), found in names.items()
     ]
     return _object("Role", "rbac.authorization.k8s.io/v1", job_file) | {"rules": rules}
+
+
+def _programs(job_file: JobFile) -> list[str]:
+    return [job.name for job in program_jobs(job_file)]
 
 
 def _role_binding(job_file: JobFile) -> Object:
@@ -158,7 +163,10 @@ def _pod(job_file: JobFile, master: Object) -> Object:
 
 
 def _container(job_file: JobFile, master: Object) -> Object:
-    limits = {"TFK8S_IDLE": job_file.idle, "TFK8S_MAX_DURATION": job_file.max_duration}
+    values = {
+        "TFK8S_IDLE": job_file.idle, "TFK8S_MAX_DURATION": job_file.max_duration,
+        "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,
+    }  # fmt: skip
     return {
         "name": pod_names.LIFETIME_CONTAINER,
         **{key: master[key] for key in ("image", "imagePullPolicy") if key in master},
@@ -166,7 +174,7 @@ def _container(job_file: JobFile, master: Object) -> Object:
         "env": [
             {"name": "PYTHONPATH", "value": pods.PACKAGE_FOLDER},
             *(variable for variable in master["env"] if variable["name"] in _VARIABLES),
-            *({"name": name, "value": str(value)} for name, value in limits.items() if value is not None),
+            *({"name": name, "value": str(value)} for name, value in values.items() if value is not None),
         ],
         "resources": {"requests": dict(_REQUESTS), "limits": dict(_LIMITS)},
         "securityContext": master["securityContext"],

@@ -10,8 +10,9 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfk8s.core import compact, naming
+from tfk8s.core.programs import program_jobs
 from tfk8s.core.spec import Job, JobFile, Peer
-from tfk8s.render import package_files, pods
+from tfk8s.render import package_files, pods, program_job
 from tfk8s.render.pods import Object
 
 NAME = "app.kubernetes.io/name"
@@ -33,21 +34,26 @@ _DNS_NAMESPACE = "kube-system"
 _NODE_DNS = ("169.254.20.10/32", "169.254.169.254/32")
 
 
-def render(job_file: JobFile, files: Mapping[str, str], namespace: str | None = None) -> list[Object]:
+def render(
+    job_file: JobFile, files: Mapping[str, str], namespace: str | None = None, digests: Mapping[str, str] | None = None
+) -> list[Object]:
     """Return the objects in the order in which they are applied: policies and volumes first.
 
     Args:
         job_file: the cluster. Each job must have an image, and no job may have addresses.
         files: the texts of the files that tasks run, by their paths in the package.
         namespace: overrides the namespace of the job file. If both are None, the objects have no namespace.
+        digests: the digests of the scripts' folders, by the job's name.
     """
+    servers = [job for job in job_file.jobs if not job.program]
     objects = [
         _network_policy(job_file),
         _config_map(job_file, files),
         _headless_service(job_file),
-        _master_service(job_file),
-        *(_stateful_set(job_file, job, files) for job in job_file.jobs),
-        *(_disruption_budget(job_file, job) for job in job_file.jobs),  # a budget before its pods causes a warning
+        *([_master_service(job_file)] if servers else ()),
+        *(_stateful_set(job_file, job, files) for job in servers),
+        *(_program_job(job_file, job, files, digests or {}) for job in program_jobs(job_file)),
+        *(_disruption_budget(job_file, job) for job in servers),  # a budget before its pods causes a warning
     ]
     if namespace := namespace or job_file.namespace:
         for item in objects:
@@ -123,25 +129,48 @@ def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
     return stateful_set
 
 
-def scaled(stateful_set: Object, tasks: Mapping[str, int]) -> Object:
-    """Return a job's StatefulSet, ready to be applied, with new numbers of tasks.
+def _program_job(job_file: JobFile, job: Job, files: Iterable[str], digests: Mapping[str, str]) -> Object:
+    labels = job_selector(job_file.name, job.name)
+    name = naming.stateful_set(job_file.name, job.name)
+    made = new_object("Job", "batch/v1", name, job_file.name, naming.dns_label(job.name))
+    if job_file.queue:
+        made["metadata"]["labels"][QUEUE] = job_file.queue
+    secret = program_job.secret_name(job_file.name, job.name, digests.get(job.name, ""))
+    template = pods.template(job_file, job, labels, files, secret)
+    return made | {"spec": program_job.spec(job_file, job, template)}
+
+
+def is_program(job: Object) -> bool:
+    """Return whether a Job of a cluster runs a program, and not a script or the limits."""
+    return bool(job["spec"].get("completionMode") == "Indexed")
+
+
+def task_count(workload: Object) -> int:
+    """Return the number of tasks of a StatefulSet or of a program's Job."""
+    spec = workload["spec"]
+    return int(spec["replicas"] if "replicas" in spec else spec["completions"])
+
+
+def scaled(workload: Object, tasks: Mapping[str, int]) -> Object:
+    """Return a job's StatefulSet or its program's Job, ready to be applied, with new numbers of tasks.
 
     Args:
-        stateful_set: the StatefulSet from the API server.
-        tasks: the new numbers of tasks of some of the cluster's jobs.
+        workload: the object from the API server.
+        tasks: the new numbers of tasks of some of the cluster's jobs; empty for the same object again.
     """
-    metadata = stateful_set["metadata"]
+    metadata = workload["metadata"]
     annotations = {name: value for name, value in metadata.get("annotations", {}).items() if name == TTL}
-    spec = copy.deepcopy(stateful_set["spec"])
+    is_job = workload["kind"] == "Job"
+    spec = program_job.own_spec(workload) if is_job else copy.deepcopy(workload["spec"])
     template = spec["template"]
     variables = {variable["name"]: variable for variable in template["spec"]["containers"][0]["env"]}
     variables["TFK8S_JOBS"]["value"] = compact.scale_jobs(variables["TFK8S_JOBS"]["value"], tasks)
     job = variables["TFK8S_JOB"]["value"]
     if job in tasks:
-        spec["replicas"] = tasks[job]
+        spec |= dict.fromkeys(("completions", "parallelism") if is_job else ("replicas",), tasks[job])
     return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
+        "apiVersion": "batch/v1" if is_job else "apps/v1",
+        "kind": workload["kind"],
         "metadata": {"name": metadata["name"], "labels": metadata["labels"], "annotations": annotations},
         "spec": spec,
     }
@@ -168,16 +197,18 @@ def _network_policy(job_file: JobFile) -> Object:
     def ports() -> list[Object]:
         return [port_rule(number) for number in pods.ports(job_file)]
 
+    # NCCL connects the GPUs of a strategy's replicas, and listens on ports that the kernel chooses.
+    own_ports = {} if any(job.program and job.gpus for job in job_file.jobs) else {"ports": ports()}
     return new_object("NetworkPolicy", "networking.k8s.io/v1", job_file.name, job_file.name) | {
         "spec": {
             "podSelector": {"matchLabels": selector(job_file.name)},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [
-                {"from": [cluster()], "ports": ports()},
+                {"from": [cluster()], **copy.deepcopy(own_ports)},
                 *({"from": [_peer(peer)], "ports": ports()} for peer in job_file.network.allow_from),
             ],
             "egress": [
-                {"to": [cluster()], "ports": ports()},
+                {"to": [cluster()], **copy.deepcopy(own_ports)},
                 _dns(),
                 *_allowed_out(job_file.network.allow_to),
             ],

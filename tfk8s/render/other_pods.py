@@ -16,8 +16,8 @@ Object = dict[str, Any]
 # The fields of a pod's spec that belong to tasks alone: their place in relation to each other and on nodes, their
 # devices and resources, and the conditions for their start.
 _OF_TASKS = (
-    "affinity", "nodeName", "readinessGates", "resourceClaims", "resources", "schedulingGates",
-    "topologySpreadConstraints",
+    "affinity", "nodeName", "readinessGates", "resourceClaims", "resources", "restartPolicy", "schedulingGates",
+    "subdomain", "topologySpreadConstraints",
 )  # fmt: skip
 _KUEUE = "kueue.x-k8s.io/"
 

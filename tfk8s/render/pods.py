@@ -14,7 +14,7 @@ from tfk8s.core import naming, pod_names
 from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import EnvSource, Job, JobFile, Security, Volume
-from tfk8s.render import overlay, package_files, placement
+from tfk8s.render import overlay, package_files, placement, program_job
 
 Object = dict[str, Any]
 
@@ -35,7 +35,9 @@ MAX_PORT = 65535
 POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
 
 
-def template(job_file: JobFile, job: Job, labels: Mapping[str, str], files: Iterable[str]) -> Object:
+def template(
+    job_file: JobFile, job: Job, labels: Mapping[str, str], files: Iterable[str], program_secret: str = ""
+) -> Object:
     """Return the pod template of a job's tasks.
 
     Args:
@@ -43,6 +45,7 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], files: Iter
         job: one of its jobs.
         labels: the labels that Services and policies select the pods by.
         files: the paths of the files in the cluster's ConfigMap.
+        program_secret: the name of the Secret with the script's folder, if the job runs a script.
     """
     metadata: Object = {"labels": {**job_file.labels, **job.labels, **labels}}
     if annotations := {**job_file.annotations, **job.annotations}:
@@ -55,6 +58,10 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], files: Iter
         "containers": [_container(job_file, job)],
         "volumes": list(_volumes(job_file, job, files)),
     }
+    if job.program:
+        spec |= {"subdomain": job_file.name, "restartPolicy": "Never"}
+        if job.program.is_script:
+            spec["volumes"] += program_job.volumes(program_secret, SCRATCH_SIZE)
     if job_file.security.service_account:
         spec["serviceAccountName"] = job_file.security.service_account
     if job_file.image_pull_secrets:
@@ -93,20 +100,30 @@ def _additional_ports(job_file: JobFile) -> Iterator[int]:
 
 
 def _container(job_file: JobFile, job: Job) -> Object:
-    amounts = resources(job)
-    return {
+    container: Object = {
         "name": pod_names.SERVER_CONTAINER,
         "image": job.image or job_file.image,
-        "command": ["python3", "-m", "tfk8s.task.server"],
         "env": list(_environment(job_file, job)),
         "ports": [{"name": "grpc", "containerPort": port(job_file, job)}],
-        "resources": amounts,
+        "resources": resources(job),
         "securityContext": container_security(),
+        "volumeMounts": list(_mounts(job_file, job)),
+    }
+    if job.program is None:
+        return {**container, "command": ["python3", "-m", "tfk8s.task.server"], **_probes()}
+    container["command"] = program_job.command(job.program, job_file.run)
+    if job.program.is_script:
+        container["workingDir"] = program_job.WORK_FOLDER
+        container["volumeMounts"] += program_job.mounts()
+    return container
+
+
+def _probes() -> Object:
+    return {
         # A server listens after 0.3 s; with `preload`, after an import. A livenessProbe is not needed, because failures
         # that it could detect end the process anyway. It would restart busy servers, which then lose their variables.
         "startupProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 1, "failureThreshold": 300},
         "readinessProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 5, "timeoutSeconds": 5},
-        "volumeMounts": list(_mounts(job_file, job)),
     }
 
 
@@ -134,7 +151,8 @@ def resources(job: Job) -> Object:
 def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     """Yield the defaults and the user's variables by name, and then the variables that identify the task."""
     values: dict[str, str | EnvSource] = {
-        "HOME": SCRATCH_FOLDER, **gpu_environment(job), **job_file.env, **job.env,
+        "HOME": SCRATCH_FOLDER, **gpu_environment(job), **(program_job.DEFAULTS if job.program else {}),
+        **job_file.env, **job.env,
     }  # fmt: skip
     values["PYTHONPATH"] = PACKAGE_FOLDER + (f":{values['PYTHONPATH']}" if "PYTHONPATH" in values else "")
     for name in sorted(values):
@@ -145,7 +163,11 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     yield {"name": "TFK8S_JOBS", "value": format_jobs(jobs, job_file.port)}
     yield {"name": "TFK8S_PORT", "value": str(job_file.port)}
     yield {"name": "TFK8S_JOB", "value": job.name}
-    yield {"name": "TFK8S_INDEX", "valueFrom": _field(f"metadata.labels['{POD_INDEX}']")}
+    index = program_job.POD_INDEX if job.program else POD_INDEX
+    yield {"name": "TFK8S_INDEX", "valueFrom": _field(f"metadata.labels['{index}']")}
+    if job.program:
+        yield from ({"name": name, "value": value} for name, value in program_job.variables(job_file, job.program))
+        return
     if job.required_gpus:
         yield {"name": "TFK8S_GPUS", "value": str(job.required_gpus)}
     if job.preload:

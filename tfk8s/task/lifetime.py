@@ -200,7 +200,7 @@ class Keeper:
     def _remove(self) -> None:
         found = [(item, self._server.get(item).body) for item in self._objects]
         uids = {item: body["metadata"]["uid"] for item, body in found if body is not None}
-        sets = [item for item in uids if item.resource == "statefulsets"]
+        sets = [item for item in uids if item.resource in ("statefulsets", "jobs")]
         for item in sets:
             self._server.delete(item, uids[item], _FOREGROUND)
         deadline = self._clock() + _END_TIMEOUT
@@ -265,9 +265,11 @@ def main() -> int:
     name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
     limits = Limits(_seconds(environment.get("TFK8S_MAX_DURATION")), _seconds(environment.get("TFK8S_IDLE")))
     host, port = f"{name}.{namespace}.svc", int(environment.get("TFK8S_ACTIVITY_PORT", "0"))
+    programs = environment.get("TFK8S_PROGRAMS", "").split(",")
+    servers = [job for job in compact.parse_jobs(environment["TFK8S_JOBS"]) if job not in programs]
     keeper = Keeper(
         ObjectServer(namespace, environment),
-        removable_objects(name, compact.parse_jobs(environment["TFK8S_JOBS"])),
+        removable_objects(name, servers, filter(None, programs)),
         limits,
         lambda: last_activity(host, port),
         time.monotonic,

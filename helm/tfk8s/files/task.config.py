@@ -153,6 +153,11 @@ def derive_cluster(environment: Mapping[str, str]) -> TaskAddresses:
     return {job: tasks for job, tasks in cluster.items() if job != "evaluator" or is_evaluator}
 
 
+def lists(cluster: TaskAddresses) -> dict[str, list[str]]:
+    """Return the addresses of each job's tasks as lists, for a cluster without gaps."""
+    return {job: list(tasks.values()) for job, tasks in cluster.items()}
+
+
 def listening_line(config: TaskConfig, version: str, devices: str) -> str:
     """Return the line of a server's log with its name, its port and its devices, once the server listens."""
     size = f"of {config.size} tasks" if config.size > 1 else "alone"

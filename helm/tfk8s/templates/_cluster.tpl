@@ -1,15 +1,17 @@
-{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, activityPort, jobs}, the master's job first.
+{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, activityPort, jobs, servers, programs}, the master's job first.
        It rejects what values.schema.json can't, with the messages of `tfk8s validate`. */}}
 {{- define "tfk8s.cluster" }}
 {{- if ne (.Values.namespace | default .Release.Namespace) .Release.Namespace }}
   {{- fail (printf "namespace: the job file has %[1]q, but Helm uses %[2]q: add --namespace %[1]s" .Values.namespace .Release.Namespace) }}{{ end }}
 {{- $names := keys .Values.jobs | sortAlpha }}{{ $candidates := without $names "evaluator" }}{{ $preferred := list }}
 {{- if not $candidates }}{{ fail "jobs: an evaluator alone can't be a cluster: sessions never connect to it" }}{{ end }}
-{{- range list "master" "chief" "worker" }}{{ if has . $names }}{{ $preferred = append $preferred . }}{{ end }}{{ end }}
-{{- $master := .Values.master | default (concat $preferred $candidates | first) }}{{ if not (has $master $candidates) }}
+{{- $servers := list }}{{ range $candidates }}{{ if not (include "tfk8s.program" (get $.Values.jobs .)) }}{{ $servers = append $servers . }}{{ end }}{{ end }}
+{{- range list "master" "chief" "worker" }}{{ if has . ($servers | default $candidates) }}{{ $preferred = append $preferred . }}{{ end }}{{ end }}
+{{- $master := .Values.master | default (concat $preferred $servers $candidates | first) }}{{ if not (has $master $candidates) }}
   {{- fail (printf "master: there is no job %q that sessions can connect to; expected one of %s" $master (join ", " $candidates)) }}{{ end }}
+{{- if and .Values.master (not (has $master $servers)) }}{{ fail (printf "master: sessions can't connect to a task of %q, which runs a program" $master) }}{{ end }}
 {{- $labels := dict "app.kubernetes.io/name" "tfk8s" "app.kubernetes.io/instance" .Values.name }}{{ $seen := dict }}
-{{- $default := int (.Values.port | default 2222) }}{{ $jobs := list }}{{ $spec := list }}{{ $ports := list }}
+{{- $default := int (.Values.port | default 2222) }}{{ $jobs := list }}{{ $spec := list }}{{ $ports := list }}{{ $serverJobs := list }}{{ $programs := list }}{{ $tasksOf := dict }}
 {{- range $name := prepend (without $names $master) $master }}
   {{- $settings := get $.Values.jobs $name }}{{ $label := include "tfk8s.label" $name }}{{ $set := printf "%s-%s" $.Values.name $label }}
   {{- if kindIs "slice" $settings }}{{ fail (printf "jobs.%s: these servers already run at the addresses in the job file" $name) }}{{ end }}
@@ -19,13 +21,21 @@
   {{- $image := required (printf "image: job %q has no image" $name) ($settings.image | default $.Values.image) }}
   {{- $tasks := int ($settings.tasks | default 1) }}{{ $port := int ($settings.port | default $default) }}{{ $ports = append $ports $port | uniq }}
   {{- $spec = append $spec (printf "%s=%d%s" $name $tasks (eq $port $default | ternary "" (printf ":%d" $port))) }}
-  {{- $jobs = append $jobs (dict "name" $name "set" $set "tasks" $tasks "port" $port "image" $image "settings" $settings
+  {{- $job := dict "name" $name "set" $set "tasks" $tasks "port" $port "image" $image "settings" $settings
       "labels" (merge (dict "app.kubernetes.io/component" $label) $labels) "notEvicted" (has $name (list $master "chief" "master" "ps"))
       "podLabels" (merge (dict) ($settings.labels | default dict) ($.Values.labels | default dict))
       "podAnnotations" (merge (dict) ($settings.annotations | default dict) ($.Values.annotations | default dict))
       "gpus" (int $settings.gpus) "gpu" ($settings.gpu_resource | default "nvidia.com/gpu")
-      "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.sum" (list ($settings.memory | default "512Mi") $settings.shm))) }}
+      "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.sum" (list ($settings.memory | default "512Mi") $settings.shm)) }}{{ $jobs = append $jobs $job }}
+  {{- with $settings.program }}{{ $programs = append $programs $job }}{{ $_ := set $tasksOf $name $tasks }}
+    {{- if and (hasSuffix ".py" (first .)) (not (hasPrefix "/" (first .))) }}
+      {{- fail (printf "jobs.%s.program: only `tfk8s up` brings the script %q to the pods: put it into the image, and write [python3, /PATH/%s]" $name (first .) (base (first .))) }}{{ end }}
+    {{- if $settings.preload }}{{ fail (printf "jobs.%s.preload: preload has no effect on a job that runs a program" $name) }}{{ end }}
+  {{- else }}{{ $serverJobs = append $serverJobs $job }}{{ end }}
 {{- end }}
+{{- if and (kindIs "map" .Values.run) (not $programs) }}{{ fail "run: a run needs a job with a program" }}{{ end }}
+{{- with (.Values.run).success }}{{ $parts := splitn "/" 2 . }}{{ $count := get $tasksOf $parts._0 | default 0 | int }}
+  {{- if not (or (hasKey $tasksOf .) (and (regexMatch "^(0|[1-9][0-9]*)$" (toString $parts._1)) (lt (int $parts._1) $count))) }}{{ fail (printf "run.success: %q names no program" .) }}{{ end }}{{ end }}
 {{- $limits := dict }}{{ range $name, $key := dict "TFK8S_MAX_DURATION" "max_duration" "TFK8S_IDLE" "idle" }}
   {{- with get $.Values $key }}{{ $_ := set $limits $name (include "tfk8s.seconds" .) }}{{ end }}{{ end }}
 {{- $highest := 0 }}{{ $used := $ports }}{{ $pods := list .Values.pod }}{{ range $ports }}{{ $highest = max $highest . | int }}{{ end }}
@@ -36,7 +46,10 @@
 {{- $activity := 0 }}{{ range untilStep (sub $highest 1 | int) (sub $highest (add1 $count) | int) -1 | concat $up }}
   {{- if not (or $activity (has . $used)) }}{{ $activity = . }}{{ end }}{{ end }}
 {{- dict "labels" $labels "spec" (join "," $spec) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
-      "limits" $limits "activityPort" $activity "jobs" $jobs | toJson }}{{ end }}
+      "limits" $limits "activityPort" $activity "jobs" $jobs "servers" $serverJobs "programs" $programs | toJson }}{{ end }}
+
+{{- /* A text that is not empty if a job has a program. */}}
+{{- define "tfk8s.program" }}{{ if kindIs "map" . }}{{ join " " .program }}{{ end }}{{ end }}
 
 {{- /* A duration in seconds. */}}
 {{- define "tfk8s.seconds" }}{{ $text := include "tfk8s.text" . }}{{ $unit := get (dict "m" 60 "h" 3600 "d" 86400) (regexFind ".$" $text) }}

@@ -16,21 +16,26 @@ securityContext: {runAsNonRoot: true, runAsUser: {{ int ($security.user | defaul
   fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
 {{- with $security.service_account }}{{ printf "\nserviceAccountName: %q" . }}{{ end }}{{ with $settings.priority_class }}{{ printf "\npriorityClassName: %q" . }}{{ end }}
 {{- with $.Values.image_pull_secrets }}{{ printf "\nimagePullSecrets:" }}{{ range . }}{{ printf "\n  - name: %q" . }}{{ end }}{{ end }}
+{{- if $settings.program }}{{ printf "\nsubdomain: %q\nrestartPolicy: Never" $.Values.name }}{{ end }}
 {{- with $nodes }}{{ printf "\nnodeSelector: %s" (toJson .) }}{{ end }}
 {{- with $tolerations }}{{ printf "\ntolerations: %s" (toJson .) }}{{ end }}
 {{- include "tfk8s.topology" $job }}
 containers:
   - name: server
     image: {{ quote $job.image }}
-    command: [python3, -m, tfk8s.task.server]
+    {{- $command := list "python3" "-m" "tfk8s.task.server" }}{{ if $settings.program }}{{ $run := $.Values.run | default dict }}
+      {{- $command = list "python3" "-m" "tfk8s.task.programs.pod" ($run.restart_on | default "exit-code") (include "tfk8s.maxRestarts" $run) }}
+      {{- range $settings.program }}{{ $command = append $command (replace "$" "$$" .) }}{{ end }}{{ end }}
+    command: {{ include "tfk8s.json" $command | nindent 6 }}
     env: {{- include "tfk8s.env" . | indent 6 }}
     ports: [{name: grpc, containerPort: {{ $job.port }}}]
     resources:
       requests: {{ merge (dict "ephemeral-storage" "128Mi") $amounts | toJson }}
       limits: {ephemeral-storage: 4Gi{{ if $settings.cpu }}, cpu: {{ lt (float64 $cpu) $core | ternary "1" $job.cpu | quote }}{{ end }}{{ if $settings.memory }}, memory: {{ quote $job.memory }}{{ end }}{{ if $job.gpus }}, {{ quote $job.gpu }}: "{{ $job.gpus }}"{{ end }}}
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
+    {{- if not $settings.program }}
     startupProbe: {tcpSocket: {port: grpc}, periodSeconds: 1, failureThreshold: 300}
-    readinessProbe: {tcpSocket: {port: grpc}, periodSeconds: 5, timeoutSeconds: 5}
+    readinessProbe: {tcpSocket: {port: grpc}, periodSeconds: 5, timeoutSeconds: 5}{{ end }}
     {{- $volumes := concat ($.Values.volumes | default list) ($settings.volumes | default list) }}{{ $paths := dict }}
     volumeMounts:
       - {name: tfk8s, mountPath: /opt/tfk8s/tfk8s, readOnly: true}
@@ -43,7 +48,8 @@ containers:
       {{- $_ := set $paths (clean .path) true }}{{ end }}
 volumes:
   - {name: tfk8s, configMap: {name: {{ quote $.Values.name }}, items: [
-      {{- range $file, $_ := $.Files.Glob "files/*.py" }}{{ $key := base $file }}{key: {{ $key }}, path: {{ trimSuffix ".py" $key | replace "." "/" }}.py}, {{ end }}]}}
+      {{- range ternary (list "" "programs/") (list "") (gt (len (index . 1).programs) 0) }}{{ range $file, $_ := $.Files.Glob (printf "files/%s*.py" .) }}
+      {{- $key := base $file }}{key: {{ $key }}, path: {{ trimSuffix ".py" $key | replace "." "/" }}.py}, {{ end }}{{ end }}]}}
   - {name: scratch, emptyDir: {sizeLimit: 2Gi}}
   {{- with $settings.shm }}
   - {name: shm, emptyDir: {medium: Memory, sizeLimit: {{ include "tfk8s.text" . | quote }}}}{{ end }}
@@ -71,6 +77,7 @@ volumes:
 {{- /* The variables by name, the user's over tfk8s' own; then the variables that identify the task. */}}
 {{- define "tfk8s.env" }}{{ $ := first . }}{{ $job := last . }}{{ $env := dict "HOME" "/tmp" "TF_FORCE_GPU_ALLOW_GROWTH" "true" }}
 {{- if not $job.gpus }}{{ $env = dict "HOME" "/tmp" "CUDA_VISIBLE_DEVICES" "-1" "NVIDIA_VISIBLE_DEVICES" "void" }}{{ end }}
+{{- if $job.settings.program }}{{ $_ := set $env "PYTHONUNBUFFERED" "1" }}{{ $_ := set $env "TF_CPP_MIN_LOG_LEVEL" "1" }}{{ end }}
 {{- range $name, $value := $.Values.env }}{{ $_ := set $env $name $value }}{{ end }}
 {{- range $name, $value := $job.settings.env }}{{ $_ := set $env $name $value }}{{ end }}
 {{- if kindIs "map" $env.PYTHONPATH }}{{ fail "env: PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own folder to it" }}{{ end }}
@@ -86,6 +93,9 @@ volumes:
 - {name: TFK8S_JOBS, value: {{ quote (index . 1).spec }}}
 - {name: TFK8S_PORT, value: "{{ (index . 1).port }}"}
 - {name: TFK8S_JOB, value: {{ quote $job.name }}}
-- {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}
+- {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['{{ ternary "batch.kubernetes.io/job-completion-index" "apps.kubernetes.io/pod-index" (hasKey $job.settings "program") }}']"}}}
+{{- if $job.settings.program }}{{ range slice ((index . 1).servers) 0 1 }}
+- {name: TFK8S_TARGET, value: "grpc://{{ .set }}-0.{{ $.Values.name }}.$(TFK8S_NAMESPACE).svc:{{ .port }}"}{{ end }}
+- {name: TFK8S_VERDICT, value: /dev/termination-log}{{ else }}
 {{- if and $job.gpus (not $job.settings.gpus_optional) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}{{ with $job.settings.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}
-{{- if $.Values.idle }}{{ printf "\n- {name: TFK8S_ACTIVITY_PORT, value: \"%d\"}" (int (index . 1).activityPort) }}{{ end }}{{ end }}
+{{- if $.Values.idle }}{{ printf "\n- {name: TFK8S_ACTIVITY_PORT, value: \"%d\"}" (int (index . 1).activityPort) }}{{ end }}{{ end }}{{ end }}

@@ -1,0 +1,119 @@
+"""Programs, which tasks run to their end, and the rules of a run.
+
+A task of a job with `program` runs this program instead of a TensorFlow server. The program finds the cluster in
+`TF_CONFIG`. The meaning of exit codes is that of `restartPolicy: ExitCode` of Kubeflow's TFJob: a program that ends
+with 128 or more is run again, as signals end programs so; another code except 0 is the program's own failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfk8s.core.spec import Job, JobFile, Task
+
+EXIT_CODE, FAILURE, NEVER = RESTART_ON = "exit-code", "failure", "never"
+TASK, JOB, CLUSTER = RESTART_SCOPES = "task", "job", "cluster"
+
+FIRST_RETRYABLE = 128
+PEER_LOST = 138  # a program ends so if another task was lost; 128 + SIGUSR1 is TFJob's code for programs' own retries
+TIMED_OUT = 124
+_CHIEFS = ("chief", "master")
+_SUFFIX = ".py"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program.
+
+    Attributes:
+        words: a Python file beside the job file, with arguments; or a command of the image.
+        folder: the absolute folder of the job file on the machine that read it.
+    """
+
+    words: tuple[str, ...]
+    folder: str = ""
+
+    @property
+    def is_script(self) -> bool:
+        """True if the first word is a Python file beside the job file, and not a command of the image."""
+        return self.words[0].endswith(_SUFFIX) and not self.words[0].startswith("/")
+
+    @property
+    def script(self) -> PurePosixPath:
+        """The absolute path of the Python file on the machine that read the job file."""
+        return PurePosixPath(self.folder, self.words[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPolicy:
+    """The rules of a run: its success, its restarts and its limit.
+
+    Attributes:
+        success: the job or the task whose end with code 0 is the run's success; for "", see `success_tasks`.
+        restart_on: the ends after which programs are run again: "exit-code" (codes from 128), "failure" (every code
+            except 0), or "never".
+        max_restarts: the greatest number of restarts of a task; with a wider scope, of the job or the cluster.
+        restart_scope: the programs that are run again: of the "task", the "job", or all of the "cluster".
+        timeout: the seconds after which the run fails; None for no limit.
+    """
+
+    success: str = ""
+    restart_on: str = EXIT_CODE
+    max_restarts: int = 3
+    restart_scope: str = CLUSTER
+    timeout: int | None = None
+
+    def restarts_after(self, code: int, restarts: int) -> bool:
+        """Return whether a program is run again.
+
+        Args:
+            code: the exit code of the program, 128 + N for signal N.
+            restarts: the restarts so far.
+        """
+        if code == 0 or restarts >= self.max_restarts or self.restart_on == NEVER:
+            return False
+        return self.restart_on == FAILURE or code >= FIRST_RETRYABLE
+
+
+def program_jobs(job_file: JobFile) -> list[Job]:
+    """Return the jobs that run programs."""
+    return [job for job in job_file.jobs if job.program]
+
+
+def success_tasks(job_file: JobFile) -> list[Task]:
+    """Return the tasks whose ends with code 0 are the run's success.
+
+    If the job file names none, these are the tasks of the chief; without a chief, those of all programs except an
+    evaluator, which never ends by itself.
+    """
+    jobs = program_jobs(job_file)
+    names = [job.name for job in jobs]
+    chosen = [job_file.run.success] if job_file.run.success else [name for name in _CHIEFS if name in names][:1]
+    chosen = chosen or [name for name in names if name != "evaluator"] or names
+    return [task for job in jobs for task in job if job.name in chosen or str(task) in chosen]
+
+
+def exit_code(code: int) -> int:
+    """Return a process' exit code as a shell shows it: 128 + N for signal N.
+
+    Args:
+        code: from `os.waitstatus_to_exitcode`, -N for signal N.
+    """
+    return 128 - code if code < 0 else code
+
+
+def run_result(ended: Mapping[str, int], success: Iterable[str]) -> int | None:
+    """Return the exit code of a run, or None while the run goes on.
+
+    Args:
+        ended: the exit codes of the tasks that have ended and are not run again, by task ("worker/0").
+        success: the tasks whose ends with code 0 are the run's success.
+    """
+    needed = list(success)
+    if all(ended.get(task) == 0 for task in needed):
+        return 0
+    return next((code for code in ended.values() if code), None)

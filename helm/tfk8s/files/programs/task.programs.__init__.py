@@ -1,0 +1,1 @@
+"""Code that runs a script as the program of a task."""

@@ -1,0 +1,218 @@
+"""Process 1 of a program's pod: it runs the program, and runs it again in place after a failure that allows this.
+
+A new pod takes ten seconds and more, because the Job controller waits before it creates one. Process 1 starts the
+program again at once, in the same pod, with the same address and the same files. It kills a program that is stopped:
+the other tasks see no heartbeats from the program, and have ended.
+
+A script runs in a fork of this process, where `TF_CONFIG` may have any size. The kernel limits each variable of a
+command to 128 KiB (MAX_ARG_STRLEN, execve(2)). Standard library only: this file runs in pods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tfk8s.core import naming
+from tfk8s.core.cluster_spec import cluster_spec, tf_config
+from tfk8s.core.programs import Program, RunPolicy, exit_code
+from tfk8s.task.config import derive_cluster, lists
+from tfk8s.task.programs import archive, main_script, runner
+
+MAX_STOPPED = 10.0  # seconds; TensorFlow's coordination service gives up a silent task after as many
+_POLL_INTERVAL = 1.0
+_END_TIMEOUT = 2.0  # between SIGTERM and SIGKILL
+_MAX_DELAY = 30.0
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell has them
+
+# The codes of a container that Kubernetes ends: SIGKILL and SIGTERM. The Job controller makes another pod after them.
+ENDED_BY_KUBERNETES = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
+_END = re.compile(r"exit code (\d+), restarts (\d+)")
+
+
+def end_message(code: int, restarts: int) -> str:
+    """Return the termination message of a pod, with the exit code of the program and the number of its restarts."""
+    return f"exit code {code}, restarts {restarts}"
+
+
+def read_end(message: str) -> tuple[int, int] | None:
+    """Return the exit code and the number of restarts from a termination message; None if the text is another."""
+    match = _END.fullmatch(message.strip())
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def container_code(code: int) -> int:
+    """Return the exit code of process 1 for the last exit code of the program.
+
+    Kubernetes would take a program that was killed for a pod that was deleted, and make another pod.
+    """
+    return 1 if code in ENDED_BY_KUBERNETES else code
+
+
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which a program finds its cluster, from the variables of its pod."""
+    cluster = lists(derive_cluster(environment))
+    job, index = environment["TFK8S_JOB"], int(environment["TFK8S_INDEX"])
+    return {"TF_CONFIG": tf_config(cluster, job, index), "TFK8S_CLUSTER": cluster_spec(cluster)}
+
+
+class ProgramRuns:
+    """Runs a program until its last end. The signals of `_SIGNALS` must be blocked.
+
+    SIGTERM ends the program and this process, as for a deleted pod. SIGHUP runs the program again.
+
+    Args:
+        name: the task's name, for messages.
+        words: the program.
+        policy: the restarts.
+        environment: variables for the program, besides those of this process.
+    """
+
+    def __init__(self, name: str, words: Sequence[str], policy: RunPolicy, environment: Mapping[str, str]) -> None:
+        self._name, self._words, self._policy, self._environment = name, words, policy, environment
+        self.restarts = 0
+        self.terminated = False
+        self._child = 0
+        self._wanted_again = False
+        self._kill_at: float | None = None
+
+    def run(self) -> int:
+        """Run the program; return the exit code of its last run."""
+        while True:
+            code = self._run_once()
+            if self.terminated:
+                return code
+            if self._wanted_again:
+                _say(f"{self._name} is restarted")
+                continue
+            if not self._policy.restarts_after(code, self.restarts):
+                return code
+            self.restarts += 1
+            _say(
+                f"{self._name} ended with exit code {code} and runs again, restart {self.restarts} of "
+                f"{self._policy.max_restarts}"
+            )
+            if self._pause(min(2.0 ** (self.restarts - 2), _MAX_DELAY) if self.restarts > 1 else 0.0):
+                return code
+
+    def _run_once(self) -> int:
+        """Start the program, and return its exit code when it has ended."""
+        self._wanted_again, self._kill_at = False, None
+        self._child = os.fork()
+        if not self._child:
+            _become(self._words, self._environment)
+        while True:
+            number = signal.sigtimedwait(_SIGNALS, self._wait())
+            if (code := self._reap()) is not None:
+                with contextlib.suppress(ProcessLookupError):  # what the program left behind
+                    os.killpg(self._child, signal.SIGKILL)
+                return code
+            self._take(number.si_signo if number else 0)
+            if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                os.kill(self._child, signal.SIGKILL)
+
+    def _wait(self) -> float:
+        """Return the seconds until the next check."""
+        return _POLL_INTERVAL if self._kill_at is None else max(0.01, self._kill_at - time.monotonic())
+
+    def _take(self, number: int) -> None:
+        """Act on a signal of this process."""
+        if number == signal.SIGTERM:
+            self.terminated = True
+        elif number == signal.SIGHUP:
+            self._wanted_again = True
+        else:
+            return
+        os.kill(self._child, signal.SIGTERM)
+        self._kill_at = time.monotonic() + _END_TIMEOUT
+
+    def _reap(self) -> int | None:
+        """Take the ends and stops of all children; return the program's exit code, or None before its end."""
+        while True:
+            try:
+                child, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                return None
+            if not child:
+                return None
+            if child != self._child:
+                continue  # an orphan of the program
+            is_ending = self.terminated or self._wanted_again
+            if os.WIFSTOPPED(status) and not is_ending:
+                _say(f"{self._name} is stopped; it is killed unless it continues within {MAX_STOPPED:g} s")
+                self._kill_at = time.monotonic() + MAX_STOPPED
+            elif os.WIFCONTINUED(status) and not is_ending:
+                self._kill_at = None
+            elif os.WIFEXITED(status) or os.WIFSIGNALED(status):
+                return exit_code(os.waitstatus_to_exitcode(status))
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait before a restart; return whether SIGTERM ended the wait."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            number = signal.sigtimedwait((signal.SIGTERM, signal.SIGHUP), left)
+            if number is not None:
+                self.terminated = number.si_signo == signal.SIGTERM
+                return self.terminated
+        return False
+
+
+def _become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Become the program, in a child of this process."""
+    os.setsid()  # a group of processes, which ends together
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    os.environ.update(environment)
+    try:
+        if Program(tuple(words)).is_script:
+            main_script.exit_process(runner.main([Path(words[0]).name, *words[1:]]))
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
+        os.execvp(words[0], list(words))
+    except OSError as error:
+        if error.errno == errno.E2BIG:
+            size = len(os.environ["TF_CONFIG"])
+            reason = f"TF_CONFIG has {size} bytes, and the kernel allows a command 131071: run a Python file instead"
+        else:
+            reason = error.strerror or str(error)
+        _say(f"{words[0]} can't run: {reason}")
+        os._exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
+
+
+def _say(text: str) -> None:
+    print(f"tfk8s: {text}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a program.
+
+    Args:
+        arguments: the ends after which the program runs again, the greatest number of restarts, and the program.
+    """
+    restart_on, max_restarts, *words = arguments
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    environment = os.environ
+    if path := environment.get("TFK8S_ARCHIVE"):
+        archive.unpack(Path(path))
+    name = naming.task(environment["TFK8S_JOB"], int(environment["TFK8S_INDEX"]))
+    policy = RunPolicy(restart_on=restart_on, max_restarts=int(max_restarts))
+    runs = ProgramRuns(name, words, policy, variables(environment))
+    code = runs.run()
+    if runs.terminated:
+        return 128 + signal.SIGTERM
+    if path := environment.get("TFK8S_VERDICT"):
+        with contextlib.suppress(OSError):
+            Path(path).write_text(end_message(code, runs.restarts))
+    _say(f"{name} ended with exit code {code}")
+    return container_code(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""Runs a script as a program of a task: as `python FILE` does, with an exit code for the loss of another task.
+
+A program of `MultiWorkerMirroredStrategy` ends with a TensorFlow error if another task is lost. The script itself is
+not at fault, so the process ends with `PEER_LOST`, after which tfk8s runs the program again. Standard library only:
+this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+
+from tfk8s.core.programs import PEER_LOST
+from tfk8s.task.programs import main_script
+
+INTERRUPTED = 130  # by Ctrl-C, as a shell shows it
+
+# TensorFlow's classes of errors for a task that is gone, and for a task that is there again as another process.
+_LOST = ("UnavailableError", "AbortedError")
+
+# The words of TensorFlow's other errors that follow from a lost task: of its coordination service, its collective
+# operations, and gRPC.
+_WORDS = re.compile(
+    r"heartbeat|coordination service|CoordinationService|Connection reset by peer|Connection refused|Socket closed"
+    r"|failed to connect to all addresses|Collective ops is aborted|recv'd connection error|Broken pipe",
+    re.IGNORECASE,
+)
+
+
+def is_lost_task(error: BaseException) -> bool:
+    """Return whether an error, or a cause of it, is TensorFlow's for a lost task."""
+    return any(
+        type(cause).__module__.startswith("tensorflow.")
+        and (type(cause).__name__ in _LOST or _WORDS.search(str(cause)) is not None)
+        for cause in _causes(error)
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a script with its arguments; return the exit code of the process."""
+    script, *rest = arguments
+    try:
+        main_script.run(script, rest)
+    except SystemExit as end:
+        return main_script.exit_code(end.code)
+    except BaseException as error:
+        main_script.print_traceback(error)
+        if is_lost_task(error):
+            print(f"tfk8s: another task was lost; exit code {PEER_LOST}", file=sys.stderr, flush=True)
+            return PEER_LOST
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    main_script.exit_process(main(sys.argv[1:]))

@@ -1,0 +1,130 @@
+"""Tests of the Jobs of programs."""
+
+from __future__ import annotations
+
+import pytest
+from job_files import PROGRAMS, job_file
+
+from tfk8s import render
+from tfk8s.core.programs import Program, RunPolicy
+from tfk8s.core.spec import Job, JobFile
+from tfk8s.jobfile.loader import loads
+from tfk8s.render import lifetime, manifests, package_files, program_job
+from tfk8s.render.pods import Object
+
+
+def objects(*jobs: Job, digests: dict[str, str] | None = None, **settings: object) -> dict[tuple[str, str], Object]:
+    cluster: JobFile = job_file("demo", *jobs, **{"image": "tf:1", **settings})
+    return {(item["kind"], item["metadata"]["name"]): item for item in render.objects(cluster, "ns", digests)}
+
+
+def worker(*words: str, **settings: object) -> Job:
+    return Job(**{"name": "worker", "tasks": 2, "program": Program(words or ("train.py",)), **settings})  # type: ignore[arg-type]
+
+
+def test_programs_alone_need_four_objects() -> None:
+    assert list(objects(worker())) == [
+        ("NetworkPolicy", "demo"), ("ConfigMap", "demo"), ("Service", "demo"), ("Job", "demo-worker"),
+    ]  # fmt: skip
+
+
+def test_job_of_a_script() -> None:
+    run = RunPolicy(max_restarts=5, timeout=7200, success="worker/0")
+    job = objects(worker("train.py", "$(HOME)"), run=run, digests={"worker": "abc"})["Job", "demo-worker"]
+    template = job["spec"].pop("template")
+    assert job["spec"] == {
+        "completionMode": "Indexed",
+        "completions": 2,
+        "parallelism": 2,
+        "backoffLimitPerIndex": 5,
+        "maxFailedIndexes": 0,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {
+            "rules": [
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                {
+                    "action": "FailJob",
+                    "onExitCodes": {"containerName": "server", "operator": "NotIn", "values": [137, 143]},
+                },
+            ]
+        },
+        "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
+        "activeDeadlineSeconds": 7200,
+    }
+    pod = template["spec"]
+    (container,) = pod["containers"]
+    assert (pod["restartPolicy"], pod["subdomain"], container["workingDir"]) == ("Never", "demo", "/work")
+    words = ["python3", "-m", "tfk8s.task.programs.pod", "exit-code", "5", "train.py", "$$(HOME)"]
+    assert container["command"] == words
+    assert {"startupProbe", "readinessProbe"}.isdisjoint(container)
+    assert {volume["name"]: volume.get("secret") for volume in pod["volumes"]} == {
+        "tfk8s": None, "scratch": None, "program": {"secretName": "demo-worker-program-abc"}, "work": None,
+    }  # fmt: skip
+    values = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert values["TFK8S_ARCHIVE"] == "/opt/tfk8s/program/program.tar.gz"
+    assert values["PYTHONUNBUFFERED"] == "1"
+    assert "TFK8S_TARGET" not in values
+
+
+def test_never_gives_an_index_one_pod() -> None:
+    job = objects(worker(), run=RunPolicy(restart_on="never"))["Job", "demo-worker"]
+    assert job["spec"]["backoffLimitPerIndex"] == 0
+    assert {"successPolicy", "activeDeadlineSeconds"}.isdisjoint(job["spec"])
+
+
+def test_command_has_the_master_as_its_target() -> None:
+    found = objects(Job(name="ps", port=2300), worker("python3", "-m", "trainer"))
+    pod = found["Job", "demo-worker"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    values = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert values["TFK8S_TARGET"] == "grpc://demo-ps-0.demo.$(TFK8S_NAMESPACE).svc:2300"
+    assert "workingDir" not in container
+    assert [volume["name"] for volume in pod["volumes"]] == ["tfk8s", "scratch"]
+    assert ("PodDisruptionBudget", "demo-worker") not in found
+
+
+def test_only_clusters_with_programs_have_their_files() -> None:
+    more = package_files.of_programs().keys() - package_files.of_tasks().keys()
+    keys = set(map(package_files.key, more))
+    assert "task.programs.pod.py" in keys
+    assert keys <= objects(worker())["ConfigMap", "demo"]["data"].keys()
+    assert keys.isdisjoint(objects(Job(name="ps"))["ConfigMap", "demo"]["data"])
+
+
+@pytest.mark.parametrize(("gpus", "ports"), [(0, [{"protocol": "TCP", "port": 2222}]), (1, None)])
+def test_pods_of_programs_with_gpus_connect_to_all_ports_of_each_other(gpus: int, ports: object) -> None:
+    policy = objects(worker(gpus=gpus))["NetworkPolicy", "demo"]["spec"]
+    assert [rule.get("ports") for rule in (policy["ingress"][0], policy["egress"][0])] == [ports, ports]
+    assert len(policy["ingress"]) == 1
+
+
+def test_limits_remove_jobs_too() -> None:
+    found = {(item["kind"], item["metadata"]["name"]): item for item in render.objects(loads(PROGRAMS, "job.yaml"))}
+    role = found["Role", "programs-lifetime"]
+    names = {rule["resources"][0]: rule["resourceNames"] for rule in role["rules"]}
+    assert names["jobs"] == [
+        name for (kind, name), item in found.items() if kind == "Job" and manifests.is_program(item)
+    ]
+    assert len(names["jobs"]) == 3
+    (keeper,) = (item for item in found.values() if lifetime.is_lifetime(item) and item["kind"] == "Job")
+    (container,) = keeper["spec"]["template"]["spec"]["containers"]
+    assert {"name": "TFK8S_PROGRAMS", "value": "My_worker,evaluator,worker"} in container["env"]
+    assert "subdomain" not in keeper["spec"]["template"]["spec"]
+
+
+def test_scaled_job_has_nothing_of_its_controller() -> None:
+    job = objects(worker())["Job", "demo-worker"]
+    own = manifests.scaled(job, {})
+    job["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": "1"}}
+    job["spec"]["template"]["metadata"]["labels"] |= {"batch.kubernetes.io/controller-uid": "1", "job-name": "demo"}
+    job["metadata"] |= {"uid": "1", "resourceVersion": "2"}
+    assert manifests.scaled(job, {}) == own
+    more = manifests.scaled(job, {"worker": 5})
+    (container,) = more["spec"]["template"]["spec"]["containers"]
+    assert (more["spec"]["completions"], more["spec"]["parallelism"]) == (5, 5)
+    assert {"name": "TFK8S_JOBS", "value": "worker=5"} in container["env"]
+
+
+def test_secret_of_another_folder_has_another_name() -> None:
+    assert program_job.secret_name("demo", "worker", "abc") == "demo-worker-program-abc"
+    assert program_job.secret_name("demo", "worker") == "demo-worker-program"

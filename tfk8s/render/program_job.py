@@ -1,0 +1,133 @@
+"""The Indexed Job of a job with a program, and the parts of its pods that differ from those of servers.
+
+The Job controller creates the pod of each task, and creates another pod if a node or a user removes it. Restarts of the
+program itself happen in the pod: see `task/programs/pod.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from tfk8s.core import naming, pod_names, programs
+from tfk8s.core.environment import SCRIPT_DEFAULTS
+from tfk8s.core.programs import Program, RunPolicy
+from tfk8s.core.spec import Job, JobFile
+
+Object = dict[str, Any]
+
+POD_INDEX = "batch.kubernetes.io/job-completion-index"  # the label of an Indexed Job's pods since Kubernetes 1.28
+COMMAND = ("python3", "-m", "tfk8s.task.programs.pod")
+WORK_FOLDER = "/work"
+ARCHIVE = "program.tar.gz"
+ARCHIVE_FOLDER = "/opt/tfk8s/program"
+TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
+# The codes of containers that Kubernetes ends, 128 + SIGKILL and 128 + SIGTERM. Any other code is the program's last.
+_RETRIED_CODES = (137, 143)
+# The labels that the Job controller adds to the pods of a Job.
+_CONTROLLER_LABELS = (
+    "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name",
+)  # fmt: skip
+
+
+# ---- the pods ------------------------------------------------------------------------------------------------------
+
+
+def command(program: Program, run: RunPolicy) -> list[str]:
+    """Return the command of a program's container."""
+    words = [word.replace("$", "$$") for word in program.words]  # Kubernetes expands $(NAME), and reads $$ as $
+    return [*COMMAND, run.restart_on, str(run.max_restarts), *words]
+
+
+def variables(job_file: JobFile, program: Program) -> Iterator[tuple[str, str]]:
+    """Yield the variables of a program's container besides those of each task."""
+    servers = [job for job in job_file.jobs if not job.program]
+    if servers:
+        port = servers[0].port or job_file.port
+        address = naming.pod_address(job_file.name, "$(TFK8S_NAMESPACE)", servers[0].name, 0, port)
+        yield "TFK8S_TARGET", f"grpc://{address}"
+    yield "TFK8S_VERDICT", TERMINATION_MESSAGE
+    if program.is_script:
+        yield "TFK8S_ARCHIVE", f"{ARCHIVE_FOLDER}/{ARCHIVE}"
+
+
+DEFAULTS = {"PYTHONUNBUFFERED": "1", **SCRIPT_DEFAULTS}
+
+
+def mounts() -> Iterator[Object]:
+    """Yield the mounts of a script's container."""
+    yield {"name": "program", "mountPath": ARCHIVE_FOLDER, "readOnly": True}
+    yield {"name": "work", "mountPath": WORK_FOLDER}
+
+
+def volumes(secret_name: str, size: str) -> Iterator[Object]:
+    """Yield the volumes of a script's pod; `size` is the limit of its working folder."""
+    yield {"name": "program", "secret": {"secretName": secret_name}}
+    yield {"name": "work", "emptyDir": {"sizeLimit": size}}
+
+
+def secret_name(cluster: str, job: str, digest: str = "") -> str:
+    """Return the name of the Secret that holds a script's folder. Another folder gets another Secret."""
+    return f"{naming.stateful_set(cluster, job)}-program" + (f"-{digest}" if digest else "")
+
+
+def secret_data(archive: bytes) -> dict[str, str]:
+    """Return the data of the Secret."""
+    return {ARCHIVE: base64.b64encode(archive).decode()}
+
+
+# ---- the Job -------------------------------------------------------------------------------------------------------
+
+
+def spec(job_file: JobFile, job: Job, template: Object) -> Object:
+    """Return the spec of the Job.
+
+    Args:
+        job_file: the cluster.
+        job: a job with a program.
+        template: the pod template.
+    """
+    run = job_file.run
+    made: Object = {
+        "completionMode": "Indexed",
+        "completions": job.tasks,
+        "parallelism": job.tasks,
+        "backoffLimitPerIndex": 0 if run.restart_on == programs.NEVER else run.max_restarts,
+        "maxFailedIndexes": 0,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {
+            "rules": [
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                {
+                    "action": "FailJob",
+                    "onExitCodes": {
+                        "containerName": pod_names.SERVER_CONTAINER,
+                        "operator": "NotIn",
+                        "values": list(_RETRIED_CODES),
+                    },
+                },
+            ]
+        },
+        "template": template,
+    }
+    if indexes := _succeeded_indexes(job_file, job):
+        made["successPolicy"] = {"rules": [{"succeededIndexes": indexes}]}
+    if run.timeout is not None:
+        made["activeDeadlineSeconds"] = run.timeout
+    return made
+
+
+def _succeeded_indexes(job_file: JobFile, job: Job) -> str:
+    """Return the index whose end with code 0 is the Job's success; "" if all tasks have to end."""
+    name, slash, index = job_file.run.success.partition("/")
+    return index if slash and name == job.name and job.tasks > 1 else ""
+
+
+def own_spec(job: Object) -> Object:
+    """Return the spec of a Job from the API server, without what belongs to the Job's controller."""
+    made = {key: copy.deepcopy(value) for key, value in job["spec"].items() if key != "selector"}
+    metadata = made["template"]["metadata"]
+    metadata["labels"] = {key: value for key, value in metadata["labels"].items() if key not in _CONTROLLER_LABELS}
+    return made
