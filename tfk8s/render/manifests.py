@@ -20,6 +20,7 @@ INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 TTL = "tfk8s.dev/script-ttl"
+SUCCESS = "tfk8s.dev/run-success"
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 SCRIPT = "session-script"  # the component of scripts' pods; no job's DNS name is this, as it would end in a hash
@@ -133,6 +134,8 @@ def _program_job(job_file: JobFile, job: Job, files: Iterable[str], digests: Map
     labels = job_selector(job_file.name, job.name)
     name = naming.stateful_set(job_file.name, job.name)
     made = new_object("Job", "batch/v1", name, job_file.name, naming.dns_label(job.name))
+    if job_file.run.success:
+        made["metadata"]["annotations"] = {SUCCESS: job_file.run.success}
     if job_file.queue:
         made["metadata"]["labels"][QUEUE] = job_file.queue
     secret = program_job.secret_name(job_file.name, job.name, digests.get(job.name, ""))
@@ -140,9 +143,14 @@ def _program_job(job_file: JobFile, job: Job, files: Iterable[str], digests: Map
     return made | {"spec": program_job.spec(job_file, job, template)}
 
 
-def is_program(job: Object) -> bool:
-    """Return whether a Job of a cluster runs a program, and not a script or the limits."""
-    return bool(job["spec"].get("completionMode") == "Indexed")
+def is_program(item: Object) -> bool:
+    """Return whether an object is the Job of a program, and not of a script or of the limits."""
+    return bool(item["kind"] == "Job" and item["spec"].get("completionMode") == "Indexed")
+
+
+def has_tasks(item: Object) -> bool:
+    """Return whether an object is a StatefulSet or the Job of a program, whose pods are tasks."""
+    return item["kind"] == "StatefulSet" or is_program(item)
 
 
 def task_count(workload: Object) -> int:
@@ -159,8 +167,12 @@ def scaled(workload: Object, tasks: Mapping[str, int]) -> Object:
         tasks: the new numbers of tasks of some of the cluster's jobs; empty for the same object again.
     """
     metadata = workload["metadata"]
-    annotations = {name: value for name, value in metadata.get("annotations", {}).items() if name == TTL}
     is_job = workload["kind"] == "Job"
+    annotations = {
+        name: value
+        for name, value in metadata.get("annotations", {}).items()
+        if name == TTL or (is_job and not name.startswith(program_job.CONTROLLER_PREFIX))
+    }
     spec = program_job.own_spec(workload) if is_job else copy.deepcopy(workload["spec"])
     template = spec["template"]
     variables = {variable["name"]: variable for variable in template["spec"]["containers"][0]["env"]}
@@ -171,7 +183,8 @@ def scaled(workload: Object, tasks: Mapping[str, int]) -> Object:
     return {
         "apiVersion": "batch/v1" if is_job else "apps/v1",
         "kind": workload["kind"],
-        "metadata": {"name": metadata["name"], "labels": metadata["labels"], "annotations": annotations},
+        "metadata": {"name": metadata["name"], "labels": metadata["labels"]}
+        | ({"annotations": annotations} if annotations else {}),
         "spec": spec,
     }
 

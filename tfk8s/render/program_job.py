@@ -26,10 +26,9 @@ ARCHIVE_FOLDER = "/opt/tfk8s/program"
 TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
 # The codes of containers that Kubernetes ends, 128 + SIGKILL and 128 + SIGTERM. Any other code is the program's last.
 _RETRIED_CODES = (137, 143)
-# The labels that the Job controller adds to the pods of a Job.
-_CONTROLLER_LABELS = (
-    "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name",
-)  # fmt: skip
+# The labels and annotations that the Job controller adds.
+CONTROLLER_PREFIX = "batch.kubernetes.io/"
+_CONTROLLER_LABELS = ("controller-uid", "job-name")
 
 
 # ---- the pods ------------------------------------------------------------------------------------------------------
@@ -129,5 +128,9 @@ def own_spec(job: Object) -> Object:
     """Return the spec of a Job from the API server, without what belongs to the Job's controller."""
     made = {key: copy.deepcopy(value) for key, value in job["spec"].items() if key != "selector"}
     metadata = made["template"]["metadata"]
-    metadata["labels"] = {key: value for key, value in metadata["labels"].items() if key not in _CONTROLLER_LABELS}
+    metadata["labels"] = {
+        key: value
+        for key, value in metadata["labels"].items()
+        if key not in _CONTROLLER_LABELS and not key.startswith(CONTROLLER_PREFIX)
+    }
     return made

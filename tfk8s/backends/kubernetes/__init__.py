@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
 from tfk8s.backends.kubernetes import apply, events, refusals, restart, status
-from tfk8s.backends.kubernetes.api_server import logs, paths, streams
+from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import free_gpus, room
-from tfk8s.backends.kubernetes.status import DeployedCluster
+from tfk8s.backends.kubernetes.workloads import deployed, program_archives, program_jobs, task_pods
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.options import BackendOptions
-from tfk8s.core import naming
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
@@ -48,7 +48,7 @@ class KubernetesBackend:
         Raises:
             InvalidInput: the job file lacks what Kubernetes needs.
         """
-        return render.objects(job_file, self._namespace_for(job_file))
+        return self._objects(job_file, program_archives.pack(job_file))
 
     def apply(self, job_file: JobFile) -> bool:
         """Apply the job file's objects; return whether anything changed."""
@@ -82,18 +82,14 @@ class KubernetesBackend:
 
     def logs(self, name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
         """Yield the lines of the tasks' logs."""
-        namespace = self._find(name).namespace
-        pods = [(task, naming.pod(name, task.job, task.index)) for task in tasks]
+        cluster = self._find(name)
         if not options.follow:
-            return logs.read(self._client, namespace, pods, options)
-        query = paths.of_cluster(name)
+            pods = task_pods.names(self._client, cluster, tasks)
+            return logs.read(self._client, cluster.namespace, list(pods.items()), options)
         return logs.follow(
-            self._client,
-            namespace,
-            pods,
+            self._client, cluster.namespace, [task_pods.LoggedPod(self._client, cluster, task) for task in tasks],
             options,
-            lambda: bool(self._client.get(paths.collection("StatefulSet", namespace), query)["items"]),
-        )
+        )  # fmt: skip
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script as a Job beside the cluster's tasks; its output is this process' standard output."""
@@ -133,7 +129,7 @@ class KubernetesBackend:
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, through the API server."""
         cluster = self._find(name)
-        pod = naming.pod(name, task.job, task.index)
+        pod = task_pods.names(self._client, cluster, [task])[task]
         return streams.dial(self._client, cluster.namespace, pod, cluster.port(task))
 
     def free_gpus(self) -> str:
@@ -143,19 +139,25 @@ class KubernetesBackend:
         return ""
 
     def restart(self, name: str, task: Task | None) -> None:
-        """Restart a task's server in its pod, or (None) re-create the pods of all tasks."""
+        """Restart a task in its pod, or (None) re-create the pods of all tasks."""
         cluster = self._find(name)
-        if task is not None:
-            restart.restart_task(self._client, cluster.namespace, naming.pod(name, task.job, task.index))
+        if task is None:
+            restart.recreate_pods(self._client, cluster.namespace, name, cluster.workloads.values())
+            program_jobs.restart(self._client, cluster)
+            return
+        pod = task_pods.names(self._client, cluster, [task])[task]
+        if job := cluster.program_job(task.job):
+            restart.restart_program(self._client, job, task, pod)
         else:
-            restart.recreate_pods(self._client, cluster.namespace, name, list(cluster.sets))
+            restart.restart_task(self._client, cluster.namespace, pod)
 
     def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
         """Run a command in the container of a task."""
         from tfk8s.backends.kubernetes.api_server import terminal
 
-        pod = naming.pod(name, task.job, task.index)
-        return terminal.run(self._client, self._find(name).namespace, pod, command)
+        cluster = self._find(name)
+        pod = task_pods.names(self._client, cluster, [task])[task]
+        return terminal.run(self._client, cluster.namespace, pod, command)
 
     def delete(self, name: str) -> None:
         """Delete the cluster, and wait until its pods are gone."""
@@ -163,15 +165,19 @@ class KubernetesBackend:
 
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()
-        objects, namespace = self.objects(job_file), self._namespace_for(job_file)
+        archives, namespace = program_archives.pack(job_file), self._namespace_for(job_file)
+        objects, secrets = self._objects(job_file, archives), program_archives.secrets(job_file.name, archives)
         room.require_room(self._client, namespace, job_file, objects)
         try:
             if not dry_run and any((job_file.pod, *(job.pod for job in job_file.jobs))):
                 # The API server may refuse what users write below `pod`. Then nothing is to be changed.
                 apply.apply(self._client, namespace, job_file.name, objects, dry_run=True)
-            return apply.apply(self._client, namespace, job_file.name, objects, dry_run=dry_run)
+            return apply.apply(self._client, namespace, job_file.name, objects, secrets, dry_run=dry_run)
         except ApiError as error:
             raise refusals.in_words_of(job_file, error, objects) from error
+
+    def _objects(self, job_file: JobFile, archives: Mapping[str, bytes]) -> list[Object]:
+        return render.objects(job_file, self._namespace_for(job_file), program_archives.digests(archives))
 
     def _namespace_for(self, job_file: JobFile) -> str:
         return self._namespace or job_file.namespace or self._client.namespace
@@ -180,4 +186,4 @@ class KubernetesBackend:
         return self._applied.get(name) or self._namespace or self._client.namespace
 
     def _find(self, name: str) -> DeployedCluster:
-        return status.find(self._client, self._namespace_of(name), name)
+        return deployed.find(self._client, self._namespace_of(name), name)

@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import containers, lifetime, status
+from tfk8s.backends.kubernetes import containers, lifetime
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes.shortages import requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
+from tfk8s.backends.kubernetes.workloads import deployed, program_archives, program_jobs
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.plan import Change, Plan, compare
 from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
@@ -22,11 +24,23 @@ _DELETE_TIMEOUT = 60.0
 _OF_LIMITS = ("ServiceAccount", "Role", "RoleBinding", "Job")
 
 
-def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], *, dry_run: bool = False) -> Plan:
+def apply(
+    client: Client, namespace: str, name: str, objects: Sequence[Object], secrets: Sequence[Object] = (), *,
+    dry_run: bool = False,
+) -> Plan:  # fmt: skip
     """Apply the objects, and delete the cluster's other objects; return the changes.
 
     All tasks whose pods change restart at once. A change of the ClusterSpec restarts all tasks: a server can't change
-    its ClusterSpec, and servers with different ones do not work together.
+    its ClusterSpec, and servers with different ones do not work together. The Job of a changed program is created
+    again.
+
+    Args:
+        client: the API server.
+        namespace: the cluster's.
+        name: the cluster's.
+        objects: the cluster's objects, in order.
+        secrets: the Secrets with the folders of programs.
+        dry_run: change nothing.
 
     Raises:
         InvalidInput: an object of that name belongs to somebody else; nothing was changed.
@@ -40,20 +54,18 @@ def apply(client: Client, namespace: str, name: str, objects: Sequence[Object], 
     before = [None if item in ended else item for item in before]
     if not dry_run:
         _delete(client, namespace, ended)
-    after = list(_apply_all(client, namespace, objects, dry_run=dry_run))
+    after = list(_apply_all(client, namespace, objects, secrets, dry_run=dry_run))
     pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
     restarted = [(old, new) for old, new in pairs if old and new and _template(old) != _template(new)]
     if not dry_run:
         _delete(client, namespace, obsolete)
-        if restarted:
-            recreate_pods(
-                client, namespace, name, [new["metadata"]["labels"][manifests.COMPONENT] for _, new in restarted]
-            )
+        recreate_pods(client, namespace, name, [new for _, new in restarted])
+        program_archives.delete_obsolete(client, namespace, name, [old for old, _ in pairs], after)
     return Plan(
         name=name,
         changes=tuple(filter(None, (_change(old, new) for old, new in pairs))),
-        requests_before=requested(old for old, _ in pairs if old and old["kind"] == "StatefulSet"),
-        requests=requested(new for _, new in pairs if new and new["kind"] == "StatefulSet"),
+        requests_before=requested(old for old, _ in pairs if old and manifests.has_tasks(old)),
+        requests=requested(new for _, new in pairs if new and manifests.has_tasks(new)),
         restarts=tuple(task for old, new in restarted for task in _tasks(old, new)),
     )
 
@@ -65,7 +77,7 @@ def _require_rights(client: Client, namespace: str, objects: Sequence[Object]) -
         ApiError: the user may not; nothing was changed.
     """
     for item in objects:
-        if item["kind"] not in _OF_LIMITS:
+        if item["kind"] not in _OF_LIMITS or not lifetime.is_lifetime(item):
             continue
         try:
             client.apply(paths.path(item, namespace), item, dry_run=True)
@@ -78,7 +90,9 @@ def _require_rights(client: Client, namespace: str, objects: Sequence[Object]) -
                 ) from error
 
 
-def _apply_all(client: Client, namespace: str, objects: Sequence[Object], *, dry_run: bool) -> Iterator[Object]:
+def _apply_all(
+    client: Client, namespace: str, objects: Sequence[Object], secrets: Sequence[Object], *, dry_run: bool
+) -> Iterator[Object]:
     """Apply the objects, and yield each as the API server has it then."""
     account = None
     for item in objects:
@@ -86,9 +100,14 @@ def _apply_all(client: Client, namespace: str, objects: Sequence[Object], *, dry
         try:
             applied = client.apply(paths.path(item, namespace), owned, dry_run=dry_run)
         except ApiError as error:
-            if not dry_run or (item["kind"], error.code) != ("RoleBinding", 404):
+            if program_jobs.is_refused_change(item, error):
+                applied = program_jobs.replace(client, namespace, item, dry_run=dry_run)
+            elif dry_run and (item["kind"], error.code) == ("RoleBinding", 404):
+                applied = owned  # a dry run has created no Role
+            else:
                 raise
-            applied = owned  # a dry run has created no Role
+        if item["kind"] == "ConfigMap" and not dry_run:
+            program_archives.create(client, namespace, secrets, applied)
         account = applied if item["kind"] == "ServiceAccount" else account
         yield applied
 
@@ -105,15 +124,15 @@ def _change(old: Object | None, new: Object | None) -> Change | None:
 
 
 def _template(item: Object) -> Object | None:
-    """Return the pod template of a StatefulSet; None for another object."""
-    template: Object | None = item["spec"]["template"] if item["kind"] == "StatefulSet" else None
+    """Return the pod template of tasks; None for another object."""
+    template: Object | None = _content(item)["spec"]["template"] if manifests.has_tasks(item) else None
     return template
 
 
 def _tasks(old: Object, new: Object) -> Iterator[Task]:
-    """Yield the tasks that both versions of a job's StatefulSet have."""
+    """Yield the tasks that both versions of a StatefulSet or a Job have."""
     job = containers.template_variables(new)["TFK8S_JOB"]
-    return (Task(job, index) for index in range(min(old["spec"]["replicas"], new["spec"]["replicas"])))
+    return (Task(job, index) for index in range(min(map(manifests.task_count, (old, new)))))
 
 
 def _require_own(item: Object, existing: Object | None) -> None:
@@ -150,7 +169,7 @@ def _obsolete(client: Client, namespace: str, name: str, objects: Sequence[Objec
     """Return the cluster's objects of jobs and of limits that are no longer in the job file."""
     needed = {(item["kind"], item["metadata"]["name"]) for item in objects}
     jobs, *others = (_existing(client, namespace, name, kind) for kind in ("Job", "StatefulSet", "PodDisruptionBudget"))
-    found = itertools.chain(lifetime.with_rights(jobs), *others)
+    found = itertools.chain(lifetime.with_rights(jobs), filter(manifests.is_program, jobs), *others)
     return [item for item in found if (item["kind"], item["metadata"]["name"]) not in needed]
 
 
@@ -162,6 +181,8 @@ def _existing(client: Client, namespace: str, name: str, kind: str) -> list[Obje
 
 def _content(item: Object) -> Object:
     """Return an object without the fields that the API server maintains."""
+    if manifests.is_program(item):
+        return program_jobs.content(item)
     metadata = {
         key: value
         for key, value in item["metadata"].items()
@@ -170,21 +191,24 @@ def _content(item: Object) -> Object:
     return {key: value for key, value in item.items() if key != "status"} | {"metadata": metadata}
 
 
-def scale(client: Client, cluster: status.DeployedCluster, tasks: Mapping[str, int]) -> bool:
+def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) -> bool:
     """Set the number of tasks of jobs, and restart all tasks; return whether anything changed.
 
     Raises:
         InvalidInput: Helm installed the cluster.
     """
     changed = []
-    for component, existing in cluster.sets.items():
+    for existing in cluster.workloads.values():
         _require_not_helm(existing)
         scaled = manifests.scaled(existing, tasks)
-        if scaled["spec"] != existing["spec"]:
-            client.apply(paths.path(scaled, cluster.namespace), scaled)
-            changed.append(component)
-    if changed:
-        recreate_pods(client, cluster.namespace, cluster.name, changed)
+        if scaled["spec"] != manifests.scaled(existing, {})["spec"]:
+            changed.append(scaled)
+    for item in changed:
+        if not manifests.is_program(item):
+            client.apply(paths.path(item, cluster.namespace), item)
+    recreate_pods(client, cluster.namespace, cluster.name, changed)
+    for item in filter(manifests.is_program, changed):
+        program_jobs.replace(client, cluster.namespace, item)
     return bool(changed)
 
 
@@ -200,7 +224,7 @@ def delete(client: Client, namespace: str, name: str) -> None:
     listed = (kind for kind in paths.GROUPS if kind != "Secret")
     objects = {kind: _existing(client, namespace, name, kind) for kind in listed}
     if not any(objects.values()):
-        raise status.no_such_cluster(client, namespace, name)
+        raise deployed.no_such_cluster(client, namespace, name)
     for item in itertools.chain(*objects.values()):
         _require_not_helm(item)
     _delete(client, namespace, lifetime.with_rights(objects["Job"]))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from tfk8s.backends.kubernetes import containers, pod_status, status
+from tfk8s.backends.kubernetes import containers, pod_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.reflector import Reflector
+from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming
 from tfk8s.core.events import Event
 from tfk8s.errors import NoSuchCluster
@@ -16,7 +18,7 @@ from tfk8s.render import lifetime, script_job
 from tfk8s.render.pods import Object
 
 
-def read(client: Client, cluster: status.DeployedCluster, *, follow: bool) -> Iterator[Event]:
+def read(client: Client, cluster: DeployedCluster, *, follow: bool) -> Iterator[Event]:
     """Yield a cluster's events by time; then, with `follow`, each new event until the cluster is gone."""
     path = paths.collection("Event", cluster.namespace)
     existing = sorted(_of_cluster(cluster, client.get(path)["items"]), key=lambda event: event.time)
@@ -31,17 +33,18 @@ def read(client: Client, cluster: status.DeployedCluster, *, follow: bool) -> It
                 yield event
 
 
-def _of_cluster(cluster: status.DeployedCluster, events: list[Object]) -> Iterator[Event]:
-    jobs = {component: containers.template_variables(item)["TFK8S_JOB"] for component, item in cluster.sets.items()}
+def _of_cluster(cluster: DeployedCluster, events: list[Object]) -> Iterator[Event]:
+    workloads = cluster.workloads.items()
+    jobs = {component: containers.template_variables(item)["TFK8S_JOB"] for component, item in workloads}
     for event in events:
         subject = event["involvedObject"]
         if about := find_subject(subject["kind"], subject.get("name", ""), cluster.name, jobs):
             yield parse_event(event, about)
 
 
-def _exists(client: Client, cluster: status.DeployedCluster) -> bool:
+def _exists(client: Client, cluster: DeployedCluster) -> bool:
     try:
-        status.find(client, cluster.namespace, cluster.name)
+        deployed.find(client, cluster.namespace, cluster.name)
     except NoSuchCluster:
         return False
     return True
@@ -83,9 +86,9 @@ def find_subject(kind: str, name: str, cluster: str, jobs: Mapping[str, str]) ->
     if kind in ("Job", "Pod") and lifetime.is_job_name(cluster, name):
         return f"{kind} {name}"
     if kind == "Pod":
-        match = re.fullmatch(rf"{cluster}-(.+)-(\d+)", name)
+        match = re.fullmatch(rf"{cluster}-(.+?)-(\d+)(-\w{{5}})?", name)
         return naming.task(jobs[match[1]], int(match[2])) if match and match[1] in jobs else ""
-    if kind in ("StatefulSet", "PodDisruptionBudget"):
+    if kind in ("StatefulSet", "Job", "PodDisruptionBudget"):
         names = {f"{cluster}-{job}" for job in jobs}
     else:
         names = {cluster + suffix for suffix in _NAME_SUFFIXES.get(kind, ())}

@@ -21,7 +21,8 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Query, add_query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
-from tfk8s.backends.kubernetes.status import Reader
+from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.backends.kubernetes.workloads.deployed import Reader
 from tfk8s.core import naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
@@ -129,7 +130,7 @@ class Informer:
             NoSuchCluster: the cluster does not exist.
             ApiError, BackendUnreachable: as the client raises them.
         """
-        return status.read(self, status.find(self, self.namespace, self._name), self.is_listening)
+        return status.read(self, deployed.find(self, self.namespace, self._name), self.is_listening)
 
     def why_lost(self, task: Task, symptom: str) -> str:
         """Return why a task was lost, or the symptom where nothing is known. Each end is returned once.
@@ -143,7 +144,7 @@ class Informer:
             self._ended.wait_for(lambda: pod in self._ends, timeout)
             if reason := self._ends.pop(pod, ""):
                 return reason
-        cluster = status.find(self.client, self.namespace, self._name)
+        cluster = deployed.find(self.client, self.namespace, self._name)
         (found,) = (found for found in status.read(self.client, cluster).tasks if found.task == task)
         return found.reason_since(time.time() - MAX_END_AGE) or symptom
 

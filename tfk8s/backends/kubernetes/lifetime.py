@@ -18,7 +18,7 @@ from tfk8s.render.pods import Object
 from tfk8s.render.script_job import JOB_NAME
 
 if TYPE_CHECKING:
-    from tfk8s.backends.kubernetes.status import Reader
+    from tfk8s.backends.kubernetes.workloads.deployed import Reader
 
 
 def is_lifetime(item: Object) -> bool:

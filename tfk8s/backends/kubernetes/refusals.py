@@ -12,6 +12,7 @@ from tfk8s.core import naming
 from tfk8s.core.pod_names import SERVER_CONTAINER
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
+from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 _POD = "spec.template.spec"
@@ -27,8 +28,9 @@ def in_words_of(job_file: JobFile, error: ApiError, objects: Sequence[Object]) -
         error: the refusal of one of the objects.
         objects: the cluster's objects, as they were sent.
     """
-    sets = (item for item in objects if item["kind"] == "StatefulSet")
-    specs = {item["metadata"]["name"]: item["spec"]["template"]["spec"] for item in sets}
+    specs = {
+        item["metadata"]["name"]: item["spec"]["template"]["spec"] for item in objects if manifests.has_tasks(item)
+    }
     name, fields = error.invalid or ("", ())
     job = next((job for job in job_file.jobs if naming.stateful_set(job_file.name, job.name) == name), None)
     problems = [_located(job_file, job, specs[name], field) for field in fields] if job else []

@@ -9,14 +9,16 @@ container has run for ten minutes (kubernetes.io/docs/concepts/workloads/pods/po
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import containers, pod_status
 from tfk8s.backends.kubernetes.api_server import commands, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.errors import ClusterError, WaitTimeout
+from tfk8s.backends.kubernetes.workloads import program_status
+from tfk8s.core.spec import Task
+from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
@@ -25,6 +27,7 @@ _BACKOFF_RESET = 600.0  # seconds
 _END_TIMEOUT = 10.0
 # SIGTERM ends the server, and SIGCONT lets a stopped server take it. Python is in the image, since it runs the server.
 _END_SERVER = ("python3", "-c", "import os; os.kill(1, 15); os.kill(1, 18)")
+_RUN_PROGRAM_AGAIN = ("python3", "-c", "import os; os.kill(1, 1)")  # SIGHUP: see task/programs/pod.py
 
 
 def restart_task(client: Client, namespace: str, pod: str) -> None:
@@ -50,6 +53,19 @@ def _running(pod: Object) -> Object | None:
     return own[0]["state"].get("running") if own else None
 
 
+def restart_program(client: Client, job: Object, task: Task, pod: str) -> None:
+    """Run a program again in its pod.
+
+    Raises:
+        InvalidInput: the program's Job has ended, so that no pod can run the program.
+    """
+    namespace = job["metadata"]["namespace"]
+    if program_status.end(job) is not None:
+        name = job["metadata"]["labels"][manifests.INSTANCE]
+        raise InvalidInput(f"{task} has ended with its job", help=f"`tfk8s restart {name}` runs all programs again")
+    commands.execute(client, namespace, pod, _RUN_PROGRAM_AGAIN, (), _END_TIMEOUT)
+
+
 def _end_server(client: Client, before: Object) -> bool:
     """End the server in a pod; return whether it ended in time."""
     namespace, pod = before["metadata"]["namespace"], before["metadata"]["name"]
@@ -70,8 +86,13 @@ def _end_server(client: Client, before: Object) -> bool:
     return True
 
 
-def recreate_pods(client: Client, namespace: str, name: str, components: Sequence[str]) -> None:
-    """Delete all pods of jobs, whose DNS names are the components; their StatefulSets create new ones."""
+def recreate_pods(client: Client, namespace: str, name: str, workloads: Iterable[Object]) -> None:
+    """Delete all pods of those workloads that are StatefulSets, which create new pods."""
+    components = [
+        item["metadata"]["labels"][manifests.COMPONENT] for item in workloads if not manifests.is_program(item)
+    ]
+    if not components:
+        return
     query = paths.of_cluster(name)
     query["labelSelector"] += f",{manifests.COMPONENT} in ({','.join(components)})"
     client.send("DELETE", paths.collection("Pod", namespace), query)

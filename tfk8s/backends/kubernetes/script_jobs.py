@@ -9,12 +9,13 @@ import threading
 from collections.abc import Iterator
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import script_archive, script_files, script_pod, status
+from tfk8s.backends.kubernetes import script_archive, script_files, script_pod
 from tfk8s.backends.kubernetes.api_server import commands, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import scheduling
-from tfk8s.backends.kubernetes.status import DeployedCluster
+from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import pod_names
 from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
@@ -81,7 +82,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
 def _require_cluster(client: Client, cluster: DeployedCluster, script: Script) -> None:
     """Raise a ClusterError if the cluster of a script that was ended is gone, too."""
     try:
-        status.find(client, cluster.namespace, cluster.name)
+        deployed.find(client, cluster.namespace, cluster.name)
     except NoSuchCluster as error:
         raise ClusterError(f'cluster "{cluster.name}" was removed by `tfk8s down`, while {script.path} ran') from error
     except ClusterError:  # the API server does not answer
@@ -101,13 +102,13 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
     """
     archive = script_archive.pack(script.path, script.requirements)
     small = len(archive) <= MAX_SECRET_BYTES
-    master = cluster.set_of(cluster.master.job)
+    master = cluster.workload(cluster.master.job)
     if master is None:
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` creates it again")
     name = f"script-{secrets.token_hex(3)}"
     object_name = script_job.object_name(cluster.name, name)
     client = informer.client
-    gpus = script_job.gpus_like(script.gpus, cluster.sets.values())
+    gpus = script_job.gpus_like(script.gpus, cluster.workloads.values())
     if gpus:
         scheduling.require_gpus(client, gpus.resource, gpus.count)
     files = package_files.of_scripts()

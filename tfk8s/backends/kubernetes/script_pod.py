@@ -15,7 +15,7 @@ from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.script_files import ScriptFiles
-from tfk8s.backends.kubernetes.status import DeployedCluster
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.core import naming, pod_names
 from tfk8s.core.script import LogOptions, Outcome

@@ -210,7 +210,6 @@ def main(arguments: Sequence[str]) -> int:
     if path := environment.get("TFK8S_VERDICT"):
         with contextlib.suppress(OSError):
             Path(path).write_text(end_message(code, runs.restarts))
-    _say(f"{name} ended with exit code {code}")
     return container_code(code)
 
 

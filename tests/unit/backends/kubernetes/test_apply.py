@@ -9,8 +9,9 @@ import pytest
 from fakes.stateful_sets import JOB_FILE, stateful_sets
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, status
+from tfk8s.backends.kubernetes import apply
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
@@ -33,7 +34,7 @@ class ReadOnlyClient:
     "change",
     [
         lambda client: apply.apply(client, "ns", "demo", render.objects(JOB_FILE)),
-        lambda client: apply.scale(client, status.describe(client.objects), {"My_ps": 3}),
+        lambda client: apply.scale(client, deployed.describe(client.objects), {"My_ps": 3}),
         lambda client: apply.delete(client, "ns", "demo"),
     ],
     ids=["up", "scale", "down"],

@@ -9,9 +9,10 @@ import pytest
 from job_files import job_file
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, lifetime, status
+from tfk8s.backends.kubernetes import apply, lifetime
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.lifetime import NO_LIMITS, Limits
 from tfk8s.core.plan import Action
 from tfk8s.errors import NoSuchCluster
@@ -175,7 +176,7 @@ def test_the_end_of_a_cluster_is_told_for_as_long_as_its_pod_is_there(store: Obj
     }
     store.objects["/api/v1/namespaces/ns/pods/demo-lifetime-0123abcd-x"] = pod
     with pytest.raises(NoSuchCluster) as caught:
-        status.find(store, "ns", "demo")  # type: ignore[arg-type]
+        deployed.find(store, "ns", "demo")  # type: ignore[arg-type]
     assert str(caught.value) == (
         'there is no cluster "demo" in namespace "ns" of context "test"; '
         "tfk8s removed it after 30m without a session and a script (idle)"

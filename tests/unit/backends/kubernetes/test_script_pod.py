@@ -11,14 +11,14 @@ import pytest
 from tfk8s import polling
 from tfk8s.backends.kubernetes import pod_events, script_pod
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
-from tfk8s.backends.kubernetes.status import DeployedCluster
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.sessions import error_names, pod_entrypoint
 
-CLUSTER = DeployedCluster(name="demo", namespace="ns", sets={}, jobs={"chief": (1, 2222)})
+CLUSTER = DeployedCluster(name="demo", namespace="ns", workloads={}, jobs={"chief": (1, 2222)})
 NAME = "script-123456"
 RUNNING = {"running": {}}
 DRAINED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}

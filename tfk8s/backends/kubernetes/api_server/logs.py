@@ -7,6 +7,7 @@ import math
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
@@ -43,14 +44,31 @@ def read_pod(
     return text.removesuffix("\n").split("\n") if text else []  # `splitlines` would also split at `pod_entrypoint.MARK`
 
 
-def follow(
-    client: Client, namespace: str, pods: Pods, options: LogOptions, exists: Callable[[], bool]
-) -> Iterator[LogLine]:
-    """Yield the lines of all tasks as they are written, until the cluster is gone."""
+class FollowedPod(Protocol):
+    """The pod of a task whose log is followed.
+
+    Attributes:
+        task: the task.
+    """
+
+    task: Task
+
+    def name(self) -> str:
+        """Return the name of the pod now; another pod may replace it."""
+        ...
+
+    def may_write(self) -> bool:
+        """Return whether the task may still write to its log."""
+        ...
+
+
+def follow(client: Client, namespace: str, pods: Sequence[FollowedPod], options: LogOptions) -> Iterator[LogLine]:
+    """Yield the lines of all tasks as they are written, until no pod may write."""
     lines: queue.SimpleQueue[LogLine | Tfk8sError | None] = queue.SimpleQueue()
-    for task, pod in pods:
-        reader = Follower(client, namespace, pod, options, exists)
-        threading.Thread(target=_forward, args=(reader, task, lines), name=f"tfk8s-log-{pod}", daemon=True).start()
+    for pod in pods:
+        reader = Follower(client, namespace, pod.name, options, pod.may_write)
+        name = f"tfk8s-log-{pod.task}"
+        threading.Thread(target=_forward, args=(reader, pod.task, lines), name=name, daemon=True).start()
     open_logs = len(pods)
     while open_logs:
         item = lines.get()
@@ -79,17 +97,18 @@ class Follower:
     Args:
         client: the API server.
         namespace: the pod's.
-        pod: the pod's name.
+        pod: the pod's name, or a function that returns it.
         options: the first lines, and whether each line begins with its time.
         exists: returns whether the pod may still write.
         container: the container's name.
     """
 
     def __init__(
-        self, client: Client, namespace: str, pod: str, options: LogOptions, exists: Callable[[], bool],
+        self, client: Client, namespace: str, pod: str | Callable[[], str], options: LogOptions,
+        exists: Callable[[], bool],
         container: str = pod_names.SERVER_CONTAINER,
     ) -> None:  # fmt: skip
-        self._client, self._path = client, paths.container(namespace, pod, container, "log")
+        self._client, self._namespace, self._pod, self._container = client, namespace, pod, container
         self._options, self._exists = options, exists
         self._last, self._count = "", 0
 
@@ -110,7 +129,9 @@ class Follower:
         query = _query(self._options) if not self._last else {"sinceTime": self._last[:19] + "Z"}
         try:
             query = {**query, "follow": follow, "timestamps": True}
-            with contextlib.closing(self._client.lines(self._path, query)) as lines:
+            name = self._pod if isinstance(self._pod, str) else self._pod()
+            path = paths.container(self._namespace, name, self._container, "log")
+            with contextlib.closing(self._client.lines(path, query)) as lines:
                 yield from self._new(lines)
         except ApiError as error:
             if error.code not in (400, 404):  # no container has started, or the pod does not exist

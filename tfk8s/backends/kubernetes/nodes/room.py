@@ -59,7 +59,7 @@ def find_room(client: Client, namespace: str, job_file: JobFile, objects: Sequen
         job_file: the cluster.
         objects: the objects to apply.
     """
-    sets = [item for item in objects if item["kind"] == "StatefulSet"]
+    sets = [item for item in objects if manifests.has_tasks(item)]
     nodes = scheduling.list_nodes(client)
     demands = [_demand(item, nodes) for item in sets]
     asked = requested(sets)
@@ -79,18 +79,18 @@ def find_room(client: Client, namespace: str, job_file: JobFile, objects: Sequen
     return Room(asked=asked, shortage=refusal or warning, is_final=bool(refusal))
 
 
-def _demand(stateful_set: Object, nodes: Sequence[Object]) -> Demand:
-    pod = stateful_set["spec"]["template"]["spec"]
+def _demand(workload: Object, nodes: Sequence[Object]) -> Demand:
+    pod = workload["spec"]["template"]["spec"]
     return Demand(
-        job=_job(stateful_set),
-        tasks=stateful_set["spec"]["replicas"],
+        job=_job(workload),
+        tasks=manifests.task_count(workload),
         requests=requests(pod),
         nodes=frozenset(node["metadata"]["name"] for node in nodes if scheduling.can_hold(pod, node)),
     )
 
 
-def _job(stateful_set: Object) -> str:
-    return containers.template_variables(stateful_set)["TFK8S_JOB"]
+def _job(workload: Object) -> str:
+    return containers.template_variables(workload)["TFK8S_JOB"]
 
 
 def _misfits(job_file: JobFile, sets: Sequence[Object], nodes: Sequence[Object]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfk8s.core.resources import CPU, MEMORY, NOTHING, Resources, total
+from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 _UNCOUNTED = "ephemeral-storage"
@@ -112,10 +113,9 @@ def _requests(container: Object) -> Resources:
     return Resources.parse(container.get("resources", {}).get("requests", {}))
 
 
-def requested(sets: Iterable[Object]) -> Resources:
-    """Return what the tasks of StatefulSets request together."""
-    specs = (item["spec"] for item in sets)
-    return total((requests(spec["template"]["spec"]), spec["replicas"]) for spec in specs)
+def requested(workloads: Iterable[Object]) -> Resources:
+    """Return what the tasks of StatefulSets and of the Jobs of programs request together."""
+    return total((requests(item["spec"]["template"]["spec"]), manifests.task_count(item)) for item in workloads)
 
 
 def allocatable(node: Object) -> Resources:

@@ -1,0 +1,1 @@
+"""The StatefulSets of servers and the Jobs of programs, which together are a cluster's tasks."""

@@ -1,0 +1,177 @@
+"""Clusters in Kubernetes, as their StatefulSets and the Jobs of their programs describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tfk8s.backends.kubernetes import containers, lifetime
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Query
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.core import compact, naming
+from tfk8s.core.programs import Program, RunPolicy, success_tasks
+from tfk8s.core.spec import Job, JobFile, Task
+from tfk8s.errors import NoSuchCluster, there_are
+from tfk8s.render import manifests
+from tfk8s.render.pods import Object
+
+
+class Reader(Protocol):
+    """Reads from an API server, as `client.Client` does."""
+
+    context: str
+    namespace: str
+
+    def get(self, path: str, query: Query | None = None) -> Object:
+        """Return an object, or a list of them."""
+        ...
+
+    def text(self, path: str, query: Query | None = None) -> str:
+        """Return a text, such as a log."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployedCluster:
+    """A cluster as its StatefulSets and the Jobs of its programs describe it.
+
+    Attributes:
+        name, namespace: of the cluster.
+        workloads: the StatefulSets and the Jobs of programs, by the job's DNS name.
+        jobs: number of tasks and port of each job, the master's first.
+        required_gpus: the number of GPUs that TensorFlow must see in a task, by the job's DNS name.
+        other_jobs: the Jobs of the cluster's scripts and of its limits.
+    """
+
+    name: str
+    namespace: str
+    workloads: Mapping[str, Object]
+    jobs: Mapping[str, tuple[int, int]]
+    required_gpus: Mapping[str, int] = field(default_factory=dict)
+    other_jobs: Sequence[Object] = ()
+
+    @property
+    def master(self) -> Task:
+        """The task that sessions connect to."""
+        return Task(next(iter(self.jobs)), 0)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """All tasks, in the job file's order."""
+        return [Task(job, index) for job, (count, _) in self.jobs.items() for index in range(count)]
+
+    @property
+    def target(self) -> str:
+        """The address that sessions connect to."""
+        return f"grpc://{self.address(self.master)}"
+
+    @property
+    def success(self) -> tuple[Task, ...]:
+        """The tasks whose programs' ends with code 0 are the run's success; empty without programs."""
+        found = [item for item in self.workloads.values() if item["kind"] == "Job"]
+        if not found:
+            return ()
+        annotations = found[0]["metadata"].get("annotations", {})
+        jobs = tuple(
+            Job(name=name, tasks=tasks, program=Program((name,)) if self.program_job(name) else None)
+            for name, (tasks, _) in self.jobs.items()
+        )
+        run = RunPolicy(success=annotations.get(manifests.SUCCESS, ""))
+        return tuple(success_tasks(JobFile(name=self.name, jobs=jobs, master=self.master.job, run=run)))
+
+    def address(self, task: Task) -> str:
+        """Return the address where a task listens."""
+        return naming.pod_address(self.name, self.namespace, task.job, task.index, self.port(task))
+
+    def port(self, task: Task) -> int:
+        """Return the port where a task listens."""
+        return self.jobs[task.job][1]
+
+    def workload(self, job: str) -> Object | None:
+        """Return a job's StatefulSet, or the Job of its program."""
+        return self.workloads.get(naming.dns_label(job))
+
+    def program_job(self, job: str) -> Object | None:
+        """Return the Job of a job's program; None if the job has servers."""
+        found = self.workload(job)
+        return found if found and found["kind"] == "Job" else None
+
+
+def find(client: Reader, namespace: str, name: str) -> DeployedCluster:
+    """Return the cluster of that name.
+
+    Raises:
+        NoSuchCluster: no cluster has that name and tasks.
+    """
+    query = paths.of_cluster(name)
+    items = [*_items(client, "StatefulSet", namespace, query), *_items(client, "Job", namespace, query)]
+    if not any(map(manifests.has_tasks, items)):
+        raise no_such_cluster(client, namespace, name)
+    return describe(items)
+
+
+def _items(client: Reader, kind: str, namespace: str | None, query: Query) -> list[Object]:
+    """Return the objects of a kind; the items of a list lack their kind."""
+    return [{**item, "kind": kind} for item in client.get(paths.collection(kind, namespace), query)["items"]]
+
+
+def describe(items: Sequence[Object]) -> DeployedCluster:
+    """Return the cluster that has these StatefulSets and Jobs."""
+    workloads = [item for item in items if manifests.has_tasks(item)]
+    metadata, environment = workloads[0]["metadata"], containers.template_variables(workloads[0])
+    by_job = {item["metadata"]["labels"][manifests.COMPONENT]: item for item in workloads}
+    return DeployedCluster(
+        name=metadata["labels"][manifests.INSTANCE],
+        namespace=metadata["namespace"],
+        workloads=by_job,
+        required_gpus={
+            job: int(containers.template_variables(item).get("TFK8S_GPUS", "0")) for job, item in by_job.items()
+        },
+        jobs=compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"])),
+        other_jobs=[item for item in items if not manifests.has_tasks(item)],
+    )
+
+
+def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:
+    """Return the error for a name that no cluster in the namespace has. It names a namespace that has the cluster."""
+    keys = sorted(set(map(_key, filter(manifests.has_tasks, _list_all(client, namespace)))))
+    elsewhere = [other for cluster, other in keys if cluster == name]
+    here = [cluster for cluster, other in keys if other == namespace]
+    removed = lifetime.why_removed(client, namespace, name)
+    return NoSuchCluster(
+        f'there is no cluster "{name}" in namespace "{namespace}" of context "{client.context}"; '
+        + (f"tfk8s removed it {removed}" if removed else there_are(here, "cluster")),
+        help=f"it is in namespace {elsewhere[0]}: add --namespace {elsewhere[0]}"
+        if elsewhere
+        else "`tfk8s up FILE` makes one",
+    )
+
+
+def clusters(client: Reader, namespace: str | None) -> list[DeployedCluster]:
+    """Return the clusters of a namespace or, with None, of all namespaces that the user may read, by name."""
+    items = _list_all(client, client.namespace) if namespace is None else _list_in(client, namespace)
+    keys = sorted(set(map(_key, filter(manifests.has_tasks, items))))
+    return [describe([item for item in items if _key(item) == key]) for key in keys]
+
+
+def _key(item: Object) -> tuple[str, str]:
+    """Return the name and the namespace of an object's cluster."""
+    metadata = item["metadata"]
+    return metadata["labels"][manifests.INSTANCE], metadata["namespace"]
+
+
+def _list_all(client: Reader, namespace: str) -> list[Object]:
+    """Return the StatefulSets and Jobs of all clusters, or those of one namespace where the user may list no more."""
+    try:
+        return _list_in(client, None)
+    except ApiError as error:
+        if error.code != 403:
+            raise
+    return _list_in(client, namespace)
+
+
+def _list_in(client: Reader, namespace: str | None) -> list[Object]:
+    query = paths.labelled({manifests.NAME: "tfk8s"})
+    return [item for kind in ("StatefulSet", "Job") for item in _items(client, kind, namespace, query)]

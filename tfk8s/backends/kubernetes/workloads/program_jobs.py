@@ -1,0 +1,60 @@
+"""Creates the Jobs of programs again: the API server lets nobody change the pods of a Job, or run a Job again."""
+
+from __future__ import annotations
+
+from tfk8s import polling
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
+from tfk8s.render import manifests
+from tfk8s.render.pods import Object
+
+_DELETE_TIMEOUT = 60.0
+_IMMUTABLE = "field is immutable"
+_PREVIEW = "-new"
+
+
+def is_refused_change(item: Object, error: ApiError) -> bool:
+    """Return whether an error says that an object is the Job of a program, which can't be changed so."""
+    fields = error.invalid.fields if error.invalid else ()
+    return manifests.is_program(item) and bool(fields) and all(_IMMUTABLE in field.problem for field in fields)
+
+
+def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = False) -> Object:
+    """Delete a Job, wait until its pods are gone, and create the Job again; return the new Job.
+
+    Two pods with the same host name would share an address in DNS.
+
+    Args:
+        client: the API server.
+        namespace: the Job's.
+        item: the Job to apply.
+        dry_run: change nothing; the result is what the API server would make of the Job.
+    """
+    path = paths.path(item, namespace)
+    if dry_run:
+        name = item["metadata"]["name"]
+        other = {**item, "metadata": {**item["metadata"], "name": name + _PREVIEW}}
+        made = client.apply(paths.path(other, namespace), other, dry_run=True)
+        return {**made, "metadata": {**made["metadata"], "name": name}}
+    client.send("DELETE", path, {"propagationPolicy": "Foreground"})
+    polling.wait_until(
+        lambda: client.find(path) is None,
+        f"the pods of Job {item['metadata']['name']} to end",
+        _DELETE_TIMEOUT,
+        announce=True,
+    )
+    return client.apply(path, item)
+
+
+def restart(client: Client, cluster: DeployedCluster) -> None:
+    """Run all programs of a cluster again."""
+    for workload in cluster.workloads.values():
+        if manifests.is_program(workload):
+            replace(client, cluster.namespace, manifests.scaled(workload, {}))
+
+
+def content(job: Object) -> Object:
+    """Return a Job without what the API server and the Job controller maintain."""
+    return {**manifests.scaled({**job, "kind": "Job"}, {})}

@@ -1,0 +1,97 @@
+"""The status of a task that runs a program, from its Job and its pod."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tfk8s.backends.kubernetes import containers, disruptions, pod_status, script_status
+from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.core.programs import TIMED_OUT
+from tfk8s.core.spec import Task
+from tfk8s.core.status import Phase
+from tfk8s.render.pods import Object
+from tfk8s.task.programs.pod import read_end
+
+_FAILURES = "batch.kubernetes.io/job-index-failure-count"  # an annotation of a pod: the pods of its index that failed
+_ENDED = ("Complete", "Failed")
+_DEADLINE = "DeadlineExceeded"
+
+
+class ProgramStatus(NamedTuple):
+    """The status of a task that runs a program; the attributes are those of `TaskStatus`."""
+
+    phase: Phase
+    reason: str = ""
+    exit_code: int | None = None
+    restarts: int = 0
+
+
+def end(job: Object) -> Object | None:
+    """Return the condition of a Job that has ended; None while it runs."""
+    conditions = job.get("status", {}).get("conditions", ())
+    return next((item for item in conditions if item["type"] in _ENDED and item["status"] == "True"), None)
+
+
+def read(job: Object, task: Task, pod: Object | None, events: PodEvents) -> ProgramStatus:
+    """Return the status of a task.
+
+    Args:
+        job: the Job of the task's program.
+        task: the task.
+        pod: the newest pod of the task; None without a pod.
+        events: of the pod, else of the Job.
+    """
+    ended = end(job)
+    if pod is None or (ended and "deletionTimestamp" in pod["metadata"]):
+        return _without_pod(job, task, ended, events)
+    restarts = int(pod["metadata"].get("annotations", {}).get(_FAILURES, "0"))
+    if "deletionTimestamp" not in pod["metadata"] and (last := script_status.ended(pod)):
+        return _ended(job, task, pod, last)
+    if pod["status"].get("phase") == "Running" and "running" in _state(pod) and not pod_status.is_node_silent(pod):
+        return ProgramStatus(Phase.RUNNING, restarts=restarts)
+    phase, reason = pod_status.phase_and_reason(task.job, pod, events)
+    return ProgramStatus(phase, reason, restarts=restarts)
+
+
+def _state(pod: Object) -> Object:
+    return next((dict(status["state"]) for status in containers.statuses(pod)), {})
+
+
+def _without_pod(job: Object, task: Task, ended: Object | None, events: PodEvents) -> ProgramStatus:
+    """Return the status of a task whose pod was deleted, or does not exist yet."""
+    if _contains(job.get("status", {}).get("completedIndexes", ""), task.index):
+        return ProgramStatus(Phase.SUCCEEDED, exit_code=0)
+    if ended and ended["type"] == "Complete":
+        return ProgramStatus(Phase.SUCCEEDED, "ended: the run succeeded")
+    if ended and ended.get("reason") == _DEADLINE:
+        return ProgramStatus(Phase.FAILED, "ended: the run took longer than its timeout: raise run.timeout", TIMED_OUT)
+    if ended:
+        return ProgramStatus(Phase.FAILED, "ended: another program of its job failed")
+    if job["spec"].get("suspend"):
+        return ProgramStatus(Phase.PENDING, "its queue has not admitted it")
+    return ProgramStatus(*pod_status.phase_and_reason(task.job, None, events))
+
+
+def _ended(job: Object, task: Task, pod: Object, last: Object) -> ProgramStatus:
+    """Return the status of a task whose container has ended."""
+    code, restarts = last.get("exitCode"), int(pod["metadata"].get("annotations", {}).get(_FAILURES, "0"))
+    if verdict := read_end(last.get("message", "")):  # process 1 has written this: the program does not run again here
+        code, restarts = verdict[0], restarts + verdict[1]
+    if code == 0:
+        return ProgramStatus(Phase.SUCCEEDED, exit_code=0, restarts=restarts)
+    if code is None or disruptions.disruption(task.job, pod):
+        reason = disruptions.why_removed(task.job, pod)
+    else:
+        reason = pod_status.why_ended(task.job, pod, {**last, "exitCode": code})
+    if verdict or end(job):
+        return ProgramStatus(Phase.FAILED, reason, code, restarts)
+    return ProgramStatus(Phase.PENDING, f"{reason}; its Job makes another pod", restarts=restarts)
+
+
+def _contains(indexes: str, index: int) -> bool:
+    """Return whether a list of indexes in a Job's status, such as "0,2-4", has an index."""
+    for part in filter(None, indexes.split(",")):
+        first, _, last = part.partition("-")
+        if int(first) <= index <= int(last or first):
+            return True
+    return False
