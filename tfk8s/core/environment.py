@@ -5,18 +5,20 @@
     TFK8S_NAMESPACE     render/pods                       task/config                 the cluster's namespace
     TFK8S_JOBS          render/pods                       task/config, kubernetes/    the ClusterSpec (core/compact)
     TFK8S_PORT          render/pods                       task/config, kubernetes/    the port of jobs without their own
-    TFK8S_JOB           render/pods                       task/server, kubernetes/    the job of this task
-    TFK8S_INDEX         render/pods                       task/server                 the index of this task
+    TFK8S_JOB           render/pods                       task/, kubernetes/          the job of this task
+    TFK8S_INDEX         render/pods                       task/                       the index of this task
     TFK8S_PRELOAD       render/pods                       task/server                 modules to import first
     TFK8S_GPUS          render/pods, local/               task/server, status          GPUs that TensorFlow must see
     TFK8S_ACTIVITY_PORT render/pods                       task/                       the port of the list of clients
     TFK8S_MAX_DURATION  render/lifetime                   task/lifetime               max_duration in seconds
     TFK8S_IDLE          render/lifetime                   task/lifetime               idle in seconds
-    TFK8S_TARGET        core/environment, kubernetes/     sessions/session            the master, "grpc://host:port"
-    TFK8S_CLUSTER       core/environment, pod_entrypoint  sessions/preflight          the ClusterSpec as JSON
+    TFK8S_PROGRAMS      render/lifetime                   task/lifetime               the jobs with programs
+    TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"
+    TFK8S_CLUSTER       core/environment, pod_entrypoint  preflight, programs         the ClusterSpec as JSON
     TFK8S_WITHOUT       cluster/scripts                   preflight, local/, retries  tasks that sessions leave out
-    TFK8S_VERDICT       foreground_scripts, kubernetes/   runner, pod_entrypoint      the file for a failure's name
-    TFK8S_ARCHIVE       kubernetes/                       pod_entrypoint              the archive of the script's folder
+    TFK8S_VERDICT       foreground_scripts, kubernetes/   runner, pod_entrypoint      the file for a failure's name, or
+                        render/program_job                task/programs/pod           for a program's exit code
+    TFK8S_ARCHIVE       kubernetes/, render/program_job   pod_entrypoint, task/       the archive of the script's folder
     TFK8S_REQUIREMENTS  kubernetes/                       pod_entrypoint, runner      the file for `pip install -r`
     TFK8S_DOWNLOADS     kubernetes/                       pod_entrypoint              the files of `--get`, as JSON
     TFK8S_CLUSTER_ID    local/                            local/state                 the cluster of a local process
@@ -59,8 +61,8 @@ def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], s
     """
     cluster = job_file.cluster_spec(address, seen_by=task.job)
     variables = {
-        "TF_CONFIG": tf_config(cluster, task), "TFK8S_CLUSTER": cluster_spec(cluster), "TFK8S_NAME": job_file.name,
-        "TFK8S_JOB": task.job, "TFK8S_INDEX": str(task.index),
+        "TF_CONFIG": tf_config(cluster, task.job, task.index), "TFK8S_CLUSTER": cluster_spec(cluster),
+        "TFK8S_NAME": job_file.name, "TFK8S_JOB": task.job, "TFK8S_INDEX": str(task.index),
     }  # fmt: skip
     if job_file.job(job_file.master).program is None:
         variables["TFK8S_TARGET"] = f"grpc://{address(job_file.master_task)}"

@@ -14,6 +14,7 @@ from tfk8s.render.pods import Object
 USER_ROLE = "tfk8s-user"
 SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
+LIMITS, PROGRAMS = FEATURES = "max_duration, idle", "programs"
 
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop"})  # the commands that the Role for submitting allows
 _READERS = (
@@ -31,14 +32,14 @@ class Permission:
         resource: the plural of a kind, with or without a subresource, such as "pods/log".
         group: the API group; "" is the core group.
         commands: the commands that need it.
-        for_limits: whether only job files with `max_duration` or `idle` need it.
+        features: the features of job files that need it; empty if all job files do.
     """
 
     verb: str
     resource: str
     group: str
     commands: tuple[str, ...]
-    for_limits: bool = False
+    features: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.verb} {self.resource}" + (f".{self.group}" if self.group else "")
@@ -54,7 +55,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "apps", "statefulsets", "list", _READERS
     yield "apps", "statefulsets", "watch", _WATCHERS
     yield "", "pods", "list", ("ls", "status", "exec", "submit", "stop", "up", "scale", "restart", "down")
-    yield "batch", "jobs", "list", (*_READERS, "diff")  # the Jobs of scripts and of limits
+    yield "batch", "jobs", "list", (*_READERS, "diff")  # the Jobs of programs, of scripts and of limits
     yield "batch", "jobs", "watch", _WATCHERS
     # The log shows that a server listens.
     yield "", "pods/log", "get", ("logs", "submit", "status", "up", "restart", "scale", "down")
@@ -106,17 +107,25 @@ def _table_of_limits() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "networking.k8s.io", "networkpolicies", "delete", ("up", "down")
 
 
+def _table_of_programs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same for job files with programs. A Job whose program changes is created again."""
+    yield "batch", "jobs", "get patch", ("up", "diff", "scale", "restart")
+    yield "batch", "jobs", "create delete", ("up", "scale", "restart")
+    yield "", "secrets", "create deletecollection", ("up",)
+
+
 def _permissions() -> tuple[Permission, ...]:
     commands: dict[tuple[str, str, str], tuple[str, ...]] = {}
-    always = set()
-    for table in (_table, _table_of_limits):
+    features: dict[tuple[str, str, str], tuple[str, ...]] = {}
+    for feature, table in (("", _table), (LIMITS, _table_of_limits), (PROGRAMS, _table_of_programs)):
         for group, resource, verbs, needed_by in table():
             for verb in verbs.split():
                 key = (verb, resource, group)
                 commands[key] = tuple(dict.fromkeys((*commands.get(key, ()), *needed_by)))
-                if table is _table:
-                    always.add(key)
-    return tuple(Permission(*key, needed_by, key not in always) for key, needed_by in commands.items())
+                features[key] = (*features.get(key, ()), feature)
+    return tuple(
+        Permission(*key, needed_by, () if "" in features[key] else features[key]) for key, needed_by in commands.items()
+    )
 
 
 PERMISSIONS = _permissions()

@@ -107,17 +107,20 @@ def _permissions(client: Client, namespace: str) -> list[Check]:
     except Tfk8sError as error:
         return [Check("permissions", State.UNKNOWN, str(error), error.help or "")]
     missing = [permission for permission, is_allowed in zip(needed, allowed, strict=True) if not is_allowed]
-    always = [permission for permission in missing if not permission.for_limits]
+    always = [permission for permission in missing if not permission.features]
     checks = [
         permissions_check(command, namespace, [permission for permission in always if command in permission.commands])
         for command in _COMMANDS
     ]
-    return [*checks, limits_check(namespace, [permission for permission in missing if permission.for_limits])]
+    for feature in rbac.FEATURES:
+        of_feature = [permission for permission in missing if feature in permission.features]
+        checks.append(feature_check(feature, namespace, of_feature))
+    return checks
 
 
-def limits_check(namespace: str, missing: Sequence[Permission]) -> Check:
-    """Return the check of the permissions for `max_duration` and `idle`, which few job files have."""
-    name = "permissions: max_duration, idle"
+def feature_check(feature: str, namespace: str, missing: Sequence[Permission]) -> Check:
+    """Return the check of the permissions for a feature, which few job files have."""
+    name = f"permissions: {feature}"
     if not missing:
         return Check(name, State.OK, f'all, in namespace "{namespace}"')
     return Check(name, State.OK, f"job files with them would be refused: you may not {_listed(missing)}")

@@ -68,6 +68,11 @@ class DeployedCluster:
         return f"grpc://{self.address(self.master)}"
 
     @property
+    def has_servers(self) -> bool:
+        """True if sessions can connect to a task."""
+        return any(item["kind"] == "StatefulSet" for item in self.workloads.values())
+
+    @property
     def success(self) -> tuple[Task, ...]:
         """The tasks whose programs' ends with code 0 are the run's success; empty without programs."""
         found = [item for item in self.workloads.values() if item["kind"] == "Job"]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tfk8s.backends.kubernetes import containers, disruptions, pod_status, script_status
 from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.core.programs import TIMED_OUT
+from tfk8s.core.programs import LOST_TASK, PEER_LOST, TIMED_OUT
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.render.pods import Object
@@ -79,7 +79,9 @@ def _ended(job: Object, task: Task, pod: Object, last: Object) -> ProgramStatus:
         code, restarts = verdict[0], restarts + verdict[1]
     if code == 0:
         return ProgramStatus(Phase.SUCCEEDED, exit_code=0, restarts=restarts)
-    if code is None or disruptions.disruption(task.job, pod):
+    if code == PEER_LOST:
+        reason = LOST_TASK
+    elif code is None or disruptions.disruption(task.job, pod):
         reason = disruptions.why_removed(task.job, pod)
     else:
         reason = pod_status.why_ended(task.job, pod, {**last, "exitCode": code})

@@ -1,0 +1,243 @@
+"""Programs as Jobs: their pods, their status and their folders."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_files import job_file
+
+from tfk8s import render
+from tfk8s.backends.kubernetes import events
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.api_server.field_errors import FieldError, InvalidFields
+from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.workloads import (
+    deployed,
+    program_archives,
+    program_jobs,
+    program_status,
+    task_pods,
+)  # fmt: skip
+from tfk8s.core.programs import Program, RunPolicy
+from tfk8s.core.spec import Job, Task
+from tfk8s.core.status import Phase
+from tfk8s.errors import InvalidInput
+from tfk8s.render.pods import Object
+from tfk8s.task.programs import pod as process_1
+
+WORKER = Job(name="worker", tasks=2, program=Program(("python3", "-m", "trainer")))
+
+
+def objects(*jobs: Job, **settings: object) -> list[Object]:
+    found = render.objects(job_file("demo", *jobs, **{"image": "tf:1", "namespace": "ns", **settings}))
+    return [{**item, "metadata": {**item["metadata"], "uid": "u"}} for item in found]
+
+
+def pod(index: int, suffix: str = "abcde", created: str = "2026-01-01T00:00:00Z", **state: object) -> Object:
+    labels = {"batch.kubernetes.io/job-name": "demo-worker", "batch.kubernetes.io/job-completion-index": str(index)}
+    metadata = {"name": f"demo-worker-{index}-{suffix}", "labels": labels, "creationTimestamp": created, "uid": suffix}
+    statuses = [{"name": "server", "restartCount": 0, "ready": False, "image": "tf:1", "state": state}] if state else []
+    phase = {"running": "Running", "terminated": "Failed"}.get(next(iter(state), ""), "Pending")
+    spec = {"containers": [{"name": "server", "resources": {}}], "nodeName": "node-1"}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase, "containerStatuses": statuses}}
+
+
+def ended(code: int, message: str = "", **more: object) -> Object:
+    return pod(1, terminated={"exitCode": code, "message": message, "reason": "Error", **more})
+
+
+def job(**status: object) -> Object:
+    (found,) = (item for item in objects(WORKER) if item["kind"] == "Job")
+    return {**found, "status": status}
+
+
+def condition(kind: str, reason: str = "") -> dict[str, object]:
+    return {"conditions": [{"type": kind, "status": "True", "reason": reason}]}
+
+
+FAILED = condition("Failed", "PodFailurePolicy")
+DELETED = pod(1)
+DELETED["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("status", "found", "expected"),
+    [
+        ({}, None, (Phase.PENDING, "", None, 0)),
+        ({}, pod(1, running={"startedAt": "2026-01-01T00:00:00Z"}), (Phase.RUNNING, "", None, 0)),
+        ({}, ended(0, "exit code 0, restarts 2"), (Phase.SUCCEEDED, "", 0, 2)),
+        ({}, ended(1, "exit code 1, restarts 0"), (Phase.FAILED, "ended with exit code 1", 1, 0)),
+        (
+            {}, ended(1, "exit code 137, restarts 3"),
+            (Phase.FAILED, "killed (exit code 137): by its node, or by someone with rights on it", 137, 3),
+        ),
+        ({}, ended(138, "exit code 138, restarts 3"), (Phase.FAILED, "another task was lost", 138, 3)),
+        ({}, ended(143), (Phase.PENDING, "ended with exit code 143; its Job makes another pod", None, 0)),
+        (FAILED, ended(143), (Phase.FAILED, "ended with exit code 143", 143, 0)),
+        ({}, DELETED, (Phase.PENDING, "its previous pod is terminating", None, 0)),
+        (FAILED, DELETED, (Phase.FAILED, "ended: another program of its job failed", None, 0)),
+        (condition("Complete"), None, (Phase.SUCCEEDED, "ended: the run succeeded", None, 0)),
+        ({"completedIndexes": "0-2,5"}, None, (Phase.SUCCEEDED, "", 0, 0)),
+        (
+            condition("Failed", "DeadlineExceeded"), None,
+            (Phase.FAILED, "ended: the run took longer than its timeout: raise run.timeout", 124, 0),
+        ),
+    ],
+)  # fmt: skip
+def test_status(status: dict[str, object], found: Object | None, expected: tuple[object, ...]) -> None:
+    assert program_status.read(job(**status), Task("worker", 1), found, PodEvents()) == expected
+
+
+def test_program_that_ran_out_of_memory_says_what_to_raise() -> None:
+    found = ended(137, reason="OOMKilled")
+    found["spec"]["containers"][0]["resources"] = {"limits": {"memory": "1Gi"}}
+    assert program_status.read(job(), Task("worker", 1), found, PodEvents()).reason == (
+        "killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory; its Job makes another pod"
+    )
+
+
+def test_codes_that_the_job_controller_retries_are_not_the_programs_own() -> None:
+    (rule,) = [
+        rule["onExitCodes"] for rule in job()["spec"]["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"
+    ]
+    assert tuple(rule["values"]) == process_1.ENDED_BY_KUBERNETES
+    assert not {process_1.container_code(code) for code in range(256)} & set(rule["values"])
+
+
+def test_newest_pod_of_an_index_counts() -> None:
+    cluster = deployed.describe(objects(Job(name="ps"), WORKER))
+    server = {**pod(0), "metadata": {"name": "demo-ps-0", "creationTimestamp": "2026-01-01T00:00:00Z"}}
+    old, new = pod(1, "first", "2026-01-01T00:00:01Z"), pod(1, "later", "2026-01-01T00:00:02Z")
+    assert task_pods.by_task(cluster, [new, server, old]) == {
+        Task("ps", 0): server, Task("worker", 0): None, Task("worker", 1): new,
+    }  # fmt: skip
+
+
+def test_names_of_pods_take_no_request_without_programs() -> None:
+    cluster = deployed.describe(objects(Job(name="ps"), WORKER))
+
+    class Api:
+        requests = 0
+
+        def get(self, *_: object) -> Object:
+            self.requests += 1
+            return {"items": [pod(1, "later")]}
+
+    api: Any = Api()
+    assert task_pods.names(api, cluster, [Task("ps", 0)]) == {Task("ps", 0): "demo-ps-0"}
+    assert api.requests == 0
+    assert task_pods.names(api, cluster, [Task("ps", 0), Task("worker", 1)]) == {
+        Task("ps", 0): "demo-ps-0", Task("worker", 1): "demo-worker-1-later",
+    }  # fmt: skip
+    assert api.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("jobs", "run", "success"),
+    [
+        ((Job(name="ps"), WORKER), RunPolicy(), ["worker/0", "worker/1"]),
+        ((WORKER,), RunPolicy(success="worker/1"), ["worker/1"]),
+        ((Job(name="chief", program=WORKER.program), WORKER), RunPolicy(), ["chief/0"]),
+        ((Job(name="ps"),), RunPolicy(), []),
+    ],
+)
+def test_success_is_known_from_the_objects(jobs: tuple[Job, ...], run: RunPolicy, success: list[str]) -> None:
+    cluster = deployed.describe(objects(*jobs, run=run))
+    assert list(map(str, cluster.success)) == success
+    assert cluster.has_servers == any(job.name == "ps" for job in jobs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "about"),
+    [
+        ("Pod", "demo-worker-1-abcde", "worker/1"),
+        ("Pod", "demo-ps-0", "ps/0"),
+        ("Job", "demo-worker", "Job demo-worker"),
+        ("Job", "demo-other", ""),
+        ("Pod", "demo-other-1-abcde", ""),
+    ],
+)
+def test_events_of_programs(kind: str, name: str, about: str) -> None:
+    assert events.find_subject(kind, name, "demo", {"worker": "worker", "ps": "ps"}) == about
+
+
+def _refusal(*problems: str) -> ApiError:
+    return ApiError(422, "refused", invalid=InvalidFields("demo-worker", tuple(FieldError("a", p) for p in problems)))
+
+
+@pytest.mark.parametrize(
+    ("problems", "is_change"),
+    [(["Invalid value: x: field is immutable"], True), ([], False), (["field is immutable", "Required value"], False)],
+)
+def test_only_immutable_fields_make_a_job_anew(problems: list[str], is_change: bool) -> None:
+    assert program_jobs.is_refused_change(job(), _refusal(*problems)) is is_change
+    assert not program_jobs.is_refused_change({**job(), "kind": "StatefulSet"}, _refusal(*problems))
+
+
+# ---- the folders of scripts ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("print(1)")
+    return tmp_path
+
+
+def scripts(folder: Path) -> Any:
+    script = Job(name="worker", program=Program(("train.py",), str(folder)))
+    return job_file("demo", script, Job(name="other", program=WORKER.program))
+
+
+def test_secret_has_the_folder_and_its_hash(folder: Path) -> None:
+    archives = program_archives.pack(scripts(folder))
+    digests = program_archives.digests(archives)
+    (secret,) = program_archives.secrets("demo", archives)
+    assert secret["metadata"]["name"] == f"demo-worker-program-{digests['worker']}"
+    assert base64.b64decode(secret["data"]["program.tar.gz"]) == archives["worker"]
+    (folder / "train.py").write_text("print(2)")
+    assert program_archives.digests(program_archives.pack(scripts(folder))) != digests
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "train.py").unlink(), 'there is no script "{0}/train.py"'),
+        (
+            lambda folder: (folder / "data").write_bytes(os.urandom(900_000)),
+            'the folder "{0}" has 900 kB, compressed; the pods of a program get at most 700 kB',
+        ),
+    ],
+    ids=["no script", "too large"],
+)
+def test_folder_that_can_not_travel(folder: Path, change: Callable[[Path], object], message: str) -> None:
+    change(folder)
+    with pytest.raises(InvalidInput) as caught:
+        program_archives.pack(scripts(folder))
+    assert str(caught.value) == message.format(folder)
+
+
+def test_secrets_that_no_job_needs_any_more_are_deleted() -> None:
+    class Api:
+        sent: list[tuple[str, str, object]] = []  # noqa: RUF012 - one test
+
+        def send(self, method: str, path: str, query: object) -> None:
+            self.sent.append((method, path, query))
+
+    script = Job(name="worker", program=Program(("train.py",), "/f"))
+
+    def made(digest: str) -> list[Object]:
+        return render.objects(job_file("demo", script, image="tf:1"), "ns", {"worker": digest})
+
+    api: Any = Api()
+    program_archives.delete_obsolete(api, "ns", "demo", [None, *made("old")], made("new"))
+    program_archives.delete_obsolete(api, "ns", "demo", made("new"), made("new"))
+    query = {
+        "labelSelector": "app.kubernetes.io/name=tfk8s,app.kubernetes.io/instance=demo",
+        "fieldSelector": "metadata.name=demo-worker-program-old",
+    }
+    assert api.sent == [("DELETE", "/api/v1/namespaces/ns/secrets", query)]
