@@ -9,7 +9,7 @@ import sys
 import pytest
 from fakes.api_server import ApiServer
 
-JOBS = 2
+JOBS, PROGRAMS = 2, 1
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,8 @@ def tfk8s(client, crowded, tmp_path):
 def life(tfk8s, job_file, tasks):
     """Return the writes of each command."""
     job_file.write_text(
-        f"apiVersion: tfk8s.dev/v1\nname: counted\nimage: tf:1\njobs: {{ps: {tasks}, worker: {tasks}}}\n"
+        f"apiVersion: tfk8s.dev/v1\nname: counted\nimage: tf:1\n"
+        f"jobs: {{ps: {tasks}, worker: {tasks}, trainer: {{tasks: {tasks}, program: ['true']}}}}\n"
     )
     return {
         "up": tfk8s("up", "--no-wait", str(job_file)),
@@ -64,7 +65,9 @@ def life(tfk8s, job_file, tasks):
 def test_two_tasks_and_hundreds_take_equally_many_writes(tfk8s, tmp_path):
     two, hundreds = (life(tfk8s, tmp_path / "cluster.yaml", tasks) for tasks in (2, 200))
     assert two == hundreds
-    assert len(two["up"]) <= 8 + 2 * JOBS
+    assert len(two["up"]) <= 8 + 2 * JOBS + PROGRAMS
     assert two["up"] == two["up again"] == two["diff"]  # the latter as a dry run
-    assert two["scale"] == ["PATCH statefulsets", "PATCH statefulsets", "DELETE pods"]
+    assert two["scale"] == [
+        "PATCH statefulsets", "PATCH statefulsets", "DELETE pods", "DELETE jobs", "PATCH jobs",
+    ]  # fmt: skip
     assert len(two["down"]) <= 8
