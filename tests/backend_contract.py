@@ -9,11 +9,13 @@ import pytest
 from job_files import job_file
 
 from tfk8s.backends.protocol import Backend
+from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.programs import Program
 from tfk8s.core.script import LogOptions, Script
-from tfk8s.core.spec import JobFile, Task
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase
-from tfk8s.errors import NoSuchCluster
+from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.task import probe
 
 TIMEOUT = 120.0
@@ -143,6 +145,24 @@ class BackendContract:
         assert not backend.plan(self.make(own, worker=1, ps=1))
         with backend.dial(own, FIRST) as stream:
             assert len(probe.list_devices(stream, TIMEOUT)) == 2
+
+    def test_programs_run_to_their_end_and_again(self, backend: Backend, script: Script) -> None:
+        name, program = (
+            "contract-programs",
+            Program(("sh", "-c", 'test -n "$TF_CONFIG" && exit 7'), str(script.path.parent)),
+        )
+        backend.apply(self.make(name, Job(name="worker", program=program)))
+        try:
+            status = wait_for_programs(backend, name, TIMEOUT)
+            assert (status.phase, status.exit_code, status.success) == (Phase.FAILED, 7, (FIRST,))
+            assert [(task.phase, task.exit_code, task.is_program) for task in status.tasks] == [(Phase.FAILED, 7, True)]
+            with pytest.raises(InvalidInput, match=f'cluster "{name}" has no server to connect to'):
+                backend.run(name, script)
+            backend.restart(name, None)
+            again = wait_until_ready(backend, name, TIMEOUT, before={task.task: task for task in status.tasks})
+            assert wait_for_programs(backend, again.name, TIMEOUT).exit_code == 7
+        finally:
+            backend.delete(name)
 
     def test_delete_removes_one_cluster(self, backend: Backend, shared: str, own: str) -> None:
         before = backend.observe(shared).tasks
