@@ -20,6 +20,7 @@ TASK, JOB, CLUSTER = RESTART_SCOPES = "task", "job", "cluster"
 
 FIRST_RETRYABLE = 128
 PEER_LOST = 138  # a program ends so if another task was lost; 128 + SIGUSR1 is TFJob's code for programs' own retries
+LOST_TASK = "another task was lost"  # the reason of such an end
 TIMED_OUT = 124
 _CHIEFS = ("chief", "master")
 _SUFFIX = ".py"
