@@ -14,11 +14,15 @@ from run_helm import CHART, KUBERNETES, helm, rejection, template
 from tfk8s import __version__, render
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import JobFileError
-from tfk8s.jobfile.loader import loads
+from tfk8s.jobfile.loader import load, loads
 from tfk8s.render import manifests
 
 ROOT = CHART.parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
+EXAMPLES = [
+    path
+    for path in sorted((ROOT / "examples").glob("*/*.yaml"))
+    if not any(job.program and job.program.is_script for job in load(path).jobs)  # only `up` can bring scripts
+]
 HEAD = "apiVersion: tfk8s.dev/v1\nname: mnist\nimage: tf:1\n"
 
 

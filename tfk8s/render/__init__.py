@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tfk8s.core.programs import program_jobs
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
@@ -16,13 +14,13 @@ def text(job_file: JobFile, namespace: str | None = None) -> str:
     return yaml.dump(objects(job_file, namespace))
 
 
-def objects(job_file: JobFile, namespace: str | None = None, digests: Mapping[str, str] | None = None) -> list[Object]:
+def objects(job_file: JobFile, namespace: str | None = None, digest: str = "") -> list[Object]:
     """Return the objects.
 
     Args:
         job_file: the cluster.
         namespace: overrides the namespace of the job file. If both are None, the objects have no namespace.
-        digests: the digests of the scripts' folders, by the job's name; the names of their Secrets contain them.
+        digest: of the folder of the programs' scripts, for the name of its Secret.
 
     Raises:
         InvalidInput: the job file has addresses, or a job without an image.
@@ -36,5 +34,5 @@ def objects(job_file: JobFile, namespace: str | None = None, digests: Mapping[st
             help="add image: tensorflow/tensorflow:2.21.0, for all jobs or for this job",
         )
     files = package_files.of_tasks() | (package_files.of_programs() if program_jobs(job_file) else {})
-    made = manifests.render(job_file, files, namespace, digests)
+    made = manifests.render(job_file, files, namespace, digest)
     return lifetime.add(job_file, made) if any(job_file.limits) else made

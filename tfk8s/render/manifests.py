@@ -35,16 +35,14 @@ _DNS_NAMESPACE = "kube-system"
 _NODE_DNS = ("169.254.20.10/32", "169.254.169.254/32")
 
 
-def render(
-    job_file: JobFile, files: Mapping[str, str], namespace: str | None = None, digests: Mapping[str, str] | None = None
-) -> list[Object]:
+def render(job_file: JobFile, files: Mapping[str, str], namespace: str | None = None, digest: str = "") -> list[Object]:
     """Return the objects in the order in which they are applied: policies and volumes first.
 
     Args:
         job_file: the cluster. Each job must have an image, and no job may have addresses.
         files: the texts of the files that tasks run, by their paths in the package.
         namespace: overrides the namespace of the job file. If both are None, the objects have no namespace.
-        digests: the digests of the scripts' folders, by the job's name.
+        digest: of the folder of the programs' scripts.
     """
     servers = [job for job in job_file.jobs if not job.program]
     objects = [
@@ -53,7 +51,7 @@ def render(
         _headless_service(job_file),
         *([_master_service(job_file)] if servers else ()),
         *(_stateful_set(job_file, job, files) for job in servers),
-        *(_program_job(job_file, job, files, digests or {}) for job in program_jobs(job_file)),
+        *(_program_job(job_file, job, files, digest) for job in program_jobs(job_file)),
         *(_disruption_budget(job_file, job) for job in servers),  # a budget before its pods causes a warning
     ]
     if namespace := namespace or job_file.namespace:
@@ -130,7 +128,7 @@ def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
     return stateful_set
 
 
-def _program_job(job_file: JobFile, job: Job, files: Iterable[str], digests: Mapping[str, str]) -> Object:
+def _program_job(job_file: JobFile, job: Job, files: Iterable[str], digest: str) -> Object:
     labels = job_selector(job_file.name, job.name)
     name = naming.stateful_set(job_file.name, job.name)
     made = new_object("Job", "batch/v1", name, job_file.name, naming.dns_label(job.name))
@@ -138,8 +136,7 @@ def _program_job(job_file: JobFile, job: Job, files: Iterable[str], digests: Map
         made["metadata"]["annotations"] = {SUCCESS: job_file.run.success}
     if job_file.queue:
         made["metadata"]["labels"][QUEUE] = job_file.queue
-    secret = program_job.secret_name(job_file.name, job.name, digests.get(job.name, ""))
-    template = pods.template(job_file, job, labels, files, secret)
+    template = pods.template(job_file, job, labels, files, program_job.secret_name(job_file.name, digest))
     return made | {"spec": program_job.spec(job_file, job, template)}
 
 

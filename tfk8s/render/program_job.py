@@ -67,9 +67,9 @@ def volumes(secret_name: str, size: str) -> Iterator[Object]:
     yield {"name": "work", "emptyDir": {"sizeLimit": size}}
 
 
-def secret_name(cluster: str, job: str, digest: str = "") -> str:
-    """Return the name of the Secret that holds a script's folder. Another folder gets another Secret."""
-    return f"{naming.stateful_set(cluster, job)}-program" + (f"-{digest}" if digest else "")
+def secret_name(cluster: str, digest: str = "") -> str:
+    """Return the name of the Secret that holds the folder of scripts. Another folder gets another Secret."""
+    return f"{cluster}-program" + (f"-{digest}" if digest else "")
 
 
 def secret_data(archive: bytes) -> dict[str, str]:

@@ -13,9 +13,9 @@ from tfk8s.render import lifetime, manifests, package_files, program_job
 from tfk8s.render.pods import Object
 
 
-def objects(*jobs: Job, digests: dict[str, str] | None = None, **settings: object) -> dict[tuple[str, str], Object]:
+def objects(*jobs: Job, digest: str = "", **settings: object) -> dict[tuple[str, str], Object]:
     cluster: JobFile = job_file("demo", *jobs, **{"image": "tf:1", **settings})
-    return {(item["kind"], item["metadata"]["name"]): item for item in render.objects(cluster, "ns", digests)}
+    return {(item["kind"], item["metadata"]["name"]): item for item in render.objects(cluster, "ns", digest)}
 
 
 def worker(*words: str, **settings: object) -> Job:
@@ -30,7 +30,7 @@ def test_programs_alone_need_four_objects() -> None:
 
 def test_job_of_a_script() -> None:
     run = RunPolicy(max_restarts=5, timeout=7200, success="worker/0")
-    job = objects(worker("train.py", "$(HOME)"), run=run, digests={"worker": "abc"})["Job", "demo-worker"]
+    job = objects(worker("train.py", "$(HOME)"), run=run, digest="abc")["Job", "demo-worker"]
     template = job["spec"].pop("template")
     assert job["spec"] == {
         "completionMode": "Indexed",
@@ -58,7 +58,7 @@ def test_job_of_a_script() -> None:
     assert container["command"] == words
     assert {"startupProbe", "readinessProbe"}.isdisjoint(container)
     assert {volume["name"]: volume.get("secret") for volume in pod["volumes"]} == {
-        "tfk8s": None, "scratch": None, "program": {"secretName": "demo-worker-program-abc"}, "work": None,
+        "tfk8s": None, "scratch": None, "program": {"secretName": "demo-program-abc"}, "work": None,
     }  # fmt: skip
     values = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert values["TFK8S_ARCHIVE"] == "/opt/tfk8s/program/program.tar.gz"
@@ -124,5 +124,5 @@ def test_scaled_job_has_nothing_of_its_controller() -> None:
 
 
 def test_secret_of_another_folder_has_another_name() -> None:
-    assert program_job.secret_name("demo", "worker", "abc") == "demo-worker-program-abc"
-    assert program_job.secret_name("demo", "worker") == "demo-worker-program"
+    assert program_job.secret_name("demo", "abc") == "demo-program-abc"
+    assert program_job.secret_name("demo") == "demo-program"

@@ -71,11 +71,12 @@ def test_restarts_are_logged(tmp_path: Path) -> None:
 def test_script_finds_its_cluster_and_its_folder(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    (source / "beside.py").write_text("word = 'beside'")
-    (source / "train.py").write_text(
+    (source / "src").mkdir()
+    (source / "src" / "beside.py").write_text("word = 'beside'")
+    (source / "src" / "train.py").write_text(
         "import beside, os, sys\nprint(beside.word, sys.argv, os.environ['TF_CONFIG'], sep='\\n')"
     )
-    (tmp_path / "archive").write_bytes(script_archive.pack(source / "train.py"))
+    (tmp_path / "archive").write_bytes(script_archive.pack_folder(source))
     work = tmp_path / "work"
     work.mkdir()
     code, output, errors = run(
@@ -83,7 +84,7 @@ def test_script_finds_its_cluster_and_its_folder(tmp_path: Path) -> None:
     )
     assert (code, errors) == (0, "")
     word, arguments, config = output.splitlines()
-    assert (word, arguments) == ("beside", "['train.py', '--steps', '3']")
+    assert (word, arguments) == ("beside", "['src/train.py', '--steps', '3']")
     assert json.loads(config) == {"cluster": CLUSTER, "task": {"type": "worker", "index": 1}}
 
 

@@ -165,19 +165,19 @@ class KubernetesBackend:
 
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()
-        archives, namespace = program_archives.pack(job_file), self._namespace_for(job_file)
-        objects, secrets = self._objects(job_file, archives), program_archives.secrets(job_file.name, archives)
+        archive, namespace = program_archives.pack(job_file), self._namespace_for(job_file)
+        objects, secret = self._objects(job_file, archive), program_archives.secret(job_file.name, archive)
         room.require_room(self._client, namespace, job_file, objects)
         try:
             if not dry_run and any((job_file.pod, *(job.pod for job in job_file.jobs))):
                 # The API server may refuse what users write below `pod`. Then nothing is to be changed.
                 apply.apply(self._client, namespace, job_file.name, objects, dry_run=True)
-            return apply.apply(self._client, namespace, job_file.name, objects, secrets, dry_run=dry_run)
+            return apply.apply(self._client, namespace, job_file.name, objects, secret, dry_run=dry_run)
         except ApiError as error:
             raise refusals.in_words_of(job_file, error, objects) from error
 
-    def _objects(self, job_file: JobFile, archives: Mapping[str, bytes]) -> list[Object]:
-        return render.objects(job_file, self._namespace_for(job_file), program_archives.digests(archives))
+    def _objects(self, job_file: JobFile, archive: bytes | None) -> list[Object]:
+        return render.objects(job_file, self._namespace_for(job_file), program_archives.digest(archive))
 
     def _namespace_for(self, job_file: JobFile) -> str:
         return self._namespace or job_file.namespace or self._client.namespace

@@ -25,7 +25,7 @@ _OF_LIMITS = ("ServiceAccount", "Role", "RoleBinding", "Job")
 
 
 def apply(
-    client: Client, namespace: str, name: str, objects: Sequence[Object], secrets: Sequence[Object] = (), *,
+    client: Client, namespace: str, name: str, objects: Sequence[Object], secret: Object | None = None, *,
     dry_run: bool = False,
 ) -> Plan:  # fmt: skip
     """Apply the objects, and delete the cluster's other objects; return the changes.
@@ -39,7 +39,7 @@ def apply(
         namespace: the cluster's.
         name: the cluster's.
         objects: the cluster's objects, in order.
-        secrets: the Secrets with the folders of programs.
+        secret: the Secret with the folder of the programs' scripts.
         dry_run: change nothing.
 
     Raises:
@@ -54,7 +54,7 @@ def apply(
     before = [None if item in ended else item for item in before]
     if not dry_run:
         _delete(client, namespace, ended)
-    after = list(_apply_all(client, namespace, objects, secrets, dry_run=dry_run))
+    after = list(_apply_all(client, namespace, objects, secret, dry_run=dry_run))
     pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
     restarted = [(old, new) for old, new in pairs if old and new and _template(old) != _template(new)]
     if not dry_run:
@@ -91,7 +91,7 @@ def _require_rights(client: Client, namespace: str, objects: Sequence[Object]) -
 
 
 def _apply_all(
-    client: Client, namespace: str, objects: Sequence[Object], secrets: Sequence[Object], *, dry_run: bool
+    client: Client, namespace: str, objects: Sequence[Object], secret: Object | None, *, dry_run: bool
 ) -> Iterator[Object]:
     """Apply the objects, and yield each as the API server has it then."""
     account = None
@@ -106,8 +106,8 @@ def _apply_all(
                 applied = owned  # a dry run has created no Role
             else:
                 raise
-        if item["kind"] == "ConfigMap" and not dry_run:
-            program_archives.create(client, namespace, secrets, applied)
+        if item["kind"] == "ConfigMap" and secret and not dry_run:
+            program_archives.create(client, namespace, secret, applied)
         account = applied if item["kind"] == "ServiceAccount" else account
         yield applied
 

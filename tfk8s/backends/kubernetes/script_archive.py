@@ -7,7 +7,7 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
@@ -28,11 +28,37 @@ def pack(script: Path, requirements: Path | None = None) -> bytes:
     Raises:
         InvalidInput: the script does not exist or is ignored, or its folder is too large.
     """
+    folder = script.resolve().parent
+    require_script(folder, script)
+    own = requirements and requirements_in_folder(script, requirements) == REQUIREMENTS_FILE
+    return pack_folder(folder, {REQUIREMENTS_FILE: requirements} if requirements and own else {})
+
+
+def require_script(folder: Path, script: Path) -> None:
+    """Check that the archive of a folder contains a script.
+
+    Raises:
+        InvalidInput: the script does not exist or is ignored.
+    """
     if not script.is_file():
         raise InvalidInput(f'there is no script "{script}"')
-    folder = script.resolve().parent
-    if ignored(folder).match_file(script.name):
-        raise InvalidInput(f"{folder / IGNORE_FILE} leaves out the script {quoted(script.name)}")
+    name = os.path.relpath(script.parent.resolve() / script.name, folder.resolve())
+    if name.startswith(os.pardir):
+        raise InvalidInput(f'the script "{script}" is outside of the folder "{folder}", with which it is copied')
+    if ignored(folder).match_file(name):
+        raise InvalidInput(f"{folder / IGNORE_FILE} leaves out the script {quoted(name)}")
+
+
+def pack_folder(folder: Path, more: Mapping[str, Path] | None = None) -> bytes:
+    """Return a folder as a compressed tar archive.
+
+    Args:
+        folder: the folder.
+        more: further files, by their names in the archive.
+
+    Raises:
+        InvalidInput: the folder is too large.
+    """
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=3, mtime=0) as compressed,
@@ -40,8 +66,8 @@ def pack(script: Path, requirements: Path | None = None) -> bytes:
     ):
         for path in files(folder):
             archive.add(path, path.relative_to(folder), filter=_anonymous)
-        if requirements and requirements_in_folder(script, requirements) == REQUIREMENTS_FILE:
-            archive.add(requirements, REQUIREMENTS_FILE, filter=_anonymous)
+        for name, path in (more or {}).items():
+            archive.add(path, name, filter=_anonymous)
     return buffer.getvalue()
 
 

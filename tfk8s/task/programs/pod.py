@@ -173,7 +173,7 @@ def _become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     os.environ.update(environment)
     try:
         if Program(tuple(words)).is_script:
-            main_script.exit_process(runner.main([Path(words[0]).name, *words[1:]]))
+            main_script.exit_process(runner.main(words))
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
         os.execvp(words[0], list(words))
     except OSError as error:

@@ -194,25 +194,35 @@ def scripts(folder: Path) -> Any:
 
 
 def test_secret_has_the_folder_and_its_hash(folder: Path) -> None:
-    archives = program_archives.pack(scripts(folder))
-    digests = program_archives.digests(archives)
-    (secret,) = program_archives.secrets("demo", archives)
-    assert secret["metadata"]["name"] == f"demo-worker-program-{digests['worker']}"
-    assert base64.b64decode(secret["data"]["program.tar.gz"]) == archives["worker"]
+    archive = program_archives.pack(scripts(folder))
+    assert archive is not None
+    secret = program_archives.secret("demo", archive)
+    assert secret is not None
+    assert secret["metadata"]["name"] == f"demo-program-{program_archives.digest(archive)}"
+    assert base64.b64decode(secret["data"]["program.tar.gz"]) == archive
     (folder / "train.py").write_text("print(2)")
-    assert program_archives.digests(program_archives.pack(scripts(folder))) != digests
+    assert program_archives.digest(program_archives.pack(scripts(folder))) != program_archives.digest(archive)
+
+
+def test_commands_have_no_secret() -> None:
+    assert program_archives.pack(job_file("demo", WORKER)) is None
+    assert program_archives.secret("demo", None) is None
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (
+            lambda folder: (folder / ".tfk8signore").write_text("*.py"),
+            '{0}/.tfk8signore leaves out the script "train.py"',
+        ),
         (lambda folder: (folder / "train.py").unlink(), 'there is no script "{0}/train.py"'),
         (
             lambda folder: (folder / "data").write_bytes(os.urandom(900_000)),
             'the folder "{0}" has 900 kB, compressed; the pods of a program get at most 700 kB',
         ),
     ],
-    ids=["no script", "too large"],
+    ids=["ignored", "no script", "too large"],
 )
 def test_folder_that_can_not_travel(folder: Path, change: Callable[[Path], object], message: str) -> None:
     change(folder)
@@ -231,13 +241,13 @@ def test_secrets_that_no_job_needs_any_more_are_deleted() -> None:
     script = Job(name="worker", program=Program(("train.py",), "/f"))
 
     def made(digest: str) -> list[Object]:
-        return render.objects(job_file("demo", script, image="tf:1"), "ns", {"worker": digest})
+        return render.objects(job_file("demo", script, image="tf:1"), "ns", digest)
 
     api: Any = Api()
     program_archives.delete_obsolete(api, "ns", "demo", [None, *made("old")], made("new"))
     program_archives.delete_obsolete(api, "ns", "demo", made("new"), made("new"))
     query = {
         "labelSelector": "app.kubernetes.io/name=tfk8s,app.kubernetes.io/instance=demo",
-        "fieldSelector": "metadata.name=demo-worker-program-old",
+        "fieldSelector": "metadata.name=demo-program-old",
     }
     assert api.sent == [("DELETE", "/api/v1/namespaces/ns/secrets", query)]

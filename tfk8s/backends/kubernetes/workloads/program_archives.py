@@ -1,16 +1,15 @@
-"""The folders of scripts that run as programs: each travels in a Secret, whose name has a hash of the folder."""
+"""The folder of scripts that run as programs: it travels in a Secret, whose name has a hash of the folder."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tfk8s.backends.kubernetes import script_archive
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.core import naming
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests, program_job
@@ -21,53 +20,52 @@ _DIGEST_LENGTH = 10
 _CONFLICT = 409
 
 
-def pack(job_file: JobFile) -> dict[str, bytes]:
-    """Return the archive of each script's folder, by the job's name.
+def pack(job_file: JobFile) -> bytes | None:
+    """Return the archive of the folder that the programs' scripts are in, the job file's; None without scripts.
 
     Raises:
-        InvalidInput: a script does not exist, or its folder is too large.
+        InvalidInput: a script does not exist, or the folder is too large.
     """
-    programs = {job.name: job.program for job in job_file.jobs if job.program}
-    scripts = {job: Path(program.script) for job, program in programs.items() if program.is_script}
-    archives = {script: script_archive.pack(script) for script in dict.fromkeys(scripts.values())}
-    for script, archive in archives.items():
-        if len(archive) > MAX_BYTES:
-            raise InvalidInput(
-                f'the folder "{script.parent}" has {len(archive) // 1000} kB, compressed; the pods of a program get '
-                f"at most {MAX_BYTES // 1000} kB",
-                help=f"name in {script_archive.IGNORE_FILE} what the program does not need (gitignore's rules); put "
-                "data into a volume, or the program into the image",
-            )
-    return {job: archives[script] for job, script in scripts.items()}
+    scripts = [job.program for job in job_file.jobs if job.program and job.program.is_script]
+    if not scripts:
+        return None
+    folder = Path(scripts[0].folder)
+    for program in scripts:
+        script_archive.require_script(folder, Path(program.script))
+    archive = script_archive.pack_folder(folder)
+    if len(archive) > MAX_BYTES:
+        raise InvalidInput(
+            f'the folder "{folder}" has {len(archive) // 1000} kB, compressed; the pods of a program get at most '
+            f"{MAX_BYTES // 1000} kB",
+            help=f"name in {script_archive.IGNORE_FILE} what the programs do not need (gitignore's rules); put data "
+            "into a volume, or the programs into the image",
+        )
+    return archive
 
 
-def digests(archives: Mapping[str, bytes]) -> dict[str, str]:
-    """Return a hash of each archive, by the job's name."""
-    return {job: hashlib.sha256(archive).hexdigest()[:_DIGEST_LENGTH] for job, archive in archives.items()}
+def digest(archive: bytes | None) -> str:
+    """Return a hash of an archive, for the name of its Secret; "" without an archive."""
+    return hashlib.sha256(archive).hexdigest()[:_DIGEST_LENGTH] if archive else ""
 
 
-def secrets(cluster: str, archives: Mapping[str, bytes]) -> list[Object]:
-    """Return the Secrets of archives."""
-    hashes = digests(archives)
-    made = []
-    for job, archive in archives.items():
-        name = program_job.secret_name(cluster, job, hashes[job])
-        secret = manifests.new_object("Secret", "v1", name, cluster, naming.dns_label(job))
-        made.append(secret | {"data": program_job.secret_data(archive)})
-    return made
+def secret(cluster: str, archive: bytes | None) -> Object | None:
+    """Return the Secret of an archive."""
+    if archive is None:
+        return None
+    made = manifests.new_object("Secret", "v1", program_job.secret_name(cluster, digest(archive)), cluster)
+    return made | {"data": program_job.secret_data(archive)}
 
 
-def create(client: Client, namespace: str, secrets: Iterable[Object], config_map: Object) -> None:
-    """Create those Secrets that do not exist. The ConfigMap of the cluster owns them: they are deleted together."""
+def create(client: Client, namespace: str, secret: Object, config_map: Object) -> None:
+    """Create a Secret unless it exists. The ConfigMap of the cluster owns it: both are deleted together."""
     metadata = config_map["metadata"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": metadata["name"], "uid": metadata["uid"]}
-    for secret in secrets:
-        owned = {**secret, "metadata": {**secret["metadata"], "ownerReferences": [owner]}}
-        try:
-            client.send("POST", paths.collection("Secret", namespace), body=owned)
-        except ApiError as error:
-            if error.code != _CONFLICT:
-                raise
+    owned = {**secret, "metadata": {**secret["metadata"], "ownerReferences": [owner]}}
+    try:
+        client.send("POST", paths.collection("Secret", namespace), body=owned)
+    except ApiError as error:
+        if error.code != _CONFLICT:
+            raise
 
 
 def delete_obsolete(
