@@ -203,7 +203,7 @@ class FakeBackend:
         """Return "": this machine has no nodes."""
         return ""
 
-    def restart(self, name: str, task: Task | None) -> None:
+    def restart(self, name: str, task: Task | None) -> bool:
         """Make the task, or all tasks, other ones."""
         status = self._check(name)
         self.calls.append(f"restart {name} {task}")
@@ -212,6 +212,7 @@ class FakeBackend:
             for old in status.tasks
         )
         self.statuses[name] = replace(status, tasks=tasks)
+        return True
 
     def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
         """Return `exit_code`."""

@@ -105,7 +105,7 @@ class ExternalBackend(ForegroundScripts):
         """Return "": nobody knows the machines."""
         return ""
 
-    def restart(self, name: str, task: Task | None) -> None:
+    def restart(self, name: str, task: Task | None) -> NoReturn:
         """Refuse."""
         del task
         self._refuse(name, "restart")

@@ -151,8 +151,11 @@ class Backend(Protocol):
         """Return the free GPUs by node, as a text; "" if this backend has no nodes, or may not list them."""
         ...
 
-    def restart(self, name: str, task: Task | None) -> None:
-        """Restart a task, or (None) all tasks. A program takes those of its restart scope along. Does not wait."""
+    def restart(self, name: str, task: Task | None) -> bool:
+        """Restart a task, or (None) all tasks; return whether the status shows the restart. Does not wait.
+
+        A program takes those of its restart scope along if the backend can restart programs together.
+        """
         ...
 
     def execute(self, name: str, task: Task, command: Sequence[str]) -> int:

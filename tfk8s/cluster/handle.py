@@ -188,9 +188,10 @@ class Cluster:
         """
         before = {status.task: status for status in self.tasks()}
         chosen = None if task is None else parse_task(task, before)
-        self.backend.restart(self.name, chosen)
+        is_seen = self.backend.restart(self.name, chosen)
         if timeout is not None:
             restarted = before if chosen is None else {chosen: before[chosen]}
+            restarted = restarted if is_seen else {}
             require_up(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, restarted))
 
     def scale(

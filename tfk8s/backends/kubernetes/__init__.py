@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
+from tfk8s.backends import devices
 from tfk8s.backends.kubernetes import apply, events, refusals, restart, status
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
@@ -95,13 +96,13 @@ class KubernetesBackend:
         """Run a session script as a Job beside the cluster's tasks; its output is this process' standard output."""
         from tfk8s.backends.kubernetes import script_jobs  # packs folders; the import takes 14 ms
 
-        return script_jobs.run(self._client, self._find(name), script)
+        return script_jobs.run(self._client, self._find_servers(name), script)
 
     def start(self, name: str, script: Script) -> str:
         """Create the script's Job; return the script's name."""
         from tfk8s.backends.kubernetes import script_jobs
 
-        return script_jobs.start(self._client, self._find(name), script)
+        return script_jobs.start(self._client, self._find_servers(name), script)
 
     def show(self, name: str, script: str, options: LogOptions) -> int:
         """Write the output of a script's pod."""
@@ -138,18 +139,22 @@ class KubernetesBackend:
             return free_gpus.describe(self._client, self._namespace or self._client.namespace)
         return ""
 
-    def restart(self, name: str, task: Task | None) -> None:
-        """Restart a task in its pod, or (None) re-create the pods of all tasks."""
+    def restart(self, name: str, task: Task | None) -> bool:
+        """Restart a task in its pod, or (None) re-create the pods of all tasks.
+
+        A pod's status does not show that process 1 runs a program again.
+        """
         cluster = self._find(name)
         if task is None:
             restart.recreate_pods(self._client, cluster.namespace, name, cluster.workloads.values())
             program_jobs.restart(self._client, cluster)
-            return
+            return True
         pod = task_pods.names(self._client, cluster, [task])[task]
         if job := cluster.program_job(task.job):
             restart.restart_program(self._client, job, task, pod)
         else:
             restart.restart_task(self._client, cluster.namespace, pod)
+        return job is None
 
     def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
         """Run a command in the container of a task."""
@@ -184,6 +189,17 @@ class KubernetesBackend:
 
     def _namespace_of(self, name: str) -> str:
         return self._applied.get(name) or self._namespace or self._client.namespace
+
+    def _find_servers(self, name: str) -> DeployedCluster:
+        """Return a cluster to which sessions can connect.
+
+        Raises:
+            InvalidInput: all tasks of the cluster run programs.
+        """
+        cluster = self._find(name)
+        if not cluster.has_servers:
+            raise devices.no_servers(name, self.flags)
+        return cluster
 
     def _find(self, name: str) -> DeployedCluster:
         return deployed.find(self._client, self._namespace_of(name), name)

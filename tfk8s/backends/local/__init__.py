@@ -168,9 +168,10 @@ class LocalBackend(ForegroundScripts):
         """Return "": this machine has no nodes."""
         return ""
 
-    def restart(self, name: str, task: Task | None) -> None:
-        """Restart a task's server, or all servers."""
+    def restart(self, name: str, task: Task | None) -> bool:
+        """Restart a task, or all tasks."""
         supervisor_client.send_request(_find(name)[0], {"do": "restart", "task": None if task is None else str(task)})
+        return True
 
     def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
         """Run a command in the network of the tasks, with the variables of one of them."""
