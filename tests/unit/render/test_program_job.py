@@ -9,7 +9,7 @@ from tfk8s import render
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.jobfile.loader import loads
-from tfk8s.render import lifetime, manifests, package_files, program_job
+from tfk8s.render import manifests, package_files, program_job
 from tfk8s.render.pods import Object
 
 
@@ -104,7 +104,7 @@ def test_limits_remove_jobs_too() -> None:
     names = {rule["resources"][0]: rule["resourceNames"] for rule in role["rules"]}
     assert names["jobs"] == [name for (_, name), item in found.items() if manifests.is_program(item)]
     assert len(names["jobs"]) == 3
-    (keeper,) = (item for item in found.values() if lifetime.is_lifetime(item) and item["kind"] == "Job")
+    (keeper,) = (item for (kind, name), item in found.items() if kind == "Job" and "-lifetime-" in name)
     (container,) = keeper["spec"]["template"]["spec"]["containers"]
     assert {"name": "TFK8S_PROGRAMS", "value": "My_worker,evaluator,worker"} in container["env"]
     assert "subdomain" not in keeper["spec"]["template"]["spec"]
