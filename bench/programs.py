@@ -15,7 +15,6 @@ import json
 import os
 import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from tfk8s.backends.local import network_namespace
 
 WORKERS = 4
 TFK8S = [sys.executable, "-m", "tfk8s"]
@@ -95,21 +96,24 @@ def by_tfk8s(folder: Path) -> tuple[float, float]:
 
 
 def by_hand(folder: Path) -> tuple[float, float]:
-    """Return the seconds and the memory of separate processes."""
-    with contextlib.ExitStack() as sockets:
-        listeners = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(WORKERS)]
-        addresses = [f"localhost:{listener.getsockname()[1]}" for listener in listeners]
+    """Return the seconds and the memory of separate processes, in a network of their own as tfk8s' are."""
+    command = [sys.executable, __file__, "--by-hand", folder]
+    seconds, memory = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return seconds, memory
+
+
+def start_by_hand(folder: Path) -> tuple[float, float]:
+    """Start a process for each worker; return the seconds and the memory."""
+    network_namespace.enter()
     reader, writer = os.pipe()
+    cluster = {"worker": [f"localhost:{2222 + index}" for index in range(WORKERS)]}
     start = time.perf_counter()
     processes = []
     for index in range(WORKERS):
-        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-        environment = {**os.environ, "TF_CONFIG": json.dumps(config), "TF_CPP_MIN_LOG_LEVEL": "1"}
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, folder / "program.py"], stdout=writer, stderr=subprocess.DEVNULL, env=environment
-            )
-        )
+        config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        environment = {**os.environ, "TF_CONFIG": config, "TF_CPP_MIN_LOG_LEVEL": "1"}
+        command = [sys.executable, folder / "program.py"]
+        processes.append(subprocess.Popen(command, stdout=writer, stderr=subprocess.DEVNULL, env=environment))
     os.close(writer)
     with open(reader) as lines:
         wait_for_steps(lines, WORKERS)
@@ -130,6 +134,9 @@ def report(what: str, unit: str, tfk8s: list[float], hand: list[float], bound: f
 
 def main() -> None:
     """Measure, and print the ratios."""
+    if sys.argv[1:2] == ["--by-hand"]:
+        print(json.dumps(start_by_hand(Path(sys.argv[2]))))
+        return
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = folder

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -10,7 +11,10 @@ from hypothesis import strategies as st
 
 import tfk8s
 from tfk8s.core import environment
+from tfk8s.core.addresses import local_address
 from tfk8s.core.script import Script
+from tfk8s.core.spec import Task
+from tfk8s.jobfile.loader import loads
 
 CLUSTER = {"chief": ["localhost:1"], "ps": ["far:2"]}
 CLUSTER_VARIABLES = {
@@ -59,3 +63,24 @@ def test_a_shell_reads_the_lines(variables: dict[str, str]) -> None:
 )
 def test_no_proxy_lists_the_hosts(variables: dict[str, str], value: str) -> None:
     assert environment.without_proxy(variables) == {"no_proxy": value, "NO_PROXY": value, "no_grpc_proxy": value}
+
+
+def test_a_program_finds_its_place_in_the_cluster() -> None:
+    text = "jobs: {ps: 1, worker: {tasks: 2, program: [a.py]}, evaluator: {program: [a.py]}}"
+    job_file = loads(f"{{apiVersion: tfk8s.dev/v1, name: a, {text}}}", "f")
+    address = local_address(job_file)
+    variables = environment.program_variables(job_file, Task("worker", 1), address)
+    cluster = {"ps": ["localhost:2222"], "worker": ["localhost:2224", "localhost:2225"]}
+    assert json.loads(variables.pop("TF_CONFIG")) == {"cluster": cluster, "task": {"type": "worker", "index": 1}}
+    assert json.loads(variables.pop("TFK8S_CLUSTER")) == cluster
+    assert variables == {
+        "TFK8S_NAME": "a", "TFK8S_JOB": "worker", "TFK8S_INDEX": "1", "TFK8S_TARGET": "grpc://localhost:2222",
+    }  # fmt: skip
+    of_evaluator = environment.program_variables(job_file, Task("evaluator", 0), address)
+    assert "evaluator" in json.loads(of_evaluator["TF_CONFIG"])["cluster"]
+
+
+def test_a_program_without_servers_has_no_target() -> None:
+    job_file = loads("{apiVersion: tfk8s.dev/v1, name: a, jobs: {worker: {program: [a.py]}}}", "f")
+    variables = environment.program_variables(job_file, Task("worker", 0), local_address(job_file))
+    assert "TFK8S_TARGET" not in variables

@@ -72,7 +72,8 @@ class Supervisor:
     def run(self) -> None:
         """Start the tasks, and serve until a request or a signal to stop."""
         self._forks.prepare()
-        library = _library(Path(self._record.tensorflow))
+        has_servers = len(self._record.programs) < len(self._record.tasks)
+        library = _library(Path(self._record.tensorflow)) if has_servers else None
         for task in self._record.tasks:
             settings, program = self._settings(task), self._record.job_file.job(task.job).program
             if program is None:

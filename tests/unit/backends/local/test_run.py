@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -188,3 +189,20 @@ def test_a_restart_on_request_does_not_count(loop: Loop) -> None:
     members[0].ends(*KILLED)
     loop.pass_time(0)
     assert repr(members[0]) == "worker/0 Running, 2: killed by SIGKILL"
+
+
+def test_a_program_that_stays_stopped_is_killed(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: loop.now)
+    _, (first, second) = begin(loop, rules="{restart_scope: task}")
+    second.is_stopped = True
+    loop.pass_time(9)
+    assert second.restarts == 0
+    loop.pass_time(3)
+    assert [repr(first), repr(second)] == ["worker/0 Running, 0", "worker/1 Running, 1: killed by SIGKILL"]
+
+
+def test_the_end_of_the_cluster_ends_all(loop: Loop) -> None:
+    run, members = begin(loop)
+    run.stop()
+    assert list(map(repr, members)) == ["worker/0 Failed, 0: stopped", "worker/1 Failed, 0: stopped"]
+    assert not run.is_running
