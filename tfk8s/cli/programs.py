@@ -49,11 +49,21 @@ def wait(
 
 
 def follow(cluster: Cluster, signals: Once) -> int:
-    """Print the output of a cluster's programs until the run has ended; return the exit code of the run."""
-    from tfk8s.cli.progress import Progress
+    """Print the output of a cluster's programs until the run has ended; return the exit code of the run.
 
-    programs = [str(task.task) for task in cluster.tasks() if task.is_program]
-    output = _Output(cluster, programs)
+    Raises:
+        InvalidInput: the run had ended before.
+    """
+    from tfk8s.cli.progress import Progress
+    from tfk8s.errors import InvalidInput
+
+    status = cluster.status()
+    if status.exit_code is not None and not cluster.changed:
+        raise InvalidInput(
+            f'the run of cluster "{cluster.name}" has ended before, with exit code {status.exit_code}',
+            help=f"tfk8s restart{cluster.backend.flags} {cluster.name} runs the programs again",
+        )
+    output = _Output(cluster, [str(task.task) for task in status.tasks if task.is_program])
     output.start()
     with Progress(in_place=False) as progress:
 

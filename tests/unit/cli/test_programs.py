@@ -61,6 +61,17 @@ def test_run_keeps_the_cluster(run: Run, backend: FakeBackend, file: str) -> Non
     assert backend.statuses["train"].phase is Phase.SUCCEEDED
 
 
+def test_run_does_not_take_an_old_end_for_its_own(run: Run, backend: FakeBackend, file: str) -> None:
+    backend.apply(load(file))
+    assert run("run", file) == (2, "", (
+        "worker/0  Succeeded  pid 101\n"
+        "worker/1  Succeeded  pid 102\n"
+        'cluster "train" already runs: run uses it and keeps it\n'
+        'error: the run of cluster "train" has ended before, with exit code 0\n'
+        "  = help: tfk8s restart --local train runs the programs again\n"
+    ))  # fmt: skip
+
+
 def test_run_needs_a_program_or_a_script(run: Run, backend: FakeBackend, served: str) -> None:
     assert run("run", served) == (2, "", (
         'error: the job file "served" has no programs\n'
