@@ -181,6 +181,14 @@ def test_a_restart_on_request_begins_the_run_again(loop: Loop) -> None:
     assert members[0].exit_code == 124
 
 
+def test_the_restart_of_a_server_leaves_an_ended_run(loop: Loop) -> None:
+    run, members = begin(loop)
+    members[0].ends(1, "exited with 1")
+    run.restart([])
+    loop.pass_time(5)
+    assert (members[0].exit_code, [member.restarts for member in members]) == (1, [0, 0])
+
+
 def test_a_restart_on_request_does_not_count(loop: Loop) -> None:
     run, members = begin(loop, rules="{max_restarts: 1, restart_scope: task}")
     run.restart([members[0]])

@@ -97,6 +97,8 @@ class ProgramRun:
 
     def restart(self, chosen: Collection[ProgramProcess]) -> None:
         """Restart programs on request, with all others of their restart scope; all programs after the run's end."""
+        if not chosen:  # a server restarts
+            return
         has_ended, self._end = self._end is not None, None
         if has_ended:
             self._start_timers()
@@ -131,15 +133,16 @@ class ProgramRun:
         """Restart a program that has failed, or end the run, unless another program's end has decided meanwhile."""
         if self._end is not None or group.reason or member.is_running or number != self._number:
             return
+        cause = text if len(group.members) == 1 else f"{member.name} ended: {text}"
         stopped = [other.name for other in self._members if other.stopped_reason()]
-        cause = f"{stopped[0]} was stopped by a signal" if code == programs.PEER_LOST and stopped else text
+        if code == programs.PEER_LOST and stopped:
+            cause = f"{stopped[0]} was stopped by a signal"
         if self._policy.restarts_after(code, group.restarts):
             group.restarts += 1
-            cause = cause if stopped or len(group.members) == 1 else f"{member.name} ended: {cause}"
             self._restart_group(group, cause, group.next_delay())
         else:
             member.exit_code = code
-            member.enter(Phase.FAILED, cause)
+            member.enter(Phase.FAILED, text)
             self._finish(_End(Phase.FAILED, f"ended: {member.name} failed"))
 
     def _check_success(self) -> None:
