@@ -147,6 +147,9 @@ def render(
         from tfk8s import render as render_module
 
         say(render_module.text(job_file, namespace).rstrip("\n"))
+        if any(job.program and job.program.is_script for job in job_file.jobs):
+            secret = f'the Secret "{job_file.name}-program", with the folder of the scripts'
+            note(f"the pods also need {secret}: `tfk8s up` creates it")
         return
     from tfk8s.core import addresses, task_names
     from tfk8s.errors import InvalidInput

@@ -93,6 +93,17 @@ def test_render_in_the_job_file_s_namespace(run: Run, folder: Path) -> None:
     assert ".mnist.team.svc:2222" in run("render", "mnist.yaml", "--task", "chief/0")[1]
 
 
+def test_render_names_the_secret_that_it_does_not_print(run: Run, folder: Path) -> None:
+    (folder / "train.yaml").write_text(
+        "apiVersion: tfk8s.dev/v1\nname: train\nimage: tf:1\njobs: {worker: {program: [train.py]}}\n"
+    )
+    code, out, err = run("render", "train.yaml")
+    assert (code, "secretName: train-program" in out) == (0, True)
+    assert (
+        err == 'the pods also need the Secret "train-program", with the folder of the scripts: `tfk8s up` creates it\n'
+    )
+
+
 def test_render_of_flags(run: Run) -> None:
     assert run("render", "mnist.yaml", "--local", "--task", "/job:worker/task:1", "--format", "flags")[1] == (
         "--cluster_spec=chief|localhost:2222,worker|localhost:2223;localhost:2224 --job_name=worker --task_id=1\n"
