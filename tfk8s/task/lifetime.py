@@ -184,11 +184,18 @@ class Keeper:
         quiet_since = self._clock()
         while True:
             if self._limits.idle is not None:
-                quiet_since = max(quiet_since, self._clock() - self._ask())
+                quiet_since = max(quiet_since, self._clock() - (0.0 if self._programs_run() else self._ask()))
             age, quiet = self._clock() + cluster.clock_offset - cluster.created, self._clock() - quiet_since
             if reason := self._limits.why_over(age, quiet):
                 return reason
             self._sleep(self._limits.seconds_to_wait(age, quiet))
+
+    def _programs_run(self) -> bool:
+        """Return whether the Job of a program has not ended, or nothing is known of it."""
+        with contextlib.suppress(ApiFailure, OSError, http.client.HTTPException, ValueError):
+            jobs = [self._server.get(item).body for item in self._objects if item.resource == "jobs"]
+            return not all(map(_has_ended, filter(None, jobs)))
+        return True
 
     def _remove_with_account(self) -> None:
         try:
@@ -213,6 +220,11 @@ class Keeper:
 
     def _exists(self, item: RemovableObject) -> bool:
         return self._server.get(item).body is not None
+
+
+def _has_ended(job: Mapping[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions", ())
+    return any(item["type"] in ("Complete", "Failed") and item["status"] == "True" for item in conditions)
 
 
 def last_activity(host: str, port: int) -> float:
@@ -271,7 +283,7 @@ def main() -> int:
         ObjectServer(namespace, environment),
         removable_objects(name, servers, filter(None, programs)),
         limits,
-        lambda: last_activity(host, port),
+        lambda: last_activity(host, port) if servers else float("inf"),
         time.monotonic,
         threading.Event().wait,
     )

@@ -99,9 +99,8 @@ def test_render_names_the_secret_that_it_does_not_print(run: Run, folder: Path) 
     )
     code, out, err = run("render", "train.yaml")
     assert (code, "secretName: train-program" in out) == (0, True)
-    assert (
-        err == 'the pods also need the Secret "train-program", with the folder of the scripts: `tfk8s up` creates it\n'
-    )
+    secret = 'the Secret "train-program", with the folder of the scripts'
+    assert err == f"the pods also need {secret}: `tfk8s up` creates it\n"
 
 
 def test_render_of_flags(run: Run) -> None:

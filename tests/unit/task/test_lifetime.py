@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -53,8 +53,8 @@ class PretendedCluster:
         assert uid == self.uids.pop(item)
         self.log.append(f"{item.resource}/{item.name} {propagation}")
 
-    def keep(self, limits: Limits) -> str:
-        return Keeper(self, OBJECTS, limits, self.ask, self.clock, self.sleep).run()  # type: ignore[arg-type]
+    def keep(self, limits: Limits, objects: Sequence[RemovableObject] = OBJECTS) -> str:
+        return Keeper(self, objects, limits, self.ask, self.clock, self.sleep).run()  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -91,6 +91,22 @@ def test_nothing_known_is_no_idleness(cluster: PretendedCluster) -> None:
 
     cluster.on_ask = nothing_known
     assert cluster.keep(Limits(1000, 10)) == "1000s after its first `up` (max_duration)"
+
+
+def test_idleness_begins_when_programs_have_ended(cluster: PretendedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    get = cluster.get
+
+    def with_status(item: RemovableObject) -> Answer:
+        body, now = get(item)
+        ended = [{"type": "Complete", "status": "True"}] if cluster.seconds >= 200 else []
+        return Answer(body and {**body, "status": {"conditions": ended}}, now)
+
+    monkeypatch.setattr(cluster, "get", with_status)
+    objects = removable_objects("demo", [], ["worker"])
+    cluster.uids = {item: f"uid of {item.name}" for item in objects}
+    assert cluster.keep(Limits(None, 50), objects) == "after 50s without a session and a script (idle)"
+    assert cluster.seconds >= 245
+    assert cluster.log[0] == "jobs/demo-worker Foreground"
 
 
 def test_a_cluster_that_was_made_anew_begins_anew(cluster: PretendedCluster) -> None:
