@@ -291,11 +291,7 @@ def _request(folder: state.Folder, record: Record, script: Script, more: Mapping
     without = [*filter(None, script.environment.get("TFK8S_WITHOUT", "").split(",")), *record.programs]
     more = {CLUSTER_ID_VARIABLE: record.id, **({"TFK8S_WITHOUT": ",".join(without)} if without else {}), **more}
     return {
-        "do": "run",
-        "fresh": script.fresh,
-        "python": interpreter.script_python(os.environ),
-        "folder": _current_folder(),
-        "umask": processes.umask(),
+        "do": "run", "fresh": script.fresh, "python": interpreter.script_python(os.environ),
+        "folder": _current_folder(), "umask": processes.umask(), "arguments": script.runner_arguments(),
         "environment": script_environment(script, record.cluster, record.target, base, more),
-        "arguments": script.runner_arguments(),
-    }
+    }  # fmt: skip
