@@ -18,6 +18,7 @@ from tfk8s.errors import JobFileError, Problem
 from tfk8s.jobfile import cross_checks, reader
 from tfk8s.jobfile.document import MAX_PROBLEMS, Document
 from tfk8s.jobfile.schema import JOB_FILE
+from tfk8s.jobfile.text import MAX_BYTES
 from tfk8s.jobfile.validation import Validator
 
 
@@ -31,7 +32,7 @@ def load(path: str | Path) -> spec.JobFile:
         JobFileError: the file can't be read, or it has problems.
     """
     if str(path) == "-":
-        return loads(sys.stdin.buffer.read(reader.MAX_BYTES + 1), "standard input")
+        return loads(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
     return loads(_read(Path(path)), str(path), str(Path(path).resolve().parent))
 
 
@@ -58,7 +59,7 @@ def loads(text: str | bytes, file: str, folder: str = "") -> spec.JobFile:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(reader.MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         problem = Problem("no-such-file", "the file does not exist", help="create a job file with: tfk8s init")
         raise JobFileError(str(path), [problem]) from error

@@ -10,7 +10,7 @@ which parsers disagree, such as `yes` or `010`, becomes an `AmbiguousScalar`.
 
 from __future__ import annotations
 
-import codecs
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -21,17 +21,12 @@ from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile.document import MAX_PROBLEMS, Document, Location, Path
 from tfk8s.jobfile.scalars import AmbiguousScalar, resolve
 from tfk8s.jobfile.syntax import code_point
+from tfk8s.jobfile.text import decode
 
-MAX_BYTES = 1 << 20
 MAX_LEVELS = 32
 
 # libyaml's parser is 20 times as fast, but some builds of PyYAML lack it.
 PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-_LINE_BREAK = re.compile(r"\r\n|\r|\n")
-# Characters that YAML forbids, and characters that some parsers read as a line break or a byte order mark.
-BAD_CHARACTER = "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
-BAD_ASCII = "[\0-\b\v\f\x0e-\x1f\x7f]"
 
 # Characters that only an escape can write, and that no environment variable or JSON text can hold.
 _BAD_ESCAPE = re.compile("[\0\ud800-\udfff]")
@@ -42,44 +37,34 @@ class _Stop(Exception):
 
 
 def read(data: bytes) -> Document:
-    """Read a YAML file."""
-    if len(data) > MAX_BYTES:
-        return _unreadable("too-large", "a job file can have at most 1 MiB")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return _unreadable("not-utf8", "the file is UTF-16, not UTF-8", "save it as UTF-8")
-    data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        if b"\0" in data:
-            return _unreadable("binary-file", "this is a binary file, not a job file")
-        return _not_utf8(data, error)
-    document = Document(_LINE_BREAK.split(text))
-    bad = re.search(BAD_ASCII if text.isascii() else BAD_CHARACTER, text)  # to compile the latter takes 10 ms
-    if bad:
-        document.problems.append(_bad_character(document, text, bad))
-    else:
-        _DocumentReader(document, text).read()
+    """Read a YAML file that has one document, a job file."""
+    document, events = _parsed(data, "a job file")
+    if events is not None:
+        _DocumentReader(document, events, "a job file").read()
     return document
 
 
-def _unreadable(code: str, message: str, advice: str | None = None) -> Document:
-    return Document([], problems=[Problem(code, message, help=advice)])
+def read_all(data: bytes, noun: str) -> list[Document]:
+    """Return the documents of a YAML file, of which the last one can be incomplete.
+
+    Args:
+        data: the file.
+        noun: the file in messages, such as "a manifest".
+    """
+    document, events = _parsed(data, noun)
+    if events is None:
+        return [document]
+    documents = [document]
+    while _DocumentReader(document, events, noun).read_next(is_first=len(documents) == 1):
+        document = Document(document.lines)
+        documents.append(document)
+    return [document for document in documents if document.problems or document.values]
 
 
-def _not_utf8(data: bytes, error: UnicodeDecodeError) -> Document:
-    before = _LINE_BREAK.split(data[: error.start].decode())
-    document = Document(_LINE_BREAK.split(data.decode(errors="replace")))
-    location = Location(len(before), len(before[-1]) + 1, 1)
-    message = f"byte 0x{data[error.start]:02x} is not UTF-8"
-    document.problems.append(document.problem("not-utf8", message, location, advice="save the file as UTF-8"))
-    return document
-
-
-def _bad_character(document: Document, text: str, bad: re.Match[str]) -> Problem:
-    before = _LINE_BREAK.split(text[: bad.start()])
-    location = Location(len(before), len(before[-1]) + 1, 1)
-    return document.problem("bad-character", f"{code_point(bad.group())} is not allowed in a job file", location)
+def _parsed(data: bytes, noun: str) -> tuple[Document, Iterator[Any] | None]:
+    """Return an empty document with the lines of a file, and the parser's events, or None if the file has a problem."""
+    document, text = decode(data, noun)
+    return document, None if text is None else iter(yaml.parse(text, Loader=PARSER))
 
 
 def _location(event: Any) -> Location:
@@ -91,29 +76,53 @@ def _location(event: Any) -> Location:
 class _DocumentReader:
     """Builds the data of one document from the parser's events."""
 
-    def __init__(self, document: Document, text: str) -> None:
-        self._document = document
-        self._events: Iterator[Any] = iter(yaml.parse(text, Loader=PARSER))
+    def __init__(self, document: Document, events: Iterator[Any], noun: str) -> None:
+        self._document, self._events, self._noun = document, events, noun
 
     def read(self) -> None:
-        try:
+        """Read the only document of a file."""
+        with self._collected():
             self._read_stream()
+
+    def read_next(self, *, is_first: bool) -> bool:
+        """Read the next document of a file, if there is one; return whether another one may follow."""
+        with self._collected():
+            if is_first:
+                next(self._events)
+            start = next(self._events)
+            if not isinstance(start, yaml.StreamEndEvent):
+                self._check_directives(start)
+                root = next(self._events)
+                if not _is_nothing(root):
+                    self._document.data = self._value(root, (), 1)
+                next(self._events)
+                return True
+        return False
+
+    @contextlib.contextmanager
+    def _collected(self) -> Iterator[None]:
+        """Add the problem that ends the reading; without one, the document is complete."""
+        try:
+            yield
             self._document.complete = True
         except _Stop:
             pass
         except yaml.YAMLError as error:
             self._document.problems.append(_syntax_problem(self._document, error))
 
+    def _check_directives(self, start: Any) -> None:
+        if start.version or start.tags:
+            message = f"YAML directives are not allowed in {self._noun}"
+            self._problem("directive", message, start, advice="remove the line that starts with %")
+
     def _read_stream(self) -> None:
         next(self._events)
         start = next(self._events)
         if isinstance(start, yaml.StreamEndEvent):
             self._empty()
-        if start.version or start.tags:
-            message = "YAML directives are not allowed in a job file"
-            self._problem("directive", message, start, advice="remove the line that starts with %")
+        self._check_directives(start)
         root = next(self._events)
-        if isinstance(root, yaml.ScalarEvent) and not root.value and _is_plain(root):
+        if _is_nothing(root):
             self._empty()
         self._document.data = self._value(root, (), 1)
         next(self._events)
@@ -144,7 +153,7 @@ class _DocumentReader:
         document.values[path] = _location(event)
         if isinstance(event, yaml.AliasEvent):
             document.broken.add(path)
-            message = "YAML aliases are not allowed in a job file"
+            message = f"YAML aliases are not allowed in {self._noun}"
             self._problem("alias", message, event, path, advice="repeat the value instead of the alias")
             return None
         self._check_properties(event, path)
@@ -158,22 +167,22 @@ class _DocumentReader:
 
     def _check_depth(self, event: Any, path: Path, level: int) -> None:
         if level > MAX_LEVELS:
-            self._problem("too-deep", f"a job file can have at most {MAX_LEVELS} levels", event, path)
+            self._problem("too-deep", f"{self._noun} can have at most {MAX_LEVELS} levels", event, path)
             raise _Stop
 
     def _check_properties(self, event: Any, path: Path) -> None:
         if event.anchor:
-            message = "YAML anchors are not allowed in a job file"
+            message = f"YAML anchors are not allowed in {self._noun}"
             self._problem("anchor", message, event, path, advice=f"remove &{event.anchor}")
         if event.tag:
             self._document.broken.add(path)
-            message = "YAML tags are not allowed in a job file"
+            message = f"YAML tags are not allowed in {self._noun}"
             self._problem("tag", message, event, path, advice="remove the word that starts with !")
 
     def _check_escapes(self, event: Any, path: Path) -> None:
         if bad := _BAD_ESCAPE.search(event.value):
             self._document.broken.add(path)
-            self._problem("bad-character", f"{code_point(bad.group())} is not allowed in a job file", event, path)
+            self._problem("bad-character", f"{code_point(bad.group())} is not allowed in {self._noun}", event, path)
 
     def _list(self, start: Any, path: Path, level: int) -> list[object]:
         items: list[object] = []
@@ -229,7 +238,7 @@ class _DocumentReader:
         key_path = (*path, key)
         if key == "<<" and _is_plain(event):
             document.broken.add(key_path)
-            message = "YAML merge keys are not allowed in a job file"
+            message = f"YAML merge keys are not allowed in {self._noun}"
             self._problem("merge-key", message, event, path, advice="write out the merged keys")
             return None
         if key_path in document.keys:
@@ -257,6 +266,11 @@ class _DocumentReader:
             if not depth:
                 return
             event = next(self._events)
+
+
+def _is_nothing(event: Any) -> bool:
+    """Return whether a document that begins with this event is empty."""
+    return isinstance(event, yaml.ScalarEvent) and not event.value and _is_plain(event)
 
 
 def _is_plain(event: Any) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tfk8s.jobfile import reader
 from tfk8s.jobfile.document import Location, dotted
 from tfk8s.jobfile.scalars import AmbiguousScalar, resolve
+from tfk8s.jobfile.text import BAD_ASCII, BAD_CHARACTER
 
 
 def test_data_and_locations() -> None:
@@ -131,5 +132,5 @@ def test_parsers_with_and_without_libyaml_agree(data: bytes) -> None:
 
 def test_ascii_pattern_equals_the_full_pattern() -> None:
     for code in range(128):
-        ascii_bad, bad = (re.search(pattern, chr(code)) for pattern in (reader.BAD_ASCII, reader.BAD_CHARACTER))
+        ascii_bad, bad = (re.search(pattern, chr(code)) for pattern in (BAD_ASCII, BAD_CHARACTER))
         assert bool(ascii_bad) == bool(bad), code
