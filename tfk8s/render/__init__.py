@@ -5,13 +5,27 @@ from __future__ import annotations
 from tfk8s.core.programs import program_jobs
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
-from tfk8s.render import lifetime, manifests, package_files, yaml
+from tfk8s.render import lifetime, manifests, package_files, tfjob, yaml
 from tfk8s.render.pods import Object
 
 
 def text(job_file: JobFile, namespace: str | None = None) -> str:
     """Return the result of `objects` as YAML, ready for `kubectl apply -f`."""
     return yaml.dump(objects(job_file, namespace))
+
+
+def tfjob_text(job_file: JobFile, namespace: str | None = None) -> str:
+    """Return the TFJob of a job file with programs, as YAML.
+
+    Args:
+        job_file: the cluster.
+        namespace: overrides the namespace of the job file. If both are None, the TFJob has no namespace.
+
+    Raises:
+        InvalidInput: the job file has addresses or a job without an image, or a TFJob can't run its jobs.
+    """
+    _require_pods(job_file)
+    return yaml.dump([tfjob.render(job_file, namespace)])
 
 
 def objects(job_file: JobFile, namespace: str | None = None, digest: str = "") -> list[Object]:
@@ -25,6 +39,14 @@ def objects(job_file: JobFile, namespace: str | None = None, digest: str = "") -
     Raises:
         InvalidInput: the job file has addresses, or a job without an image.
     """
+    _require_pods(job_file)
+    files = package_files.of_tasks() | (package_files.of_programs() if program_jobs(job_file) else {})
+    made = manifests.render(job_file, files, namespace, digest)
+    return lifetime.add(job_file, made) if any(job_file.limits) else made
+
+
+def _require_pods(job_file: JobFile) -> None:
+    """Raise an InvalidInput if a job file makes no pods: its servers already run, or a job has no image."""
     if job_file.has_addresses:
         raise InvalidInput(f'the servers of "{job_file.name}" already run at the addresses in its job file')
     without_image = [job.name for job in job_file.jobs if not (job.image or job_file.image)]
@@ -33,6 +55,3 @@ def objects(job_file: JobFile, namespace: str | None = None, digest: str = "") -
             f'job "{without_image[0]}" has no image',
             help="add image: tensorflow/tensorflow:2.21.0, for all jobs or for this job",
         )
-    files = package_files.of_tasks() | (package_files.of_programs() if program_jobs(job_file) else {})
-    made = manifests.render(job_file, files, namespace, digest)
-    return lifetime.add(job_file, made) if any(job_file.limits) else made

@@ -1,6 +1,6 @@
 """Kubernetes' strategic merge of a part of a pod's spec into the spec of a pod.
 
-Mappings are merged by key. The lists in `_MERGE_KEYS` are merged by a key of their entries, as the `patchMergeKey` tags
+Mappings are merged by key. The lists in `MERGE_KEYS` are merged by a key of their entries, as the `patchMergeKey` tags
 in k8s.io/api/core/v1/types.go say. All other lists replace each other, with one exception: tolerations are added,
 because tfk8s adds the tolerations for GPUs and spot nodes.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from tfk8s.core.pod_names import SERVER_CONTAINER
 
-_MERGE_KEYS = {
+MERGE_KEYS = {
     "containers": "name",
     "env": "name",
     "hostAliases": "ip",
@@ -55,9 +55,39 @@ def merge(base: Any, patch: Any, key: str = "") -> Any:
     if isinstance(base, list) and isinstance(patch, list):
         if key == _ADDED:
             return [*base, *(entry for entry in copy.deepcopy(patch) if entry not in base)]
-        if key in _MERGE_KEYS:
-            return _merge_entries(base, patch, _MERGE_KEYS[key])
+        if key in MERGE_KEYS:
+            return _merge_entries(base, patch, MERGE_KEYS[key])
     return copy.deepcopy(patch)
+
+
+def difference(base: Any, wanted: Any, key: str = "") -> Any:
+    """Return the smallest patch that `merge` turns into a wanted value, or None if the base has all of it already.
+
+    Args:
+        base: the value that the patch is merged into.
+        wanted: the value. Merging removes nothing, so the result also has what only the base has.
+        key: the key of both in a mapping.
+    """
+    if isinstance(base, dict) and isinstance(wanted, dict):
+        parts = {name: difference(base[name], value, name) if name in base else value for name, value in wanted.items()}
+        return {name: part for name, part in parts.items() if part is not None} or None
+    if isinstance(base, list) and isinstance(wanted, list):
+        if key == _ADDED:
+            return [entry for entry in wanted if entry not in base] or None
+        if key in MERGE_KEYS:
+            return _different_entries(base, wanted, MERGE_KEYS[key]) or None
+    return None if base == wanted else wanted
+
+
+def _different_entries(base: Sequence[Any], wanted: Sequence[Any], merge_key: str) -> list[Any]:
+    by_name = {_name(entry, merge_key): entry for entry in base}
+    different = []
+    for entry in wanted:
+        name = _name(entry, merge_key)
+        part = difference(by_name[name], entry) if name is not None and name in by_name else entry
+        if part is not None:
+            different.append({merge_key: name, **part} if name is not None else part)
+    return different
 
 
 def _merge_entries(base: Sequence[Any], patch: Sequence[Any], merge_key: str) -> list[Any]:

@@ -150,10 +150,7 @@ def resources(job: Job) -> Object:
 
 def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     """Yield the defaults and the user's variables by name, and then the variables that identify the task."""
-    values: dict[str, str | EnvSource] = {
-        "HOME": SCRATCH_FOLDER, **gpu_environment(job), **(program_job.DEFAULTS if job.program else {}),
-        **job_file.env, **job.env,
-    }  # fmt: skip
+    values: dict[str, str | EnvSource] = {**default_environment(job), **job_file.env, **job.env}
     values["PYTHONPATH"] = PACKAGE_FOLDER + (f":{values['PYTHONPATH']}" if "PYTHONPATH" in values else "")
     for name in sorted(values):
         yield {"name": name, **_value(values[name])}
@@ -192,6 +189,11 @@ def _field(path: str) -> Object:
     conflict, because a `fieldRef` has one owner as a whole.
     """
     return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
+
+
+def default_environment(job: Job) -> dict[str, str]:
+    """Return the variables of a task's container that the job file can override."""
+    return {"HOME": SCRATCH_FOLDER, **gpu_environment(job), **(program_job.DEFAULTS if job.program else {})}
 
 
 def gpu_environment(job: Job) -> dict[str, str]:
