@@ -15,44 +15,70 @@ from tfk8s.cli.output import document, note, say
 if TYPE_CHECKING:
     from tfk8s.core.spec import JobFile, Task
 
-_FORMATS = ("cluster-spec", "tf-config", "flags", "env")
+_FORMATS = ("cluster-spec", "tf-config", "flags", "env")  # of a task's configuration
+_TFJOB = "tfjob"
+_OBJECT_FILES = (".yaml", ".yml", ".json")
 
 
 def _format(text: str | None) -> str | None:
-    if text is not None and text not in _FORMATS:
-        raise typer.BadParameter(f'"{text}" is not a format; use {", ".join(_FORMATS)}')
+    if text is not None and text not in (*_FORMATS, _TFJOB):
+        raise typer.BadParameter(f'"{text}" is not a format; use {", ".join((*_FORMATS, _TFJOB))}')
     return text
 
 
 def init(
-    from_script: Annotated[
-        str | None, typer.Option("--from", metavar="SCRIPT", help="Guess the jobs and the port from a script.")
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Convert a TFJob or TrainJob (.yaml, .json), or guess the jobs and the port from a script.",
+        ),
     ] = None,
 ) -> None:
     """Write a commented job file, cluster.yaml.
 
+    Of a TFJob, the command says what a job file can't say, here and as comments in the job file.
+
     Examples:
         tfk8s init
         tfk8s init --from train.py
+        tfk8s init --from tfjob.yaml
     """
+    if source is not None and Path(source).suffix in _OBJECT_FILES:
+        from tfk8s.tools import kubeflow
+
+        converted = kubeflow.load(source)
+        path = _write_job_file(converted.text(source))
+        for sentence in converted.notes:
+            note(f"note: {sentence}")
+        note(f"run the programs: tfk8s run {path}")
+        return
     from tfk8s.cluster.scripts import require_script
-    from tfk8s.errors import InvalidInput
     from tfk8s.jobfile import script_guess, template
 
     guess, name = script_guess.Guess(), Path.cwd().name
-    if from_script is not None:
-        script = require_script(from_script)
-        guess, name = script_guess.guess(from_script, script.read_bytes()), script.stem
+    if source is not None:
+        script = require_script(source)
+        guess, name = script_guess.guess(source, script.read_bytes()), script.stem
+    path = _write_job_file(template.job_file_text(template.cluster_name(name), guess))
+    note(f"start the cluster on this machine: tfk8s up --local {path}")
+
+
+def _write_job_file(text: str) -> Path:
+    """Write cluster.yaml, which must not exist, and return its path."""
+    from tfk8s.errors import InvalidInput
+
     path = Path("cluster.yaml")
     try:
         with path.open("x") as file:
-            file.write(template.job_file_text(template.cluster_name(name), guess))
+            file.write(text)
     except FileExistsError as error:
         raise InvalidInput(f'"{path}" already exists', help="rename it first; tfk8s does not overwrite it") from error
     except OSError as error:
         raise InvalidInput(f'can\'t write "{path}": {error.strerror}') from error
     say(f"wrote {path}")
-    note(f"start the cluster on this machine: tfk8s up --local {path}")
+    return path
 
 
 def validate(file: options.File, output: options.Output = None) -> int | None:
@@ -114,8 +140,8 @@ def render(
             "--format",
             metavar="FORMAT",
             callback=_format,
-            help=f"The configuration's format: {', '.join(_FORMATS)}; default: tf-config.",
-            autocompletion=completion.one_of(*_FORMATS),
+            help=f"{_TFJOB}, or with --task one of {', '.join(_FORMATS)}; default: tf-config.",
+            autocompletion=completion.one_of(*_FORMATS, _TFJOB),
         ),
     ] = None,
     local: options.Local = False,
@@ -126,16 +152,22 @@ def render(
     Prints the objects as YAML, as `up` applies them. With --task, prints addresses of pods. With --local, prints
     addresses on this machine. Addresses in the job file replace both.
 
+    With --format tfjob, prints a TFJob for the training-operator of Kubeflow, and says what a TFJob lacks.
+
     Examples:
         tfk8s render cluster.yaml | kubectl apply --server-side -f -
         tfk8s render cluster.yaml --task worker/1
         tfk8s render --local cluster.yaml --task worker/1 --format flags
+        tfk8s render cluster.yaml --format tfjob | kubectl apply -f -
     """
     from tfk8s.backends.options import BackendOptions
     from tfk8s.jobfile.loader import load
 
     job_file = load(file)
     on_this_machine = BackendOptions(local or None, namespace=namespace).is_local(os.environ)
+    if form == _TFJOB:
+        _render_tfjob(job_file, namespace, task=task, on_this_machine=on_this_machine)
+        return
     if task is None and form is not None:
         from tfk8s.errors import InvalidInput
 
@@ -166,6 +198,21 @@ def render(
     else:
         address = addresses.pod_address(job_file, namespace or job_file.namespace or "default")
     say(_configuration(job_file, task_names.parse_task(task, job_file), form or "tf-config", address))
+
+
+def _render_tfjob(job_file: JobFile, namespace: str | None, *, task: str | None, on_this_machine: bool) -> None:
+    from tfk8s import render as render_module
+    from tfk8s.errors import InvalidInput
+    from tfk8s.render import tfjob
+
+    if task is not None:
+        raise InvalidInput(f"--format {_TFJOB} is for the whole job file: it can't be combined with --task")
+    if on_this_machine:
+        raise InvalidInput(f"--format {_TFJOB} is for Kubernetes: it can't be combined with --local")
+    text = render_module.tfjob_text(job_file, namespace)
+    for sentence in tfjob.differences(job_file):
+        note(f"note: {sentence}")
+    say(text.rstrip("\n"))
 
 
 def roles() -> None:

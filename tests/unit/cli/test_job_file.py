@@ -159,7 +159,7 @@ def test_only_an_evaluator_has_the_evaluator_in_tf_config(run: Run, folder: Path
             ("--task", "worker/1", "--format", "xml"),
             (
                 "error: Invalid value for '--format': \"xml\" is not a format; use cluster-spec, tf-config, "
-                "flags, env\n"
+                "flags, env, tfjob\n"
                 "  = help: tfk8s render --help\n"
             ),
         ),
@@ -171,6 +171,43 @@ def test_only_an_evaluator_has_the_evaluator_in_tf_config(run: Run, folder: Path
 )
 def test_render_refuses_invalid_options(run: Run, arguments: tuple[str, ...], message: str) -> None:
     assert run("render", "mnist.yaml", *arguments) == (2, "", message)
+
+
+PROGRAMS = """\
+apiVersion: tfk8s.dev/v1
+name: mnist
+image: a
+jobs: {worker: {tasks: 2, program: [python3, -m, trainer]}}
+run: {restart_scope: task}
+"""
+
+
+def test_render_of_a_tfjob_says_what_it_lacks(run: Run, folder: Path) -> None:
+    (folder / "programs.yaml").write_text(PROGRAMS)
+    code, out, err = run("render", "programs.yaml", "--format", "tfjob", "-n", "team")
+    assert (code, out[:91]) == (
+        0,
+        "---\napiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: mnist, namespace: team}\nspec:\n",
+    )
+    assert err == (
+        "note: a TFJob has no NetworkPolicy: each pod that reaches its pods can connect to them\n"
+        "note: a TFJob sets TF_CONFIG alone, and none of the variables TFK8S_…\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (
+            ("--task", "worker/0"),
+            "error: --format tfjob is for the whole job file: it can't be combined with --task\n",
+        ),
+        (("--local",), "error: --format tfjob is for Kubernetes: it can't be combined with --local\n"),
+    ],
+)
+def test_render_of_a_tfjob_refuses_options(run: Run, folder: Path, option: tuple[str, ...], message: str) -> None:
+    (folder / "programs.yaml").write_text(PROGRAMS)
+    assert run("render", "programs.yaml", "--format", "tfjob", *option) == (2, "", message)
 
 
 # ---- init ----------------------------------------------------------------------------------------------------------
@@ -211,6 +248,61 @@ def test_init_from_a_script(run: Run, folder: Path) -> None:
     )
     assert (folder / "cluster.yaml").read_text() == STARTER
     assert load(folder / "cluster.yaml").port == 3000
+
+
+TFJOB = """\
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: mnist}
+spec:
+  tfReplicaSpecs:
+    Worker: {template: {spec: {containers: [{name: tensorflow, image: a, command: [b]}]}}}
+"""
+
+FROM_TFJOB = """\
+# The programs of TFJob mnist in tfjob.yaml, for `tfk8s run`. What differs:
+# - the pods do not run as root, and only /tmp and volumes are writable (docs/security.md)
+# - the pods connect to each other and to DNS only; network: {allow_to: …} allows more, such as storage
+
+apiVersion: tfk8s.dev/v1
+name: mnist
+image: a
+jobs:
+  worker:
+    tasks: 1
+    program: [b]
+run: {restart_on: never}
+"""
+
+
+def test_init_from_a_tfjob_says_what_differs(run: Run, folder: Path) -> None:
+    (folder / "tfjob.yaml").write_text(TFJOB)
+    assert run("init", "--from", "tfjob.yaml") == (
+        0,
+        "wrote cluster.yaml\n",
+        (
+            "note: the pods do not run as root, and only /tmp and volumes are writable (docs/security.md)\n"
+            "note: the pods connect to each other and to DNS only; "
+            "network: {allow_to: …} allows more, such as storage\n"
+            "run the programs: tfk8s run cluster.yaml\n"
+        ),
+    )
+    assert (folder / "cluster.yaml").read_text() == FROM_TFJOB
+    assert run("validate", "cluster.yaml")[0] == 0
+
+
+def test_init_from_a_file_without_a_tfjob_writes_nothing(run: Run, folder: Path) -> None:
+    assert run("init", "--from", "mnist.yaml") == (
+        2,
+        "",
+        'error: "mnist.yaml" is a job file already\n  = help: tfk8s validate mnist.yaml\n',
+    )
+    assert run("init", "--from", "nope.yaml") == (
+        2,
+        "",
+        'error: "nope.yaml" can\'t be read: No such file or directory\n',
+    )
+    assert not (folder / "cluster.yaml").exists()
 
 
 def test_init_from_nothing_is_valid(run: Run, folder: Path) -> None:

@@ -1,0 +1,216 @@
+"""Job files that are made from TFJobs and TrainJobs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tfk8s.errors import InvalidInput, JobFileError
+from tfk8s.jobfile.loader import loads
+from tfk8s.tools import kubeflow
+
+HERE = Path(__file__).parent
+
+READ_ONLY = "the pods do not run as root, and only /tmp and volumes are writable (docs/security.md)"
+
+TFJOB = """\
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: mnist}
+spec:
+  tfReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          containers:
+            - {name: tensorflow, image: a, command: [b]}
+"""
+
+TRAINJOB = """\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: mnist}
+spec:
+  runtimeRef: {name: tf}
+  trainer: {image: a, command: [b], numNodes: 2}
+"""
+
+
+def converted(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the job file of a text, and the notes."""
+    found = kubeflow.convert(text.encode(), "tfjob.yaml")
+    return found.data, found.notes
+
+
+@pytest.mark.parametrize("name", ["tfjob", "trainjob"])
+def test_whole_job_file(name: str) -> None:
+    """With TFK8S_UPDATE=1, the test writes the expected job file."""
+    found = kubeflow.convert((HERE / f"{name}.yaml").read_bytes(), f"{name}.yaml").text(f"{name}.yaml")
+    expected = HERE / f"{name}.expected.yaml"
+    if os.environ.get("TFK8S_UPDATE"):
+        expected.write_text(found)
+    assert found == expected.read_text()
+    assert loads(found, "cluster.yaml").name
+
+
+def test_smallest_tfjob() -> None:
+    data, notes = converted(TFJOB)
+    assert data == {
+        "apiVersion": "tfk8s.dev/v1",
+        "name": "mnist",
+        "image": "a",
+        "jobs": {"worker": {"tasks": 1, "program": ["b"]}},
+        "run": {"restart_on": "never"},
+    }
+    assert notes == (
+        READ_ONLY,
+        "the pods connect to each other and to DNS only; network: {allow_to: …} allows more, such as storage",
+    )
+
+
+def test_trainjob_without_its_runtime() -> None:
+    data, notes = converted(TRAINJOB)
+    assert data["jobs"] == {"worker": {"tasks": 2, "program": ["b"]}}
+    assert notes[:2] == (
+        'ClusterTrainingRuntime "tf" is not in the file: its settings are not in the job file',
+        "Trainer sets no TF_CONFIG; tfk8s sets it, with the nodes as workers",
+    )
+
+
+def with_spec(**keys: Any) -> str:
+    """Return the smallest TFJob with more fields of its spec."""
+    data = yaml.safe_load(TFJOB)
+    data["spec"] |= keys
+    return yaml.safe_dump(data)
+
+
+def with_replicas(**replicas: dict[str, Any]) -> str:
+    """Return a TFJob with more fields of its replicas, by their type."""
+    data = yaml.safe_load(TFJOB)
+    worker = data["spec"]["tfReplicaSpecs"].pop("Worker")
+    data["spec"]["tfReplicaSpecs"] = {kind: worker | more for kind, more in replicas.items()}
+    return json.dumps(data)
+
+
+def with_pod(container: dict[str, Any] | None = None, **keys: Any) -> str:
+    """Return the smallest TFJob with more fields of its container and of its pod."""
+    data = yaml.safe_load(TFJOB)
+    spec = data["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    spec |= keys
+    spec["containers"][0] |= container or {}
+    return yaml.safe_dump(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "run"),
+    [
+        (with_replicas(Worker={"restartPolicy": "ExitCode", "replicas": 2}), {"restart_on": "exit-code", "max_restarts": 1000, "restart_scope": "task", "success": "worker/0"}),  # noqa: E501
+        (with_spec(runPolicy={"backoffLimit": 4, "activeDeadlineSeconds": 60}), {"restart_on": "never", "timeout": 60}),
+        (with_spec(backoffLimit=4, activeDeadlineSeconds=60), {"restart_on": "never", "timeout": 60}),
+        (with_replicas(chief={}, worker={"replicas": 2}, ps={}), {"restart_on": "never"}),
+        (with_replicas(worker={}, ps={}), {"restart_on": "never", "success": "worker"}),
+        (with_replicas(worker={}, evaluator={}), {"restart_on": "never"}),
+    ],
+)  # fmt: skip
+def test_run(text: str, run: dict[str, Any]) -> None:
+    assert converted(text)[0]["run"] == run
+
+
+@pytest.mark.parametrize(
+    ("resources", "keys"),
+    [
+        ({"limits": {"cpu": "500m"}}, {"cpu": "500m", "pod": {"containers": [{"name": "server", "resources": {"limits": {"cpu": "500m"}}}]}}),  # noqa: E501
+        ({"requests": {"cpu": "500m"}, "limits": {"cpu": 1}}, {"cpu": "500m"}),
+        ({"requests": {"memory": "1Gi"}}, {"pod": {"containers": [{"name": "server", "resources": {"requests": {"memory": "1Gi"}}}]}}),  # noqa: E501
+        ({"limits": {"nvidia.com/gpu": 2}}, {"gpus": 2}),
+    ],
+)  # fmt: skip
+def test_resources(resources: dict[str, Any], keys: dict[str, Any]) -> None:
+    job = converted(with_pod({"resources": resources}))[0]["jobs"]["worker"]
+    assert job == {"tasks": 1, "program": ["b"], **keys}
+
+
+@pytest.mark.parametrize(
+    ("env", "args", "program"),
+    [
+        ([{"name": "A", "value": "1"}], ["$(A) $$(A) $(B) $A"], ["b", "1 $(A) $(B) $A"]),
+        ([{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2"}], ["$(B)"], ["b", "12"]),
+    ],
+)
+def test_references_to_variables(env: list[Any], args: list[str], program: list[str]) -> None:
+    assert converted(with_pod({"env": env, "args": args}))[0]["jobs"]["worker"]["program"] == program
+
+
+def test_relative_python_file_is_a_command_of_the_image() -> None:
+    assert converted(with_pod({"command": ["./train.py"]}))[0]["jobs"]["worker"]["program"] == ["env", "./train.py"]
+
+
+def test_fields_beside_a_run_policy_are_those_of_an_old_version() -> None:
+    data, notes = converted(with_spec(runPolicy={"activeDeadlineSeconds": 60}, cleanPodPolicy="All", suspend=True))
+    assert data["run"] == {"restart_on": "never", "timeout": 60}
+    assert notes[1:3] == ("spec.cleanPodPolicy has no counterpart", "spec.suspend has no counterpart")
+
+
+def test_long_name() -> None:
+    data, notes = converted(TFJOB.replace("mnist", "m" * 60))
+    assert data["name"] == "m" * 45
+    assert notes[1] == f'the name is "{"m" * 45}": with the names of jobs, at most 52 characters fit'
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "advice"),
+    [
+        ("kind: Pod\nmetadata: {name: a}", '"tfjob.yaml" has no TFJob and no TrainJob: it has Pod "a"', "name a file with one of them"),  # noqa: E501
+        ("", '"tfjob.yaml" has no TFJob and no TrainJob', "name a file with one of them"),
+        ("apiVersion: tfk8s.dev/v1\nname: a", '"tfjob.yaml" is a job file already', "tfk8s validate tfjob.yaml"),
+    ],
+)  # fmt: skip
+def test_file_without_such_an_object(text: str, message: str, advice: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        kubeflow.convert(text.encode(), "tfjob.yaml")
+    assert (str(caught.value), caught.value.help) == (message, advice)
+
+
+BAD = [
+    "a: [",
+    "a: &b 1",
+    "- a",
+    f"{TFJOB}---\n{TFJOB}",
+    TFJOB.replace("org/v1", "org/v7"),
+    TFJOB.replace("{name: mnist}", "{}"),
+    TFJOB.replace("Worker", "Driver"),
+    TFJOB + TFJOB.partition("tfReplicaSpecs:\n")[2].replace("Worker", "worker"),
+    TFJOB.replace("tfReplicaSpecs", "replicaSpecs"),
+    TFJOB.replace("name: tensorflow", "name: main"),
+    TFJOB.replace(", command: [b]", ""),
+    TFJOB.replace("image: a, ", ""),
+    TFJOB.replace("image: a", "image: A b"),
+    TFJOB.replace("command: [b]", "command: b"),
+    TFJOB.replace("command: [b]", "command: [1]"),
+    TFJOB.replace("command: [b]", "command: [b], resources: {limits: {cpu: x}}"),
+    TFJOB.replace("command: [b]", "command: [b], tty: yes"),
+    TFJOB.replace("      template:", "      replicas: two\n      template:"),
+    TFJOB.replace("      template:", "      replicas: 20000\n      template:"),
+    TFJOB.replace("      template:", "      restartPolicy: Maybe\n      template:"),
+    TRAINJOB.replace("image: a, ", ""),
+    TRAINJOB + "---\nkind: ClusterTrainingRuntime\nmetadata: {name: tf}\nspec: {mlPolicy: {torch: {}}}\n",
+    TRAINJOB + "---\nkind: ClusterTrainingRuntime\nmetadata: {name: tf}\nspec: {template: {}}\n",
+]
+
+
+def test_located_errors() -> None:
+    """With TFK8S_UPDATE=1, the test writes the expected messages."""
+    messages = []
+    for text in BAD:
+        with pytest.raises(JobFileError) as caught:
+            kubeflow.convert(text.encode(), "tfjob.yaml")
+        messages.append(str(caught.value))
+    expected = HERE / "errors.txt"
+    if os.environ.get("TFK8S_UPDATE"):
+        expected.write_text("\n\n".join(messages) + "\n")
+    assert "\n\n".join(messages) + "\n" == expected.read_text()
