@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
+
 from tfk8s.render import overlay
 
 SERVER = {"name": "server", "image": "tf", "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"cpu": "1"}}}
