@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -83,7 +84,8 @@ def coordinates(task: str, number: int) -> Callable[[Environment], Ended]:
         finally:
             if number == signal.SIGSTOP:
                 process.send(signal.SIGCONT)
-        assert ended.code or ended.out.endswith("counted 240 of 240\n"), ended
+        # TensorFlow repeats the function that a killed worker was in, which may have counted already.
+        assert ended.code or re.search(r"^counted 24[01] of 240$", ended.out, re.MULTILINE), ended
         return ended
 
     return run
