@@ -123,15 +123,21 @@ def run_program(
         prepare: called in the new process before the program starts.
     """
     process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []  # signals that came before `process` was known
 
     def forward(number: int, _: object) -> None:
-        # The terminal sends Ctrl-C to all its processes.
-        if process is not None and not (number == signal.SIGINT and _in_foreground()):
+        if number == signal.SIGINT and _in_foreground():  # the terminal sends Ctrl-C to all its processes
+            return
+        if process is None:
+            early.append(number)
+        else:
             process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         process = subprocess.Popen(command, env=environment, pass_fds=descriptors, preexec_fn=prepare)
+        for number in early:
+            process.send_signal(number)
         return process.wait()
     finally:
         for number, handler in before.items():
