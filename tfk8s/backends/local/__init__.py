@@ -231,13 +231,11 @@ def _check_capacity(folder: state.Folder, job_file: JobFile, *, exposed: bool) -
 
 def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool, created: float | None = None) -> None:
     """Start a cluster, after removing the cluster of that name. Ctrl-C waits until this is done."""
-    from concurrent.futures import ThreadPoolExecutor
-
     folder.require_space()
     _check_capacity(folder, job_file, exposed=exposed)
     record = make_record(job_file, exposed=exposed, created=created)
-    with ThreadPoolExecutor(1) as thread:  # Python raises KeyboardInterrupt on the main thread only
-        thread.submit(_replace, folder, record).result()
+    with processes.signals_held():
+        _replace(folder, record)
 
 
 def _replace(folder: state.Folder, record: Record) -> None:

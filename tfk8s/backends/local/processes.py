@@ -7,12 +7,14 @@ import fcntl
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from tfk8s.backends.local import network_namespace
 
 _TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ENDING = (*_TERMINATION_SIGNALS, signal.SIGHUP)  # the signals that end a command
 
 
 def take_descriptors(descriptors: Sequence[int]) -> None:
@@ -97,3 +99,24 @@ def exit_child(message: str, code: int) -> NoReturn:
     """End this forked process with a message, without the clean-up that its parent does."""
     print(message, file=sys.stderr, flush=True)
     os._exit(code)
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """In a `with`, hold back the signals that this process handles; the first acts at the end.
+
+    Python runs handlers on the main thread only, so that other threads need nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    numbers = [number for number in _ENDING if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, lambda number, _: held.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for first in held[:1]:
+        signal.raise_signal(first)
