@@ -291,12 +291,16 @@ def test_script_survives_the_loss_of_an_unused_task(backend: LocalBackend, ready
 
 
 def test_a_script_waits_for_a_task_that_was_killed_before(run, backend: LocalBackend, ready: str) -> None:
-    os.kill(pids(backend.observe(ready))[Task("worker", 2)], signal.SIGKILL)
+    task = Task("worker", 2)
+    pid = pids(backend.observe(ready))[task]
+    os.kill(pid, signal.SIGKILL)
+    wait_for(backend, ready, lambda status: pids(status).get(task) != pid)
     text = (
         "import tensorflow as tf\nwith tf.device('/job:worker/task:2'): y = tf.constant(8)\n"
         "print(tf.Session('grpc://localhost:2222').run(y))"
     )
-    assert run(ready, text, tf1=True)[:2] == (0, "8\n")
+    code, out, err = run(ready, text, tf1=True)
+    assert (code, out) == (0, "8\n"), err
 
 
 def test_a_task_that_stays_down_is_named(up, run) -> None:
