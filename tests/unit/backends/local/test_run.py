@@ -46,8 +46,12 @@ class Member:
         self.is_running = self.is_stopped = False
 
     def start(self, reason: str) -> None:
-        self.is_running, self.exit_code = True, None
+        self.is_running, self.exit_code, self.cause = True, None, reason
         self.enter(Phase.RUNNING, reason)
+
+    def succeed(self) -> None:
+        self.exit_code = 0
+        self.enter(Phase.SUCCEEDED, self.cause)
 
     def ends(self, code: int, text: str = "") -> None:
         self.is_running = self.is_stopped = False
@@ -124,7 +128,9 @@ def test_a_signal_restarts_the_programs_of_the_scope(loop: Loop, scope: str, res
     loop.pass_time(0)
     assert [member.restarts for member in members] == restarts
     assert all(member.phase is Phase.RUNNING for member in members)
-    assert members[2].reason == "killed by SIGKILL" if scope == "task" else "worker/1 ended: killed by SIGKILL"
+    cause = "killed by SIGKILL" if scope == "task" else "worker/1 ended: killed by SIGKILL"
+    members[2].ends(0)
+    assert repr(members[2]) == f"worker/1 Succeeded 0, 1: {cause}"
 
 
 def test_the_last_restart_is_followed_by_the_end(loop: Loop) -> None:

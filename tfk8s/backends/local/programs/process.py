@@ -78,6 +78,11 @@ class ProgramProcess(TaskProcess):
         processes.kill_group(pid, signal.SIGKILL if is_stopped else signal.SIGTERM)
         self._loop.after(_KILL_TIMEOUT, lambda: self._kill(pid))
 
+    def succeed(self) -> None:
+        """Show the success of the program, with the cause of its last restart."""
+        self.exit_code = 0
+        self.enter(Phase.SUCCEEDED, self._last_reason)
+
     def kill(self) -> None:
         """Kill the program."""
         if self.pid is not None:

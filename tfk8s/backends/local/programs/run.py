@@ -121,8 +121,7 @@ class ProgramRun:
             member.enter(Phase.FAILED, group.reason)
             self._start_when_ended(group)
         elif code == 0:
-            member.exit_code = 0
-            member.enter(Phase.SUCCEEDED, "")
+            member.succeed()
             self._check_success()
         else:
             member.enter(Phase.FAILED, text)
