@@ -3,11 +3,12 @@
 from backend_contract import BackendContract
 from on_cluster import make_job, make_job_file
 
-from tfk8s.core.spec import JobFile
+from tfk8s.core.spec import Job, JobFile
 
 
-def make_small(name: str, **tasks: int) -> JobFile:
-    return make_job_file(name, *(make_job(job, tasks=count) for job, count in tasks.items()))
+def make_small(name: str, *jobs: Job, **tasks: int) -> JobFile:
+    small = (make_job(job.name, program=job.program) for job in jobs)
+    return make_job_file(name, *small, *(make_job(job, tasks=count) for job, count in tasks.items()))
 
 
 class TestKubernetesBackend(BackendContract):

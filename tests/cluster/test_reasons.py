@@ -4,6 +4,7 @@ import pytest
 from kube_api import post_event
 from on_cluster import make_job, make_job_file, until_reason
 
+from tfk8s import render
 from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.cluster.readiness import wait_until_ready
@@ -78,16 +79,16 @@ def test_a_quota(client, make_namespace):
 def test_pod_security_that_refuses_everything(client, make_namespace, backend, monkeypatch):
     namespace = make_namespace()
     backend = KubernetesBackend(namespace=namespace)
-    render = backend.objects
+    objects = render.objects
 
-    def privileged(job_file):
-        objects = render(job_file)
-        for made in objects:
+    def privileged(*arguments):
+        made_objects = objects(*arguments)
+        for made in made_objects:
             if made["kind"] == "StatefulSet":
                 made["spec"]["template"]["spec"]["hostNetwork"] = True
-        return objects
+        return made_objects
 
-    monkeypatch.setattr(backend, "objects", privileged)
+    monkeypatch.setattr(render, "objects", privileged)
     backend.apply(make_job_file("why-refused"))
     until_reason(backend, "why-refused", 'pod security "restricted:latest" refuses its pod: host namespaces')
     assert backend.observe("why-refused").phase is Phase.FAILED
@@ -103,4 +104,4 @@ def test_up_ends_at_once_where_waiting_is_hopeless(up, backend):
 def test_a_missing_stateful_set_is_named(up, backend, client, namespace):
     name = up(make_job_file("why-gone", make_job(), make_job("ps")), wait=0)
     client.send("DELETE", f"{paths.collection('StatefulSet', namespace)}/{name}-ps")
-    until_reason(backend, name, "its StatefulSet is missing")
+    until_reason(backend, name, "its StatefulSet or Job is missing: `tfk8s up` creates it again")
