@@ -31,32 +31,32 @@ def load(path):
     return replace(job_file, image=IMAGE, jobs=jobs)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def make_up(backend):
-    """Makes an example's cluster, for all tests of this file; returns its name."""
-    made = []
+    """Makes an example's cluster; returns its name.
 
-    def make(path):
-        job_file = load(path)
-        made.append(job_file.name)
+    A server has 112 threads, and the node of kind under podman allows 2048: clusters do not stay for later tests.
+    """
+    with contextlib.ExitStack() as clusters:
+        yield lambda path: clusters.enter_context(up(backend, path))
+
+
+@pytest.fixture(scope="module")
+def tutorial(backend):
+    with up(backend, "tutorial/cluster.yaml") as name:
+        yield name
+
+
+@contextlib.contextmanager
+def up(backend, path):
+    job_file = load(path)
+    try:
         backend.apply(job_file)
         wait_until_ready(backend, job_file.name, PATIENCE)
-        return job_file.name
-
-    yield make
-    for name in made:
+        yield job_file.name
+    finally:
         with contextlib.suppress(NoSuchCluster):
-            backend.delete(name)
-
-
-@pytest.fixture(scope="module")
-def tutorial(make_up):
-    return make_up("tutorial/cluster.yaml")
-
-
-@pytest.fixture(scope="module")
-def data_parallel(make_up):
-    return make_up("data_parallel/cluster.yaml")
+            backend.delete(job_file.name)
 
 
 @pytest.fixture
@@ -92,8 +92,9 @@ def test_the_job_by_another_name(submit, make_up):
     assert submit(make_up("tutorial/renamed.yaml"), "tutorial/two_tasks_renamed.py") == ["238\n"]
 
 
-def test_data_parallel_learns_as_a_single_device_does(submit, data_parallel):
-    single, parallel = map(costs, submit(data_parallel, "data_parallel/single.py", "data_parallel/parallel.py"))
+def test_data_parallel_learns_as_a_single_device_does(submit, make_up):
+    name = make_up("data_parallel/cluster.yaml")
+    single, parallel = map(costs, submit(name, "data_parallel/single.py", "data_parallel/parallel.py"))
     assert parallel == pytest.approx(single, rel=1e-4)
     assert single[399] < 0.01 < single[1]
 
