@@ -11,8 +11,8 @@ _PACKAGE = Path(__file__).parents[1]  # importlib.resources takes 5 ms to say th
 _CORE = ("core/__init__.py", "core/compact.py", "core/lifetime.py", "core/naming.py")
 _TASK = ("__init__.py", "version.py", *_CORE, "task/*.py")
 _PROGRAM = (
-    "core/cluster_spec.py", "core/programs.py", "log.py", "programs/__init__.py", "programs/keras_*.py",
-    "task/programs/*.py",
+    "core/backoff.py", "core/cluster_spec.py", "core/programs.py", "log.py", "programs/__init__.py",
+    "programs/keras_*.py", "task/programs/*.py",
 )  # fmt: skip
 _SCRIPT = (
     *_TASK, "core/addresses.py", "core/cluster_spec.py", "concurrency.py", "errors.py", "log.py", "polling.py",

@@ -18,12 +18,10 @@ from typing import Any
 
 from tfk8s.backends.local import capacity, interpreter, network_namespace, processes, state, task_log
 from tfk8s.backends.local.event_loop import Loop
+from tfk8s.core.backoff import Backoff
 from tfk8s.core.status import Phase
 from tfk8s.task import server
 from tfk8s.task.config import TaskConfig
-
-_BACKOFF_RESET = 60.0  # seconds after which a task that ends restarts without a delay
-_MAX_DELAY = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +124,7 @@ class ServerProcess(TaskProcess):
     ) -> None:
         super().__init__(loop, settings, on_change)
         self._library = library
-        self._delay = 0.0
+        self._backoff = Backoff()
         self._started = 0.0
         self._stopping = False
         self._start_at_once = False
@@ -150,7 +148,7 @@ class ServerProcess(TaskProcess):
 
     def restart(self) -> None:
         """Restart the process at once."""
-        self._delay = 0.0
+        self._backoff = Backoff()
         if self.pid is None:
             self.restarts += 1
             self._last_reason = state.RESTARTED
@@ -186,12 +184,10 @@ class ServerProcess(TaskProcess):
             self._back_off(ended)
 
     def _back_off(self, reason: str) -> None:
-        if time.monotonic() - self._started > _BACKOFF_RESET:
-            self._delay = 0.0
+        pause = self._backoff.pause(time.monotonic() - self._started)
         self._last_reason = reason
-        self.enter(Phase.FAILED, f"{reason}; restarts in {self._delay:.0f} s" if self._delay else reason)
-        self._loop.after(self._delay, self._respawn)
-        self._delay = min(max(1.0, 2 * self._delay), _MAX_DELAY)
+        self.enter(Phase.FAILED, f"{reason}; restarts in {pause:.0f} s" if pause else reason)
+        self._loop.after(pause, self._respawn)
 
     def _respawn(self) -> None:
         if self.pid is None and not self._stopping:

@@ -22,15 +22,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from tfk8s.core import naming
+from tfk8s.core.backoff import Backoff
 from tfk8s.core.cluster_spec import cluster_spec, tf_config
-from tfk8s.core.programs import Program, RunPolicy, exit_code
+from tfk8s.core.programs import END_TIMEOUT, MAX_STOPPED, Program, RunPolicy, exit_code
 from tfk8s.task.config import derive_cluster, lists
 from tfk8s.task.programs import archive, main_script, runner
 
-MAX_STOPPED = 10.0  # seconds; TensorFlow's coordination service gives up a silent task after as many
 _POLL_INTERVAL = 1.0
-_END_TIMEOUT = 2.0  # between SIGTERM and SIGKILL
-_MAX_DELAY = 30.0
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell has them
 
@@ -83,6 +81,7 @@ class ProgramRuns:
         self.terminated = False
         self._child = 0
         self._wanted_again = False
+        self._backoff, self._started = Backoff(), 0.0
         self._kill_at: float | None = None
 
     def run(self) -> int:
@@ -101,12 +100,12 @@ class ProgramRuns:
                 f"{self._name} ended with exit code {code} and runs again, restart {self.restarts} of "
                 f"{self._policy.max_restarts}"
             )
-            if self._pause(min(2.0 ** (self.restarts - 2), _MAX_DELAY) if self.restarts > 1 else 0.0):
+            if self._pause(self._backoff.pause(time.monotonic() - self._started)):
                 return code
 
     def _run_once(self) -> int:
         """Start the program, and return its exit code when it has ended."""
-        self._wanted_again, self._kill_at = False, None
+        self._wanted_again, self._kill_at, self._started = False, None, time.monotonic()
         self._child = os.fork()
         if not self._child:
             _become(self._words, self._environment)
@@ -133,7 +132,7 @@ class ProgramRuns:
         else:
             return
         os.kill(self._child, signal.SIGTERM)
-        self._kill_at = time.monotonic() + _END_TIMEOUT
+        self._kill_at = time.monotonic() + END_TIMEOUT
 
     def _reap(self) -> int | None:
         """Take the ends and stops of all children; return the program's exit code, or None before its end."""

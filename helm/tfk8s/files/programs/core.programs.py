@@ -22,6 +22,10 @@ FIRST_RETRYABLE = 128
 PEER_LOST = 138  # a program ends so if another task was lost; 128 + SIGUSR1 is TFJob's code for programs' own retries
 LOST_TASK = "another task was lost"  # the reason of such an end
 TIMED_OUT = 124
+END_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a program that has to end
+# A program that a signal has stopped for longer is killed: TensorFlow's coordination service gives up a silent task
+# after as many seconds, so that the others have ended by then.
+MAX_STOPPED = 10.0
 _CHIEFS = ("chief", "master")
 _SUFFIX = ".py"
 

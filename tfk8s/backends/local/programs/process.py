@@ -16,8 +16,6 @@ from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.programs import Program
 from tfk8s.core.status import Phase
 
-_KILL_TIMEOUT = 2.0  # between SIGTERM and SIGKILL
-
 
 class ProgramProcess(TaskProcess):
     """One task with a program.
@@ -76,7 +74,7 @@ class ProgramProcess(TaskProcess):
             return
         is_stopped = bool(self.stopped_reason())
         processes.kill_group(pid, signal.SIGKILL if is_stopped else signal.SIGTERM)
-        self._loop.after(_KILL_TIMEOUT, lambda: self._kill(pid))
+        self._loop.after(programs.END_TIMEOUT, lambda: self._kill(pid))
 
     def succeed(self) -> None:
         """Show the success of the program, with the cause of its last restart."""

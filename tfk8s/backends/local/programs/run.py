@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tfk8s.backends.local import state
 from tfk8s.backends.local.event_loop import Loop
 from tfk8s.backends.local.programs.process import ProgramProcess
 from tfk8s.core import programs
+from tfk8s.core.backoff import Backoff
 from tfk8s.core.lifetime import format_duration
 from tfk8s.core.programs import CLUSTER, TASK
 from tfk8s.core.spec import JobFile
@@ -18,9 +19,6 @@ from tfk8s.core.status import Phase
 
 _CAUSE_TIMEOUT = 1.0  # a program that lost another task ends before the supervisor learns the other one's end
 _STOPPED_INTERVAL = 1.0
-_STOPPED_TIMEOUT = 10.0  # a program that a signal has stopped for longer is killed: the others have given up by then
-_BACKOFF_RESET = 60.0  # seconds after which programs that end run again without a delay
-_MAX_DELAY = 30.0
 
 
 @dataclass(eq=False)
@@ -33,7 +31,7 @@ class _Group:
         reason: why the group is being restarted; "" while it is not.
         started: the time of the last start.
         pause: the pause before the restart that is under way.
-        delay: the pause before the restart after that.
+        backoff: the pauses before the next restarts.
     """
 
     members: Sequence[ProgramProcess]
@@ -41,14 +39,7 @@ class _Group:
     reason: str = ""
     started: float = 0.0
     pause: float = 0.0
-    delay: float = 0.0
-
-    def next_delay(self) -> float:
-        """Return the pause before a restart, which grows with each restart."""
-        if time.monotonic() - self.started > _BACKOFF_RESET:
-            self.delay = 0.0
-        delay, self.delay = self.delay, min(max(1.0, 2 * self.delay), _MAX_DELAY)
-        return delay
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +95,7 @@ class ProgramRun:
             self._start_timers()
         for group in self._groups:
             if has_ended or any(member in chosen for member in group.members):
-                group.restarts, group.delay = 0, 0.0
+                group.restarts, group.backoff = 0, Backoff()
                 self._restart_group(group, state.RESTARTED, 0.0)
 
     def stop(self) -> None:
@@ -138,7 +129,7 @@ class ProgramRun:
             cause = f"{stopped[0]} was stopped by a signal"
         if self._policy.restarts_after(code, group.restarts):
             group.restarts += 1
-            self._restart_group(group, cause, group.next_delay())
+            self._restart_group(group, cause, group.backoff.pause(time.monotonic() - group.started))
         else:
             member.exit_code = code
             member.enter(Phase.FAILED, text)
@@ -210,7 +201,7 @@ class ProgramRun:
         stopped = [member for member in self._members if member.stopped_reason()]
         self._stopped_since = {member: self._stopped_since.get(member, now) for member in stopped}
         for member, since in self._stopped_since.items():
-            if now - since >= _STOPPED_TIMEOUT:
+            if now - since >= programs.MAX_STOPPED:
                 member.kill()
         self._loop.after(_STOPPED_INTERVAL, lambda: self._poll_stopped(number))
 
