@@ -39,9 +39,9 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from tfk8s.jobfile.loader import load
-    from tfk8s.programs.keras_support import correct_keras
-    from tfk8s.programs.strategy import strategy
     from tfk8s.sessions.session import session
+    from tfk8s.training.keras_support import correct_keras
+    from tfk8s.training.strategy import strategy
 
 __all__ = [
     "BackendUnreachable",
@@ -73,10 +73,10 @@ __all__ = [
 _HOMES = {
     "Cluster": "cluster.handle",
     "connect": "api",
-    "correct_keras": "programs.keras_support",
+    "correct_keras": "training.keras_support",
     "load": "jobfile.loader",
     "session": "sessions.session",
-    "strategy": "programs.strategy",
+    "strategy": "training.strategy",
     "up": "api",
 }
 

@@ -31,6 +31,6 @@ def correct_keras() -> None:
             "Keras %s stays as it is: tfk8s.correct_keras() has corrections for Keras %s", version, ", ".join(_SERIES)
         )
     elif keras.config.backend() == "tensorflow":
-        from tfk8s.programs import keras_corrections
+        from tfk8s.training import keras_corrections
 
         keras_corrections.apply()

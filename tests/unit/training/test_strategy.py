@@ -8,9 +8,9 @@ import pytest
 
 import tfk8s
 from tfk8s.errors import InvalidInput, TaskUnreachable
-from tfk8s.programs import strategy
-from tfk8s.programs.strategy import TaskRoles
 from tfk8s.sessions.forward import Forward
+from tfk8s.training import strategy
+from tfk8s.training.strategy import TaskRoles
 
 CLUSTER = {"chief": ["c:1"], "ps": ["p:1", "p:2"], "worker": ["w:1", "w:2", "w:3"]}
 

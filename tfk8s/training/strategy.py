@@ -62,7 +62,7 @@ def strategy(job: str | None = None, *, variables: str | None = None) -> tf.dist
     tasks = used_tasks(json.loads(os.environ["TFK8S_CLUSTER"]), os.environ.get("TFK8S_WITHOUT", "").split(","))
     roles = assign_roles(tasks, job, variables)
 
-    from tfk8s.programs import cluster_strategy
+    from tfk8s.training import cluster_strategy
 
     cluster_strategy.connect(tasks, functools.partial(own_address, os.environ.get("TFK8S_TARGET", "")))
     return cluster_strategy.ClusterStrategy(roles)
