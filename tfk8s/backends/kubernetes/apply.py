@@ -168,15 +168,10 @@ def _require_not_helm(item: Object) -> None:
 def _obsolete(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> list[Object]:
     """Return the cluster's objects of jobs and of limits that are no longer in the job file."""
     needed = {(item["kind"], item["metadata"]["name"]) for item in objects}
-    jobs, *others = (_existing(client, namespace, name, kind) for kind in ("Job", "StatefulSet", "PodDisruptionBudget"))
+    kinds = ("Job", "StatefulSet", "PodDisruptionBudget")
+    jobs, *others = (deployed.items_of(client, kind, namespace, paths.of_cluster(name)) for kind in kinds)
     found = itertools.chain(lifetime.with_rights(jobs), filter(manifests.is_program, jobs), *others)
     return [item for item in found if (item["kind"], item["metadata"]["name"]) not in needed]
-
-
-def _existing(client: Client, namespace: str, name: str, kind: str) -> list[Object]:
-    """Return a cluster's objects of a kind, with the kind, which a list leaves out."""
-    items = client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]
-    return [{**item, "kind": kind} for item in items]
 
 
 def _content(item: Object) -> Object:
@@ -222,7 +217,7 @@ def delete(client: Client, namespace: str, name: str) -> None:
     query = paths.of_cluster(name)
     # Secrets are deleted without a list: the right to list them is the right to read all of the namespace.
     listed = (kind for kind in paths.GROUPS if kind != "Secret")
-    objects = {kind: _existing(client, namespace, name, kind) for kind in listed}
+    objects = {kind: deployed.items_of(client, kind, namespace, query) for kind in listed}
     if not any(objects.values()):
         raise deployed.no_such_cluster(client, namespace, name)
     for item in itertools.chain(*objects.values()):

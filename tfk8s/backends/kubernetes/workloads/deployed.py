@@ -111,14 +111,14 @@ def find(client: Reader, namespace: str, name: str) -> DeployedCluster:
         NoSuchCluster: no cluster has that name and tasks.
     """
     query = paths.of_cluster(name)
-    items = [*_items(client, "StatefulSet", namespace, query), *_items(client, "Job", namespace, query)]
+    items = [*items_of(client, "StatefulSet", namespace, query), *items_of(client, "Job", namespace, query)]
     if not any(map(manifests.has_tasks, items)):
         raise no_such_cluster(client, namespace, name)
     return describe(items)
 
 
-def _items(client: Reader, kind: str, namespace: str | None, query: Query) -> list[Object]:
-    """Return the objects of a kind; the items of a list lack their kind."""
+def items_of(client: Reader, kind: str, namespace: str | None, query: Query) -> list[Object]:
+    """Return the objects of a kind, with the kind, which a list leaves out."""
     return [{**item, "kind": kind} for item in client.get(paths.collection(kind, namespace), query)["items"]]
 
 
@@ -179,4 +179,4 @@ def _list_all(client: Reader, namespace: str) -> list[Object]:
 
 def _list_in(client: Reader, namespace: str | None) -> list[Object]:
     query = paths.labelled({manifests.NAME: "tfk8s"})
-    return [item for kind in ("StatefulSet", "Job") for item in _items(client, kind, namespace, query)]
+    return [item for kind in ("StatefulSet", "Job") for item in items_of(client, kind, namespace, query)]

@@ -57,4 +57,4 @@ def restart(client: Client, cluster: DeployedCluster) -> None:
 
 def content(job: Object) -> Object:
     """Return a Job without what the API server and the Job controller maintain."""
-    return {**manifests.scaled({**job, "kind": "Job"}, {})}
+    return manifests.scaled({**job, "kind": "Job"}, {})
