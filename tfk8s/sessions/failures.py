@@ -23,7 +23,6 @@ from tfk8s.task.programs import main_script
 
 if TYPE_CHECKING:
     from tfk8s.sessions.diagnosis import ClusterProbe
-    from tfk8s.sessions.runner import FailureNote
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
@@ -47,6 +46,7 @@ _OWN_MODULE = "a module of your own belongs beside SCRIPT"
 _EXPECTED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # of users, and of tfk8s itself
 
 IsTf1Name = Callable[[str, str], bool]
+Note = Callable[[str], None]  # notes `error_names.A_TASK_FAILED` or `A_TASK_FAILED_JUST_NOW`
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _is_tf1_name(module: str, name: str) -> bool:
 # ---- errors --------------------------------------------------------------------------------------------------------
 
 
-def fail(error: BaseException, run: ScriptRun, cluster: ClusterProbe, note: FailureNote) -> int:
+def fail(error: BaseException, run: ScriptRun, cluster: ClusterProbe, note: Note) -> int:
     """Print the error that ended a script, with a hint; return the exit code."""
     meaning: Tfk8sError | None = None
     if isinstance(error, Tfk8sError):
@@ -190,10 +190,10 @@ def _is_inside(file: str) -> bool:
     return file.startswith(_PACKAGE) or f"{os.sep}tensorflow{os.sep}python{os.sep}" in file
 
 
-def report(error: Tfk8sError, note: FailureNote, text: str) -> int:
+def report(error: Tfk8sError, note: Note, text: str) -> int:
     """Print an error, and note the failure of a task; return the exit code."""
     if isinstance(error, TaskError):
-        note.write(text)
+        note(text)
     print(f"error: {error}" + (f"\n  = help: {error.help}" if error.help else ""), file=sys.stderr, flush=True)
     return error.exit_code
 

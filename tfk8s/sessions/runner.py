@@ -50,7 +50,7 @@ def execute(options: argparse.Namespace) -> int:
     try:
         cluster.check()
     except Tfk8sError as error:
-        return failures.report(error, note, error_names.A_TASK_FAILED)
+        return failures.report(error, note.write, error_names.A_TASK_FAILED)
     if options.events is not None:
         of_script.expect()
     guard = GuardThread(CallGuard(of_script, cluster.view, ExitScript(note.end)), options.events)
@@ -184,7 +184,7 @@ def run_main(run: ScriptRun, cluster: ClusterProbe, note: FailureNote) -> int:
         failures.print_hint(end, run)
         return code
     except BaseException as error:
-        return failures.fail(error, run, cluster, note)
+        return failures.fail(error, run, cluster, note.write)
     return 0
 
 

@@ -26,7 +26,7 @@ from tensorflow.python.eager import context, record
 from tfk8s.errors import ClusterError, InvalidInput
 
 if TYPE_CHECKING:
-    from tfk8s.training.strategy import TaskRoles, Tasks
+    from tfk8s.training.task_roles import TaskRoles, Tasks
 
 _SCRIPT_JOB = "localhost"  # TensorFlow's name for the job of a client
 

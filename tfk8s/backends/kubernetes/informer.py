@@ -18,11 +18,10 @@ from typing import Self
 
 from tfk8s.backends.kubernetes import containers, disruptions, pod_status, status
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import Client, Query, add_query
+from tfk8s.backends.kubernetes.api_server.client import Client, Query, Reader, add_query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
 from tfk8s.backends.kubernetes.workloads import deployed
-from tfk8s.backends.kubernetes.workloads.deployed import Reader
 from tfk8s.core import naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus

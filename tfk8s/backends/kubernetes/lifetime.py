@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from tfk8s.backends.kubernetes import pod_events, pod_status, script_status
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pod_events import Events
 from tfk8s.core import naming
@@ -16,9 +16,6 @@ from tfk8s.render import manifests
 from tfk8s.render.lifetime import COMPONENT, IDLE, MAX_DURATION, QUOTA_ADVICE
 from tfk8s.render.pods import Object
 from tfk8s.render.script_job import JOB_NAME
-
-if TYPE_CHECKING:
-    from tfk8s.backends.kubernetes.workloads.deployed import Reader
 
 
 def is_lifetime(item: Object) -> bool:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
@@ -60,6 +60,21 @@ class Request:
     body: Object | None = None
     content_type: str = "application/json"
     timeout: float | None = None
+
+
+class Reader(Protocol):
+    """Reads from an API server, as `Client` does."""
+
+    context: str
+    namespace: str
+
+    def get(self, path: str, query: Query | None = None) -> Object:
+        """Return an object, or a list of them."""
+        ...
+
+    def text(self, path: str, query: Query | None = None) -> str:
+        """Return a text, such as a log."""
+        ...
 
 
 class Client:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tfk8s.backends.kubernetes import containers, lifetime
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import Query
+from tfk8s.backends.kubernetes.api_server.client import Query, Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core import compact, naming
 from tfk8s.core.programs import Program, RunPolicy, success_tasks
@@ -16,21 +15,6 @@ from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import NoSuchCluster, there_are
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
-
-
-class Reader(Protocol):
-    """Reads from an API server, as `client.Client` does."""
-
-    context: str
-    namespace: str
-
-    def get(self, path: str, query: Query | None = None) -> Object:
-        """Return an object, or a list of them."""
-        ...
-
-    def text(self, path: str, query: Query | None = None) -> str:
-        """Return a text, such as a log."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

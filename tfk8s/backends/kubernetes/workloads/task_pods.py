@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.workloads import program_status
-from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster, Reader
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming
 from tfk8s.core.spec import Task
 from tfk8s.render import program_job, script_job
