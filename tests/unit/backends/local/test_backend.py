@@ -32,6 +32,7 @@ from tfk8s.backends.local import (
 )
 from tfk8s.backends.local.event_loop import Loop
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
+from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task
@@ -73,6 +74,15 @@ def test_memory_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         )
     assert str(caught.value) == (
         'cluster "c" needs 8.4 GiB of memory (ps 2 × 48Mi, worker 4 × 2Gi); this machine has 5.0 GiB free'
+    )
+    with pytest.raises(InvalidInput) as caught:
+        capacity.check_memory(
+            job_file(
+                "c", Job(name="worker", tasks=60, program=Program(("a.py",))), Job(name="b", program=Program(("sh",)))
+            )
+        )
+    assert str(caught.value) == (
+        'cluster "c" needs 6.2 GiB of memory (worker 60 × 96Mi, b 1 × 256Mi); this machine has 5.0 GiB free'
     )
 
 
