@@ -1,5 +1,6 @@
 """Set-up of all tests."""
 
+import gc
 import signal
 
 import pytest
@@ -8,3 +9,10 @@ pytest.register_assert_rewrite("fakes", "backend_contract")
 
 # A shell's background job ignores SIGINT, and so would all programs that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+gc.disable()  # while tests are imported: their objects stay, and each collection would look through all of them
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
