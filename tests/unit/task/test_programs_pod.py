@@ -22,8 +22,6 @@ CLUSTER = {
     "chief": ["demo-chief-0.demo.ns.svc:2222"],
     "worker": ["demo-worker-0.demo.ns.svc:2300", "demo-worker-1.demo.ns.svc:2300"],
 }
-# The first runs end in ways that the arguments name; the last run ends with 0.
-ENDS = 'n=$(cat runs 2>/dev/null || echo 0); echo $((n+1)) >runs; shift $n 2>/dev/null || exit 0; eval "$1"'
 
 
 def start(folder: Path, restart_on: str, max_restarts: int, *words: str, **environment: str) -> subprocess.Popen[str]:
@@ -40,31 +38,53 @@ def run(folder: Path, restart_on: str, max_restarts: int, *words: str, **environ
     return process.returncode, output, errors
 
 
-@pytest.mark.programs
-@pytest.mark.parametrize(
-    ("restart_on", "max_restarts", "ends", "code", "message"),
-    [
-        ("exit-code", 3, ["exit 0"], 0, "exit code 0, restarts 0"),
-        ("exit-code", 3, ["exit 1"], 1, "exit code 1, restarts 0"),
-        ("exit-code", 3, ["exit 138"], 0, "exit code 0, restarts 1"),
-        ("exit-code", 1, ["exit 138", "exit 139"], 139, "exit code 139, restarts 1"),
-        ("exit-code", 0, ["kill -9 $$"], 1, "exit code 137, restarts 0"),
-        ("failure", 1, ["exit 1"], 0, "exit code 0, restarts 1"),
-        ("never", 3, ["exit 143"], 1, "exit code 143, restarts 0"),
-    ],
-)
-def test_program_runs_again_as_the_policy_says(
-    tmp_path: Path, restart_on: str, max_restarts: int, ends: list[str], code: int, message: str
-) -> None:
-    assert run(tmp_path, restart_on, max_restarts, "sh", "-c", ENDS, "sh", *ends)[0] == code
-    assert (tmp_path / "message").read_text() == message
+# The first runs end in ways that the arguments name; the last run ends with 0.
+ENDS = 'n=$(cat runs 2>/dev/null || echo 0); echo $((n+1)) >runs; shift $n 2>/dev/null || exit 0; eval "$1"'
+
+
+def ends(*commands: str) -> list[str]:
+    return ["sh", "-c", ENDS, "sh", *commands]
+
+
+POLICIES = [
+    # restart on, max restarts, program, exit code, message
+    ("exit-code", 3, ends("exit 0"), 0, "exit code 0, restarts 0"),
+    ("exit-code", 3, ends("exit 1"), 1, "exit code 1, restarts 0"),
+    ("exit-code", 3, ends("exit 138"), 0, "exit code 0, restarts 1"),
+    ("exit-code", 1, ends("exit 138", "exit 139"), 139, "exit code 139, restarts 1"),
+    ("exit-code", 0, ends("kill -9 $$"), 1, "exit code 137, restarts 0"),
+    ("failure", 1, ends("exit 1"), 0, "exit code 0, restarts 1"),
+    ("never", 3, ends("exit 143"), 1, "exit code 143, restarts 0"),
+    ("exit-code", 3, ["no-such-command"], 127, "exit code 127, restarts 0"),
+]
+
+# Runs the lines of its standard input one after another, each in a folder of its own.
+RUN_ALL = """
+import json, os, sys
+from tfk8s.task.programs import pod
+for number, line in enumerate(sys.stdin):
+    os.makedirs(str(number))
+    os.chdir(str(number))
+    print(pod.main(json.loads(line)), open("message").read(), sep="; ")
+    os.chdir("..")
+"""
 
 
 @pytest.mark.programs
-def test_restarts_are_logged(tmp_path: Path) -> None:
-    assert run(tmp_path, "exit-code", 2, "sh", "-c", ENDS, "sh", "exit 138", "exit 2")[2] == (
-        "tfk8s: worker/1 ended with exit code 138 and runs again, restart 1 of 2\n"
-    )
+def test_program_runs_again_as_the_policy_says(tmp_path: Path) -> None:
+    lines = [[restart_on, str(most), *program] for restart_on, most, program, _, _ in POLICIES]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_ALL],
+        cwd=tmp_path, env={**os.environ, **POD, "TFK8S_VERDICT": "message"}, text=True, timeout=60, check=False,
+        input="\n".join(map(json.dumps, lines)), capture_output=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [f"{code}; {message}" for *_, code, message in POLICIES], done.stderr
+    assert done.stderr.splitlines() == [
+        "tfk8s: worker/1 ended with exit code 138 and runs again, restart 1 of 3",
+        "tfk8s: worker/1 ended with exit code 138 and runs again, restart 1 of 1",
+        "tfk8s: worker/1 ended with exit code 1 and runs again, restart 1 of 1",
+        "tfk8s: no-such-command can't run: No such file or directory",
+    ]
 
 
 @pytest.mark.programs
@@ -91,7 +111,7 @@ def test_script_finds_its_cluster_and_its_folder(tmp_path: Path) -> None:
 @pytest.mark.programs
 def test_script_takes_any_size_of_cluster_and_a_command_does_not(tmp_path: Path) -> None:
     (tmp_path / "size.py").write_text("import os\nprint(len(os.environ['TF_CONFIG']) > 131072)")
-    huge = {"TFK8S_JOBS": "worker=9000"}
+    huge = {"TFK8S_JOBS": "worker=4500"}
     assert run(tmp_path, "never", 0, "size.py", **huge)[:2] == (0, "True\n")
     code, _, errors = run(tmp_path, "never", 0, "true", **huge)
     size = len(pod.variables({**POD, **huge})["TF_CONFIG"])
@@ -99,14 +119,6 @@ def test_script_takes_any_size_of_cluster_and_a_command_does_not(tmp_path: Path)
     assert errors.splitlines()[0] == (
         f"tfk8s: true can't run: TF_CONFIG has {size} bytes, and the kernel allows a command 131071: "
         "run a Python file instead"
-    )
-
-
-@pytest.mark.programs
-def test_command_that_the_image_lacks(tmp_path: Path) -> None:
-    assert run(tmp_path, "exit-code", 3, "no-such-command")[::2] == (
-        127,
-        "tfk8s: no-such-command can't run: No such file or directory\n",
     )
 
 
