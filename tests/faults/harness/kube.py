@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import secrets
 import subprocess
 import sys
@@ -52,13 +51,14 @@ class KubeEnvironment:
     """One cluster of four tasks that rows share while it is usable.
 
     Attributes:
+        image: of the tasks.
         namespace: made for it.
         client: straight to the API server.
         proxy: the commands' connection to the API server.
     """
 
     def __init__(self, folder: Path, image: str) -> None:
-        self.folder, self.client = folder, KubeApi()
+        self.folder, self.image, self.client = folder, image, KubeApi()
         self.namespace = f"tfk8s-faults-{secrets.token_hex(3)}"
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         self.client.send("POST", "/api/v1/namespaces", body=body)
@@ -240,14 +240,17 @@ class KubeEnvironment:
         return running.runs_on.partition(" ")[0]
 
     def cordon(self) -> None:
-        """Cordon the nodes of the cluster, until the end of the row."""
-        for name in {pod["spec"]["nodeName"] for pod in self.pods().values()}:
-            self._undo.append(functools.partial(self._schedulable, name, is_so=True))
-            self._schedulable(name, is_so=False)
+        """Cordon all nodes, at most until the end of the row."""
+        self._undo.append(self.uncordon)
+        self._cordon(is_closed=True)
 
-    def _schedulable(self, name: str, *, is_so: bool) -> None:
-        body = {"spec": {"unschedulable": None if is_so else True}}
-        self.client.send("PATCH", f"/api/v1/nodes/{name}", body=body, content_type=MERGE)
+    def uncordon(self) -> None:
+        self._cordon(is_closed=None)
+
+    def _cordon(self, *, is_closed: bool | None) -> None:
+        for one in self.client.get("/api/v1/nodes")["items"]:
+            path, body = f"/api/v1/nodes/{one['metadata']['name']}", {"spec": {"unschedulable": is_closed}}
+            self.client.send("PATCH", path, body=body, content_type=MERGE)
 
     def at_end(self, action: Callable[[], object]) -> None:
         """Call `action` at the end of the row."""

@@ -10,7 +10,7 @@ from harness.kube import NOW, KubeEnvironment
 from harness.row import CONNECTED, DEADLINE, MOMENTS, NOTHING, OWN_SESSION, VERDICT, Row, both_said
 from harness.signals import send_signal
 from kube_api import post_event
-from rows import api_server, commands, dns, removals, scripts
+from rows import api_server, commands, dns, mirrored, removals, scripts
 from rows.removals import Fault, delete, lost
 from rows.scripts import script
 
@@ -247,7 +247,7 @@ ROWS = [
 ]
 # These need a node's own processes, or break what all of the cluster needs, for a while.
 ON_KIND = [
-    *signals(), *scripts.losses("ps/0: killed (exit code 137)"),
+    *mirrored.rows(), *signals(), *scripts.losses("ps/0: killed (exit code 137)"),
     *scripts.coordinators("does not answer: its server is stopped"), *frozen_sessions(), *removals.on_kind(),
     *dns.rows(), *api_server.restarts(),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from harness.command import PATIENCE, Ended
 from harness.kube import NOW, KubeEnvironment, pod_of
 from harness.row import NOTHING, VERDICT, Row
 from kube_api import MERGE
+from rows.scripts import COORDINATING, COUNTED
 
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.quantity import Quantity
@@ -126,6 +127,17 @@ def preempted(environment: KubeEnvironment) -> Ended:
     return ended
 
 
+def coordinator_loses_a_pod(environment: KubeEnvironment) -> Ended:
+    """Evict the pod of a worker of a ParameterServerStrategy, which goes on without the worker."""
+    script = environment.submit("coordinator.py")
+    script.until_says("schedules")
+    script.now()
+    evict(pod_of("worker/1"))(environment)
+    ended = script.end(2 * PATIENCE)
+    assert COUNTED.search(ended.out), ended
+    return ended
+
+
 def script_taken_away(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
     """Take the pod of a script away; the script runs again."""
 
@@ -154,6 +166,10 @@ def rows() -> Iterator[Row]:
     yield Row(
         fault="pod of worker/1 evicted", when="in a step", run=lost("during", evict(pod_of("worker/1"))), code=3,
         words=("worker/1: evicted from its node",), thorough=True,
+    )  # fmt: skip
+    yield Row(
+        fault="pod of worker/1 evicted", when=COORDINATING, run=coordinator_loses_a_pod,
+        words=("worker/1 was lost",), limit=6 * VERDICT,
     )  # fmt: skip
     yield Row(
         fault="pod of the script evicted", when="in `submit --retries 1`", run=script_taken_away(evict_script),

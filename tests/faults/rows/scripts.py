@@ -14,6 +14,9 @@ from harness.row import NOTHING, VERDICT, Row
 
 COORDINATING = "in functions of a ParameterServerStrategy"
 EAGER = "in an operation of eager execution"
+SYNCHRONOUS = "in steps of `tfk8s.strategy()`"
+# TensorFlow repeats the function that a killed worker was in, which may have counted already.
+COUNTED = re.compile(r"^counted 24[01] of 240$", re.MULTILINE)
 SURVIVED = ("worker/0", "worker/1")  # by a ClusterCoordinator
 _NAP = 4.0
 JOINING = "while a script joins the server of ps/0"
@@ -84,8 +87,7 @@ def coordinates(task: str, number: int) -> Callable[[Environment], Ended]:
         finally:
             if number == signal.SIGSTOP:
                 process.send(signal.SIGCONT)
-        # TensorFlow repeats the function that a killed worker was in, which may have counted already.
-        assert ended.code or re.search(r"^counted 24[01] of 240$", ended.out, re.MULTILINE), ended
+        assert ended.code or COUNTED.search(ended.out), ended
         return ended
 
     return run
@@ -103,6 +105,15 @@ def reads_a_frozen_ps(environment: Environment) -> Ended:
         process.send(signal.SIGCONT)
 
 
+def loses_a_replica(environment: Environment) -> Ended:
+    script = environment.submit("synchronous.py", to_kill="worker/1")
+    script.until_says("a step")
+    process = environment.process("worker/1")
+    script.now()
+    process.send(signal.SIGKILL)
+    return script.end(PATIENCE)
+
+
 def coordinators(stopped: str) -> Iterator[Row]:
     """Yield the rows of programs for TensorFlow 2; `stopped` is the reason for the loss of a stopped task."""
     for number, name in ((signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "SIGSTOP, then SIGCONT")):
@@ -117,6 +128,9 @@ def coordinators(stopped: str) -> Iterator[Row]:
         code=3,
         words=("error: ps/0 was ",),
     )
+    yield Row(
+        fault="SIGKILL of worker/1", when=SYNCHRONOUS, run=loses_a_replica, code=3, words=("error: worker/1 was ",),
+    )  # fmt: skip
     for when, run in ((COORDINATING, coordinates("ps/0", signal.SIGSTOP)), (EAGER, reads_a_frozen_ps)):
         yield Row(
             fault="SIGSTOP of ps/0", when=when, run=run, code=3, words=(f"error: ps/0 was lost: {stopped}",),
