@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 from tfk8s import polling
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.readiness import OnChange
 from tfk8s.core.programs import program_jobs
-from tfk8s.core.spec import JobFile
+from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.core.task_names import format_tasks
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster
+from tfk8s.log import log
+
+_LONG_WAIT = 60.0  # after which a program that still runs may wait for one that has ended
 
 
 def wait_for_programs(
-    backend: Backend, name: str, timeout: float | None = None, on_change: OnChange | None = None
+    backend: Backend,
+    name: str,
+    timeout: float | None = None,
+    on_change: OnChange | None = None,
+    *,
+    clock: polling.Clock = time.monotonic,
 ) -> ClusterStatus:
     """Wait until the run of a cluster's programs has ended; return the status then.
 
@@ -26,6 +35,7 @@ def wait_for_programs(
         name: the cluster's name.
         timeout: in seconds; None waits without a limit.
         on_change: called with the first status, and with each status that differs from the one before.
+        clock: for tests.
 
     Raises:
         InvalidInput: the cluster has no programs.
@@ -33,16 +43,20 @@ def wait_for_programs(
         ClusterError: the cluster is lost or was removed.
     """
     with backend.observer(name) as observer:
-        wait = _RunWait(name, observer.status, on_change)
+        wait = _RunWait(name, observer.status, on_change, clock)
         return polling.wait_until(wait.poll, wait.missing, math.inf if timeout is None else timeout)
 
 
 class _RunWait:
     """The state of one wait."""
 
-    def __init__(self, name: str, observe: Callable[[], ClusterStatus], on_change: OnChange | None) -> None:
-        self._name, self._observe, self._on_change = name, observe, on_change
+    def __init__(
+        self, name: str, observe: Callable[[], ClusterStatus], on_change: OnChange | None, clock: polling.Clock
+    ) -> None:
+        self._name, self._observe, self._on_change, self._clock = name, observe, on_change, clock
         self._status: ClusterStatus | None = None
+        self._first_end: float | None = None
+        self._has_warned = False
 
     def poll(self) -> ClusterStatus | None:
         try:
@@ -61,13 +75,37 @@ class _RunWait:
         self._status = status
         if status.reason:
             raise ClusterError(status.reason)
-        return None if status.exit_code is None else status
+        if status.exit_code is not None:
+            return status
+        self._warn_of_ended([task.task for task in status.tasks if task.exit_code == 0])
+        return None
+
+    def _warn_of_ended(self, ended: Sequence[Task]) -> None:
+        """Warn once that programs still run long after another has ended: TensorFlow waits for a task that is gone."""
+        if not ended:
+            self._first_end = None
+            return
+        now = self._clock()
+        self._first_end = now if self._first_end is None else self._first_end
+        if self._has_warned or now - self._first_end < _LONG_WAIT:
+            return
+        self._has_warned = True
+        log.warning(
+            "%s ended with exit code 0 over %.0f s ago; %s running, and may wait for an ended task: set run.timeout "
+            "for an end",
+            format_tasks(ended),
+            _LONG_WAIT,
+            self._running(),
+        )
 
     def missing(self) -> str:
+        return f'the programs of cluster "{self._name}" to end: {self._running()} running'
+
+    def _running(self) -> str:
+        """Return the tasks whose programs run, with a verb."""
         assert self._status is not None
         running = [task.task for task in self._status.tasks if task.is_program and task.exit_code is None]
-        verb = "is" if len(running) == 1 else "are"
-        return f'the programs of cluster "{self._name}" to end: {format_tasks(running)} {verb} running'
+        return f"{format_tasks(running)} {'is' if len(running) == 1 else 'are'}"
 
 
 def require_programs(job_file: JobFile) -> None:
