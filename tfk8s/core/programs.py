@@ -62,14 +62,15 @@ class RunPolicy:
         restart_on: the ends after which programs are run again: "exit-code" (codes from 128), "failure" (every code
             except 0), or "never".
         max_restarts: the greatest number of restarts of a task; with a wider scope, of the job or the cluster.
-        restart_scope: the programs that are run again: of the "task", the "job", or all of the "cluster".
+        restart_scope: the programs that are run again: of the "task", the "job", or all of the "cluster". For "", all
+            of the cluster on this machine; on Kubernetes, each program is always run again alone.
         timeout: the seconds after which the run fails; None for no limit.
     """
 
     success: str = ""
     restart_on: str = EXIT_CODE
     max_restarts: int = 3
-    restart_scope: str = CLUSTER
+    restart_scope: str = ""
     timeout: int | None = None
 
     def restarts_after(self, code: int, restarts: int) -> bool:

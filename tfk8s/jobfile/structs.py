@@ -155,9 +155,9 @@ RUN = Struct(
         "max_restarts": Key(types.RESTARTS, "The greatest number of restarts.", 10, default=3),
         "restart_scope": Key(
             Choice(*programs.RESTART_SCOPES),
-            "The programs that run again together: the failed task, its job, or all of the cluster.",
+            "The programs that run again together: the failed task's, its job's, or all of the cluster. If absent: all "
+            "of the cluster on this machine. On Kubernetes, each program runs again alone.",
             programs.TASK,
-            default=programs.CLUSTER,
         ),
         "timeout": Key(types.DURATION, "The time after which the run fails.", "2h", 7200),
     },

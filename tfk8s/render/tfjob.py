@@ -167,7 +167,8 @@ def _lost_settings(job_file: JobFile) -> Iterator[str]:
     run = job_file.run
     several = sum(job.tasks for job in job_file.jobs) > 1
     if several and run.restart_on != programs.NEVER and run.restart_scope != programs.TASK:
-        yield f"a TFJob restarts a failed replica alone, and has no restart_scope: {run.restart_scope}"
+        scope = run.restart_scope or programs.CLUSTER
+        yield f"a TFJob restarts a failed replica alone, and has no restart_scope: {scope}"
     if programs.success_tasks(job_file) != _success(job_file):
         deciding = ", ".join(map(str, _success(job_file)))
         yield f"a TFJob succeeds when {deciding} ends with exit code 0, whatever run.success says"

@@ -100,6 +100,7 @@ def test_defaults_equal_the_defaults_of_the_spec() -> None:
         "Job.addresses",  # a job with addresses is a list
         "Job.pod",
         "network",
+        "Run.restart_scope",  # another one on this machine than on Kubernetes
         "Run.success",  # see success_tasks
         "pod",
         "run",

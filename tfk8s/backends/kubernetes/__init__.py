@@ -173,6 +173,7 @@ class KubernetesBackend:
         archive, namespace = program_archives.pack(job_file), self._namespace_for(job_file)
         objects, secret = self._objects(job_file, archive), program_archives.secret(job_file.name, archive)
         room.require_room(self._client, namespace, job_file, objects)
+        program_jobs.warn_of_scope(job_file)
         try:
             if not dry_run and any((job_file.pod, *(job.pod for job in job_file.jobs))):
                 # The API server may refuse what users write below `pod`. Then nothing is to be changed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,19 @@ def condition(kind: str, reason: str = "") -> dict[str, object]:
 FAILED = condition("Failed", "PodFailurePolicy")
 DELETED = pod(1)
 DELETED["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+
+def test_a_restart_of_several_programs_is_not_promised(caplog: pytest.LogCaptureFixture) -> None:
+    for policy in (RunPolicy(), RunPolicy(restart_scope="task"), RunPolicy(restart_scope="job", restart_on="never")):
+        program_jobs.warn_of_scope(job_file("demo", WORKER, run=policy))
+    program_jobs.warn_of_scope(job_file("demo", replace(WORKER, tasks=1), run=RunPolicy(restart_scope="job")))
+    assert not caplog.messages
+    program_jobs.warn_of_scope(job_file("demo", WORKER, run=RunPolicy(restart_scope="cluster")))
+    (message,) = caplog.messages
+    assert message == (
+        "run.restart_scope: cluster has no effect on Kubernetes: a program runs again alone, and the others only if "
+        "TensorFlow's errors end them too"
+    )
 
 
 @pytest.mark.parametrize(

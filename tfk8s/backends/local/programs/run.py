@@ -68,7 +68,7 @@ class ProgramRun:
     def __init__(self, loop: Loop, job_file: JobFile, members: Sequence[ProgramProcess]) -> None:
         self._loop, self._policy, self._members = loop, job_file.run, members
         self._success = [str(task) for task in programs.success_tasks(job_file)]
-        self._groups = _groups(self._policy.restart_scope, members)
+        self._groups = _groups(self._policy.restart_scope or CLUSTER, members)
         self._end: _End | None = None
         self._number = 0  # of the run: the timers of an earlier run have no effect
         self._stopped_since: dict[ProgramProcess, float] = {}
