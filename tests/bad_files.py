@@ -83,7 +83,7 @@ TABLE = r"""
 = jobs: {worker: {gpu: 1}}
   3:17+3 unknown-key: there is no key "gpu" here -> write gpus
 = jobs: {worker: {xyzzy: 1}}
-  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, shm, gpus, gpus_optional, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority_class, topology, pod, program
+  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, shm, gpus, gpus_optional, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority_class, topology, pod, program, kind
 = jobs: {worker: {replicas: 1}}
   3:17+8 unknown-key: there is no key "replicas" here -> write tasks
 = jobs: {worker: {apiVersion: tfk8s.dev/v1}}
@@ -285,6 +285,25 @@ TABLE = r"""
   4:38+8 bad-value: "restart_on" can't be "failures" [expected exit-code or failure or never] -> write failure
   4:62+2 out-of-range: "max_restarts" can't be -1 [at least 0]
   4:75+1 out-of-range: 0 is out of range [expected 1 to 2147483647 seconds]
+
+# tf.data's service
+= jobs: {worker: 1, input: {kind: server, tasks: 2}}
+  3:33+6 bad-value: "kind" can't be "server" [expected data] -> write data
+= jobs: {worker: 1, input: {kind: data}}
+  3:33+4 too-few-tasks: job "input" needs a dispatcher and a worker [expected at least 2 tasks] -> add tasks: 2
+= jobs: {worker: 1, input: {kind: data, tasks: 1}}
+  3:46+1 too-few-tasks: job "input" needs a dispatcher and a worker [expected at least 2 tasks]
+= jobs: {worker: 1, input: {kind: data, tasks: 0}}
+  3:46+1 out-of-range: "tasks" can't be 0 [at least 1]
+= jobs: {worker: 1, input: {kind: data, tasks: 2}, more: {kind: data, tasks: 2}}
+  3:63+4 two-data-services: job "input" runs tf.data's service already [a cluster has one] -> give input more tasks
+= jobs: {worker: 1, input: {kind: data, tasks: 2, program: [a.py], preload: [a]}}
+  3:27+4 bad-kind: job "input" can't run a program and tf.data's service -> remove kind, or remove program
+  3:66+7 needs-server: preload has no effect on job "input", which runs tf.data's service -> remove preload
+= jobs: {worker: 1, input: {kind: data, tasks: 2}}\nmaster: input
+  4:9+5 bad-master: sessions can't connect to a task of "input", which runs tf.data's service [expected one of worker]
+= jobs: {input: {kind: data, tasks: 2}}
+  3:8+5 bad-master: tf.data's service alone can't be a cluster: sessions never connect to it -> add a job, such as worker: 1
 
 # The pods
 = env: {A: "a\\0b"}\njobs: {worker: 1}

@@ -41,6 +41,7 @@ idle: 30m
 jobs:
   chief: 1
   evaluator: 1
+  input: {{kind: data, tasks: 3, gpus: 1, port: 2500}}
   My_ps: {{tasks: 2, cpu: 2, memory: 4Gi, labels: {{team: x}}, annotations: {{note: text}}, port: 2400}}
   worker:
     tasks: 4
@@ -280,8 +281,9 @@ class _Parts:
                 st.builds(lambda words: {**job, "program": words}, program) if isinstance(job, dict) else st.just(job)
             )
         )
+        data = self.job_with().map(lambda job: {"tasks": 2, **job, "kind": "data"} if isinstance(job, dict) else job)
         with_accelerator = {"accelerator": "nvidia-l4", "gpus": 2}
-        return some | programs | some.map(lambda job: job | with_accelerator if isinstance(job, dict) else job)
+        return some | programs | data | some.map(lambda job: job | with_accelerator if isinstance(job, dict) else job)
 
     def job_with(self, **more: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         return self.some(
@@ -358,11 +360,29 @@ class _Parts:
 def _file(head: dict[str, Any], jobs: Any, rest: Any, master: Any) -> Any:
     if not isinstance(jobs, dict) or not isinstance(rest, dict):
         return {**head, "jobs": jobs, **rest} if isinstance(rest, dict) else rest
+    jobs = _with_one_service(jobs)
     programs = [name for name, job in jobs.items() if isinstance(job, dict) and "program" in job]
-    names = [name for name in jobs if name != "evaluator" and name not in programs]
+    names = [name for name in jobs if name not in ("evaluator", *programs, *_services(jobs))]
     chosen = {"master": names[0 if master == "first" else -1]} if names and master else {}
     if isinstance(rest.get("run"), dict) and isinstance(success := rest["run"].get("success"), str) and programs:
         rest["run"]["success"] = success.replace("PROGRAM", programs[0])
     if not programs:
         rest.pop("run", None)
     return {**head, "jobs": jobs, **chosen, **rest}
+
+
+def _services(jobs: dict[str, Any]) -> list[str]:
+    """Return the jobs that run tf.data's service."""
+    return [name for name, job in jobs.items() if isinstance(job, dict) and "kind" in job]
+
+
+def _with_one_service(jobs: dict[str, Any]) -> dict[str, Any]:
+    """Return jobs of which at most one runs tf.data's service, and has tasks enough; none if no other job is there."""
+    services = _services(jobs)
+    others = [name for name in jobs if name != "evaluator" and name not in services]
+    for name in services[:1] if others else []:
+        if jobs[name]["tasks"] == 1:
+            jobs = {**jobs, name: {**jobs[name], "tasks": 2}}
+    for name in services[1 if others else 0 :]:
+        jobs = {**jobs, name: {key: value for key, value in jobs[name].items() if key != "kind"}}
+    return jobs

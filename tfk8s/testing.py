@@ -21,13 +21,13 @@ from tfk8s.backends.devices import no_servers
 from tfk8s.backends.local.record import job_file_to_dict
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Backend, Observer, PollingObserver
-from tfk8s.core import addresses
+from tfk8s.core import addresses, roles
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, compare
-from tfk8s.core.programs import program_jobs, success_tasks
+from tfk8s.core.programs import success_tasks
 from tfk8s.core.resources import NOTHING, named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
-from tfk8s.core.spec import EVALUATOR, JobFile, Task
+from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.task import wire
@@ -183,7 +183,7 @@ class FakeBackend:
         status = self._check(name)
         if task in self.unresponsive or (self.unresponsive and task == status.master):
             raise TaskUnreachable(f"{task} does not answer: Connection refused")
-        others = [other.task for other in status.tasks if other.task != task and other.task.job != EVALUATOR]
+        others = [other.task for other in status.tasks if other.task != task and other.takes_part]
         response = wire.field(1, _device(task)) + b"".join(wire.field(2, _device(other)) for other in others)
         client, server = socket.socketpair()
         server.sendall(wire.frame(wire.DATA, wire.END_STREAM, 1, wire.grpc_message(response)))
@@ -239,11 +239,11 @@ class FakeBackend:
 
     def _make(self, job_file: JobFile, phase: Phase, pid: int = 101) -> None:
         address = addresses.local_address(job_file)
-        programs = {task for job in program_jobs(job_file) for task in job}
+        jobs = {job.name: job for job in job_file.jobs}
         tasks = (
             TaskStatus(
                 task=task, phase=phase, address=address(task), runs_on=f"pid {number}", since=CREATED,
-                is_program=task in programs,
+                is_program=jobs[task.job].program is not None, is_data=jobs[task.job].kind == roles.DATA,
             )
             for number, task in enumerate(job_file, pid)
         )  # fmt: skip
@@ -252,7 +252,7 @@ class FakeBackend:
             name=job_file.name,
             backend=self.name,
             location=f"/state/{job_file.name}",
-            target="" if job_file.master_task in programs else f"grpc://{address(job_file.master_task)}",
+            target=f"grpc://{address(job_file.master_task)}" if roles.has_target(job_file) else "",
             master=job_file.master_task,
             tasks=tuple(self._start(task, phase) for task in tasks),
             success=tuple(success_tasks(job_file)),

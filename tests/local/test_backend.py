@@ -18,8 +18,9 @@ from job_files import job_file
 from tfk8s.backends.local import LocalBackend, capacity, state
 from tfk8s.cluster.gpus import require_gpus
 from tfk8s.core.quantity import Quantity
+from tfk8s.core.roles import EVALUATOR
 from tfk8s.core.script import LogOptions
-from tfk8s.core.spec import EVALUATOR, Job, JobFile, Task
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster
 from tfk8s.task import probe

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tfk8s import concurrency
 from tfk8s.backends.protocol import Backend
-from tfk8s.core.spec import EVALUATOR, Task
+from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import InvalidInput, TaskError, TaskUnreachable
 from tfk8s.task import probe, wire
@@ -51,7 +51,7 @@ def servers(backend: Backend, status: ClusterStatus) -> list[TaskStatus]:
     Raises:
         InvalidInput: all tasks run programs.
     """
-    found = [task for task in status.tasks if not task.is_program]
+    found = [task for task in status.tasks if task.has_server]
     if not found:
         raise no_servers(status.name, backend.flags)
     return found
@@ -90,10 +90,9 @@ def ask_servers(backend: Backend, status: ClusterStatus) -> list[TaskDevices]:
     Raises:
         TaskUnreachable: the master or a server does not answer.
     """
-    asked = [task.task for task in status.tasks if not task.is_program]
-    if len(asked) == len(status.tasks):
+    if not any(task.is_program for task in status.tasks):
         return ask_master(backend, status)
-    answers = ask_each(backend, status.name, asked)
+    answers = ask_each(backend, status.name, [task.task for task in status.tasks if task.has_server])
     require_all(answers)
     return answers
 
@@ -106,19 +105,20 @@ def _explained(answer: TaskDevices, status: TaskStatus) -> TaskDevices:
 
 
 def ask_master(backend: Backend, status: ClusterStatus, timeout: float = ANSWER_TIMEOUT) -> list[TaskDevices]:
-    """Return the devices of each task from the master. An evaluator is asked itself: the master does not know it.
+    """Return the devices of each server from the master. An evaluator is asked itself: the master does not know it.
 
     Raises:
         TaskUnreachable: the master does not answer, because a task does not answer it or for another reason.
     """
     devices = _ask(backend, status.name, status.master, probe.list_devices, timeout)
-    evaluators = [task.task for task in status.tasks if task.task.job == EVALUATOR]
+    asked = [task for task in status.tasks if task.has_server]
+    evaluators = [task.task for task in asked if not task.takes_part]
     answers = (*by_task(devices), *ask_each(backend, status.name, evaluators, timeout))
     answered = {answer.task: answer for answer in answers if not answer.error}
-    missing = [task.task for task in status.tasks if task.task not in answered]
+    missing = [task.task for task in asked if task.task not in answered]
     if missing:
         raise TaskUnreachable(f"{status.master} knows no devices of {', '.join(map(str, missing))}")
-    return [answered[task.task] for task in status.tasks]
+    return [answered[task.task] for task in asked]
 
 
 def ask_each(backend: Backend, name: str, tasks: Sequence[Task], timeout: float = ANSWER_TIMEOUT) -> list[TaskDevices]:

@@ -15,7 +15,7 @@ from tfk8s.backends.protocol import Backend
 from tfk8s.core.addresses import host_and_port, loopback_ports
 from tfk8s.core.environment import script_environment
 from tfk8s.core.script import Outcome, Script
-from tfk8s.core.spec import EVALUATOR, ClusterSpec, Task
+from tfk8s.core.spec import ClusterSpec, Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
@@ -81,9 +81,8 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
         )
     ports = loopback_ports({task.task: host_and_port(task.address)[1] for task in status.tasks})
     cluster: dict[str, list[str]] = {}
-    for task, port in ports.items():
-        if task.job != EVALUATOR:
-            cluster.setdefault(task.job, []).append(f"localhost:{port}")
+    for task in (status.task for status in status.tasks if status.takes_part):
+        cluster.setdefault(task.job, []).append(f"localhost:{ports[task]}")
     tasks = {str(task): task for task in ports}
     dials = {name: functools.partial(backend.dial, status.name, task) for name, task in tasks.items()}
     with contextlib.ExitStack() as stack:

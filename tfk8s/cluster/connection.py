@@ -12,7 +12,7 @@ from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import sidecar
 from tfk8s.core import environment
-from tfk8s.core.spec import EVALUATOR, Task
+from tfk8s.core.spec import Task
 from tfk8s.core.task_names import parse_excluded
 from tfk8s.errors import TaskUnreachable
 from tfk8s.log import log
@@ -96,7 +96,7 @@ class ClusterConnection:
 
         status = self._backend.observe(self._name)
         servers = devices.servers(self._backend, status)
-        tasks = {str(task.task): task for task in servers if task.task.job != EVALUATOR}
+        tasks = {str(task.task): task for task in servers if task.takes_part}
         master = str(status.master)
         addresses = {master: tasks[master].address, **{name: task.address for name, task in tasks.items()}}
         excluded = parse_excluded(without, [task.task for task in tasks.values()], status.master)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from types import TracebackType
 
 from tfk8s.backends.protocol import Backend
-from tfk8s.core.spec import EVALUATOR, Task
+from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import Tfk8sError
 from tfk8s.sessions.active_calls import Call
@@ -139,7 +139,7 @@ class ForwardGuard:
 
 def monitored_tasks(status: ClusterStatus, without: Collection[str] = ()) -> dict[str, Task]:
     """Return the tasks to monitor by name: those of sessions, or in a large cluster the master alone."""
-    tasks = sorted((task.task for task in status.tasks if task.task.job != EVALUATOR), key=str)
+    tasks = sorted((task.task for task in status.tasks if task.takes_part), key=str)
     if len(tasks) > MAX_TASKS:
         tasks = [status.master]
     return {str(task): task for task in tasks if str(task) not in without}

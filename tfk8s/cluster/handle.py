@@ -210,7 +210,7 @@ class Cluster:
             InvalidInput: a job does not exist, or can't have so many tasks.
         """
         before = {status.task: status for status in self.tasks()}
-        require_counts(tasks, before)
+        require_counts(tasks, before, {task.job for task, status in before.items() if status.is_data})
         changed = self.backend.scale(self.name, tasks)
         if timeout is not None:
             old = before if changed else None

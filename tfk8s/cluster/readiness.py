@@ -9,7 +9,7 @@ from dataclasses import replace
 from tfk8s import polling
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import NODE_TIMEOUT, Backend
-from tfk8s.core.spec import EVALUATOR, Task
+from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.task_names import format_tasks, parse_excluded
 from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
@@ -129,7 +129,7 @@ class Readiness:
     def _probe(self, status: ClusterStatus) -> None:
         """Raise a TaskError if a task does not answer. The master is asked for all, unless tasks are left out."""
         if self._without:
-            tasks = [task.task for task in status.tasks if not task.is_program]
+            tasks = [task.task for task in status.tasks if task.has_server]
             devices.require_all(devices.ask_each(self._backend, self._name, tasks))
         else:
             devices.ask_servers(self._backend, status)
@@ -156,7 +156,7 @@ class Readiness:
                 for state, tasks in by_state.items()
             ]
         else:
-            servers = [task.task for task in self._status.tasks if not task.is_program]
+            servers = [task.task for task in self._status.tasks if task.has_server]
             answers = devices.ask_each(self._backend, self._name, servers)
             reasons = [answer.error for answer in answers if answer.error] or [self._why_silent()]
         more = f"; and {len(reasons) - _MAX_REASONS} more" if len(reasons) > _MAX_REASONS else ""
@@ -165,8 +165,7 @@ class Readiness:
     def _why_silent(self) -> str:
         """Return which running tasks the master can't reach, in words; otherwise its error."""
         assert self._status is not None
-        servers = [task.task for task in self._status.tasks if not task.is_program]
-        tasks = {str(task): task for task in servers if task.job != EVALUATOR}
+        tasks = {str(task.task): task.task for task in self._status.tasks if task.has_server and task.takes_part}
         master = str(self._status.master)
         addresses = dict.fromkeys((master, *tasks), "")
         missing = ClusterView(addresses, dial=lambda task: self._backend.dial(self._name, tasks[task])).unreachable()

@@ -49,7 +49,7 @@ def _wait_for_answers(backend: Backend, name: str, excluded: Collection[Task]) -
     errors: list[str] = []
 
     def all_answer() -> bool:
-        servers = [task.task for task in backend.observe(name).tasks if not task.is_program]
+        servers = [task.task for task in backend.observe(name).tasks if task.has_server]
         tasks = [task for task in servers if task not in excluded]
         errors[:] = [answer.error for answer in devices.ask_each(backend, name, tasks) if answer.error]
         return not errors

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 SCHEME = "grpc://"  # of a session's target
+POD_NAMESPACE = "$(TFK8S_NAMESPACE)"  # Kubernetes expands this in the variables of a container
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

@@ -15,6 +15,7 @@
     TFK8S_PROGRAMS      render/lifetime                   task/lifetime               the jobs with programs
     TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"
     TFK8S_CLUSTER       core/environment, pod_entrypoint  preflight, programs         the ClusterSpec as JSON
+    TFK8S_DATA_SERVICE  core/environment                  programs, task/config       tf.data's dispatcher, "grpc://host:port"
     TFK8S_WITHOUT       cluster/scripts                   preflight, local/, retries  tasks that sessions leave out
     TFK8S_VERDICT       foreground_scripts, kubernetes/   runner, pod_entrypoint      the file for a failure's name, or
                         render/program_job                task/programs/pod           for a program's exit code
@@ -35,13 +36,15 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tfk8s.core.addresses import host_and_port
+from tfk8s.core import roles
+from tfk8s.core.addresses import SCHEME, host_and_port
 from tfk8s.core.cluster_spec import cluster_spec, tf_config
 
 if TYPE_CHECKING:
     from tfk8s.core.script import Script
     from tfk8s.core.spec import ClusterSpec, Env, JobFile, Task
 
+DATA_SERVICE = "TFK8S_DATA_SERVICE"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SCRIPT_DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "1"}
 
@@ -49,6 +52,17 @@ SCRIPT_DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "1"}
 def cluster_variables(cluster: ClusterSpec, target: str) -> dict[str, str]:
     """Return the variables with which sessions find their cluster."""
     return {"TFK8S_CLUSTER": cluster_spec(cluster), "TFK8S_TARGET": target}
+
+
+def data_variables(job_file: JobFile, address: Callable[[Task], str]) -> dict[str, str]:
+    """Return the variable with the address of tf.data's dispatcher; empty without tf.data's service.
+
+    Args:
+        job_file: the job file.
+        address: a function from a task to its address, "host:port".
+    """
+    job = roles.data_job(job_file)
+    return {DATA_SERVICE: f"{SCHEME}{address(next(iter(job)))}"} if job else {}
 
 
 def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], str]) -> dict[str, str]:
@@ -64,8 +78,8 @@ def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], s
         "TF_CONFIG": tf_config(cluster, task.job, task.index), "TFK8S_CLUSTER": cluster_spec(cluster),
         "TFK8S_NAME": job_file.name, "TFK8S_JOB": task.job, "TFK8S_INDEX": str(task.index),
     }  # fmt: skip
-    if job_file.job(job_file.master).program is None:
-        variables["TFK8S_TARGET"] = f"grpc://{address(job_file.master_task)}"
+    if roles.has_target(job_file):
+        variables["TFK8S_TARGET"] = f"{SCHEME}{address(job_file.master_task)}"
     return variables
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfk8s.core import naming
+from tfk8s.core import naming, roles
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
@@ -14,7 +14,6 @@ from tfk8s.core.quantity import Quantity
 API_VERSION = "tfk8s.dev/v1"
 DEFAULT_PORT = 2222
 DEFAULT_TTL = 3600
-EVALUATOR = "evaluator"
 MAX_TASKS = 10_000  # of a job
 
 # TensorFlow's ClusterSpec: the addresses ("host:port") of each job's tasks, by index.
@@ -23,7 +22,7 @@ ClusterSpec = dict[str, list[str]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Task:
-    """One task of a job: one TensorFlow server, or one process of the job's program."""
+    """One task of a job: one TensorFlow server, one process of the job's program, or one of tf.data's service."""
 
     job: str
     index: int
@@ -163,6 +162,7 @@ class Job:
         topology: the placement of the tasks in relation to each other; None prefers different hosts.
         pod: is merged into the spec of the pods, after the cluster's.
         program: runs in each task instead of a server; None for servers.
+        kind: `roles.DATA` for tf.data's service; None for servers and programs.
     """
 
     name: str
@@ -189,11 +189,22 @@ class Job:
     topology: Topology | None = None
     pod: Mapping[str, Any] = field(default_factory=dict)
     program: Program | None = None
+    kind: str | None = None
+
+    @property
+    def has_server(self) -> bool:
+        """True if the tasks have TensorFlow servers."""
+        return self.program is None and self.kind is None
+
+    @property
+    def takes_part(self) -> bool:
+        """True if sessions and programs see the tasks in the ClusterSpec."""
+        return roles.takes_part(self.name, is_data=self.kind == roles.DATA)
 
     @property
     def required_gpus(self) -> int:
         """The number of GPUs that TensorFlow must see in each task."""
-        return 0 if self.gpus_optional else self.gpus
+        return 0 if self.gpus_optional or self.kind == roles.DATA else self.gpus
 
     def __iter__(self) -> Iterator[Task]:
         return (Task(self.name, index) for index in range(self.tasks))
@@ -281,20 +292,7 @@ class JobFile:
 
         Args:
             address: a function from a task to its address, "host:port".
-            seen_by: the job that gets the ClusterSpec. Only an evaluator sees the evaluator, because strategies
-                would count the evaluator as a part of the training cluster (tensorflow#46169).
+            seen_by: the job that gets the ClusterSpec. It sees itself and the jobs that take part in the training.
         """
-        return {
-            job.name: [address(task) for task in job]
-            for job in self.jobs
-            if job.name != EVALUATOR or seen_by == EVALUATOR
-        }
-
-
-def default_master(jobs: list[str]) -> str | None:
-    """Return the job of the master if the job file names none, or None if no job can be the master."""
-    candidates = sorted(name for name in jobs if name != EVALUATOR)
-    for name in ("master", "chief", "worker"):
-        if name in candidates:
-            return name
-    return candidates[0] if candidates else None
+        seen = (job for job in self.jobs if job.takes_part or job.name == seen_by)
+        return {job.name: [address(task) for task in job] for job in seen}

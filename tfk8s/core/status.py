@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tfk8s.core import programs
+from tfk8s.core import programs, roles
 from tfk8s.core.lifetime import NO_LIMITS, Limits
 from tfk8s.core.resources import NOTHING, Resources
 from tfk8s.core.spec import Task
@@ -41,6 +41,7 @@ class TaskStatus:
         required_gpus: the number of GPUs that the task was given and that TensorFlow must see.
         node_is_starting: whether an autoscaler starts a node for the task.
         is_program: whether the task runs a program instead of a server.
+        is_data: whether the task is a part of tf.data's service.
         exit_code: the exit code of a program that has ended and is not run again, 128 + N for signal N; else None.
     """
 
@@ -54,7 +55,18 @@ class TaskStatus:
     required_gpus: int = 0
     node_is_starting: bool = False
     is_program: bool = False
+    is_data: bool = False
     exit_code: int | None = None
+
+    @property
+    def has_server(self) -> bool:
+        """True if the task has a TensorFlow server."""
+        return not self.is_program and not self.is_data
+
+    @property
+    def takes_part(self) -> bool:
+        """True if sessions and programs see the task in the ClusterSpec."""
+        return roles.takes_part(self.task.job, is_data=self.is_data)
 
     @property
     def is_up(self) -> bool:
@@ -162,7 +174,7 @@ class ClusterStatus:
     @property
     def has_servers(self) -> bool:
         """True if sessions can connect to a task."""
-        return any(not task.is_program for task in self.tasks)
+        return any(task.has_server for task in self.tasks)
 
     @property
     def exit_code(self) -> int | None:

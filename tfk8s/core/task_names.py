@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
+from tfk8s.core.roles import MIN_DATA_TASKS
 from tfk8s.core.spec import MAX_TASKS, Task
 from tfk8s.errors import InvalidInput, there_are
 
@@ -93,12 +94,13 @@ def parse_counts(words: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def require_counts(numbers: Mapping[str, int], tasks: Iterable[Task]) -> None:
+def require_counts(numbers: Mapping[str, int], tasks: Iterable[Task], data_jobs: Container[str] = ()) -> None:
     """Raise an InvalidInput if a number of tasks is out of range, or if the cluster has no such job.
 
     Args:
         numbers: the number of tasks by job.
         tasks: the tasks of the cluster.
+        data_jobs: the jobs that run tf.data's service.
     """
     jobs = list(dict.fromkeys(task.job for task in tasks))
     for job, number in numbers.items():
@@ -108,8 +110,9 @@ def require_counts(numbers: Mapping[str, int], tasks: Iterable[Task]) -> None:
                 f'there is no job "{job}"; {there_are(jobs, "job")}',
                 help=f"did you mean {close[0]}?" if close else None,
             )
-        if not 1 <= number <= MAX_TASKS:
-            raise InvalidInput(f'job "{job}" can\'t have {number} tasks: 1 to {MAX_TASKS}')
+        least = MIN_DATA_TASKS if job in data_jobs else 1
+        if not least <= number <= MAX_TASKS:
+            raise InvalidInput(f'job "{job}" can\'t have {number} tasks: {least} to {MAX_TASKS}')
 
 
 def format_tasks(tasks: Iterable[Task]) -> str:

@@ -1,66 +1,19 @@
-"""Checks that compare several values of a job file: the master, and names, addresses and paths that must differ."""
+"""Checks that compare several values of a job file: names, addresses and paths that must differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tfk8s.core import naming
 from tfk8s.core.pod_names import SHM_FOLDER
-from tfk8s.core.spec import EVALUATOR
 from tfk8s.errors import Problem, quoted
-from tfk8s.jobfile import syntax
 from tfk8s.jobfile.document import Document, Path
+from tfk8s.jobfile.role_checks import runs_without_programs, servers_without_programs, wrong_data_jobs, wrong_master
+from tfk8s.jobfile.valid_values import ValidValues
 from tfk8s.jobfile.values import normal_path
 
 # The kernel starts no program with a longer "NAME=VALUE" (MAX_ARG_STRLEN, which counts the NUL at its end).
 MAX_ENV = 131_071
-
-
-class ValidValues:
-    """The valid values of a document."""
-
-    def __init__(self, document: Document, bad: set[Path]) -> None:
-        """Take a document, and the paths of its invalid values."""
-        self.document = document
-        self._bad = bad | document.broken
-        jobs = self.get("jobs")
-        self.jobs: dict[str, object] = jobs if isinstance(jobs, dict) else {}
-        # Whether the file's jobs are all in `jobs`.
-        self.complete = bool(self.jobs) and ("jobs", "<<") not in document.broken
-
-    def get(self, *path: str | int) -> Any:
-        """Return the value at a path, or None if it is absent or invalid."""
-        if any(path[:length] in self._bad for length in range(len(path) + 1)):
-            return None
-        value: Any = self.document.data
-        for step in path:
-            if isinstance(step, str) and (not isinstance(value, dict) or step not in value):
-                return None
-            value = value[step]
-        return value
-
-    def entries(self, *path: str | int) -> Iterator[tuple[Path, Any]]:
-        """Yield the paths and values of the valid entries of a list or mapping."""
-        value = self.get(*path)
-        steps: list[str | int] = list(range(len(value)) if isinstance(value, list) else value or ())
-        for step in steps:
-            if (entry := self.get(*path, step)) is not None:
-                yield (*path, step), entry
-
-    def tasks(self, job: str) -> int | None:
-        """Return the number of a job's tasks that tfk8s starts, or None if it starts none."""
-        value = self.get("jobs", job)
-        if isinstance(value, dict):
-            return self.get("jobs", job, "tasks") or 1
-        return value if isinstance(value, int) else None
-
-    def problem(
-        self, code: str, message: str, path: Path, *, key: bool = False, label: str = "", advice: str | None = None
-    ) -> Problem:
-        """Return a problem at a value, or at its key."""
-        locations = self.document.keys if key else self.document.values
-        return self.document.problem(code, message, locations[path], path, label=label, advice=advice)
 
 
 def check(document: Document, bad: set[Path]) -> list[Problem]:
@@ -79,34 +32,9 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         python_paths_from_sources,
         servers_without_programs,
         runs_without_programs,
+        wrong_data_jobs,
     )
     return [problem for check in checks for problem in check(values)]
-
-
-def wrong_master(values: ValidValues) -> Iterator[Problem]:
-    """Yield a problem if sessions can't connect to the master."""
-    name = values.get("master")
-    candidates = sorted(job for job in values.jobs if job != EVALUATOR)
-    if not values.complete:
-        return
-    if not candidates:
-        message = "an evaluator alone can't be a cluster: sessions never connect to it"
-        yield values.problem(
-            "bad-master", message, ("jobs", EVALUATOR), key=True, advice="add a job, such as worker: 1"
-        )
-    elif name == EVALUATOR:
-        message = "sessions can't connect to the evaluator, which takes no part in the training"
-        yield values.problem("bad-master", message, ("master",), label=f"expected one of {', '.join(candidates)}")
-    elif isinstance(name, str) and values.get("jobs", name, "program"):
-        message = f"sessions can't connect to a task of {quoted(name)}, which runs a program"
-        yield values.problem("bad-master", message, ("master",), label="expected a job without program")
-    elif isinstance(name, str) and name not in values.jobs:
-        near = syntax.nearest(name, candidates)
-        label = f"the jobs are {', '.join(candidates[:10])}"
-        advice = near and f"write {near}"
-        yield values.problem(
-            "unknown-master", f"there is no job {quoted(name)}", ("master",), label=label, advice=advice
-        )
 
 
 def _jobs_with_names(values: ValidValues) -> list[str]:
@@ -257,28 +185,3 @@ def long_variables(values: ValidValues) -> Iterator[Problem]:
             if isinstance(value, str) and size > MAX_ENV:
                 message = f"variable {quoted(str(path[-1]))} has {size} bytes"
                 yield values.problem("too-large", message, path, label=f"at most {MAX_ENV} bytes, including the name")
-
-
-def servers_without_programs(values: ValidValues) -> Iterator[Problem]:
-    """Yield a problem for each key of a job with a program that only servers read."""
-    for job in values.jobs:
-        path = ("jobs", job, "preload")
-        if values.get("jobs", job, "program") and values.get(*path):
-            message = f'preload has no effect on job "{job}", which runs a program'
-            yield values.problem("needs-server", message, path, key=True, advice="import the modules in the program")
-
-
-def runs_without_programs(values: ValidValues) -> Iterator[Problem]:
-    """Yield a problem for rules of a run that has no programs, and for a success that no program can be."""
-    if values.get("run") is None or not values.complete:
-        return
-    jobs = [job for job in values.jobs if values.get("jobs", job, "program")]
-    tasks = {f"{job}/{index}" for job in jobs for index in range(values.tasks(job) or 0)}
-    success = values.get("run", "success")
-    if not jobs:
-        message = "a run needs a job with a program"
-        yield values.problem("needs-program", message, ("run",), key=True, advice="add a program to a job")
-    elif success and success not in {*jobs, *tasks}:
-        label = f"expected a job with a program ({', '.join(jobs[:10])}), or one of its tasks"
-        message = f"{quoted(success)} names no program"
-        yield values.problem("unknown-success", message, ("run", "success"), label=label)

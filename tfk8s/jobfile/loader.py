@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfk8s.core import spec
+from tfk8s.core import roles, spec
 from tfk8s.errors import JobFileError, Problem
 from tfk8s.jobfile import cross_checks, reader
 from tfk8s.jobfile.document import MAX_PROBLEMS, Document
@@ -88,8 +88,9 @@ def _in_order(problems: Iterable[Problem]) -> list[Problem]:
 def _job_file(values: dict[str, Any], folder: str) -> spec.JobFile:
     jobs = [spec.Job(name=name, **form) for name, form in values["jobs"].items()]
     jobs = [replace(job, program=job.program and replace(job.program, folder=folder)) for job in jobs]
-    servers = [job.name for job in jobs if not job.program]
-    master = values.get("master") or spec.default_master(servers) or spec.default_master([job.name for job in jobs])
+    servers = [job.name for job in jobs if job.has_server]
+    candidates = [job.name for job in jobs if job.takes_part]
+    master = values.get("master") or roles.default_master(servers) or roles.default_master(candidates)
     jobs.sort(key=lambda job: (job.name != master, job.name))
     del values["apiVersion"]
     return spec.JobFile(**values | {"jobs": tuple(jobs), "master": master})

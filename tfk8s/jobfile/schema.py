@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfk8s.core import spec
+from tfk8s.core import roles, spec
 from tfk8s.jobfile import pod, types
 from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.structs import (
@@ -81,6 +81,12 @@ JOB = Struct(
             "arguments, or a command of the image.",
             ["train.py", "--epochs", "3"],
             ["python3", "-m", "trainer"],
+        ),
+        "kind": Key(
+            Choice(roles.DATA),
+            "data for tf.data's service: task 0 is the dispatcher, the others are workers. If absent, the tasks are "
+            "servers or run a program.",
+            roles.DATA,
         ),
     },
     rule_schema={
@@ -194,6 +200,7 @@ JOB_FILE = Struct(
 
 JOB_FILE.misplaced = {name: f"this key belongs to a job, as in jobs: {{worker: {{{name}: …}}}}" for name in JOB.keys}
 JOB_FILE.misplaced["priority"] = JOB_FILE.misplaced["priority_class"]
+del JOB_FILE.misplaced["kind"]  # there, it comes from a Kubernetes object
 JOB.misplaced = dict.fromkeys(JOB_FILE.keys, "this key belongs at the top level, beside jobs")
 
 _ORDERED = ("properties", "default")  # keywords with values in the order that readers see

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from tfk8s.core import naming
-from tfk8s.core.spec import DEFAULT_PORT, default_master
+from tfk8s.core.roles import default_master
+from tfk8s.core.spec import DEFAULT_PORT
 from tfk8s.jobfile.script_guess import Guess
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfk8s.core.programs import program_jobs
+from tfk8s.core.roles import data_job
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import lifetime, manifests, package_files, tfjob, yaml
@@ -40,9 +41,18 @@ def objects(job_file: JobFile, namespace: str | None = None, digest: str = "") -
         InvalidInput: the job file has addresses, or a job without an image.
     """
     _require_pods(job_file)
-    files = package_files.of_tasks() | (package_files.of_programs() if program_jobs(job_file) else {})
-    made = manifests.render(job_file, files, namespace, digest)
+    made = manifests.render(job_file, _files(job_file), namespace, digest)
     return lifetime.add(job_file, made) if any(job_file.limits) else made
+
+
+def _files(job_file: JobFile) -> dict[str, str]:
+    """Return the text of each file that the pods of a cluster need, by its path in the package."""
+    files = dict(package_files.of_tasks())
+    if program_jobs(job_file):
+        files |= package_files.of_programs()
+    if data_job(job_file):
+        files |= package_files.of_data_service()
+    return files
 
 
 def _require_pods(job_file: JobFile) -> None:

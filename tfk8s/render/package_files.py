@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).parents[1]  # importlib.resources takes 5 ms to say the same
-_CORE = ("core/__init__.py", "core/compact.py", "core/lifetime.py", "core/naming.py")
+_CORE = ("core/__init__.py", "core/compact.py", "core/lifetime.py", "core/naming.py", "core/roles.py")
 _TASK = ("__init__.py", "version.py", *_CORE, "task/*.py")
 _PROGRAM = (
     "core/backoff.py", "core/cluster_spec.py", "core/programs.py", "log.py", "training/__init__.py",
     "training/keras_*.py", "task/programs/*.py",
 )  # fmt: skip
+_DATA_SERVICE = ("task/data/*.py",)
 _SCRIPT = (
     *_TASK, "core/addresses.py", "core/cluster_spec.py", "concurrency.py", "errors.py", "log.py", "polling.py",
     "training/*.py", "sessions/*.py", "sessions/eager/*.py", "sessions/pod/*.py", "task/programs/__init__.py",
@@ -31,6 +32,12 @@ def of_tasks() -> dict[str, str]:
 def of_programs() -> dict[str, str]:
     """Return the text of each file that a program's pod needs besides those of a task, by its path in the package."""
     return _read(_PROGRAM)
+
+
+@functools.cache
+def of_data_service() -> dict[str, str]:
+    """Return the text of each file that a pod of tf.data's service needs besides those of a task, by its path."""
+    return _read(_DATA_SERVICE)
 
 
 @functools.cache

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfk8s.core import naming, pod_names
+from tfk8s.core.addresses import POD_NAMESPACE, pod_address
 from tfk8s.core.compact import JobSize, format_jobs
+from tfk8s.core.environment import data_variables
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import EnvSource, Job, JobFile, Security, Volume
 from tfk8s.render import overlay, package_files, placement, program_job
@@ -21,6 +23,8 @@ Object = dict[str, Any]
 PACKAGE_FOLDER = "/opt/tfk8s"
 SCRATCH_FOLDER = "/tmp"  # noqa: S108 - the path is in the pod
 SCRATCH_SIZE = "2Gi"
+_SERVER = ("python3", "-m", "tfk8s.task.server")
+_DATA_SERVICE = ("python3", "-m", "tfk8s.task.data.service", f"{SCRATCH_FOLDER}/data")  # a container may restart
 
 # Requests of tasks whose job names none. Measured with TensorFlow 2.21: a server without a session is 340 MB resident
 # (264 MB of it TensorFlow's library), and after a small training 380 MB.
@@ -110,7 +114,7 @@ def _container(job_file: JobFile, job: Job) -> Object:
         "volumeMounts": list(_mounts(job_file, job)),
     }
     if job.program is None:
-        return {**container, "command": ["python3", "-m", "tfk8s.task.server"], **_probes()}
+        return {**container, "command": [*(_SERVER if job.has_server else _DATA_SERVICE)], **_probes()}
     container["command"] = program_job.command(job.program, job_file.run)
     if job.program.is_script:
         container["workingDir"] = program_job.WORK_FOLDER
@@ -159,6 +163,8 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     yield {"name": "TFK8S_NAMESPACE", "valueFrom": _field("metadata.namespace")}
     yield {"name": "TFK8S_JOBS", "value": format_jobs(jobs, job_file.port)}
     yield {"name": "TFK8S_PORT", "value": str(job_file.port)}
+    for name, value in data_variables(job_file, pod_address(job_file, POD_NAMESPACE)).items():
+        yield {"name": name, "value": value}
     yield {"name": "TFK8S_JOB", "value": job.name}
     index = program_job.POD_INDEX if job.program else POD_INDEX
     yield {"name": "TFK8S_INDEX", "valueFrom": _field(f"metadata.labels['{index}']")}

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from tfk8s.core import naming, pod_names, programs
+from tfk8s.core import addresses, pod_names, programs, roles
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, JobFile
@@ -42,11 +42,9 @@ def command(program: Program, run: RunPolicy) -> list[str]:
 
 def variables(job_file: JobFile, program: Program) -> Iterator[tuple[str, str]]:
     """Yield the variables of a program's container besides those of each task."""
-    servers = [job for job in job_file.jobs if not job.program]
-    if servers:
-        port = servers[0].port or job_file.port
-        address = naming.pod_address(job_file.name, "$(TFK8S_NAMESPACE)", servers[0].name, 0, port)
-        yield "TFK8S_TARGET", f"grpc://{address}"
+    if roles.has_target(job_file):
+        address = addresses.pod_address(job_file, addresses.POD_NAMESPACE)
+        yield "TFK8S_TARGET", f"grpc://{address(job_file.master_task)}"
     yield "TFK8S_VERDICT", TERMINATION_MESSAGE
     if program.is_script:
         yield "TFK8S_ARCHIVE", f"{ARCHIVE_FOLDER}/{ARCHIVE}"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfk8s.core import pod_names, programs
-from tfk8s.core.spec import EVALUATOR, Job, JobFile, Task
+from tfk8s.core import pod_names, programs, roles
+from tfk8s.core.roles import EVALUATOR
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests, pods
 from tfk8s.render.pods import Object
@@ -68,6 +69,11 @@ def _check(job_file: JobFile) -> None:
         raise InvalidInput(
             f'a TFJob runs programs, and no job of "{job_file.name}" has one',
             help="add a program to a job, as in program: [python3, -m, trainer]",
+        )
+    if data := roles.data_job(job_file):
+        raise InvalidInput(
+            f"a TFJob can't run tf.data's service, as job \"{data.name}\" does",
+            help="remove the job; run the service beside the TFJob, and give the program its address",
         )
     for name in names:
         if name not in REPLICA_TYPES:

@@ -28,7 +28,7 @@ from tfk8s.sessions import error_names, failures, runner
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.pod import file_server
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
-from tfk8s.task.config import TaskAddresses, derive_cluster, lists
+from tfk8s.task.config import TaskAddresses, derive_cluster, derive_tasks, lists
 from tfk8s.task.programs import archive
 
 MAX_FORWARDS = 256
@@ -53,8 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         _run(arguments)
     os.close(errors_end)
     # Threads of the script's process can't forward: TensorFlow's `Session.list_devices` stops all of them.
-    # The evaluator, which other tasks do not see, has its port on a single machine, too.
-    forwards = forward_loopback(lists(derive_cluster({**os.environ, "TFK8S_JOB": "evaluator"})))
+    forwards = forward_loopback(lists(derive_tasks(os.environ)))
     os.close(ready_end)
     marker = threading.Thread(target=mark, args=(errors, 2), daemon=True)
     marker.start()
@@ -163,7 +162,7 @@ def forward_loopback(cluster: Mapping[str, Sequence[str]]) -> list[Forward]:
     """Forward to each task from the loopback address that it would have on a single machine.
 
     Args:
-        cluster: the master's job first, then by name.
+        cluster: all tasks, the master's job first, then by name.
 
     Returns:
         The forwards of the first `MAX_FORWARDS` tasks: scripts with fixed addresses are written for few tasks. They

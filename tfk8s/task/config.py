@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 
-from tfk8s.core import compact, naming
+from tfk8s.core import compact, naming, roles
 from tfk8s.task.wire import field
 
 # The addresses of each job's tasks, by index.
@@ -140,7 +140,18 @@ def parse_tf_config(text: str) -> tuple[TaskAddresses, str | None, str | int | N
 
 
 def derive_cluster(environment: Mapping[str, str]) -> TaskAddresses:
-    """Return the cluster from its compact form: `TFK8S_JOBS=chief=1,ps=2:2300` and two more variables.
+    """Return the cluster as this process sees it: the jobs that take part in the training, and the task's own job."""
+    dispatcher = environment.get("TFK8S_DATA_SERVICE", "").removeprefix("grpc://")
+    own = environment.get("TFK8S_JOB")
+    return {
+        job: addresses
+        for job, addresses in derive_tasks(environment).items()
+        if job == own or roles.takes_part(job, is_data=addresses[0] == dispatcher)
+    }
+
+
+def derive_tasks(environment: Mapping[str, str]) -> TaskAddresses:
+    """Return all tasks from their compact form: `TFK8S_JOBS=chief=1,ps=2:2300` and two more variables.
 
     No pod carries all addresses: a variable of about 2,000 addresses (128 KiB) stops working, and a thousand pods with
     such a variable are a burden to the API server.
@@ -149,8 +160,7 @@ def derive_cluster(environment: Mapping[str, str]) -> TaskAddresses:
     name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
     for job, size in compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"])).items():
         cluster[job] = {i: naming.pod_address(name, namespace, job, i, size.port) for i in range(size.tasks)}
-    is_evaluator = environment.get("TFK8S_JOB") == "evaluator"
-    return {job: tasks for job, tasks in cluster.items() if job != "evaluator" or is_evaluator}
+    return cluster
 
 
 def lists(cluster: TaskAddresses) -> dict[str, list[str]]:

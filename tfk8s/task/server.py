@@ -22,11 +22,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfk8s.task import probe
-from tfk8s.task.config import TaskConfig, check_config, derive_cluster, listening_line, parse_cluster, parse_tf_config
+from tfk8s.task.config import TaskConfig, listening_line
+from tfk8s.task.server_options import ServerOptions, config_from, parse_options
 
 
 class ServerError(Exception):
@@ -109,6 +110,18 @@ def find_tensorflow() -> str | None:
     return spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else None
 
 
+def require_tensorflow() -> str:
+    """Return the folder of the package `tensorflow`.
+
+    Raises:
+        ServerError: TensorFlow is missing.
+    """
+    folder = find_tensorflow()
+    if folder is None:
+        raise ServerError(f"no TensorFlow for {sys.executable}; install it with: pip install tensorflow-cpu")
+    return folder
+
+
 def start_by_import(config: TaskConfig, preload: Sequence[str]) -> str:
     """Import TensorFlow and `preload`, start a `tf.distribute.Server`, and return TensorFlow's version.
 
@@ -138,9 +151,7 @@ def start(config: TaskConfig, preload: Sequence[str] = ()) -> str:
     Raises:
         ServerError: TensorFlow is missing, the port is in use, or TensorFlow refuses.
     """
-    folder = find_tensorflow()
-    if folder is None:
-        raise ServerError(f"no TensorFlow for {sys.executable}; install it with: pip install tensorflow-cpu")
+    folder = require_tensorflow()
     check_port(config)
     note = ""
     try:
@@ -193,8 +204,17 @@ def first_lines(config: TaskConfig, version: str, tensorflow: str, environment: 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one task until SIGTERM or Ctrl-C; the exit code is 2 for bad input and 1 if TensorFlow refuses."""
-    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    """Run one task with a TensorFlow server until SIGTERM or Ctrl-C; return the exit code."""
+    return run(parse_options(sys.argv[1:] if arguments is None else arguments), start)
+
+
+def run(options: ServerOptions, start: Callable[[TaskConfig, Sequence[str]], str]) -> int:
+    """Run one task until SIGTERM or Ctrl-C; the exit code is 2 for bad input and 1 if TensorFlow refuses.
+
+    Args:
+        options: the flags.
+        start: starts what the task runs on other threads, and returns the first lines of its log.
+    """
     try:
         config = config_from(options, os.environ)
     except ValueError as error:
@@ -225,67 +245,6 @@ def _exit_on_signal() -> None:
     # gets only the signals that it waits for.
     number = signal.sigwait((signal.SIGTERM, signal.SIGINT))
     os._exit(130 if number == signal.SIGINT else 0)
-
-
-class ServerOptions:
-    """The flags of the command line. Tasks in pods have none, and read the environment instead."""
-
-    cluster_spec: str | None = None
-    job_name: str | None = None
-    task_index: str | None = None
-    ready_fd: int | None = None
-
-    def __init__(self) -> None:
-        self.preload: list[str] = []
-
-
-def parse_options(arguments: Sequence[str]) -> ServerOptions:
-    """Read the command line; `--help` and errors exit."""
-    options = ServerOptions()
-    if not arguments:
-        return options
-    import argparse  # takes as long as all other imports of this file
-
-    parser = argparse.ArgumentParser(
-        prog="tfk8s server",
-        description="Run one task's TensorFlow server in the foreground, until SIGTERM or Ctrl-C. It listens on every "
-        "interface and runs any graph for any client: start it only in a network that others can't reach.",
-        epilog="example: tfk8s server --cluster-spec 'ps|a:2222,worker|b:2222' --job-name worker --task-index 0",
-    )
-    parser.add_argument(
-        "--cluster-spec", "--cluster_spec", metavar="SPEC",
-        help='the cluster: JSON as {"JOB": ["HOST:PORT", …]}, or JOB|HOST:PORT;HOST:PORT,JOB|…; default: TF_CONFIG',
-    )  # fmt: skip
-    parser.add_argument("--job-name", "--job_name", metavar="JOB", help="this task's job")
-    parser.add_argument(
-        "--task-index", "--task_index", "--task-id", "--task_id", metavar="INDEX", help="this task's index in its job"
-    )
-    parser.add_argument(
-        "--preload", action="append", metavar="MODULE", help="a Python module to import first (may repeat)"
-    )
-    parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)  # gets a byte when the server answers
-    return parser.parse_args(arguments, options)
-
-
-def config_from(options: ServerOptions, environment: Mapping[str, str]) -> TaskConfig:
-    """Return the task that the flags, tfk8s' own variables or TF_CONFIG describe, in this order.
-
-    Raises:
-        ValueError: no description is there, or it is malformed.
-    """
-    job: str | None
-    index: str | int | None
-    if options.cluster_spec is not None:
-        cluster, job, index = parse_cluster(options.cluster_spec), options.job_name, options.task_index
-    elif "TFK8S_JOBS" in environment:
-        cluster, job, index = derive_cluster(environment), environment["TFK8S_JOB"], environment["TFK8S_INDEX"]
-        options.preload += filter(None, environment.get("TFK8S_PRELOAD", "").split(","))
-    elif "TF_CONFIG" in environment:
-        cluster, job, index = parse_tf_config(environment["TF_CONFIG"])
-        job, index = options.job_name or job, options.task_index or index
-    else:
-        raise ValueError("no cluster: give --cluster-spec, --job-name and --task-index, or set TF_CONFIG")
-    return check_config(cluster, job, index)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
-{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, activityPort, jobs, servers, programs}, the master's job first.
+{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, activityPort, jobs, servers, programs, target, dispatcher, folders}, the master's job first.
        It rejects what values.schema.json can't, with the messages of `tfk8s validate`. */}}
 {{- define "tfk8s.cluster" }}
 {{- if ne (.Values.namespace | default .Release.Namespace) .Release.Namespace }}
   {{- fail (printf "namespace: the job file has %[1]q, but Helm uses %[2]q: add --namespace %[1]s" .Values.namespace .Release.Namespace) }}{{ end }}
-{{- $names := keys .Values.jobs | sortAlpha }}{{ $candidates := without $names "evaluator" }}{{ $preferred := list }}
-{{- if not $candidates }}{{ fail "jobs: an evaluator alone can't be a cluster: sessions never connect to it" }}{{ end }}
+{{- $names := keys .Values.jobs | sortAlpha }}{{ $candidates := without $names "evaluator" }}{{ $preferred := list }}{{ $data := list }}
+{{- range $names }}{{ if include "tfk8s.isData" (get $.Values.jobs .) }}{{ $data = append $data . }}{{ $candidates = without $candidates . }}{{ end }}{{ end }}
+{{- if not $candidates }}{{ fail (printf "jobs: %s alone can't be a cluster: sessions never connect to it" (ternary "an evaluator" "tf.data's service" (has "evaluator" $names))) }}{{ end }}
+{{- if gt (len $data) 1 }}{{ fail (printf "jobs.%s.kind: job %q runs tf.data's service already" (index $data 1) (first $data)) }}{{ end }}
 {{- $servers := list }}{{ range $candidates }}{{ if not (include "tfk8s.program" (get $.Values.jobs .)) }}{{ $servers = append $servers . }}{{ end }}{{ end }}
 {{- range list "master" "chief" "worker" }}{{ if has . ($servers | default $candidates) }}{{ $preferred = append $preferred . }}{{ end }}{{ end }}
 {{- $master := .Values.master | default (concat $preferred $servers $candidates | first) }}{{ if not (has $master $candidates) }}
   {{- fail (printf "master: there is no job %q that sessions can connect to; expected one of %s" $master (join ", " $candidates)) }}{{ end }}
-{{- if and .Values.master (not (has $master $servers)) }}{{ fail (printf "master: sessions can't connect to a task of %q, which runs a program" $master) }}{{ end }}
+{{- $target := has $master $servers }}{{ $dispatcher := "" }}
+{{- if and .Values.master (not $target) }}{{ fail (printf "master: sessions can't connect to a task of %q, which runs a program" $master) }}{{ end }}
 {{- $labels := dict "app.kubernetes.io/name" "tfk8s" "app.kubernetes.io/instance" .Values.name }}{{ $seen := dict }}
 {{- $default := int (.Values.port | default 2222) }}{{ $jobs := list }}{{ $spec := list }}{{ $ports := list }}{{ $serverJobs := list }}{{ $programs := list }}{{ $tasksOf := dict }}
 {{- range $name := prepend (without $names $master) $master }}
@@ -27,6 +30,8 @@
       "podAnnotations" (merge (dict) ($settings.annotations | default dict) ($.Values.annotations | default dict))
       "gpus" (int $settings.gpus) "gpu" ($settings.gpu_resource | default "nvidia.com/gpu")
       "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.sum" (list ($settings.memory | default "512Mi") $settings.shm)) }}{{ $jobs = append $jobs $job }}
+  {{- if has $name $data }}{{ $dispatcher = printf "%s-0.%s.$(TFK8S_NAMESPACE).svc:%d" $set $.Values.name $port }}{{ if $settings.program }}{{ fail (printf "jobs.%s.kind: job %[1]q can't run a program and tf.data's service" $name) }}{{ end }}
+    {{- if lt $tasks 2 }}{{ fail (printf "jobs.%s: job %[1]q needs a dispatcher and a worker" $name) }}{{ end }}{{ if $settings.preload }}{{ fail (printf "jobs.%s.preload: preload has no effect on a job that runs tf.data's service" $name) }}{{ end }}{{ end }}
   {{- with $settings.program }}{{ $programs = append $programs $job }}{{ $_ := set $tasksOf $name $tasks }}
     {{- if and (hasSuffix ".py" (first .)) (not (hasPrefix "/" (first .))) }}
       {{- fail (printf "jobs.%s.program: only `tfk8s up` brings the script %q to the pods: put it into the image, and write [python3, /PATH/%s]" $name (first .) (base (first .))) }}{{ end }}
@@ -45,11 +50,13 @@
 {{- $count := add1 (len $used) | int }}{{ $up := untilStep (add1 $highest | int) (min 65536 (add1 $highest | add $count) | int) 1 }}
 {{- $activity := 0 }}{{ range untilStep (sub $highest 1 | int) (sub $highest (add1 $count) | int) -1 | concat $up }}
   {{- if not (or $activity (has . $used)) }}{{ $activity = . }}{{ end }}{{ end }}
+{{- $folders := concat (list "files/") (ternary (list "files/programs/") list (gt (len $programs) 0)) (ternary (list "files/data/") list (gt (len $data) 0)) }}
 {{- dict "labels" $labels "spec" (join "," $spec) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
-      "limits" $limits "activityPort" $activity "jobs" $jobs "servers" $serverJobs "programs" $programs | toJson }}{{ end }}
+      "limits" $limits "activityPort" $activity "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "folders" $folders | toJson }}{{ end }}
 
-{{- /* A text that is not empty if a job has a program. */}}
+{{- /* Texts that are not empty if a job has a program, or runs tf.data's service. */}}
 {{- define "tfk8s.program" }}{{ if kindIs "map" . }}{{ join " " .program }}{{ end }}{{ end }}
+{{- define "tfk8s.isData" }}{{ if kindIs "map" . }}{{ with .kind }}{{ . }}{{ end }}{{ end }}{{ end }}
 
 {{- /* A duration in seconds. */}}
 {{- define "tfk8s.seconds" }}{{ $text := include "tfk8s.text" . }}{{ $unit := get (dict "m" 60 "h" 3600 "d" 86400) (regexFind ".$" $text) }}

@@ -23,7 +23,7 @@ securityContext: {runAsNonRoot: true, runAsUser: {{ int ($security.user | defaul
 containers:
   - name: server
     image: {{ quote $job.image }}
-    {{- $command := list "python3" "-m" "tfk8s.task.server" }}{{ if $settings.program }}{{ $run := $.Values.run | default dict }}
+    {{- $command := $settings.kind | empty | ternary (list "python3" "-m" "tfk8s.task.server") (list "python3" "-m" "tfk8s.task.data.service" "/tmp/data") }}{{ if $settings.program }}{{ $run := $.Values.run | default dict }}
       {{- $command = list "python3" "-m" "tfk8s.task.programs.pod" ($run.restart_on | default "exit-code") (include "tfk8s.maxRestarts" $run) }}
       {{- range $settings.program }}{{ $command = append $command (replace "$" "$$" .) }}{{ end }}{{ end }}
     command: {{ include "tfk8s.json" $command | nindent 6 }}
@@ -48,7 +48,7 @@ containers:
       {{- $_ := set $paths (clean .path) true }}{{ end }}
 volumes:
   - {name: tfk8s, configMap: {name: {{ quote $.Values.name }}, items: [
-      {{- range ternary (list "" "programs/") (list "") (gt (len (index . 1).programs) 0) }}{{ range $file, $_ := $.Files.Glob (printf "files/%s*.py" .) }}
+      {{- range (index . 1).folders }}{{ range $file, $_ := $.Files.Glob (printf "%s*.py" .) }}
       {{- $key := base $file }}{key: {{ $key }}, path: {{ trimSuffix ".py" $key | replace "." "/" }}.py}, {{ end }}{{ end }}]}}
   - {name: scratch, emptyDir: {sizeLimit: 2Gi}}
   {{- with $settings.shm }}
@@ -91,11 +91,11 @@ volumes:
 - {name: TFK8S_NAME, value: {{ quote $.Values.name }}}
 - {name: TFK8S_NAMESPACE, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}}
 - {name: TFK8S_JOBS, value: {{ quote (index . 1).spec }}}
-- {name: TFK8S_PORT, value: "{{ (index . 1).port }}"}
+- {name: TFK8S_PORT, value: "{{ (index . 1).port }}"}{{ with (index . 1).dispatcher }}{{ printf "\n- {name: TFK8S_DATA_SERVICE, value: \"grpc://%s\"}" . }}{{ end }}
 - {name: TFK8S_JOB, value: {{ quote $job.name }}}
 - {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['{{ ternary "batch.kubernetes.io/job-completion-index" "apps.kubernetes.io/pod-index" (hasKey $job.settings "program") }}']"}}}
-{{- if $job.settings.program }}{{ range slice ((index . 1).servers) 0 1 }}
-- {name: TFK8S_TARGET, value: "grpc://{{ .set }}-0.{{ $.Values.name }}.$(TFK8S_NAMESPACE).svc:{{ .port }}"}{{ end }}
+{{- if $job.settings.program }}{{ if (index . 1).target }}{{ with first (index . 1).jobs }}
+- {name: TFK8S_TARGET, value: "grpc://{{ .set }}-0.{{ $.Values.name }}.$(TFK8S_NAMESPACE).svc:{{ .port }}"}{{ end }}{{ end }}
 - {name: TFK8S_VERDICT, value: /dev/termination-log}{{ else }}
-{{- if and $job.gpus (not $job.settings.gpus_optional) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}{{ with $job.settings.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}
+{{- if and $job.gpus (not $job.settings.gpus_optional) (not $job.settings.kind) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}{{ with $job.settings.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}
 {{- if $.Values.idle }}{{ printf "\n- {name: TFK8S_ACTIVITY_PORT, value: \"%d\"}" (int (index . 1).activityPort) }}{{ end }}{{ end }}{{ end }}

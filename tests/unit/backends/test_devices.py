@@ -9,7 +9,7 @@ import pytest
 from job_files import job_file
 
 from tfk8s.backends import devices
-from tfk8s.core.spec import Task
+from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import TaskUnreachable
 from tfk8s.testing import FakeBackend, change
@@ -51,6 +51,12 @@ def test_the_error_of_a_pending_task_has_its_reason(backend: FakeBackend) -> Non
     backend.unresponsive = {FIRST}
     backend.updates = [change("worker/0", phase=Phase.PENDING, reason="no node has 4 GPUs free")]
     assert devices_of(backend)["worker/0"] == ("worker/0 does not answer: it is pending (no node has 4 GPUs free)")
+
+
+def test_the_service_of_tf_data_has_no_devices() -> None:
+    backend = FakeBackend(job_file("mnist", Job(name="chief"), Job(name="input", kind="data", tasks=2)))
+    assert devices_of(backend) == {"chief/0": cpu("chief", 0)}
+    assert len(backend.connections) == 1
 
 
 def test_an_evaluator_lists_its_own_devices() -> None:

@@ -80,6 +80,16 @@ def test_a_program_finds_its_place_in_the_cluster() -> None:
     assert "evaluator" in json.loads(of_evaluator["TF_CONFIG"])["cluster"]
 
 
+def test_a_program_finds_the_service_of_tf_data() -> None:
+    text = "jobs: {input: {kind: data, tasks: 2}, worker: {program: [a.py]}}"
+    job_file = loads(f"{{apiVersion: tfk8s.dev/v1, name: a, {text}}}", "f")
+    address = local_address(job_file)
+    assert environment.data_variables(job_file, address) == {"TFK8S_DATA_SERVICE": "grpc://localhost:2223"}
+    variables = environment.program_variables(job_file, Task("worker", 0), address)
+    assert json.loads(variables["TFK8S_CLUSTER"]) == {"worker": ["localhost:2222"]}
+    assert "TFK8S_TARGET" not in variables  # sessions can't connect to the service
+
+
 def test_a_program_without_servers_has_no_target() -> None:
     job_file = loads("{apiVersion: tfk8s.dev/v1, name: a, jobs: {worker: {program: [a.py]}}}", "f")
     variables = environment.program_variables(job_file, Task("worker", 0), local_address(job_file))

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.core.spec import EVALUATOR, Job, JobFile, Task, default_master
+from tfk8s.core.roles import EVALUATOR, default_master
+from tfk8s.core.spec import Job, JobFile, Task
 
 CLUSTER = JobFile(
     name="mnist",
@@ -53,6 +54,12 @@ def test_only_an_evaluator_sees_the_evaluator(names: list[str]) -> None:
         seen = job_file.cluster_spec(str, seen_by=name)
         assert (EVALUATOR in seen) == (name == EVALUATOR and EVALUATOR in names)
         assert set(seen) | {EVALUATOR} == set(names) | {EVALUATOR}
+
+
+def test_only_the_service_of_tf_data_sees_itself() -> None:
+    job_file = JobFile(name="a", jobs=(Job(name="worker"), Job(name="input", kind="data", tasks=2)), master="worker")
+    assert job_file.cluster_spec(str) == job_file.cluster_spec(str, seen_by="worker") == {"worker": ["worker/0"]}
+    assert job_file.cluster_spec(str, seen_by="input")["input"] == ["input/0", "input/1"]
 
 
 MASTERS = [

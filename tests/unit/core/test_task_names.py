@@ -57,3 +57,9 @@ def test_a_job_selects_all_its_tasks() -> None:
 def test_a_count_of_an_unknown_job() -> None:
     with pytest.raises(InvalidInput, match=r'^there is no job "worker"; the only job is local$'):
         task_names.require_counts({"worker": 8}, [Task("local", 0), Task("local", 1)])
+
+
+def test_the_service_of_tf_data_keeps_a_worker() -> None:
+    task_names.require_counts({"input": 2}, [Task("input", 0)], {"input"})
+    with pytest.raises(InvalidInput, match=r'^job "input" can\'t have 1 tasks: 2 to 10000$'):
+        task_names.require_counts({"input": 1}, [Task("input", 0)], {"input"})

@@ -170,6 +170,8 @@ def test_durations() -> None:
         ("{a: 1, worker: 1, chief: 1}", "chief"),
         ("{a: 1, worker: 1}", "worker"),
         ("{b: 1, a: 1, Z: 1, evaluator: 1}", "Z"),
+        ("{b: 1, master: {kind: data, tasks: 2}}", "b"),
+        ("{a: {kind: data, tasks: 2}, b: {program: [a.py]}}", "b"),
     ],
 )
 def test_default_master(jobs: str, master: str) -> None:

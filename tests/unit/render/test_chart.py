@@ -13,7 +13,12 @@ from tfk8s.render import package_files
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "helm" / "tfk8s"
-PROGRAMS = CHART / "files" / "programs"  # only clusters with programs have these files
+# Only clusters with programs or with tf.data's service have the files in a folder below.
+FILES = {
+    CHART / "files": package_files.of_tasks(),
+    CHART / "files" / "programs": package_files.of_programs(),
+    CHART / "files" / "data": package_files.of_data_service(),
+}
 
 
 def generated() -> dict[Path, str]:
@@ -28,8 +33,7 @@ def generated() -> dict[Path, str]:
     return {
         metadata: versions,
         CHART / "values.schema.json": json.dumps(values, indent=2) + "\n",
-        **{CHART / "files" / package_files.key(path): text for path, text in package_files.of_tasks().items()},
-        **{PROGRAMS / package_files.key(path): text for path, text in package_files.of_programs().items()},
+        **{folder / package_files.key(path): text for folder, files in FILES.items() for path, text in files.items()},
     }
 
 

@@ -154,6 +154,11 @@ def test_what_a_tfjob_lacks(text: str, lost: list[str]) -> None:
             ),
             "put the program into the image or a volume, and write a command: program: [python3, /app/train.py]",
         ),
+        (
+            "worker: {program: [a]}, ps: {kind: data, tasks: 2}",
+            "a TFJob can't run tf.data's service, as job \"ps\" does",
+            "remove the job; run the service beside the TFJob, and give the program its address",
+        ),
         ('worker: ["a:1"]', 'the servers of "mnist" already run at the addresses in its job file', None),
     ],
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tfk8s.core import addresses, cluster_spec
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.render import package_files
-from tfk8s.task import config, server
+from tfk8s.task import config, server_options
 
 OLD_FORM = "master|m:2222,worker|a:2222;b:2223"
 CLUSTER = {"master": {0: "m:2222"}, "worker": {0: "a:2222", 1: "b:2223"}}
@@ -80,7 +80,7 @@ def test_a_job_name_that_would_abort_the_server_is_refused() -> None:
     ],
 )
 def test_the_spellings_of_the_old_binary(arguments: list[str]) -> None:
-    found = server.config_from(server.parse_options(arguments), {})
+    found = server_options.config_from(server_options.parse_options(arguments), {})
     assert vars(found) == vars(config.TaskConfig(CLUSTER, "worker", 1))
     assert (found.name, found.port, found.size) == ("worker/1", 2223, 3)
 
@@ -89,20 +89,20 @@ def test_tf_config() -> None:
     described = {
         "cluster": {"master": ["m:2222"], "worker": ["a:2222", "b:2223"]}, "task": {"type": "worker", "index": "1"}
     }  # fmt: skip
-    found = server.config_from(server.parse_options([]), {"TF_CONFIG": json.dumps(described)})
+    found = server_options.config_from(server_options.parse_options([]), {"TF_CONFIG": json.dumps(described)})
     assert vars(found) == vars(config.TaskConfig(CLUSTER, "worker", 1))
 
 
 def test_without_any_cluster_both_ways_are_named() -> None:
     with pytest.raises(ValueError) as caught:
-        server.config_from(server.parse_options([]), {})
+        server_options.config_from(server_options.parse_options([]), {})
     assert str(caught.value) == ("no cluster: give --cluster-spec, --job-name and --task-index, or set TF_CONFIG")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cluster": 1}', '{"cluster": {"a": ["x:1"]}, "task": []}'])
 def test_a_malformed_tf_config_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="TF_CONFIG is not"):
-        server.config_from(server.parse_options([]), {"TF_CONFIG": text})
+        server_options.config_from(server_options.parse_options([]), {"TF_CONFIG": text})
 
 
 JOBS = st.dictionaries(st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=True), st.integers(1, 5), min_size=1)
@@ -129,11 +129,11 @@ def test_the_flags_that_views_writes_are_read_back(jobs: dict[str, int]) -> None
     cluster = job_file.cluster_spec(addresses.local_address(job_file), seen_by="evaluator")
     task = Task(job_file.master, 0)
     (line, _) = cluster_spec.flags(cluster, task).splitlines()
-    found = server.config_from(server.parse_options(line.split()), {})
+    found = server_options.config_from(server_options.parse_options(line.split()), {})
     assert {job: list(tasks.values()) for job, tasks in found.cluster.items()} == cluster
     assert (found.job, found.index) == (task.job, task.index)
     environment = {"TF_CONFIG": cluster_spec.tf_config(cluster, task.job, task.index)}
-    by_config = server.config_from(server.parse_options([]), environment)
+    by_config = server_options.config_from(server_options.parse_options([]), environment)
     assert vars(by_config) == vars(found)
 
 

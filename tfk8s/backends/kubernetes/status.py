@@ -14,6 +14,7 @@ from tfk8s.backends.kubernetes.nodes.shortages import requested
 from tfk8s.backends.kubernetes.workloads import deployed, program_status, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming
+from tfk8s.core.environment import DATA_SERVICE
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import Tfk8sError
@@ -56,6 +57,7 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
     needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *keepers]))))
     master = cluster.workload(cluster.master.job)
     events = read_events(client, cluster.namespace) if needs_events else {}
+    data_service = {DATA_SERVICE: cluster.data_service} if cluster.data_service else {}
     last_lines = _last_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
     tasks = [_task(cluster, task, pod, events, last_lines) for task, pod in by_task.items()]
     return ClusterStatus(
@@ -71,7 +73,7 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
         scripts=tuple(script_status.status(job, pod, pod_events.of(pod or job, events)) for job, pod in scripts),
         limits=lifetime.limits(jobs),
         limits_problem=lifetime.limits_problem(keepers, events),
-        variables=script_job.own_variables(containers.template_variables(master) if master else {}),
+        variables={**script_job.own_variables(containers.template_variables(master) if master else {}), **data_service},
         success=cluster.success,
     )
 
@@ -114,6 +116,7 @@ def _task(
         required_gpus=cluster.required_gpus.get(naming.dns_label(task.job), 0),
         node_is_starting=is_starting,
         is_program=program is not None,
+        is_data=cluster.is_data(task.job),
         exit_code=exit_code,
     )
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfk8s.backends.local import capacity, interpreter
-from tfk8s.core import addresses
-from tfk8s.core.environment import program_variables, texts
+from tfk8s.core import addresses, roles
+from tfk8s.core.environment import data_variables, program_variables, texts
 from tfk8s.core.programs import Program, RunPolicy, program_jobs
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import ClusterSpec, Env, EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology, Volume
@@ -80,9 +80,7 @@ class Record:
     @property
     def target(self) -> str:
         """The master's address for sessions inside the cluster, "grpc://host:port"; "" without servers."""
-        if self.job_file.job(self.job_file.master).program is not None:
-            return ""
-        return f"grpc://{self.cluster[self.job_file.master][0]}"
+        return f"grpc://{self.cluster[self.job_file.master][0]}" if roles.has_target(self.job_file) else ""
 
     @property
     def programs(self) -> list[str]:
@@ -91,8 +89,9 @@ class Record:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables of the job file that scripts get, without those from Secrets and ConfigMaps."""
-        return texts(self.job_file.master_env)
+        """The variables that scripts get: those of the job file with fixed values, and the address of tf.data's."""
+        service = data_variables(self.job_file, addresses.local_address(self.job_file))
+        return {**texts(self.job_file.master_env), **service}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain data."""
@@ -115,6 +114,7 @@ def make_record(job_file: JobFile, *, exposed: bool, created: float | None = Non
     """
     python = interpreter.script_python(os.environ)
     address = addresses.local_address(job_file)
+    service = data_variables(job_file, address)
     gpus = capacity.assign_gpus(job_file, capacity.gpus())
     tasks = [
         TaskRecord(
@@ -124,6 +124,7 @@ def make_record(job_file: JobFile, *, exposed: bool, created: float | None = Non
             environment={
                 **texts({**job_file.env, **job.env}),
                 **_gpu_environment(job, gpus[task]),
+                **service,
                 **(program_variables(job_file, task, address) if job.program else {}),
             },
             preload=list(job.preload),

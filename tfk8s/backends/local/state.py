@@ -6,6 +6,7 @@ control.sock     the supervisor's socket
 logs/            the output of each task, as JOB-INDEX.log
 supervisor.log   the supervisor's output
 scripts.log      the fork server's output
+data/            the state of tf.data's dispatcher
 events.log       the phases of the tasks
 end.txt          the limit at which the supervisor ended the cluster
 """
@@ -61,6 +62,11 @@ class Folder:
     def scripts_log(self) -> Path:
         """The fork server's output."""
         return self.path / "scripts.log"
+
+    @property
+    def data(self) -> Path:
+        """The state of tf.data's dispatcher."""
+        return self.path / "data"
 
     def log(self, task: Task) -> Path:
         """Return the file with a task's output."""

@@ -6,8 +6,10 @@ from typing import Any
 
 from tfk8s.backends.local import state, supervisor_client
 from tfk8s.backends.local.record import Record, TaskRecord
-from tfk8s.core.programs import program_jobs, success_tasks
+from tfk8s.core.programs import success_tasks
 from tfk8s.core.resources import named
+from tfk8s.core.roles import DATA
+from tfk8s.core.spec import Job
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import ClusterError
 
@@ -19,9 +21,9 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     idle_since: float | None = None
     try:
         observed = supervisor_client.observe(folder)
-        programs = {job.name for job in program_jobs(record.job_file)}
+        jobs = {job.name: job for job in record.job_file.jobs}
         described = zip(record.tasks, observed["tasks"], strict=True)
-        tasks = [_task_status(task, values, is_program=task.job in programs) for task, values in described]
+        tasks = [_task_status(task, jobs[task.job], values) for task, values in described]
         scripts = tuple(map(_script_status, observed["scripts"]))
         idle_since = observed.get("idle_since")  # an earlier version's supervisor sends none
     except supervisor_client.SupervisorGone as error:
@@ -40,7 +42,7 @@ def _all_tasks(record: Record, phase: Phase, reason: str) -> list[TaskStatus]:
     return [TaskStatus(task=task.task, phase=phase, address=task.address, reason=reason) for task in record.tasks]
 
 
-def _task_status(task: TaskRecord, values: dict[str, Any], *, is_program: bool) -> TaskStatus:
+def _task_status(task: TaskRecord, job: Job, values: dict[str, Any]) -> TaskStatus:
     return TaskStatus(
         task=task.task,
         phase=Phase(values["phase"]),
@@ -49,8 +51,9 @@ def _task_status(task: TaskRecord, values: dict[str, Any], *, is_program: bool) 
         restarts=values["restarts"],
         since=values["since"],
         reason=values["reason"] or task.note,
-        required_gpus=0 if is_program else int(task.environment.get("TFK8S_GPUS", "0")),
-        is_program=is_program,
+        required_gpus=int(task.environment.get("TFK8S_GPUS", "0")) if job.has_server else 0,
+        is_program=job.program is not None,
+        is_data=job.kind == DATA,
         exit_code=values.get("exit_code"),
     )
 

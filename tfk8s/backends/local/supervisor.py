@@ -30,7 +30,7 @@ from tfk8s.backends.local.record import Record, TaskRecord
 from tfk8s.backends.local.script_processes import ScriptRunner
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
-from tfk8s.core.spec import EVALUATOR
+from tfk8s.core.roles import DATA
 from tfk8s.core.status import Phase
 from tfk8s.sessions.task_events import lost
 from tfk8s.sessions.timing import TIMING
@@ -72,7 +72,7 @@ class Supervisor:
     def run(self) -> None:
         """Start the tasks, and serve until a request or a signal to stop."""
         self._forks.prepare()
-        has_servers = len(self._record.programs) < len(self._record.tasks)
+        has_servers = any(job.has_server for job in self._record.job_file.jobs)
         library = _library(Path(self._record.tensorflow)) if has_servers else None
         for task in self._record.tasks:
             settings, program = self._settings(task), self._record.job_file.job(task.job).program
@@ -93,12 +93,11 @@ class Supervisor:
 
     def _settings(self, record: TaskRecord) -> TaskSettings:
         cluster = {job: dict(enumerate(addresses)) for job, addresses in self._record.cluster.items()}
-        if record.job == EVALUATOR:
-            evaluators = {task.index: task.address for task in self._record.tasks if task.job == EVALUATOR}
-            cluster = {**cluster, EVALUATOR: evaluators}
+        cluster[record.job] = {task.index: task.address for task in self._record.tasks if task.job == record.job}
         return TaskSettings(
             config=TaskConfig(cluster, record.job, record.index), environment=record.environment,
             preload=record.preload, log=self._folder.log(record.task), python=self._record.python,
+            data=self._folder.data if self._record.job_file.job(record.job).kind == DATA else None,
         )  # fmt: skip
 
     # ---- requests ----
@@ -161,10 +160,13 @@ class Supervisor:
     # ---- lost tasks ----
 
     def _not_ready(self, request: ipc.Message) -> list[ServerProcess]:
-        """Return the tasks that a script's sessions need and that are not ready. No session needs the evaluator."""
+        """Return the tasks that a script's sessions need and that are not ready."""
         without = request["environment"].get("TFK8S_WITHOUT", "").split(",")
         missing = [task for task in self._servers if task.phase is not Phase.READY and task.name not in without]
-        return [task for task in missing if task.job != EVALUATOR]
+        return list(filter(self._takes_part, missing))
+
+    def _takes_part(self, task: TaskProcess) -> bool:
+        return self._record.job_file.job(task.job).takes_part
 
     def _add_event(self, task: TaskProcess) -> None:
         self._folder.add_event(task.name, task.phase, task.reason)
@@ -174,7 +176,7 @@ class Supervisor:
         if task.phase is Phase.READY:
             self._lost.discard(task.name)
             self._scripts.start_waiting()
-        elif task.phase is Phase.FAILED and task.name not in self._lost and task.job != EVALUATOR:
+        elif task.phase is Phase.FAILED and task.name not in self._lost and self._takes_part(task):
             self._lost.add(task.name)
             self._scripts.send_event(lost(task.name, task.reason))
 
@@ -190,7 +192,8 @@ class Supervisor:
             self._loop.after(TIMING.stopped_interval, self._poll_stopped)
 
     def _poll_stopped(self) -> None:
-        stopped = {task.name: reason for task in self._servers if (reason := task.stopped_reason())}
+        servers = filter(self._takes_part, self._servers)
+        stopped = {task.name: reason for task in servers if (reason := task.stopped_reason())}
         for name, reason in stopped.items():
             if name in self._previously_stopped and name not in self._lost:  # at two polls in a row
                 self._lost.add(name)

@@ -34,6 +34,7 @@ class TaskSettings:
         preload: modules that the task imports before it starts its server.
         log: the file for the task's output.
         python: the interpreter, for a task that needs its own.
+        data: the folder for the state of tf.data's dispatcher, if the task is a part of tf.data's service.
     """
 
     config: TaskConfig
@@ -41,11 +42,14 @@ class TaskSettings:
     preload: Sequence[str]
     log: Path
     python: str
+    data: Path | None = None
 
     @property
     def needs_interpreter(self) -> bool:
         """True if a fork of the supervisor is not enough."""
-        return bool(self.preload or interpreter.read_at_import(self.environment).keys() - interpreter.READ_LATER)
+        return bool(
+            self.data or self.preload or interpreter.read_at_import(self.environment).keys() - interpreter.READ_LATER
+        )
 
 
 class TaskProcess:
@@ -113,7 +117,7 @@ class TaskProcess:
 
 
 class ServerProcess(TaskProcess):
-    """One task with a server, which restarts whenever it ends."""
+    """One task with a server, or of tf.data's service. The process restarts whenever it ends."""
 
     def __init__(
         self,
@@ -218,7 +222,9 @@ class ServerProcess(TaskProcess):
         config = self.settings.config
         options = [f"--cluster-spec={config.cluster_json}", f"--job-name={config.job}", f"--task-index={config.index}"]
         options += [f"--preload={module}" for module in self.settings.preload]
-        command = interpreter.command(self.settings.python, "tfk8s.task.server", *options, "--ready-fd=3")
+        data = self.settings.data
+        module = ("tfk8s.task.data.service", str(data)) if data else ("tfk8s.task.server",)
+        command = interpreter.command(self.settings.python, *module, *options, "--ready-fd=3")
         null = os.open(os.devnull, os.O_RDONLY)
         pid = processes.spawn(command, [null, log, log, notify], {**os.environ, **self.settings.environment})
         os.close(null)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfk8s.core import programs
-from tfk8s.core.spec import EVALUATOR
+from tfk8s.core.roles import EVALUATOR
 from tfk8s.jobfile import types
 from tfk8s.render import tfjob
 from tfk8s.tools.kubeflow import pod

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from tfk8s.core.roles import takes_part
+
 if TYPE_CHECKING:
     from tfk8s.core.spec import Job, JobFile, Task
 
@@ -99,7 +101,7 @@ def success_tasks(job_file: JobFile) -> list[Task]:
     jobs = program_jobs(job_file)
     names = [job.name for job in jobs]
     chosen = [job_file.run.success] if job_file.run.success else [name for name in _CHIEFS if name in names][:1]
-    chosen = chosen or [name for name in names if name != "evaluator"] or names
+    chosen = chosen or [name for name in names if takes_part(name)] or names
     return [task for job in jobs for task in job if job.name in chosen or str(task) in chosen]
 
 

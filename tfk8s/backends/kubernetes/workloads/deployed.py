@@ -10,6 +10,8 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query, Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core import compact, naming
+from tfk8s.core.addresses import POD_NAMESPACE
+from tfk8s.core.environment import DATA_SERVICE
 from tfk8s.core.programs import Program, RunPolicy, success_tasks
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import NoSuchCluster, there_are
@@ -27,6 +29,7 @@ class DeployedCluster:
         jobs: number of tasks and port of each job, the master's first.
         required_gpus: the number of GPUs that TensorFlow must see in a task, by the job's DNS name.
         other_jobs: the Jobs of the cluster's scripts and of its limits.
+        data_service: the address of tf.data's dispatcher, "grpc://host:port"; "" without tf.data's service.
     """
 
     name: str
@@ -35,6 +38,7 @@ class DeployedCluster:
     jobs: Mapping[str, tuple[int, int]]
     required_gpus: Mapping[str, int] = field(default_factory=dict)
     other_jobs: Sequence[Object] = ()
+    data_service: str = ""
 
     @property
     def master(self) -> Task:
@@ -54,7 +58,8 @@ class DeployedCluster:
     @property
     def has_servers(self) -> bool:
         """True if sessions can connect to a task."""
-        return any(item["kind"] == "StatefulSet" for item in self.workloads.values())
+        stateful_sets = [job for job in self.jobs if (self.workload(job) or {}).get("kind") == "StatefulSet"]
+        return not all(map(self.is_data, stateful_sets))
 
     @property
     def success(self) -> tuple[Task, ...]:
@@ -77,6 +82,10 @@ class DeployedCluster:
     def port(self, task: Task) -> int:
         """Return the port where a task listens."""
         return self.jobs[task.job][1]
+
+    def is_data(self, job: str) -> bool:
+        """Return whether a job runs tf.data's service."""
+        return self.data_service == f"grpc://{self.address(Task(job, 0))}"
 
     def workload(self, job: str) -> Object | None:
         """Return a job's StatefulSet, or the Job of its program."""
@@ -120,6 +129,7 @@ def describe(items: Sequence[Object]) -> DeployedCluster:
         },
         jobs=compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"])),
         other_jobs=[item for item in items if not manifests.has_tasks(item)],
+        data_service=environment.get(DATA_SERVICE, "").replace(POD_NAMESPACE, metadata["namespace"]),
     )
 
 

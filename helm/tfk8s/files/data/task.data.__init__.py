@@ -1,0 +1,1 @@
+"""Code that runs tf.data's service as a task."""

@@ -1,0 +1,52 @@
+"""The roles of jobs: those that take part in the training, and those beside it.
+
+Standard library only: this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tfk8s.core.spec import Job, JobFile
+
+EVALUATOR = "evaluator"  # the name of TensorFlow's job that takes no part in the training
+DATA = "data"  # the kind of a job that runs tf.data's service: task 0 is the dispatcher, the others are workers
+MIN_DATA_TASKS = 2
+
+
+def takes_part(job: str, *, is_data: bool = False) -> bool:
+    """Return whether sessions and programs see a job's tasks in the ClusterSpec.
+
+    Strategies would count an evaluator as a part of the training cluster (tensorflow#46169). tf.data's service has no
+    TensorFlow server to connect to.
+
+    Args:
+        job: the name of the job.
+        is_data: whether the job runs tf.data's service.
+    """
+    return job != EVALUATOR and not is_data
+
+
+def data_job(job_file: JobFile) -> Job | None:
+    """Return the job that runs tf.data's service."""
+    return next((job for job in job_file.jobs if job.kind == DATA), None)
+
+
+def has_target(job_file: JobFile) -> bool:
+    """Return whether sessions can connect to the master."""
+    return job_file.job(job_file.master).has_server
+
+
+def default_master(jobs: Iterable[str]) -> str | None:
+    """Return the job of the master if the job file names none, or None if no job can be the master.
+
+    Args:
+        jobs: the names of jobs without tf.data's service.
+    """
+    candidates = sorted(filter(takes_part, jobs))
+    for name in ("master", "chief", "worker"):
+        if name in candidates:
+            return name
+    return candidates[0] if candidates else None
