@@ -18,6 +18,7 @@ REMOTE_GPU_WITHOUT_ONE = (
     "[[7.0, 10.0], [15.0, 22.0]]\n"
 )
 PARAMETER_SERVER = "200 steps, loss 0.0000\nps/0 has the weights 1.00 -2.00\nps/1 has the weights 3.00 -4.00\n"
+DATA_SERVICE = "".join(f"epoch {epoch}: 4096 examples\n" for epoch in range(2)) + "y = 3.00 x + 2.00\n"
 
 _COSTS = re.compile(r"step +(\d+): cost (\d+\.\d+)")
 

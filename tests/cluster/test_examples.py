@@ -11,7 +11,7 @@ from pathlib import Path
 
 import between_graph
 import pytest
-from expected_output import PARAMETER_SERVER, REMOTE_GPU_WITHOUT_ONE, TUTORIAL, costs
+from expected_output import DATA_SERVICE, PARAMETER_SERVER, REMOTE_GPU_WITHOUT_ONE, TUTORIAL, costs
 from on_cluster import IMAGE, start_tfk8s
 
 import tfk8s
@@ -102,6 +102,11 @@ def test_data_parallel_learns_as_a_single_device_does(submit, make_up):
 def test_parameter_server_strategy(submit, make_up):
     name = make_up("parameter_server/cluster.yaml")
     assert submit(name, "parameter_server/train.py", flags=()) == [PARAMETER_SERVER]
+
+
+def test_data_service(submit, make_up):
+    name = make_up("data_service/cluster.yaml")
+    assert submit(name, "data_service/train.py", flags=()) == [DATA_SERVICE]
 
 
 def test_between_graph_programs_share_the_variables_of_the_ps(backend, namespace, make_up):

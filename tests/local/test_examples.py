@@ -11,7 +11,7 @@ from pathlib import Path
 import between_graph
 import pytest
 from clusters import REPOSITORY, start_tfk8s, tfk8s
-from expected_output import PARAMETER_SERVER, REMOTE_GPU_WITHOUT_ONE, costs
+from expected_output import DATA_SERVICE, PARAMETER_SERVER, REMOTE_GPU_WITHOUT_ONE, costs
 from expected_output import TUTORIAL as EXPECTED
 
 EXAMPLES = REPOSITORY / "examples"
@@ -59,6 +59,12 @@ def test_parameter_server_strategy() -> None:
     folder = EXAMPLES / "parameter_server"
     done = tfk8s("run", "--local", folder / "cluster.yaml", folder / "train.py")
     assert (done.returncode, done.stdout) == (0, PARAMETER_SERVER), done.stderr
+
+
+def test_data_service() -> None:
+    folder = EXAMPLES / "data_service"
+    done = tfk8s("run", "--local", folder / "cluster.yaml", folder / "train.py", timeout=120)
+    assert (done.returncode, done.stdout) == (0, DATA_SERVICE), done.stderr
 
 
 def test_the_tutorial_in_tensorflow_2(tutorial: str) -> None:
