@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.addresses import host_and_port, loopback_ports
-from tfk8s.core.environment import script_environment
+from tfk8s.core.environment import DATA_SERVICE, script_environment
 from tfk8s.core.script import Outcome, Script
 from tfk8s.core.spec import ClusterSpec, Task
 from tfk8s.core.status import ClusterStatus
@@ -80,17 +80,20 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
             help="leave out --here to run the script beside the tasks",
         )
     ports = loopback_ports({task.task: host_and_port(task.address)[1] for task in status.tasks})
+    seen = {str(task.task): task.task for task in status.tasks if task.takes_part}
     cluster: dict[str, list[str]] = {}
-    for task in (status.task for status in status.tasks if status.takes_part):
+    for task in seen.values():
         cluster.setdefault(task.job, []).append(f"localhost:{ports[task]}")
-    tasks = {str(task): task for task in ports}
-    dials = {name: functools.partial(backend.dial, status.name, task) for name, task in tasks.items()}
+    dials = {task: functools.partial(backend.dial, status.name, task) for task in ports}
+    if DATA_SERVICE in status.variables:
+        log.warning("with --here, only datasets on the tasks can use tf.data's service; others wait until Ctrl-C")
     with contextlib.ExitStack() as stack:
         observer = stack.enter_context(backend.observer(status.name))
         for task, port in ports.items():
-            stack.enter_context(_forward(task, port, dials[str(task)]))
+            stack.enter_context(_forward(task, port, dials[task]))
         target = f"grpc://localhost:{ports[status.master]}"
-        monitor = TaskMonitor(dials, lambda name, symptom: observer.why_lost(tasks[name], symptom), FAR)
+        monitored = {name: dials[task] for name, task in seen.items()}
+        monitor = TaskMonitor(monitored, lambda name, symptom: observer.why_lost(seen[name], symptom), FAR)
         return run(script, cluster, target, monitor, status.variables, forwarded=True)
 
 

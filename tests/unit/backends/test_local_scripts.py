@@ -16,6 +16,7 @@ from job_files import job_file
 from tfk8s.backends import local_scripts
 from tfk8s.backends.local import interpreter
 from tfk8s.core.script import Outcome, Script
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import InvalidInput
 from tfk8s.testing import FakeBackend, change
@@ -58,6 +59,34 @@ def test_a_script_has_the_ports_of_a_single_machine_and_the_masters_variables(
     rate, own, target, cluster = capfd.readouterr().out.splitlines()
     assert (rate, own, target) == ("1e-4", "the script's", f"grpc://localhost:{ports[0]}")
     assert json.loads(cluster) == {"chief": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]}
+
+
+class RecordingBackend(FakeBackend):
+    """Remembers the tasks that it was asked to connect to."""
+
+    def __init__(self, job_file: JobFile) -> None:
+        super().__init__(job_file)
+        self.dialed: set[Task] = set()
+
+    def dial(self, name: str, task: Task) -> socket.socket:
+        self.dialed.add(task)
+        return super().dial(name, task)
+
+
+@pytest.mark.programs
+def test_scripts_here_do_not_connect_to_the_service_of_tf_data(
+    ports: list[int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = (Job(name="chief", port=ports[0]), Job(name="input", kind="data", tasks=2, port=ports[1]))
+    backend = RecordingBackend(job_file("mnist", *jobs))
+    status = dataclasses.replace(backend.observe("mnist"), variables={"TFK8S_DATA_SERVICE": "grpc://input-0:2222"})
+    path = tmp_path / "script.py"
+    path.write_text("")
+    assert local_scripts.run_forwarded(backend, status, Script(path=path)) == Outcome(0)
+    assert backend.dialed == {Task("chief", 0)}
+    assert caplog.messages == [
+        "with --here, only datasets on the tasks can use tf.data's service; others wait until Ctrl-C"
+    ]
 
 
 def test_a_port_in_use_is_named(ports: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Hints about failures of programs for TensorFlow 2's strategies. Standard library only."""
+"""Hints about failures of programs for TensorFlow 2's strategies and tf.data's service. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from tfk8s.sessions.eager import coordinator
 _PER_WORKER = "you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset"
 _NO_CREATOR = re.compile(r"module 'keras[\w.]*' has no attribute 'experimental'")
 _NO_CLUSTER = "Cluster spec must be non-empty"
+_NO_ITERATION = "Iteration client id not found"
 _KERAS = f"{os.sep}keras{os.sep}src{os.sep}"
 
 _KERAS_2 = (
     "Keras 3 does not train with ParameterServerStrategy, Keras 2 does: install tf_keras, and set "
     "TF_USE_LEGACY_KERAS=1 (`env` in the job file); or use tfk8s.strategy(), which works with Keras 3; or call "
     "tfk8s.correct_keras() before compile"
+)
+_NEW_DISPATCHER = (
+    "tf.data's dispatcher has forgotten this iteration, as a new pod of the dispatcher has; run the script again"
 )
 _FORWARDED = (
     "with --here there is no TF_CONFIG, because the tasks can't reach each other at the addresses of this machine; "
@@ -38,6 +42,8 @@ def hint(error: BaseException, *, forwarded: bool = False) -> str | None:
     message = str(error)
     if _NO_CREATOR.search(message) or (_PER_WORKER in message and _is_of_keras_3(error)):
         return _KERAS_2
+    if _NO_ITERATION in message:
+        return _NEW_DISPATCHER
     if _NO_CLUSTER in message and coordinator.VARIABLE not in os.environ:
         return _FORWARDED if forwarded else _TOO_LARGE
     return None

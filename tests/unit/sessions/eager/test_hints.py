@@ -1,4 +1,4 @@
-"""Hints about failures of programs for TensorFlow 2's strategies, with TensorFlow's and Keras' own messages."""
+"""Hints about failures of programs for TensorFlow 2, with the messages of TensorFlow and Keras."""
 
 from __future__ import annotations
 
@@ -67,6 +67,13 @@ def test_a_script_without_tf_config(forwarded: bool, expected: str, monkeypatch:
     assert hints.hint(NO_CLUSTER, forwarded=forwarded) == expected
     monkeypatch.setenv("TF_CONFIG", "{}")
     assert hints.hint(NO_CLUSTER, forwarded=forwarded) is None
+
+
+def test_a_new_dispatcher_of_tf_data() -> None:
+    error = ValueError("Failed to get tasks: Iteration client id not found: 3005 [Op:IteratorGetNext] name: ")
+    assert hints.hint(error) == (
+        "tf.data's dispatcher has forgotten this iteration, as a new pod of the dispatcher has; run the script again"
+    )
 
 
 def test_keras_2_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
