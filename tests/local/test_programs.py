@@ -13,6 +13,7 @@ from clusters import REPOSITORY, start_tfk8s, tfk8s, wait_for, wait_until_gone
 
 from tfk8s import polling
 from tfk8s.backends.local import LocalBackend
+from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
@@ -20,6 +21,7 @@ from tfk8s.core.status import Phase
 EXAMPLE = REPOSITORY / "examples" / "multi_worker_mirrored" / "train.py"
 REPLICA = REPOSITORY / "examples" / "between_graph" / "replica.py"
 STEPS = 600
+PROGRESS = 'echo "tfk8s: step 3/4 (75%)" > "$TFK8S_PROGRESS"'  # what `tfk8s.progress(3, 4)` writes
 
 # A program of TensorFlow 1, whose flags come from TF_CONFIG.
 TF1 = f"""
@@ -96,7 +98,7 @@ def test_between_graph_replicas_with_a_server(tmp_path: Path) -> None:
 
 def test_the_end_of_the_chief_is_the_success(backend: LocalBackend, tmp_path: Path) -> None:
     jobs = {
-        "chief": shell('echo "$TF_CONFIG"; test -n "$TFK8S_NAME"'), "worker": shell("exec sleep 100"),
+        "chief": shell(f'echo "$TF_CONFIG"; test -n "$TFK8S_NAME"; {PROGRESS}'), "worker": shell("exec sleep 100"),
         "evaluator": shell('echo "$TF_CONFIG"; exec sleep 100'),
     }  # fmt: skip
     file = job_file(tmp_path, "roles", jobs)
@@ -106,6 +108,7 @@ def test_the_end_of_the_chief_is_the_success(backend: LocalBackend, tmp_path: Pa
     assert {str(task.task): task.reason for task in status.tasks} == {
         "chief/0": "", "evaluator/0": "ended: the run succeeded", "worker/0": "ended: the run succeeded",
     }  # fmt: skip
+    assert status.progress == StepProgress(step=3, total=4)
     address = {str(task.task): task.address for task in status.tasks}
     cluster = {"chief": [address["chief/0"]], "worker": [address["worker/0"]]}
     assert json.loads(output(backend, "roles", Task("chief", 0))) == {
@@ -147,7 +150,11 @@ def test_ctrl_c_removes_all(backend: LocalBackend, tmp_path: Path) -> None:
 
 
 def test_a_restart_on_request_runs_programs_again(backend: LocalBackend, tmp_path: Path) -> None:
-    file = job_file(tmp_path, "again", {"worker": shell("echo runs; exit 3")})
+    file = job_file(
+        tmp_path,
+        "again",
+        {"worker": shell(f'echo runs; test ! -e "$TFK8S_PROGRESS" || echo again; {PROGRESS}; exit 3')},
+    )
     assert tfk8s("up", "--local", "--no-wait", file).returncode == 0
     assert tfk8s("wait", "--local", "again").returncode == 3
     assert tfk8s("restart", "--local", "--no-wait", "again").returncode == 0

@@ -16,6 +16,7 @@ from clusters import is_ready, pids, wait_for
 from job_files import job_file
 
 from tfk8s.backends.local import LocalBackend, state
+from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import Download, Script
 from tfk8s.core.spec import EnvSource, Job, Task
 from tfk8s.errors import TaskUnreachable
@@ -239,6 +240,18 @@ def test_ctrl_c_reaches_the_script(backend: LocalBackend, pair: str, start) -> N
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert (process.returncode, out) == (5, "tidied up\n")
+
+
+def test_the_progress_of_a_script(backend: LocalBackend, pair: str, start) -> None:
+    text = "import tfk8s, time\ntfk8s.progress(3, 4, loss=0.5)\nprint('up', flush=True)\ntime.sleep(60)"
+    process = start(pair, text)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    assert backend.observe(pair).progress == StepProgress(step=3, total=4, metrics={"loss": "0.5"})
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    wait_for(backend, pair, lambda status: not status.scripts)
+    assert list(state.folder(pair).progress("x").parent.iterdir()) == []
 
 
 def test_ctrl_c_ends_a_session_call_and_leaves_the_cluster_usable(

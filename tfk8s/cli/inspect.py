@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from tfk8s.core.status import ClusterStatus, ScriptStatus
 
 
-_CLUSTER = ("NAME", "PHASE", "READY", "CPU", "MEMORY", "GPUS", "MASTER", "TARGET", "SCRIPTS", "AGE", "LOCATION")
-_OPTIONAL = ("CPU", "MEMORY", "GPUS")  # left out if they are empty
-_SCRIPT = ("SCRIPT", "PHASE", "EXIT", "AGE", "COMMAND", "REASON")
+_CLUSTER = (
+    "NAME", "PHASE", "READY", "CPU", "MEMORY", "GPUS", "MASTER", "TARGET", "SCRIPTS", "PROGRESS", "AGE", "LOCATION",
+)  # fmt: skip
+_OPTIONAL = ("CPU", "MEMORY", "GPUS", "PROGRESS")  # left out if they are empty
+_SCRIPT = ("SCRIPT", "PHASE", "EXIT", "AGE", "PROGRESS", "COMMAND", "REASON")
 
 
 def status(
@@ -34,7 +36,8 @@ def status(
 ) -> None:
     """Show a cluster and its tasks.
 
-    CPU, MEMORY and GPUS are what all tasks request together.
+    CPU, MEMORY and GPUS are what all tasks request together. PROGRESS is what a program or a script has said by
+    `tfk8s.progress`.
 
     Examples:
         tfk8s status --local mnist
@@ -43,8 +46,8 @@ def status(
 
     JSON: name, backend, location, phase, exit_code (of the run of programs), reason, target, master, created,
     removed_at, idle, idle_since, limits_problem, requests (cpu, memory, gpus), and tasks, each with task, job, index,
-    phase, address, where, restarts, exit_code, since, reason; and scripts, each with script, phase, exit_code, command,
-    where, since, reason.
+    phase, address, where, restarts, exit_code, since, progress (step, total, rate, remaining, metrics), reason; and
+    scripts, each with script, phase, exit_code, command, where, since, progress, reason.
     """
     from tfk8s.cli import json_output
     from tfk8s.cli.progress import Progress
@@ -86,7 +89,8 @@ def ls(
 ) -> None:
     """List your clusters.
 
-    CPU, MEMORY and GPUS are what all tasks of a cluster request together.
+    CPU, MEMORY and GPUS are what all tasks of a cluster request together. PROGRESS is what a program or a script has
+    said by `tfk8s.progress`.
 
     Examples:
         tfk8s ls --local
@@ -142,7 +146,7 @@ def devices(
 
 def _show(cluster: ClusterStatus, output: str | None) -> None:
     from tfk8s.cli import json_output
-    from tfk8s.cli.progress import HEAD, row
+    from tfk8s.cli.progress import task_table
 
     if output is not None:
         document(json_output.cluster(cluster))
@@ -152,22 +156,21 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
         say(f"\n{cluster.reason}")
     if cluster.limits_problem or (any(cluster.limits) and not cluster.reason):
         say(f"\n{_limits(cluster)}")
-    say("\n" + table(HEAD, map(row, cluster.tasks), sys.stdout))
+    say("\n" + task_table(cluster.tasks, sys.stdout))
     if cluster.scripts:
-        say("\n" + table(_SCRIPT, map(_script, cluster.scripts), sys.stdout))
+        say("\n" + table(_SCRIPT, map(_script, cluster.scripts), sys.stdout, _OPTIONAL))
 
 
 def _clusters(clusters: Sequence[ClusterStatus]) -> str:
     """Return the table of clusters, without the requests that none has."""
-    columns = zip(_CLUSTER, *map(_cluster, clusters), strict=True)
-    head, *rows = zip(*(column for column in columns if column[0] not in _OPTIONAL or any(column[1:])), strict=True)
-    return table(head, rows, sys.stdout)
+    return table(_CLUSTER, map(_cluster, clusters), sys.stdout, _OPTIONAL)
 
 
 def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:
     return (
         cluster.name, cluster.phase, f"{cluster.ready}/{len(cluster.tasks)}", *cluster.requests.cells,
-        str(cluster.master), cluster.target, str(cluster.running), age(cluster.created), cluster.location,
+        str(cluster.master), cluster.target, str(cluster.running), cluster.progress.summary if cluster.progress else "",
+        age(cluster.created), cluster.location,
     )  # fmt: skip
 
 
@@ -191,7 +194,8 @@ def _limits(cluster: ClusterStatus) -> str:
 
 def _script(script: ScriptStatus) -> tuple[str, ...]:
     code = "" if script.exit_code is None else str(script.exit_code)
-    return script.name, script.phase, code, age(script.since), script.command, script.reason
+    since, progress = age(script.since), str(script.progress or "")
+    return script.name, script.phase, code, since, progress, script.command, script.reason
 
 
 def _devices(answer: TaskDevices) -> list[tuple[str, ...]]:

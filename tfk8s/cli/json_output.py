@@ -5,7 +5,9 @@ A task is `task` ("worker/1"), `job`, `index`. Times are RFC 3339 in UTC, or nul
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +15,7 @@ from tfk8s.backends.devices import TaskDevices
 from tfk8s.cli.output import moment
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
+from tfk8s.core.progress import StepProgress
 from tfk8s.core.resources import CPU, MEMORY, Resources
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, ScriptStatus, TaskStatus
@@ -95,6 +98,7 @@ def _task(status: TaskStatus) -> Document:
         "restarts": status.restarts,
         "exit_code": status.exit_code,
         "since": moment(status.since),
+        "progress": _progress(status.progress),
         "reason": status.reason,
     }
 
@@ -107,8 +111,30 @@ def _script(status: ScriptStatus) -> Document:
         "command": status.command,
         "where": status.runs_on,
         "since": moment(status.since),
+        "progress": _progress(status.progress),
         "reason": status.reason,
     }
+
+
+def _progress(progress: StepProgress | None) -> Document | None:
+    if progress is None:
+        return None
+    return {
+        "step": progress.step,
+        "total": progress.total,
+        "rate": progress.rate,
+        "remaining": progress.remaining,
+        "metrics": {name: _number(text) for name, text in progress.metrics.items()},
+    }
+
+
+def _number(text: str) -> float | str:
+    """Return a number, if JSON has it; else the text."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            if math.isfinite(number := kind(text)):
+                return number
+    return text
 
 
 def _name(task: Task) -> Document:

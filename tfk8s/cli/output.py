@@ -15,7 +15,6 @@ _COLOURS = {
     "Warning": "33", "Ready": "32", "Pending": "33", "Starting": "33", "Failed": "31", "Unknown": "31", "Running": "32",
 }  # fmt: skip
 _PREFIXES = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def say(text: str) -> None:
@@ -49,10 +48,21 @@ def line(value: object) -> None:
     say(json.dumps(value, ensure_ascii=False))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], stream: TextIO | None = None) -> str:
-    """Return an aligned table with a head; with colours if `stream` shows colours."""
-    lines = [list(head), *([cell or "-" for cell in row[:-1]] + [row[-1]] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], stream: TextIO | None = None, optional: Sequence[str] = ()
+) -> str:
+    """Return an aligned table with a head.
+
+    Args:
+        head: the names of the columns.
+        rows: their cells.
+        stream: the table has colours if `stream` shows colours.
+        optional: columns to leave out if all their cells are empty.
+    """
+    columns = (column for column in zip(head, *rows, strict=True) if column[0] not in optional or any(column[1:]))
+    names, *kept = zip(*columns, strict=True)
+    lines = [list(names), *([cell or "-" for cell in row[:-1]] + [row[-1]] for row in kept)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
     if stream is not None:
         padded = [[paint(cell, _COLOURS.get(cell.strip(), ""), stream) for cell in line] for line in padded]
@@ -78,13 +88,9 @@ def age(since: float | None) -> str:
     """Return the time since a moment: `5m12s`."""
     if since is None:
         return ""
-    left = max(0, int(time.time() - since))
-    parts: list[tuple[int, str]] = []
-    for size, unit in _UNITS:
-        number, left = divmod(left, size)
-        if number or parts or unit == "s":
-            parts.append((number, unit))
-    return "".join(f"{number}{unit}" for number, unit in parts[:2] if number or len(parts) == 1)
+    from tfk8s.core.progress import duration
+
+    return duration(max(0.0, time.time() - since))
 
 
 def moment(since: float | None) -> str | None:

@@ -16,7 +16,7 @@ from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 if TYPE_CHECKING:
     from rich.live import Live
 
-HEAD = ("TASK", "PHASE", "ADDRESS", "WHERE", "RESTARTS", "AGE", "REASON")
+_HEAD = ("TASK", "PHASE", "ADDRESS", "WHERE", "RESTARTS", "AGE", "PROGRESS", "REASON")
 _NO_CURSOR = ("dumb", "unknown")  # terminals on which rich prints nothing
 
 
@@ -102,16 +102,21 @@ def panel_text(status: ClusterStatus, height: int, stream: TextIO) -> str:
         tasks = tuple(task for task in tasks if not task.is_up)
     lines = [f"{status.name}: {status.ready} of {len(status.tasks)} tasks ready"]
     if tasks[:room]:
-        lines.append(table(HEAD, map(row, tasks[:room]), stream))
+        lines.append(task_table(tasks[:room], stream))
     if len(tasks) > room:
         lines.append(f"and {len(tasks) - room} more")
     return "\n".join(lines)
 
 
-def row(task: TaskStatus) -> Sequence[str]:
-    """Return a task as a row for `HEAD`."""
+def task_table(tasks: Sequence[TaskStatus], stream: TextIO) -> str:
+    """Return the table of tasks, with their progress if one reports."""
+    return table(_HEAD, map(_row, tasks), stream, optional=("PROGRESS",))
+
+
+def _row(task: TaskStatus) -> Sequence[str]:
     return (
-        str(task.task), task.phase, task.address, task.runs_on, str(task.restarts), age(task.since), task.reason,
+        str(task.task), task.phase, task.address, task.runs_on, str(task.restarts), age(task.since),
+        str(task.progress or ""), task.reason,
     )  # fmt: skip
 
 

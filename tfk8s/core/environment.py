@@ -22,6 +22,7 @@
     TFK8S_ARCHIVE       kubernetes/, render/program_job   pod_entrypoint, task/       the archive of the script's folder
     TFK8S_REQUIREMENTS  kubernetes/                       pod_entrypoint, runner      the file for `pip install -r`
     TFK8S_DOWNLOADS     kubernetes/                       pod_entrypoint              the files of `--get`, as JSON
+    TFK8S_PROGRESS      local/                            training/progress           the file for `tfk8s.progress`
     TFK8S_CLUSTER_ID    local/                            local/state                 the cluster of a local process
     TFK8S_LOCAL         the user                          backends/options            1: `--local` is the default
     TFK8S_DEBUG         the user                          cli/, sessions/runner       1: errors show their traceback

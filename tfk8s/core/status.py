@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tfk8s.core import programs, roles
 from tfk8s.core.lifetime import NO_LIMITS, Limits
+from tfk8s.core.progress import StepProgress
 from tfk8s.core.resources import NOTHING, Resources
 from tfk8s.core.spec import Task
 
@@ -43,6 +44,7 @@ class TaskStatus:
         is_program: whether the task runs a program instead of a server.
         is_data: whether the task is a part of tf.data's service.
         exit_code: the exit code of a program that has ended and is not run again, 128 + N for signal N; else None.
+        progress: what the program has said by `tfk8s.progress`; None if nothing, or if the backend was not asked.
     """
 
     task: Task
@@ -57,6 +59,7 @@ class TaskStatus:
     is_program: bool = False
     is_data: bool = False
     exit_code: int | None = None
+    progress: StepProgress | None = None
 
     @property
     def has_server(self) -> bool:
@@ -105,6 +108,7 @@ class ScriptStatus:
         since: the start of the phase in seconds since the epoch; None if unknown.
         exit_code: the exit code; None until the script has ended.
         reason: the reason why the script does not start, or the cause of its end; else "".
+        progress: as in `TaskStatus`.
     """
 
     name: str
@@ -114,6 +118,7 @@ class ScriptStatus:
     since: float | None = None
     exit_code: int | None = None
     reason: str = ""
+    progress: StepProgress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +175,13 @@ class ClusterStatus:
     def ready(self) -> int:
         """The number of tasks whose servers are ready, or whose programs run or have succeeded."""
         return sum(task.is_up for task in self.tasks)
+
+    @property
+    def progress(self) -> StepProgress | None:
+        """The progress of the first task of the run's success that reports, else of another task, else of a script."""
+        tasks = sorted(self.tasks, key=lambda task: task.task not in self.success)
+        reported = (*(task.progress for task in tasks), *(script.progress for script in self.scripts))
+        return next(filter(None, reported), None)
 
     @property
     def has_servers(self) -> bool:

@@ -11,14 +11,14 @@ _PACKAGE = Path(__file__).parents[1]  # importlib.resources takes 5 ms to say th
 _CORE = ("core/__init__.py", "core/compact.py", "core/lifetime.py", "core/naming.py", "core/roles.py")
 _TASK = ("__init__.py", "version.py", *_CORE, "task/*.py")
 _PROGRAM = (
-    "core/backoff.py", "core/cluster_spec.py", "core/programs.py", "log.py", "training/__init__.py",
-    "training/keras_*.py", "task/programs/*.py",
+    "core/backoff.py", "core/cluster_spec.py", "core/programs.py", "core/progress.py", "log.py",
+    "training/__init__.py", "training/keras_*.py", "training/progress.py", "task/programs/*.py",
 )  # fmt: skip
 _DATA_SERVICE = ("task/data/*.py",)
 _SCRIPT = (
-    *_TASK, "core/addresses.py", "core/cluster_spec.py", "concurrency.py", "errors.py", "log.py", "polling.py",
-    "training/*.py", "sessions/*.py", "sessions/eager/*.py", "sessions/pod/*.py", "task/programs/__init__.py",
-    "task/programs/archive.py", "task/programs/main_script.py",
+    *_TASK, "core/addresses.py", "core/cluster_spec.py", "core/progress.py", "concurrency.py", "errors.py", "log.py",
+    "polling.py", "training/*.py", "sessions/*.py", "sessions/eager/*.py", "sessions/pod/*.py",
+    "task/programs/__init__.py", "task/programs/archive.py", "task/programs/main_script.py",
 )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tfk8s.jobfile.loader import load
     from tfk8s.sessions.session import session
     from tfk8s.training.keras_support import correct_keras
+    from tfk8s.training.progress import progress
     from tfk8s.training.strategy import strategy
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "connect",
     "correct_keras",
     "load",
+    "progress",
     "session",
     "strategy",
     "up",
@@ -75,6 +77,7 @@ _HOMES = {
     "connect": "api",
     "correct_keras": "training.keras_support",
     "load": "jobfile.loader",
+    "progress": "training.progress",
     "session": "sessions.session",
     "strategy": "training.strategy",
     "up": "api",

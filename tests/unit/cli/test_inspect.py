@@ -13,6 +13,7 @@ from job_files import job_file
 
 from tfk8s.cli import output, progress
 from tfk8s.core.lifetime import Limits
+from tfk8s.core.progress import StepProgress
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
@@ -61,6 +62,7 @@ DOCUMENT = {
             "restarts": 0,
             "exit_code": None,
             "since": "2023-11-14T22:13:20Z",
+            "progress": None,
             "reason": "",
         }
         for task in TASKS
@@ -152,8 +154,41 @@ def test_status_shows_scripts(run: Run, backend: FakeBackend) -> None:
     _, out, _ = run("status", "mnist", "-o", "json")
     assert json.loads(out)["scripts"][1] == {
         "script": "script-0a1b2c", "phase": "Failed", "exit_code": 7, "command": "--tf1 b.py", "where": "",
-        "since": "2023-11-14T22:13:20Z", "reason": "",
+        "since": "2023-11-14T22:13:20Z", "progress": None, "reason": "",
     }  # fmt: skip
+
+
+def test_status_and_ls_show_progress(run: Run, backend: FakeBackend) -> None:
+    fast = StepProgress(step=120, total=1000, rate=40.0, metrics={"loss": "0.5", "epoch": "3", "best": "nan"})
+    script = ScriptStatus(
+        name="script-4e9c21", phase=ScriptPhase.RUNNING, command="a.py", since=CREATED, progress=StepProgress(step=7)
+    )
+    backend.statuses["mnist"] = dataclasses.replace(
+        change("worker/0", progress=fast)(backend.statuses["mnist"]), scripts=(script,)
+    )
+    _, out, _ = run("status", "mnist")
+    cluster = (
+        "NAME   PHASE  READY  MASTER   TARGET                 SCRIPTS  PROGRESS                  AGE    LOCATION\n"
+        "mnist  Ready  3/3    chief/0  grpc://localhost:2222  1        120/1000 (12%), 22s left  5m12s  /state/mnist\n"
+    )
+    assert out.startswith(cluster)
+    assert [line.partition("5m12s  ")[2].strip() for line in out.splitlines()[4:7]] == [
+        "-", "120/1000 (12%), 40 steps/s, 22s left, loss=0.5, epoch=3, best=nan", "-",
+    ]  # fmt: skip
+    assert out.splitlines()[-2:] == [
+        "SCRIPT         PHASE    EXIT  AGE    PROGRESS  COMMAND  REASON",
+        "script-4e9c21  Running  -     5m12s  7         a.py",
+    ]
+    assert run("ls") == (0, cluster, "")
+    document = json.loads(run("status", "mnist", "-o", "json")[1])
+    assert [task["progress"] for task in document["tasks"]] == [
+        None,
+        {
+            "step": 120, "total": 1000, "rate": 40.0, "remaining": 22.0,
+            "metrics": {"loss": 0.5, "epoch": 3, "best": "nan"},
+        },
+        None,
+    ]  # fmt: skip
 
 
 def test_logs_of_a_script(run: Run, backend: FakeBackend) -> None:

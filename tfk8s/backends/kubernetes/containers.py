@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.pod_names import CONTAINERS
 from tfk8s.render.pods import Object
 
@@ -13,6 +14,11 @@ def spec(pod: Object) -> Object:
     """Return the container in a pod's spec."""
     container: Object = next(item for item in pod["spec"]["containers"] if item["name"] in CONTAINERS)
     return container
+
+
+def log_path(pod: Object) -> str:
+    """Return the path of the container's log."""
+    return paths.container(pod["metadata"]["namespace"], pod["metadata"]["name"], spec(pod)["name"], "log")
 
 
 def template_variables(item: Object) -> dict[str, str]:

@@ -22,6 +22,7 @@ from tfk8s.backends.kubernetes.api_server.client import Client, Query, Reader, a
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
 from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.backends.kubernetes.workloads.log_progress import RecentProgress
 from tfk8s.core import naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
@@ -100,6 +101,7 @@ class Informer:
         self._pods_query = paths.collection("Pod", namespace), paths.of_cluster(name)
         self._caches: dict[str, ObjectCache] = {}
         self._is_listening: dict[tuple[str, int], bool] = {}
+        self._progress = RecentProgress()
         self._closed = threading.Event()
         self._pods: dict[str, ObjectChange] = {}  # the last change of each, by uid
         self._known_ends: set[str] = set()  # ids of containers, and uids of pods that were deleted or evicted
@@ -129,7 +131,8 @@ class Informer:
             NoSuchCluster: the cluster does not exist.
             ApiError, BackendUnreachable: as the client raises them.
         """
-        return status.read(self, deployed.find(self, self.namespace, self._name), self.is_listening)
+        cluster = deployed.find(self, self.namespace, self._name)
+        return status.read(self, cluster, self.is_listening, self._progress.read)
 
     def why_lost(self, task: Task, symptom: str) -> str:
         """Return why a task was lost, or the symptom where nothing is known. Each end is returned once.
@@ -189,7 +192,7 @@ class Informer:
 
     def _follow_log(self, run: tuple[str, int], pod: Object) -> None:
         with contextlib.suppress(Tfk8sError):
-            for line in self.client.lines(status.log_path(pod), {"follow": True}):
+            for line in self.client.lines(containers.log_path(pod), {"follow": True}):
                 if is_listening_line(line):
                     self._is_listening[run] = True
                 if self._is_listening[run] or self._closed.is_set():

@@ -7,18 +7,22 @@ import shlex
 from tfk8s.backends.kubernetes import containers, disruptions, pod_status
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core import compact
+from tfk8s.core.progress import StepProgress
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object
 from tfk8s.render.script_job import COMMAND, QUOTA_ADVICE, name
 
 
-def status(job: Object, pod: Object | None, events: PodEvents | None = None) -> ScriptStatus:
+def status(
+    job: Object, pod: Object | None, events: PodEvents | None = None, progress: StepProgress | None = None
+) -> ScriptStatus:
     """Return the status of a script.
 
     Args:
         job: the script's Job.
         pod: the Job's pod; None without a pod.
         events: of the pod, else of the Job.
+        progress: of the script; None if unknown.
     """
     phase, exit_code, reason = _outcome(job, pod, events or PodEvents())
     words = containers.spec(job["spec"]["template"])["command"][len(COMMAND) :]
@@ -30,6 +34,7 @@ def status(job: Object, pod: Object | None, events: PodEvents | None = None) -> 
         since=pod_status.since(pod or job),
         exit_code=exit_code,
         reason=reason,
+        progress=progress,
     )
 
 

@@ -11,10 +11,12 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes.shortages import requested
-from tfk8s.backends.kubernetes.workloads import deployed, program_status, task_pods
+from tfk8s.backends.kubernetes.workloads import deployed, log_progress, program_status, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
+from tfk8s.backends.kubernetes.workloads.log_progress import ProgressByPod
 from tfk8s.core import naming
 from tfk8s.core.environment import DATA_SERVICE
+from tfk8s.core.progress import StepProgress
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import Tfk8sError
@@ -26,6 +28,7 @@ _MAX_LOGS = 3  # of crashed tasks, for one status
 _MAX_LISTENING_CHECKS = 8  # for one status, whose cost then does not grow with the cluster
 
 IsListening = Callable[[Reader, Object], bool]
+ReadProgress = Callable[[Reader, Sequence[Object]], ProgressByPod]
 
 
 def clusters(client: Reader, namespace: str | None) -> list[ClusterStatus]:
@@ -36,19 +39,24 @@ def clusters(client: Reader, namespace: str | None) -> list[ClusterStatus]:
 def is_listening(client: Reader, pod: Object) -> bool:
     """Return whether the beginning of a pod's log says that the server listens."""
     try:
-        text = client.text(log_path(pod), {"limitBytes": 1 << 16})
+        text = client.text(containers.log_path(pod), {"limitBytes": 1 << 16})
     except Tfk8sError:
         return False
     return any(map(is_listening_line, text.splitlines()))
 
 
-def log_path(pod: Object) -> str:
-    """Return the path of a pod's log."""
-    return paths.container(pod["metadata"]["namespace"], pod["metadata"]["name"], containers.spec(pod)["name"], "log")
+def read(
+    client: Reader, cluster: DeployedCluster, is_listening: IsListening = is_listening,
+    read_progress: ReadProgress = log_progress.read,
+) -> ClusterStatus:  # fmt: skip
+    """Return the status of a cluster.
 
-
-def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = is_listening) -> ClusterStatus:
-    """Return the status of a cluster; call `is_listening` for started servers that kubelet has not probed yet."""
+    Args:
+        client: the API server, or a view of it.
+        cluster: the cluster.
+        is_listening: called for started servers that kubelet has not probed yet.
+        read_progress: returns the progress of pods with programs and scripts, by the names of the pods.
+    """
     pods = client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     by_task = task_pods.by_task(cluster, pods)
     jobs = cluster.other_jobs
@@ -59,7 +67,12 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
     events = read_events(client, cluster.namespace) if needs_events else {}
     data_service = {DATA_SERVICE: cluster.data_service} if cluster.data_service else {}
     last_lines = _last_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
-    tasks = [_task(cluster, task, pod, events, last_lines) for task, pod in by_task.items()]
+    programs = [pod for task, pod in by_task.items() if pod and cluster.program_job(task.job)]
+    progress = read_progress(client, [*programs, *(pod for _, pod in scripts if pod)])
+    tasks = [
+        dataclasses.replace(_task(cluster, task, pod, events, last_lines), progress=_of(pod, progress))
+        for task, pod in by_task.items()
+    ]
     return ClusterStatus(
         name=cluster.name,
         backend="kubernetes",
@@ -70,7 +83,10 @@ def read(client: Reader, cluster: DeployedCluster, is_listening: IsListening = i
         created=min(pod_status.seconds(item["metadata"]["creationTimestamp"]) for item in cluster.workloads.values()),
         reason=_why_hopeless(cluster, tasks, by_task),
         requests=requested(cluster.workloads.values()),
-        scripts=tuple(script_status.status(job, pod, pod_events.of(pod or job, events)) for job, pod in scripts),
+        scripts=tuple(
+            script_status.status(job, pod, pod_events.of(pod or job, events), _of(pod, progress))
+            for job, pod in scripts
+        ),
         limits=lifetime.limits(jobs),
         limits_problem=lifetime.limits_problem(keepers, events),
         variables={**script_job.own_variables(containers.template_variables(master) if master else {}), **data_service},
@@ -84,6 +100,10 @@ def _scripts(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Objec
     scripts = [job for job in jobs if script_job.is_script(job)]
     scripts.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]), reverse=True)
     return [(job, by_job.get(job["metadata"]["name"])) for job in scripts]
+
+
+def _of(pod: Object | None, progress: ProgressByPod) -> StepProgress | None:
+    return progress.get(pod["metadata"]["name"]) if pod else None
 
 
 def _task(
@@ -167,7 +187,7 @@ def _last_lines(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:
     for pod in crashed[:_MAX_LOGS]:
         running = "waiting" not in containers.statuses(pod)[0]["state"]
         try:
-            text = client.text(log_path(pod), {"tailLines": 5, "previous": not running})
+            text = client.text(containers.log_path(pod), {"tailLines": 5, "previous": not running})
         except ApiError:  # the container is gone, and its log with it
             continue
         lines[pod["metadata"]["name"]] = next((line for line in reversed(text.splitlines()) if line.strip()), "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -287,9 +288,12 @@ def _current_folder() -> str:
 def _request(folder: state.Folder, record: Record, script: Script, more: Mapping[str, str]) -> ipc.Message:
     base = {**os.environ, **supervisor_client.script_variables(folder, record)}
     without = [*filter(None, script.environment.get("TFK8S_WITHOUT", "").split(",")), *record.programs]
-    more = {CLUSTER_ID_VARIABLE: record.id, **({"TFK8S_WITHOUT": ",".join(without)} if without else {}), **more}
+    progress = folder.progress(f"script.{secrets.token_hex(4)}")  # the name of no task
+    more = {CLUSTER_ID_VARIABLE: record.id, "TFK8S_PROGRESS": str(progress), **more}
+    more |= {"TFK8S_WITHOUT": ",".join(without)} if without else {}
     return {
         "do": "run", "fresh": script.fresh, "python": interpreter.script_python(os.environ),
         "folder": _current_folder(), "umask": processes.umask(), "arguments": script.runner_arguments(),
+        "progress": str(progress),
         "environment": script_environment(script, record.cluster, record.target, base, more),
     }  # fmt: skip

@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tfk8s.backends.local import interpreter, ipc, processes
 from tfk8s.backends.local.event_loop import Loop
@@ -41,6 +42,7 @@ class RunningScript:
         events: a descriptor, from which the script's runner reads the lost tasks.
         fresh: whether the script has its own interpreter, instead of a fork of the fork server.
         command: the script's command line, for users.
+        progress: the file for the script's progress.
         since: the time of the request, seconds since the epoch.
         pid: the script's process, which leads its own process group; None until the fork server has forked.
     """
@@ -49,6 +51,7 @@ class RunningScript:
     events: int
     fresh: bool
     command: str
+    progress: Path
     since: float = field(default_factory=time.time)
     pid: int | None = None
 
@@ -77,7 +80,12 @@ class ScriptRunner:
     def describe(self) -> list[ipc.Message]:
         """Return the running scripts as plain data, the latest first."""
         running = sorted(self._running, key=lambda script: script.since, reverse=True)
-        return [{"pid": script.pid, "since": script.since, "command": script.command} for script in running]
+        return [
+            {
+                "pid": script.pid, "since": script.since, "command": script.command, "progress": str(script.progress),
+            }
+            for script in running
+        ]  # fmt: skip
 
     @property
     def are_used(self) -> bool:
@@ -124,7 +132,8 @@ class ScriptRunner:
         read, write = os.pipe()
         fresh = request["fresh"] or not self._forks.equals_interpreter(request["python"], request["environment"])
         shown = shlex.join(request["arguments"])[:MAX_COMMAND_LENGTH]
-        script = RunningScript(connection, write, fresh, shown)
+        progress = Path(request["progress"])
+        script = RunningScript(connection, write, fresh, shown, progress)
         self._running.add(script)
         self._loop.on_readable(connection, lambda: self._on_client_message(script))
         request = {**request, "arguments": [f"--events={len(streams)}", *request["arguments"]]}
@@ -209,6 +218,8 @@ class ScriptRunner:
             ipc.send(script.connection, message)
         script.connection.close()
         os.close(script.events)
+        with contextlib.suppress(OSError):
+            script.progress.unlink()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ cluster.json     the Record of the cluster
 supervisor.json  the supervisor's process id and start time
 control.sock     the supervisor's socket
 logs/            the output of each task, as JOB-INDEX.log
+progress/        the last line of `tfk8s.progress` of each program, as JOB-INDEX, and of each script
 supervisor.log   the supervisor's output
 scripts.log      the fork server's output
 data/            the state of tf.data's dispatcher
@@ -72,6 +73,14 @@ class Folder:
         """Return the file with a task's output."""
         return self.path / "logs" / f"{task.job}-{task.index}.log"
 
+    def progress(self, name: str) -> Path:
+        """Return the file with the progress of a script."""
+        return self.path / "progress" / name
+
+    def task_progress(self, task: Task) -> Path:
+        """Return the file with the progress of a program."""
+        return self.progress(f"{task.job}-{task.index}")
+
     def add_event(self, task: str, phase: Phase, reason: str) -> None:
         """Record that a task entered a phase, unless the disk is full."""
         line = {"time": time.time(), "task": task, "phase": phase, "reason": reason}
@@ -97,6 +106,7 @@ class Folder:
         with _writable(self.path):
             self.path.mkdir(mode=0o700)
             (self.path / "logs").mkdir()
+            (self.path / "progress").mkdir()
             unfinished = self.path / "cluster.json.new"
             unfinished.write_text(json.dumps(record.to_dict()))
             unfinished.rename(self.path / "cluster.json")

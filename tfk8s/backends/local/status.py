@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tfk8s.backends.local import state, supervisor_client
 from tfk8s.backends.local.record import Record, TaskRecord
 from tfk8s.core.programs import success_tasks
+from tfk8s.core.progress import StepProgress, parse
 from tfk8s.core.resources import named
 from tfk8s.core.roles import DATA
 from tfk8s.core.spec import Job
@@ -23,7 +25,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         observed = supervisor_client.observe(folder)
         jobs = {job.name: job for job in record.job_file.jobs}
         described = zip(record.tasks, observed["tasks"], strict=True)
-        tasks = [_task_status(task, jobs[task.job], values) for task, values in described]
+        tasks = [_task_status(folder, task, jobs[task.job], values) for task, values in described]
         scripts = tuple(map(_script_status, observed["scripts"]))
         idle_since = observed.get("idle_since")  # an earlier version's supervisor sends none
     except supervisor_client.SupervisorGone as error:
@@ -42,7 +44,7 @@ def _all_tasks(record: Record, phase: Phase, reason: str) -> list[TaskStatus]:
     return [TaskStatus(task=task.task, phase=phase, address=task.address, reason=reason) for task in record.tasks]
 
 
-def _task_status(task: TaskRecord, job: Job, values: dict[str, Any]) -> TaskStatus:
+def _task_status(folder: state.Folder, task: TaskRecord, job: Job, values: dict[str, Any]) -> TaskStatus:
     return TaskStatus(
         task=task.task,
         phase=Phase(values["phase"]),
@@ -55,6 +57,7 @@ def _task_status(task: TaskRecord, job: Job, values: dict[str, Any]) -> TaskStat
         is_program=job.program is not None,
         is_data=job.kind == DATA,
         exit_code=values.get("exit_code"),
+        progress=_progress(folder.task_progress(task.task)) if job.program else None,
     )
 
 
@@ -64,4 +67,13 @@ def _script_status(values: dict[str, Any]) -> ScriptStatus:
         phase=ScriptPhase.RUNNING if values["pid"] else ScriptPhase.PENDING,
         command=values["command"],
         since=values["since"],
+        progress=_progress(Path(values.get("progress", ""))),  # an earlier version's supervisor sends none
     )
+
+
+def _progress(path: Path) -> StepProgress | None:
+    """Return what a script or a program has written to its file."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # nothing yet, or something else
+        return None

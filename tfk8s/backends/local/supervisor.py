@@ -96,7 +96,8 @@ class Supervisor:
         cluster[record.job] = {task.index: task.address for task in self._record.tasks if task.job == record.job}
         return TaskSettings(
             config=TaskConfig(cluster, record.job, record.index), environment=record.environment,
-            preload=record.preload, log=self._folder.log(record.task), python=self._record.python,
+            preload=record.preload, log=self._folder.log(record.task),
+            progress=self._folder.task_progress(record.task), python=self._record.python,
             data=self._folder.data if self._record.job_file.job(record.job).kind == DATA else None,
         )  # fmt: skip
 

@@ -33,6 +33,7 @@ class TaskSettings:
         environment: variables besides the supervisor's.
         preload: modules that the task imports before it starts its server.
         log: the file for the task's output.
+        progress: the file for the progress of the task's program.
         python: the interpreter, for a task that needs its own.
         data: the folder for the state of tf.data's dispatcher, if the task is a part of tf.data's service.
     """
@@ -41,6 +42,7 @@ class TaskSettings:
     environment: Mapping[str, str]
     preload: Sequence[str]
     log: Path
+    progress: Path
     python: str
     data: Path | None = None
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tfk8s.backends.kubernetes import pod_status
+from tfk8s.backends.kubernetes.containers import log_path
 from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.status import log_path
 from tfk8s.core.status import Phase
 
 Object = dict[str, Any]

@@ -341,7 +341,10 @@ def test_a_script_ends_before_tensorflow_is_imported(monkeypatch: pytest.MonkeyP
     forks = fork_client.ForkClient(loop, "python", {}, tmp_path / "scripts.log")
     runner = script_processes.ScriptRunner(loop, forks, lambda _: [], lambda: None)
     with client, fork_server, fork_servers_side:
-        request = {"fresh": False, "python": "python", "environment": {}, "arguments": ["train.py"]}
+        request = {
+            "fresh": False, "python": "python", "environment": {}, "arguments": ["train.py"],
+            "progress": str(tmp_path / "progress"),
+        }  # fmt: skip
         runner.run(clients_side, request, [os.dup(0)])
         ipc.send(client, {"signal": signal.SIGINT})
         loop.callbacks[clients_side]()

@@ -57,6 +57,7 @@ class ProgramProcess(TaskProcess):
         log, null = self._open_log(), os.open(os.devnull, os.O_RDONLY)
         self.enter(Phase.STARTING, reason)
         environment = self._environment()
+        self.settings.progress.unlink(missing_ok=True)
         if self._can_fork(environment):
             self._forks.fork(self, self._request(environment), [null, log, log])
         else:
@@ -137,4 +138,5 @@ class ProgramProcess(TaskProcess):
         """Return the whole environment. `python3` is the interpreter with TensorFlow."""
         path = f"{Path(self.settings.python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         own = {"PATH": path, "PYTHONUNBUFFERED": "1"} if not self._program.is_script else {}
+        own["TFK8S_PROGRESS"] = str(self.settings.progress)
         return {**SCRIPT_DEFAULTS, **os.environ, **own, **self.settings.environment}

@@ -1,0 +1,56 @@
+"""The line of `tfk8s.progress`, and its meaning."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfk8s.core.progress import PREFIX, StepProgress, duration, latest, metric_text, parse
+
+
+@pytest.mark.parametrize(
+    ("progress", "text", "summary"),
+    [
+        (StepProgress(step=7), "7", "7"),
+        (StepProgress(step=0, total=3), "0/3 (0%)", "0/3 (0%)"),
+        (
+            StepProgress(step=120, total=1000, rate=35.1, metrics={"loss": "0.31", "lr": "1e-05", "at": "late = bad"}),
+            "120/1000 (12%), 35.1 steps/s, 25s left, loss=0.31, lr=1e-05, at=late = bad",
+            "120/1000 (12%), 25s left",
+        ),
+        (StepProgress(step=4, total=4, rate=1.2e-05), "4/4 (100%), 1.2e-05 steps/s", "4/4 (100%)"),
+        (StepProgress(step=5, total=4, rate=0.0), "5/4 (125%), 0 steps/s", "5/4 (125%)"),
+        (StepProgress(step=1, rate=1.23e7), "1, 1.23e+07 steps/s", "1"),
+    ],
+)
+def test_a_line_has_the_progress(progress: StepProgress, text: str, summary: str) -> None:
+    assert (str(progress), progress.summary) == (text, summary)
+    assert parse(f"{PREFIX}{text}\n") == progress
+
+
+def test_other_lines_have_none() -> None:
+    assert [parse(text) for text in ("", "step 3", PREFIX, f"{PREFIX}x", f"{PREFIX}3 of 4")] == [None] * 5
+    lines = ["a", f"{PREFIX}3", f"2026-11-22T10:17:03Z {PREFIX}4", "b"]
+    assert latest(lines) == StepProgress(step=4)
+    assert latest(["a"]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.123456, "0.1235"),
+        (12345678, "12345678"),
+        (3.0, "3"),
+        (float("nan"), "nan"),
+        ("a, b\n c", "a b c"),
+        (1e20, "1e+20"),
+    ],
+)
+def test_metrics_are_short(value: object, text: str) -> None:
+    assert metric_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0s"), (59.9, "59s"), (3600.0, "1h"), (200.0, "3m20s"), (90061, "1d1h")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
