@@ -74,6 +74,11 @@ def tasks_of_job_file(context: typer.Context) -> list[str]:
     return []
 
 
+def jobs_of_job_file(context: typer.Context) -> list[str]:
+    """Return the jobs of the job file that the command line names."""
+    return list(dict.fromkeys(task.partition("/")[0] for task in tasks_of_job_file(context)))
+
+
 def contexts() -> list[str]:
     """Return the contexts of the kubeconfig."""
     with contextlib.suppress(Exception):  # a kubeconfig is not valid

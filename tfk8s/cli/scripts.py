@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,8 @@ POLL_INTERVAL = 2.0
 
 if TYPE_CHECKING:
     from tfk8s.cluster.handle import Cluster
+    from tfk8s.core.script import Script as ScriptSettings
+    from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.status import ClusterStatus
 
 
@@ -129,6 +132,15 @@ def run(
     requirements: options.Requirements = None,
     gpus: options.Gpus = 0,
     get: options.Get = None,
+    each: Annotated[
+        str | None,
+        typer.Option(
+            "--each",
+            metavar="JOB",
+            help="Run SCRIPT once for each task of JOB, at the same time.",
+            autocompletion=completion.jobs_of_job_file,
+        ),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running.")] = False,
     timeout: options.Timeout = TIMEOUT,
     allow_exposed_ports: options.ExposedPorts = False,
@@ -141,16 +153,17 @@ def run(
     Without SCRIPT, prints the output of the job file's programs, and returns the exit code of their run: 0, or that of
     the program that failed. With SCRIPT, uses and keeps a cluster that already runs with this job file. Arguments after
     SCRIPT go to the script. --get copies PATH from the script's folder to LOCAL (default: the same path here) before
-    the cluster is removed.
+    the cluster is removed. With --each, each script finds its task in TFK8S_JOB and TFK8S_INDEX; $(TFK8S_INDEX) in
+    ARGS is replaced. The first failure ends the other scripts and is the exit code.
 
     Examples:
         tfk8s run --local cluster.yaml
         tfk8s run --local cluster.yaml train.py --steps 1000
         tfk8s run --local --tf1 cluster.yaml old_script.py
+        tfk8s run --local --each worker cluster.yaml replica.py '--task_index=$(TFK8S_INDEX)'
     """
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
-    from tfk8s.cli.programs import follow
     from tfk8s.cli.progress import Progress
     from tfk8s.cluster.gpus import require_gpus
     from tfk8s.cluster.programs import require_programs
@@ -164,9 +177,12 @@ def run(
             script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
             get=get or (),
         )  # fmt: skip
-    elif tf1 or fresh or isolate or requirements or gpus or get:
-        raise InvalidInput("--tf1, --fresh, --isolate, --requirements, --gpus and --get are options of a SCRIPT")
+    elif tf1 or fresh or isolate or requirements or gpus or get or each:
+        raise InvalidInput("--tf1, --fresh, --isolate, --requirements, --gpus, --get and --each need a SCRIPT")
+    if each and get:
+        raise InvalidInput("--get can't be combined with --each: the scripts would replace each other's files")
     spec = load(file)
+    tasks = _tasks_of(spec, each)
     cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports), keep=keep)
     if session_script is None:
         require_programs(spec)
@@ -188,9 +204,36 @@ def run(
             if not cluster.created:
                 state = "was updated to the job file" if cluster.changed else "already runs"
                 note(f'cluster "{cluster.name}" {state}: run uses it and keeps it')
-            return follow(cluster, signals) if session_script is None else cluster.run(session_script)
+            return _run(cluster, session_script, tasks, signals)
         finally:
             signals.hold()
+
+
+def _tasks_of(spec: JobFile, job: str | None) -> list[Task]:
+    if job is None:
+        return []
+    from tfk8s.cluster.each import tasks_of
+
+    return tasks_of(spec, job)
+
+
+def _run(cluster: Cluster, script: ScriptSettings | None, tasks: list[Task], signals: Once) -> int:
+    """Run the programs, a script, or a script for each of the tasks; return the exit code."""
+    if script is None:
+        from tfk8s.cli.programs import follow
+
+        return follow(cluster, signals)
+    if not tasks:
+        return cluster.run(script)
+    from tfk8s.cli.tasks import prefixes
+    from tfk8s.cluster.each import run_each
+
+    out, err = prefixes(tasks, sys.stdout), prefixes(tasks, sys.stderr)
+
+    def show(task: Task, text: str, is_error: bool) -> None:
+        note(f"{err[task]}{text}") if is_error else say(f"{out[task]}{text}")
+
+    return run_each(cluster.backend, cluster.name, tasks, script, show)
 
 
 def connect(

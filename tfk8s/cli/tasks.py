@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -87,16 +87,21 @@ def print_lines(
         lines: the lines.
         on_line: called before each line.
     """
-    width = max(len(str(task)) for task in chosen)
-    prefixes = {
-        task: paint(f"{str(task).ljust(width)} | ", prefix_colour(number), sys.stdout) if len(chosen) > 1 else ""
-        for number, task in enumerate(chosen)
-    }
+    marks = prefixes(chosen, sys.stdout)
     last = None
     for last in lines:
         on_line()
-        say(f"{prefixes[last.task]}{last.text}")
+        say(f"{marks[last.task]}{last.text}")
     return last
+
+
+def prefixes(chosen: Sequence[Task], stream: TextIO) -> dict[Task, str]:
+    """Return what stands before each line of a task; nothing if there is only one task."""
+    width = max(len(str(task)) for task in chosen)
+    return {
+        task: paint(f"{str(task).ljust(width)} | ", prefix_colour(number), stream) if len(chosen) > 1 else ""
+        for number, task in enumerate(chosen)
+    }
 
 
 def exec(  # noqa: A001 - the command's name

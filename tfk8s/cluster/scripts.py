@@ -107,12 +107,8 @@ def any_runs(backend: Backend, name: str, *, has_failed: bool) -> bool:
         name: the cluster's name.
         has_failed: a script of this process has just failed. Its status may still say that it runs.
     """
-
-    def none_runs() -> bool:
-        return all(script.phase is not ScriptPhase.RUNNING for script in backend.observe(name).scripts)
-
     try:
-        polling.wait_until(none_runs, "scripts to end", TIMING.script_end_timeout if has_failed else 0.0)
+        wait_for_ends(backend, name, TIMING.script_end_timeout if has_failed else 0.0)
     except WaitTimeout:
         down = f"tfk8s down{backend.flags} {name}"
         log.warning('cluster "%s" is kept because other scripts run in it; remove it: %s', name, down)
@@ -120,3 +116,17 @@ def any_runs(backend: Backend, name: str, *, has_failed: bool) -> bool:
     except Tfk8sError:  # the cluster is gone, or its removal will report the error
         return False
     return False
+
+
+def wait_for_ends(backend: Backend, name: str, timeout: float) -> None:
+    """Wait until no script runs in a cluster.
+
+    Raises:
+        WaitTimeout: a script runs after the timeout.
+        Tfk8sError: the backend can't observe the cluster.
+    """
+
+    def none_runs() -> bool:
+        return all(script.phase is not ScriptPhase.RUNNING for script in backend.observe(name).scripts)
+
+    polling.wait_until(none_runs, "scripts to end", timeout)

@@ -104,15 +104,24 @@ def require_counts(numbers: Mapping[str, int], tasks: Iterable[Task], data_jobs:
     """
     jobs = list(dict.fromkeys(task.job for task in tasks))
     for job, number in numbers.items():
-        if job not in jobs:
-            close = difflib.get_close_matches(job, jobs, n=1)
-            raise InvalidInput(
-                f'there is no job "{job}"; {there_are(jobs, "job")}',
-                help=f"did you mean {close[0]}?" if close else None,
-            )
+        require_job(job, jobs)
         least = MIN_DATA_TASKS if job in data_jobs else 1
         if not least <= number <= MAX_TASKS:
             raise InvalidInput(f'job "{job}" can\'t have {number} tasks: {least} to {MAX_TASKS}')
+
+
+def require_job(name: str, jobs: Sequence[str]) -> None:
+    """Raise an InvalidInput if the cluster has no job of this name.
+
+    Args:
+        name: the name.
+        jobs: the names of the cluster's jobs.
+    """
+    if name not in jobs:
+        close = difflib.get_close_matches(name, jobs, n=1)
+        raise InvalidInput(
+            f'there is no job "{name}"; {there_are(jobs, "job")}', help=f"did you mean {close[0]}?" if close else None
+        )
 
 
 def format_tasks(tasks: Iterable[Task]) -> str:

@@ -90,8 +90,18 @@ def test_run_of_a_script_needs_servers(run: Run, backend: FakeBackend, file: str
 
 def test_options_of_a_script_need_the_script(run: Run, file: str) -> None:
     assert run("run", "--tf1", file) == (
-        2, "", "error: --tf1, --fresh, --isolate, --requirements, --gpus and --get are options of a SCRIPT\n",
+        2, "", "error: --tf1, --fresh, --isolate, --requirements, --gpus, --get and --each need a SCRIPT\n",
     )  # fmt: skip
+
+
+def test_each_is_refused_before_anything_starts(run: Run, backend: FakeBackend, served: str) -> None:
+    assert run("run", "--each", "ps", served, __file__) == (
+        2, "", 'error: there is no job "ps"; the only job is worker\n',
+    )  # fmt: skip
+    assert run("run", "--each", "worker", "--get", "model", served, __file__) == (
+        2, "", "error: --get can't be combined with --each: the scripts would replace each other's files\n",
+    )  # fmt: skip
+    assert backend.calls == []
 
 
 def test_up_advises_to_wait(run: Run, backend: FakeBackend, file: str) -> None:
