@@ -15,7 +15,7 @@
     TFK8S_PROGRAMS      render/lifetime                   task/lifetime               the jobs with programs
     TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"
     TFK8S_CLUSTER       core/environment, pod_entrypoint  preflight, programs         the ClusterSpec as JSON
-    TFK8S_DATA_SERVICE  core/environment                  programs, task/config       tf.data's dispatcher, "grpc://host:port"
+    TFK8S_DATA_SERVICE  core/environment                  programs, task/config       tf.data's dispatcher, "grpc://…"
     TFK8S_WITHOUT       cluster/scripts                   preflight, local/, retries  tasks that sessions leave out
     TFK8S_VERDICT       foreground_scripts, kubernetes/   runner, pod_entrypoint      the file for a failure's name, or
                         render/program_job                task/programs/pod           for a program's exit code
