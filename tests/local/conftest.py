@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +16,21 @@ from own_state import own_state
 from tfk8s.backends.local import LocalBackend, state
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile
+from tfk8s.task.server import find_tensorflow
+
+PYTHONPATH = os.environ.get("PYTHONPATH")
+
+CLIENT = """
+import pathlib, sys
+from tfk8s.core.script import Script
+from tfk8s.backends.local import LocalBackend
+from tfk8s.errors import Tfk8sError
+try:
+    sys.exit(LocalBackend().run(sys.argv[1], Script(path=pathlib.Path(sys.argv[2]), tf1="1" in sys.argv[3])).code)
+except Tfk8sError as error:
+    sys.stderr.write(str(error))
+    sys.exit(error.exit_code)
+"""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,9 +45,45 @@ def backend() -> LocalBackend:
 
 
 @pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a package `tensorflow` that has TensorFlow's libraries, and whose import does nothing."""
+    real = find_tensorflow()
+    assert real is not None
+    package = tmp_path_factory.mktemp("libraries") / "tensorflow"
+    (package / "compat").mkdir(parents=True)
+    for name in ("__init__.py", "compat/__init__.py", "compat/v1.py"):
+        (package / name).touch()
+    for library in Path(real).glob("*.so*"):
+        (package / library.name).symlink_to(library)
+    return package.parent
+
+
+@pytest.fixture(scope="module")
+def servers_only(libraries: Path) -> Iterator[None]:
+    """Real servers, and scripts without TensorFlow: its import takes each new cluster 4 s of CPU time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(libraries), prepend=os.pathsep)
+        yield
+
+
+def _import_all(patch: pytest.MonkeyPatch) -> None:
+    patch.delenv("PYTHONPATH", raising=False)
+    if PYTHONPATH is not None:
+        patch.setenv("PYTHONPATH", PYTHONPATH)
+
+
+@pytest.fixture
+def tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow for the scripts of one test, in a module with `servers_only`."""
+    _import_all(monkeypatch)
+
+
+@pytest.fixture(scope="session")
 def pair(state_home: Path, backend: LocalBackend) -> Iterator[str]:
     """A cluster of two tasks that tests leave as it is."""
-    backend.apply(job_file("pair", local=2))
+    with pytest.MonkeyPatch.context() as patch:
+        _import_all(patch)
+        backend.apply(job_file("pair", local=2))
     yield "pair"
     backend.delete("pair")
 
@@ -72,3 +126,22 @@ def run(
         return code, out, err
 
     return run
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
+    """Start a client of its own that runs a script, with TensorFlow 1 if any; none is left at the end of the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(name: str, text: str) -> subprocess.Popen[str]:
+        path = tmp_path / f"own_script_{len(started)}.py"
+        path.write_text(text)
+        command = [sys.executable, "-c", CLIENT, name, str(path), str(int("tensorflow" in text))]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        started.append(subprocess.Popen(command, text=True, bufsize=1, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

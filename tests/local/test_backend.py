@@ -26,6 +26,7 @@ from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster
 from tfk8s.task import probe
 
 Up = Callable[[JobFile], str]
+pytestmark = pytest.mark.usefixtures("servers_only")
 
 
 def test_a_task_is_unreachable_from_outside(backend: LocalBackend, pair: str) -> None:

@@ -24,6 +24,7 @@ from tfk8s.polling import wait_until
 from tfk8s.task import probe
 
 TUTORIAL = REPOSITORY / "examples" / "tutorial"
+pytestmark = pytest.mark.usefixtures("servers_only")
 CLUSTER, TWO_TASKS = TUTORIAL / "cluster.yaml", TUTORIAL / "two_tasks.py"
 SHARED = "apiVersion: tfk8s.dev/v1\nname: shared\njobs: {worker: 2, ps: 1}\n"
 
@@ -81,6 +82,7 @@ def test_exec_has_the_network_and_the_variables_of_a_task(shared: str) -> None:
     assert (absent.returncode, absent.stderr) == (127, "tfk8s: can't run absent: No such file or directory\n")
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_run_prints_only_the_result_and_leaves_nothing() -> None:
     proxy = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}  # no effect
     done = tfk8s("run", "--local", "--tf1", CLUSTER, TWO_TASKS, env={**os.environ, **proxy})
@@ -210,6 +212,7 @@ def test_an_interrupted_run_removes_its_cluster(job_file: Path, tmp_path: Path, 
         wait_until_gone(pid)
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_an_interrupted_up_can_be_continued(job_file: Path) -> None:
     job_file.write_text(job_file.read_text().replace("ps: 1", "ps: {tasks: 1, preload: [tensorflow]}"))
     process = start_tfk8s("up", "--local", job_file)  # importing TensorFlow takes long enough
@@ -244,6 +247,7 @@ def test_only_this_user_can_connect_to_the_address_of_connect(shared: str, tmp_p
     assert process.returncode == 130
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_the_example_of_the_page_on_python(tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "python.md").read_text()
     path = tmp_path / "example.py"

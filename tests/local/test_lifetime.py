@@ -18,8 +18,10 @@ from tfk8s.errors import ClusterError
 
 Up = Callable[[JobFile], str]
 IDLE = 2
+pytestmark = pytest.mark.usefixtures("servers_only")
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_a_script_and_a_forward_keep_a_cluster_that_ends_without_them(
     backend: LocalBackend, up: Up, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 
+pytestmark = pytest.mark.usefixtures("servers_only")
 EXAMPLE = REPOSITORY / "examples" / "multi_worker_mirrored" / "train.py"
 REPLICA = REPOSITORY / "examples" / "between_graph" / "replica.py"
 STEPS = 600
@@ -70,6 +71,7 @@ def result(text: str) -> float:
     return float(re.findall(rf"ends after step {STEPS}, weights ([\d.]+)", text)[-1])
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_mirrored_workers_equal_one_process_and_survive_kills(backend: LocalBackend, tmp_path: Path) -> None:
     alone = start_tfk8s("run", "--local", mirrored(tmp_path, "alone", 1))
     assert tfk8s("up", "--local", mirrored(tmp_path, "mirrored", 2)).returncode == 0
@@ -88,6 +90,7 @@ def test_mirrored_workers_equal_one_process_and_survive_kills(backend: LocalBack
     assert result(text) == pytest.approx(result(one), rel=1e-3)
 
 
+@pytest.mark.usefixtures("tensorflow")
 def test_between_graph_replicas_with_a_server(tmp_path: Path) -> None:
     (tmp_path / "tf1.py").write_text(TF1)
     file = job_file(tmp_path, "between", {"ps": 1, "worker": {"tasks": 2, "program": ["tf1.py"]}}, timeout="5m")

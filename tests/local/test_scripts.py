@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from clusters import is_ready, pids, wait_for
 from job_files import job_file
 
-from tfk8s.backends.local import LocalBackend, state
+from tfk8s.backends.local import LocalBackend
 from tfk8s.core.progress import StepProgress
-from tfk8s.core.script import Download, Script
-from tfk8s.core.spec import EnvSource, Job, Task
-from tfk8s.errors import TaskUnreachable
+from tfk8s.core.script import Download
+from tfk8s.core.spec import Task
 
 STUCK = """
 import tensorflow as tf
@@ -316,13 +313,6 @@ def test_a_script_waits_for_a_task_that_was_killed_before(run, backend: LocalBac
     assert (code, out) == (0, "8\n"), err
 
 
-def test_a_task_that_stays_down_is_named(up, run) -> None:
-    name = up(job_file("halfdown", Job(name="worker"), Job(name="ps", preload=("no_such_module",))))
-    words = "ps/0 is (failed|starting): exited with 1: error: ps/0 can't import no_such_module"
-    with pytest.raises(TaskUnreachable, match=words):
-        run(name, "print('not reached')", fresh=True)
-
-
 def test_a_frozen_task_is_named(backend: LocalBackend, ready: str, run) -> None:
     pid = pids(backend.observe(ready))[Task("worker", 1)]
     os.kill(pid, signal.SIGSTOP)
@@ -339,18 +329,6 @@ def test_scripts_run_side_by_side(pair: str, start) -> None:
     text = "import tensorflow as tf; print(tf.Session('grpc://localhost:2222').run(tf.constant(1)))"
     processes = [start(pair, text) for _ in range(4)]
     assert [process.communicate(timeout=30)[0] for process in processes] == ["1\n"] * 4
-
-
-def test_scripts_end_with_the_supervisor(backend: LocalBackend, cluster: str, start) -> None:
-    process = start(cluster, "import time; print('up', flush=True); time.sleep(60)")
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    supervisor = state.folder(cluster).supervisor()
-    assert supervisor is not None
-    os.kill(supervisor, signal.SIGKILL)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert "its supervisor is gone" in err
 
 
 def test_a_script_of_its_own_server_goes_on_working(run, pair: str) -> None:
@@ -387,95 +365,3 @@ def test_a_script_has_its_callers_umask(run, pair: str) -> None:
         assert run(pair, text)[1] == run(pair, text, fresh=True)[1] == "0o77\n"
     finally:
         os.umask(before)
-
-
-def fork_server(name: str) -> int:
-    supervisor = state.folder(name).supervisor()
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    (found,) = [pid for pid in children if b"fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    return int(found)
-
-
-def test_a_large_request_does_not_block_the_supervisor(backend: LocalBackend, ready: str, run) -> None:
-    server = fork_server(ready)
-    os.kill(server, signal.SIGSTOP)
-    try:
-        path = Path("/dev/null")
-        many = [str(number) for number in range(100_000)]
-        thread = threading.Thread(target=lambda: backend.run(ready, Script(path=path, arguments=many)), daemon=True)
-        thread.start()
-        wait_for(backend, ready, lambda status: status.running == 1)
-    finally:
-        os.kill(server, signal.SIGCONT)
-    thread.join(120)
-    assert not thread.is_alive()
-
-
-def test_scripts_end_with_the_fork_server(backend: LocalBackend, ready: str, start, run) -> None:
-    process = start(ready, "import time; print('up', flush=True); time.sleep(60)")
-    assert process.stdout.readline() == "up\n"
-    os.kill(fork_server(ready), signal.SIGKILL)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 3
-    assert "the process that runs scripts ended; " in err
-    status = backend.observe(ready)
-    assert (status.running, is_ready(status)) == (0, True)
-    assert run(ready, "print('again')")[:2] == (0, "again\n")
-
-
-def test_an_unread_request_ends_with_the_fork_server(backend: LocalBackend, ready: str, start) -> None:
-    os.kill(fork_server(ready), signal.SIGSTOP)
-    process = start(ready, "print('not reached')")
-    wait_for(backend, ready, lambda status: status.running == 1)
-    os.kill(fork_server(ready), signal.SIGKILL)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 3
-    assert "the process that runs scripts ended" in err
-    assert is_ready(backend.observe(ready))
-
-
-def test_a_script_has_the_masters_variables(run, up, monkeypatch: pytest.MonkeyPatch) -> None:
-    env = {"TF_OF_CLUSTER": "a", "RATE": "1e-3", "TOKEN": EnvSource(secret="s", key="k"), "TF_SEED": "5"}
-    monkeypatch.setenv("TOKEN", "of up")
-    name = up(dataclasses.replace(job_file("own", Job(name="local", env={"RATE": "1e-4"})), env=env))
-    for variable in ("TOKEN", "RATE", "TF_SEED"):
-        monkeypatch.setenv(variable, "of submit")
-    text = (
-        "import os, pathlib\n"
-        "print(*(os.environ[name] for name in ('TF_OF_CLUSTER', 'RATE', 'TOKEN', 'TF_SEED')), sep=', ')\n"
-        "print('fork_server' in pathlib.Path(f'/proc/{os.getppid()}/cmdline').read_text())"
-    )
-    for fresh in (False, True):
-        assert run(name, text, fresh=fresh)[:2] == (0, f"a, 1e-4, of up, 5\n{not fresh}\n")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
-    """Start a client of its own that runs a TensorFlow 1 script; none is left at the end of the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(name: str, text: str) -> subprocess.Popen[str]:
-        path = tmp_path / f"own_script_{len(started)}.py"
-        path.write_text(text)
-        command = [sys.executable, "-c", CLIENT, name, str(path)]
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        started.append(subprocess.Popen(command, text=True, bufsize=1, **pipes))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-CLIENT = """
-import pathlib, sys
-from tfk8s.core.script import Download, Script
-from tfk8s.backends.local import LocalBackend
-from tfk8s.errors import Tfk8sError
-try:
-    sys.exit(LocalBackend().run(sys.argv[1], Script(path=pathlib.Path(sys.argv[2]), tf1=True)).code)
-except Tfk8sError as error:
-    sys.stderr.write(str(error))
-    sys.exit(error.exit_code)
-"""
