@@ -77,11 +77,15 @@ def trains_through(task: str, fault: Fault) -> Callable[[KubeEnvironment], Ended
             "volumes": [{"path": f"/{CLAIM}", "claim": CLAIM}], "run": {"timeout": "5m"},
         }))  # fmt: skip
         command = environment.start("run", folder / "cluster.yaml")
-        command.until_says("worker/0 | step 100,")  # the checkpoint of step 50 is complete
-        pod = pod_of(environment, task)
-        command.now()
-        fault(environment, pod)
-        ended = command.end(2 * PATIENCE)
+        try:
+            command.until_says("worker/0 | step 100,")  # the checkpoint of step 50 is complete
+            pod = pod_of(environment, task)
+            command.now()
+            fault(environment, pod)
+            ended = command.end(2 * PATIENCE)
+        except Exception:
+            environment.remove()  # a claim that pods use can't be deleted
+            raise
         assert "2 workers, from step " in ended.out, ended
         weights = re.findall(rf"ends after step {STEPS}, weights ([\d.]+)", ended.out)
         assert [float(one) for one in weights] == pytest.approx([WEIGHTS] * 2, rel=1e-3), ended
