@@ -67,7 +67,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.tf1:
         give_tf1()
     else:
-        coordinate(cluster.view, check, forwarded=options.forwarded)
+        coordinate(cluster.view, check, in_pod=options.pod, forwarded=options.forwarded)
     requirements = os.environ.get("TFK8S_REQUIREMENTS", "")
     run = ScriptRun(
         options.script, options.arguments, options.tf1, options.pod, requirements, forwarded=options.forwarded
@@ -97,16 +97,18 @@ def give_tf1() -> None:
     sys.modules["tensorflow"] = tf1
 
 
-def coordinate(view: ClusterView, check: Callable[[object], None], *, forwarded: bool) -> None:
+def coordinate(view: ClusterView, check: Callable[[object], None], *, in_pod: bool, forwarded: bool) -> None:
     """Make the script the coordinator of TensorFlow 2's strategies, which need eager execution.
 
     Args:
         view: the tasks.
         check: is called with the address of a server, and raises an error if no server answers.
+        in_pod: whether this process runs in a pod.
         forwarded: whether the tasks can't use the addresses of the view. The functions of a strategy need that.
     """
     if not forwarded:
-        coordinator.become_coordinator(view.cluster)
+        address = coordinator.own_address(os.environ.get("TFK8S_TARGET", ""), in_pod=in_pod)
+        coordinator.become_coordinator(view.cluster, address)
     when_imported(coordinator.MULTI_WORKER_MODULE, coordinator.patch_multi_worker)
     when_imported(remote_context.MODULE, functools.partial(coordinator.patch_connecting, view, check))
 

@@ -1,7 +1,8 @@
 """The script as the coordinator of TensorFlow 2's strategies: its `TF_CONFIG`.
 
-The coordinator of a ParameterServerStrategy starts a server of its own, at the address of `chief` in `TF_CONFIG`. The
-tasks never connect to that server. Standard library and TensorFlow only: this file also runs in pods.
+The coordinator of a ParameterServerStrategy starts a server of its own, at the address of `chief` in `TF_CONFIG`. A ps
+connects to that server when the script saves variables: the ps writes their values to the file that the script names.
+Standard library and TensorFlow only: this file also runs in pods.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any
 
 from tfk8s.core.addresses import SCHEME
 from tfk8s.core.cluster_spec import tf_config
-from tfk8s.errors import InvalidInput
+from tfk8s.errors import InvalidInput, TaskUnreachable
 from tfk8s.log import log
 from tfk8s.sessions.eager import remote_context
 from tfk8s.sessions.preflight import ClusterView
+from tfk8s.training import strategy
 
 VARIABLE = "TF_CONFIG"
 CHIEF = "chief"
@@ -30,19 +32,36 @@ MAX_VARIABLE = 131_071  # bytes of "NAME=value": MAX_ARG_STRLEN in Linux' execve
 _JOBS = ("ps", "worker")
 
 
-def become_coordinator(cluster: Mapping[str, list[str]]) -> None:
+def become_coordinator(cluster: Mapping[str, list[str]], address: str) -> None:
     """Set `TF_CONFIG` for this process; leave it unset if the cluster is too large for a variable.
 
     Args:
         cluster: the address of each task, by job.
+        address: the address of this process, for the tasks.
     """
     before = os.environ.pop(VARIABLE, None)
     jobs = {job: addresses for job, addresses in cluster.items() if job in _JOBS}
-    value = tf_config({CHIEF: [f"localhost:{reserve_port()}"], **jobs}, CHIEF, 0)
+    value = tf_config({CHIEF: [address], **jobs}, CHIEF, 0)
     if len(f"{VARIABLE}={value}".encode()) <= MAX_VARIABLE:
         os.environ[VARIABLE] = value
     if before is not None:
         log.warning("the environment's TF_CONFIG is not used: in a session script, tfk8s sets TF_CONFIG")
+
+
+def own_address(target: str, *, in_pod: bool) -> str:
+    """Return an address at which the tasks can connect to a server of this process.
+
+    Args:
+        target: the master, "grpc://host:port".
+        in_pod: whether this process runs in a pod, where it has the port alone. Otherwise, the tasks are on its
+            machine.
+    """
+    if in_pod:
+        # The forwards of the pod listen at the same port of the loopback address.
+        os.environ.setdefault("TF_GRPC_REUSE_PORT", "true")
+        with contextlib.suppress(TaskUnreachable):  # lost since the script's start
+            return strategy.own_address(target)
+    return f"localhost:{reserve_port()}"
 
 
 def reserve_port() -> int:

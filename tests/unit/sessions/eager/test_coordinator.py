@@ -10,19 +10,21 @@ import socket
 import pytest
 
 from tfk8s.sessions.eager import coordinator
+from tfk8s.sessions.forward import Forward
 
 CLUSTER = {"master": ["m:2222"], "chief": ["c:2222"], "ps": ["p:2222"], "worker": ["w:2222", "w:2223"], "x": ["x:1"]}
 
 
 @pytest.fixture(autouse=True)
 def _no_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore the environment after a test: what sets the variable is no `monkeypatch`."""
-    monkeypatch.setenv("TF_CONFIG", "")
-    monkeypatch.delenv("TF_CONFIG")
+    """Restore the environment after a test: what sets the variables is no `monkeypatch`."""
+    for name in ("TF_CONFIG", "TF_GRPC_REUSE_PORT"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
 
 
 def become(cluster: dict[str, list[str]]) -> object:
-    coordinator.become_coordinator(cluster)
+    coordinator.become_coordinator(cluster, coordinator.own_address("", in_pod=False))
     return json.loads(os.environ.get("TF_CONFIG", "null"))
 
 
@@ -34,6 +36,19 @@ def test_script_is_the_chief_of_the_jobs_that_strategies_know() -> None:
         "task": {"type": "chief", "index": 0},
     }
     assert coordinator.own_chief() == second["cluster"]["chief"] != [chief]
+
+
+def test_tasks_can_connect_to_a_pod_at_the_port_of_the_master() -> None:
+    with Forward(socket.socket, shared=True) as master:
+        assert coordinator.own_address(master.target, in_pod=True) == f"127.0.0.1:{master.port}"
+        assert os.environ["TF_GRPC_REUSE_PORT"] == "true"
+
+
+def test_without_a_master_a_pod_is_its_own_coordinator() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        target = f"grpc://127.0.0.1:{unused.getsockname()[1]}"
+        assert coordinator.own_address(target, in_pod=True).startswith("localhost:")
 
 
 def test_a_reserved_port_is_for_a_server_of_this_process() -> None:
