@@ -6,12 +6,15 @@ import os
 import re
 import traceback
 
+from tfk8s.core import naming
 from tfk8s.sessions.eager import coordinator
 
 _PER_WORKER = "you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset"
 _NO_CREATOR = re.compile(r"module 'keras[\w.]*' has no attribute 'experimental'")
 _NO_CLUSTER = "Cluster spec must be non-empty"
 _NO_ITERATION = "Iteration client id not found"
+_MISSING_FILE = re.compile(r"(\S+); No such file or directory|Failed to find any matching files for (\S+)")
+_REMOTE_TASK = re.compile(r"from remote target /job:(ps|worker)/replica:\d+/task:(\d+)")
 _KERAS = f"{os.sep}keras{os.sep}src{os.sep}"
 
 _KERAS_2 = (
@@ -46,7 +49,19 @@ def hint(error: BaseException, *, forwarded: bool = False) -> str | None:
         return _NEW_DISPATCHER
     if _NO_CLUSTER in message and coordinator.VARIABLE not in os.environ:
         return _FORWARDED if forwarded else _TOO_LARGE
-    return None
+    return _missing_file(message)
+
+
+def _missing_file(message: str) -> str | None:
+    """Return what to do about a file that a task does not have, such as a checkpoint; None for other errors."""
+    file, task = _MISSING_FILE.search(message), _REMOTE_TASK.search(message)
+    if file is None or task is None:
+        return None
+    name = naming.task(task[1], int(task[2]))
+    return (
+        f"{name} has no {file[1] or file[2]}: the task of a variable reads and writes the variable's file; put the "
+        "folder on a volume that the tasks and the script share (`volumes` in the job file)"
+    )
 
 
 def needs_keras_2(error: BaseException) -> bool:

@@ -76,6 +76,22 @@ def test_a_new_dispatcher_of_tf_data() -> None:
     )
 
 
+# TensorFlow 2.21's, shortened, when a ps saves and loads a checkpoint in a folder that only the script has.
+REMOTE = "Additional GRPC error information from remote target /job:ps/replica:0/task:1/device:CPU:0 while calling /x:"
+SAVING = f"(0) NOT_FOUND:   /tmp/dir/ckpt_temp; No such file or directory\n\t [[{{{{node SaveV2}}}}]]\n{REMOTE}"
+LOADING = f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for /tmp/dir/ckpt-1\n{REMOTE}"
+
+
+@pytest.mark.parametrize(("message", "file"), [(SAVING, "/tmp/dir/ckpt_temp"), (LOADING, "/tmp/dir/ckpt-1")])
+def test_a_folder_that_only_the_script_has(message: str, file: str) -> None:
+    assert hints.hint(RuntimeError(message)) == (
+        f"ps/1 has no {file}: the task of a variable reads and writes the variable's file; put the folder on a volume "
+        "that the tasks and the script share (`volumes` in the job file)"
+    )
+    assert hints.hint(RuntimeError(message.replace("/job:ps", "/job:chief"))) is None
+    assert hints.hint(RuntimeError(message.partition("\n")[0])) is None
+
+
 def test_keras_2_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     error = ImportError("Keras cannot be imported. Check that it is installed.")
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
