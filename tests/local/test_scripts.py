@@ -13,7 +13,7 @@ import pytest
 from clusters import is_ready, pids, wait_for
 from job_files import job_file
 
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local import LocalBackend, state
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import Download
 from tfk8s.core.spec import Task

@@ -19,6 +19,7 @@ from tfk8s.errors import TaskError, Tfk8sError
 from tfk8s.sessions import error_names
 from tfk8s.sessions.call_guard import INTERRUPTED
 from tfk8s.sessions.eager import hints
+from tfk8s.task.programs import hints as program_hints
 from tfk8s.task.programs import main_script
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | 
         return f"TensorFlow 2 has no tensorflow.{part}, and --tf1 does not bring it back; {_REMOVED[part]}"
     if text := hints.hint(error, forwarded=run.forwarded):
         return text
-    if hints.needs_keras_2(error):
+    if program_hints.needs_keras_2(error):
         return _missing_package("tf_keras", run)
     if isinstance(error, ModuleNotFoundError):
         return _missing_package(error.name or "", run)

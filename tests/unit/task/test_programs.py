@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.task.programs import runner
+from tfk8s.task.programs import hints, runner
 
 _ERRORS = "tensorflow.python.framework.errors_impl"  # the module of TensorFlow's own errors
 
@@ -75,3 +75,46 @@ def test_a_lost_task_has_its_exit_code(run: Run, name: str, message: str, code: 
 
 def test_an_error_of_the_script_with_such_words_is_its_own(run: Run) -> None:
     assert run("raise ConnectionError('Connection refused')")[0] == 1
+
+
+# ---- hints ---------------------------------------------------------------------------------------------------------
+
+KERAS_2 = "install tf_keras, and set TF_USE_LEGACY_KERAS=1 (`env` in the job file)"
+PER_REPLICA = "Attempt to convert a value (PerReplica:{\n}) with an unsupported type to a Tensor."
+
+
+def test_a_hint_is_the_last_line(run: Run) -> None:
+    code, _, errors = run("raise RuntimeError('Collective ops must be configured at program startup')")
+    assert code == 1
+    assert errors.splitlines()[-2:] == [
+        "RuntimeError: Collective ops must be configured at program startup",
+        "hint: create MultiWorkerMirroredStrategy once, before any other operation of TensorFlow",
+    ]
+
+
+@pytest.mark.parametrize(("file", "is_keras"), [("/site-packages/keras/src/trainer.py", True), ("train.py", False)])
+def test_keras_3_with_multi_worker_mirrored_strategy(file: str, is_keras: bool) -> None:
+    with pytest.raises(ValueError, match="PerReplica") as caught:
+        exec(compile("raise error", file, "exec"), {"error": ValueError(PER_REPLICA)})  # noqa: S102
+    expected = (
+        f"Keras 3 does not train with MultiWorkerMirroredStrategy, Keras 2 does: {KERAS_2}; or call "
+        "tfk8s.correct_keras() before compile"
+    )
+    assert hints.hint(caught.value) == (expected if is_keras else None)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("'Mean' object has no attribute 'reset_states'", f"the program is for Keras 2: {KERAS_2}"),
+        ("`keras.optimizers.legacy` is not supported in Keras 3.", f"the program is for Keras 2: {KERAS_2}"),
+        (
+            "Keras cannot be imported. Check that it is installed.",
+            f"TF_USE_LEGACY_KERAS needs the package tf_keras for {sys.executable}",
+        ),
+        ("shapes", None),
+    ],
+)
+def test_programs_for_keras_2(message: str, expected: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    assert hints.hint(RuntimeError(message)) == expected

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import traceback
 
 from tfk8s.core import naming
 from tfk8s.sessions.eager import coordinator
+from tfk8s.task.programs import hints as program_hints
 
 _PER_WORKER = "you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset"
 _NO_CREATOR = re.compile(r"module 'keras[\w.]*' has no attribute 'experimental'")
@@ -15,12 +15,10 @@ _NO_CLUSTER = "Cluster spec must be non-empty"
 _NO_ITERATION = "Iteration client id not found"
 _MISSING_FILE = re.compile(r"(\S+); No such file or directory|Failed to find any matching files for (\S+)")
 _REMOTE_TASK = re.compile(r"from remote target /job:(ps|worker)/replica:\d+/task:(\d+)")
-_KERAS = f"{os.sep}keras{os.sep}src{os.sep}"
 
 _KERAS_2 = (
-    "Keras 3 does not train with ParameterServerStrategy, Keras 2 does: install tf_keras, and set "
-    "TF_USE_LEGACY_KERAS=1 (`env` in the job file); or use tfk8s.strategy(), which works with Keras 3; or call "
-    "tfk8s.correct_keras() before compile"
+    f"Keras 3 does not train with ParameterServerStrategy, Keras 2 does: {program_hints.KERAS_2}; or use "
+    "tfk8s.strategy(), which works with Keras 3; or call tfk8s.correct_keras() before compile"
 )
 _NEW_DISPATCHER = (
     "tf.data's dispatcher has forgotten this iteration, as a new pod of the dispatcher has; run the script again"
@@ -43,13 +41,13 @@ def hint(error: BaseException, *, forwarded: bool = False) -> str | None:
         forwarded: whether the tasks have other addresses for each other than for the script.
     """
     message = str(error)
-    if _NO_CREATOR.search(message) or (_PER_WORKER in message and _is_of_keras_3(error)):
+    if _NO_CREATOR.search(message) or (_PER_WORKER in message and program_hints.is_of_keras_3(error)):
         return _KERAS_2
     if _NO_ITERATION in message:
         return _NEW_DISPATCHER
     if _NO_CLUSTER in message and coordinator.VARIABLE not in os.environ:
         return _FORWARDED if forwarded else _TOO_LARGE
-    return _missing_file(message)
+    return _missing_file(message) or program_hints.for_keras_2(message)
 
 
 def _missing_file(message: str) -> str | None:
@@ -62,12 +60,3 @@ def _missing_file(message: str) -> str | None:
         f"{name} has no {file[1] or file[2]}: the task of a variable reads and writes the variable's file; put the "
         "folder on a volume that the tasks and the script share (`volumes` in the job file)"
     )
-
-
-def needs_keras_2(error: BaseException) -> bool:
-    """Return whether a script asked for Keras 2, and its package is not installed."""
-    return "Keras cannot be imported" in str(error) and bool(os.environ.get("TF_USE_LEGACY_KERAS"))
-
-
-def _is_of_keras_3(error: BaseException) -> bool:
-    return any(_KERAS in frame.filename for frame in traceback.extract_tb(error.__traceback__))

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from tfk8s.core.programs import PEER_LOST
-from tfk8s.task.programs import main_script
+from tfk8s.task.programs import hints, main_script
 
 INTERRUPTED = 130  # by Ctrl-C, as a shell shows it
 
@@ -57,6 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         if is_lost_task(error):
             print(f"tfk8s: another task was lost; exit code {PEER_LOST}", file=sys.stderr, flush=True)
             return PEER_LOST
+        if text := hints.hint(error):
+            print(f"hint: {text}", file=sys.stderr, flush=True)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
