@@ -21,10 +21,10 @@ from tfk8s.backends.devices import no_servers
 from tfk8s.backends.local.record import job_file_to_dict
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Backend, Observer, PollingObserver
-from tfk8s.core import addresses, roles
+from tfk8s.core import addresses, kinds, roles
 from tfk8s.core.events import Event
+from tfk8s.core.kinds import success_tasks
 from tfk8s.core.plan import Plan, compare
-from tfk8s.core.programs import success_tasks
 from tfk8s.core.resources import NOTHING, named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
@@ -252,7 +252,7 @@ class FakeBackend:
             name=job_file.name,
             backend=self.name,
             location=f"/state/{job_file.name}",
-            target=f"grpc://{address(job_file.master_task)}" if roles.has_target(job_file) else "",
+            target=f"grpc://{address(job_file.master_task)}" if kinds.has_target(job_file) else "",
             master=job_file.master_task,
             tasks=tuple(self._start(task, phase) for task in tasks),
             success=tuple(success_tasks(job_file)),

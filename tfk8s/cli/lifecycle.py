@@ -44,7 +44,7 @@ def up(
     from tfk8s import api
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
-    from tfk8s.core.programs import program_jobs
+    from tfk8s.core.kinds import program_jobs
     from tfk8s.jobfile.loader import load
 
     if dry_run:

@@ -37,7 +37,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tfk8s.core import roles
+from tfk8s.core import kinds
 from tfk8s.core.addresses import SCHEME, host_and_port
 from tfk8s.core.cluster_spec import cluster_spec, tf_config
 
@@ -62,7 +62,7 @@ def data_variables(job_file: JobFile, address: Callable[[Task], str]) -> dict[st
         job_file: the job file.
         address: a function from a task to its address, "host:port".
     """
-    job = roles.data_job(job_file)
+    job = kinds.data_job(job_file)
     return {DATA_SERVICE: f"{SCHEME}{address(next(iter(job)))}"} if job else {}
 
 
@@ -79,7 +79,7 @@ def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], s
         "TF_CONFIG": tf_config(cluster, task.job, task.index), "TFK8S_CLUSTER": cluster_spec(cluster),
         "TFK8S_NAME": job_file.name, "TFK8S_JOB": task.job, "TFK8S_INDEX": str(task.index),
     }  # fmt: skip
-    if roles.has_target(job_file):
+    if kinds.has_target(job_file):
         variables["TFK8S_TARGET"] = f"{SCHEME}{address(job_file.master_task)}"
     return variables
 

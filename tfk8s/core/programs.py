@@ -10,12 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
-
-from tfk8s.core.roles import takes_part
-
-if TYPE_CHECKING:
-    from tfk8s.core.spec import Job, JobFile, Task
 
 EXIT_CODE, FAILURE, NEVER = RESTART_ON = "exit-code", "failure", "never"
 TASK, JOB, CLUSTER = RESTART_SCOPES = "task", "job", "cluster"
@@ -28,7 +22,6 @@ END_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a program that has to end
 # A program that a signal has stopped for longer is killed: TensorFlow's coordination service gives up a silent task
 # after as many seconds, so that the others have ended by then.
 MAX_STOPPED = 10.0
-_CHIEFS = ("chief", "master")
 _SUFFIX = ".py"
 
 
@@ -60,7 +53,7 @@ class RunPolicy:
     """The rules of a run: its success, its restarts and its limit.
 
     Attributes:
-        success: the job or the task whose end with code 0 is the run's success; for "", see `success_tasks`.
+        success: the job or the task whose end with code 0 is the run's success; for "", see `kinds.success_tasks`.
         restart_on: the ends after which programs are run again: "exit-code" (codes from 128), "failure" (every code
             except 0), or "never".
         max_restarts: the greatest number of restarts of a task; with a wider scope, of the job or the cluster.
@@ -85,24 +78,6 @@ class RunPolicy:
         if code == 0 or restarts >= self.max_restarts or self.restart_on == NEVER:
             return False
         return self.restart_on == FAILURE or code >= FIRST_RETRYABLE
-
-
-def program_jobs(job_file: JobFile) -> list[Job]:
-    """Return the jobs that run programs."""
-    return [job for job in job_file.jobs if job.program]
-
-
-def success_tasks(job_file: JobFile) -> list[Task]:
-    """Return the tasks whose ends with code 0 are the run's success.
-
-    If the job file names none, these are the tasks of the chief; without a chief, those of all programs except an
-    evaluator, which never ends by itself.
-    """
-    jobs = program_jobs(job_file)
-    names = [job.name for job in jobs]
-    chosen = [job_file.run.success] if job_file.run.success else [name for name in _CHIEFS if name in names][:1]
-    chosen = chosen or [name for name in names if takes_part(name)] or names
-    return [task for job in jobs for task in job if job.name in chosen or str(task) in chosen]
 
 
 def exit_code(code: int) -> int:

@@ -6,10 +6,6 @@ Standard library only: this file also runs in pods.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tfk8s.core.spec import Job, JobFile
 
 EVALUATOR = "evaluator"  # the name of TensorFlow's job that takes no part in the training
 DATA = "data"  # the kind of a job that runs tf.data's service: task 0 is the dispatcher, the others are workers
@@ -27,16 +23,6 @@ def takes_part(job: str, *, is_data: bool = False) -> bool:
         is_data: whether the job runs tf.data's service.
     """
     return job != EVALUATOR and not is_data
-
-
-def data_job(job_file: JobFile) -> Job | None:
-    """Return the job that runs tf.data's service."""
-    return next((job for job in job_file.jobs if job.kind == DATA), None)
-
-
-def has_target(job_file: JobFile) -> bool:
-    """Return whether sessions can connect to the master."""
-    return job_file.job(job_file.master).has_server
 
 
 def default_master(jobs: Iterable[str]) -> str | None:

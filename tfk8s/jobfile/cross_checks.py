@@ -8,7 +8,7 @@ from tfk8s.core import naming
 from tfk8s.core.pod_names import SHM_FOLDER
 from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile.document import Document, Path
-from tfk8s.jobfile.role_checks import runs_without_programs, servers_without_programs, wrong_data_jobs, wrong_master
+from tfk8s.jobfile.role_checks import runs_without_programs, server_keys_of_programs, wrong_data_jobs, wrong_master
 from tfk8s.jobfile.valid_values import ValidValues
 from tfk8s.jobfile.values import normal_path
 
@@ -30,7 +30,7 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         accelerators_without_gpus,
         long_variables,
         python_paths_from_sources,
-        servers_without_programs,
+        server_keys_of_programs,
         runs_without_programs,
         wrong_data_jobs,
     )

@@ -40,7 +40,7 @@ def wrong_master(values: ValidValues) -> Iterator[Problem]:
         )
 
 
-def servers_without_programs(values: ValidValues) -> Iterator[Problem]:
+def server_keys_of_programs(values: ValidValues) -> Iterator[Problem]:
     """Yield a problem for each key of a job without servers that only servers read."""
     for job in values.jobs:
         path = ("jobs", job, "preload")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tfk8s.core.programs import program_jobs
-from tfk8s.core.roles import data_job
+from tfk8s.core.kinds import data_job, program_jobs
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import lifetime, manifests, package_files, tfjob, yaml

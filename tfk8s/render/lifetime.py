@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 
 from tfk8s.core import naming, pod_names
+from tfk8s.core.kinds import program_jobs
 from tfk8s.core.lifetime import removable_objects
-from tfk8s.core.programs import program_jobs
 from tfk8s.core.spec import JobFile
 from tfk8s.render import manifests, other_pods, pods
 from tfk8s.render.pods import Object

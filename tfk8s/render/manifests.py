@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tfk8s.core import compact, naming, roles
-from tfk8s.core.programs import program_jobs
+from tfk8s.core import compact, kinds, naming
+from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile, Peer
 from tfk8s.render import package_files, pods, program_job
 from tfk8s.render.pods import Object
@@ -49,7 +49,7 @@ def render(job_file: JobFile, files: Mapping[str, str], namespace: str | None = 
         _network_policy(job_file),
         _config_map(job_file, files),
         _headless_service(job_file),
-        *([_master_service(job_file)] if roles.has_target(job_file) else ()),
+        *([_master_service(job_file)] if kinds.has_target(job_file) else ()),
         *(_stateful_set(job_file, job, files) for job in servers),
         *(_program_job(job_file, job, files, digest) for job in program_jobs(job_file)),
         *(_disruption_budget(job_file, job) for job in servers),  # a budget before its pods causes a warning

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfk8s.core import pod_names, programs, roles
+from tfk8s.core import kinds, pod_names, programs
 from tfk8s.core.roles import EVALUATOR
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import InvalidInput
@@ -65,12 +65,12 @@ def differences(job_file: JobFile) -> list[str]:
 
 def _check(job_file: JobFile) -> None:
     names = [job.name for job in job_file.jobs]
-    if not programs.program_jobs(job_file):
+    if not kinds.program_jobs(job_file):
         raise InvalidInput(
             f'a TFJob runs programs, and no job of "{job_file.name}" has one',
             help="add a program to a job, as in program: [python3, -m, trainer]",
         )
-    if data := roles.data_job(job_file):
+    if data := kinds.data_job(job_file):
         raise InvalidInput(
             f"a TFJob can't run tf.data's service, as job \"{data.name}\" does",
             help="remove the job; run the service beside the TFJob, and give the program its address",
@@ -84,7 +84,7 @@ def _check(job_file: JobFile) -> None:
         raise InvalidInput("a TFJob can't have both a chief and a master", help="rename one of the jobs")
     if not {*names} & {*_DECIDING}:
         raise InvalidInput("a TFJob needs a chief, a master or workers, whose end decides about its success")
-    for job in programs.program_jobs(job_file):
+    for job in kinds.program_jobs(job_file):
         if job.program and job.program.is_script:
             raise InvalidInput(
                 f'the image of a TFJob must have the program of job "{job.name}", '
@@ -113,7 +113,7 @@ def _deciding(job_file: JobFile) -> Job:
 def _decides_by_all_workers(job_file: JobFile) -> bool:
     """Return whether all workers must succeed; by default, worker 0 decides, and all of the chief's tasks."""
     job = _deciding(job_file)
-    return job.name == "worker" and job.tasks > 1 and programs.success_tasks(job_file) == list(job)
+    return job.name == "worker" and job.tasks > 1 and kinds.success_tasks(job_file) == list(job)
 
 
 def _success(job_file: JobFile) -> list[Task]:
@@ -175,7 +175,7 @@ def _lost_settings(job_file: JobFile) -> Iterator[str]:
     if several and run.restart_on != programs.NEVER and run.restart_scope != programs.TASK:
         scope = run.restart_scope or programs.CLUSTER
         yield f"a TFJob restarts a failed replica alone, and has no restart_scope: {scope}"
-    if programs.success_tasks(job_file) != _success(job_file):
+    if kinds.success_tasks(job_file) != _success(job_file):
         deciding = ", ".join(map(str, _success(job_file)))
         yield f"a TFJob succeeds when {deciding} ends with exit code 0, whatever run.success says"
     for key in ("max_duration", "idle"):

@@ -101,7 +101,7 @@ def test_defaults_equal_the_defaults_of_the_spec() -> None:
         "Job.pod",
         "network",
         "Run.restart_scope",  # another one on this machine than on Kubernetes
-        "Run.success",  # see success_tasks
+        "Run.success",  # see kinds.success_tasks
         "pod",
         "run",
         "security",

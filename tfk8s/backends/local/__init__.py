@@ -23,8 +23,8 @@ from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.environment import script_environment
 from tfk8s.core.events import Event
+from tfk8s.core.kinds import program_jobs
 from tfk8s.core.plan import Action, Change, Plan, compare, fields
-from tfk8s.core.programs import program_jobs
 from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task

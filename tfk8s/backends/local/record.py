@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfk8s.backends.local import capacity, interpreter
-from tfk8s.core import addresses, roles
+from tfk8s.core import addresses, kinds
 from tfk8s.core.environment import data_variables, program_variables, texts
-from tfk8s.core.programs import Program, RunPolicy, program_jobs
+from tfk8s.core.kinds import program_jobs
+from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import ClusterSpec, Env, EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology, Volume
 
@@ -80,7 +81,7 @@ class Record:
     @property
     def target(self) -> str:
         """The master's address for sessions inside the cluster, "grpc://host:port"; "" without servers."""
-        return f"grpc://{self.cluster[self.job_file.master][0]}" if roles.has_target(self.job_file) else ""
+        return f"grpc://{self.cluster[self.job_file.master][0]}" if kinds.has_target(self.job_file) else ""
 
     @property
     def programs(self) -> list[str]:

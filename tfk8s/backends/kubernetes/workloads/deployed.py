@@ -12,7 +12,8 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core import compact, naming
 from tfk8s.core.addresses import POD_NAMESPACE
 from tfk8s.core.environment import DATA_SERVICE
-from tfk8s.core.programs import Program, RunPolicy, success_tasks
+from tfk8s.core.kinds import success_tasks
+from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import NoSuchCluster, there_are
 from tfk8s.render import manifests

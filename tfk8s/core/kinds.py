@@ -1,0 +1,36 @@
+"""The jobs of a job file by what their tasks run: servers, programs, or tf.data's service."""
+
+from __future__ import annotations
+
+from tfk8s.core.roles import DATA, takes_part
+from tfk8s.core.spec import Job, JobFile, Task
+
+_CHIEFS = ("chief", "master")
+
+
+def program_jobs(job_file: JobFile) -> list[Job]:
+    """Return the jobs that run programs."""
+    return [job for job in job_file.jobs if job.program]
+
+
+def success_tasks(job_file: JobFile) -> list[Task]:
+    """Return the tasks whose ends with code 0 are the run's success.
+
+    If the job file names none, these are the tasks of the chief; without a chief, those of all programs except an
+    evaluator, which never ends by itself.
+    """
+    jobs = program_jobs(job_file)
+    names = [job.name for job in jobs]
+    chosen = [job_file.run.success] if job_file.run.success else [name for name in _CHIEFS if name in names][:1]
+    chosen = chosen or [name for name in names if takes_part(name)] or names
+    return [task for job in jobs for task in job if job.name in chosen or str(task) in chosen]
+
+
+def data_job(job_file: JobFile) -> Job | None:
+    """Return the job that runs tf.data's service."""
+    return next((job for job in job_file.jobs if job.kind == DATA), None)
+
+
+def has_target(job_file: JobFile) -> bool:
+    """Return whether sessions can connect to the master."""
+    return job_file.job(job_file.master).has_server
