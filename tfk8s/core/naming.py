@@ -18,6 +18,14 @@ MAX_DNS_LABEL = 63
 # Kubernetes accepts a longer name, but its StatefulSet never gets a pod (kubernetes/kubernetes#64023).
 MAX_STATEFUL_SET = 52
 
+# The containers of the pods that tfk8s makes. No job file may use these names for other containers.
+SERVER_CONTAINER = "server"  # of a task
+SCRIPT_CONTAINER = "script"
+LIFETIME_CONTAINER = "lifetime"  # of the Job that removes a cluster at its limits
+CONTAINERS = (SERVER_CONTAINER, SCRIPT_CONTAINER, LIFETIME_CONTAINER)
+
+SHM_FOLDER = "/dev/shm"  # noqa: S108 - the path is in the pod
+
 
 def is_job_name(name: str) -> bool:
     """Return whether TensorFlow accepts `name` as the name of a job."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tfk8s.core import naming
-from tfk8s.core.pod_names import SHM_FOLDER
+from tfk8s.core.naming import SHM_FOLDER
 from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile.document import Document, Path
 from tfk8s.jobfile.role_checks import runs_without_programs, server_keys_of_programs, wrong_data_jobs, wrong_master

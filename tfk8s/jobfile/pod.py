@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfk8s.core import pod_names
+from tfk8s.core import naming
 from tfk8s.jobfile import types
 from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.open_struct import ANYTHING, OpenStruct
@@ -113,9 +113,7 @@ SERVER_CONTAINER = OpenStruct(
     "ServerContainer",
     "The container of a task's server.",
     {
-        "name": Key(
-            Choice(pod_names.SERVER_CONTAINER), "The container's name.", pod_names.SERVER_CONTAINER, required=True
-        ),
+        "name": Key(Choice(naming.SERVER_CONTAINER), "The container's name.", naming.SERVER_CONTAINER, required=True),
         "env": Key(List(_VARIABLE, unique="name"), "Variables.", [{"name": "NODE_NAME"}]),
         "volumeMounts": Key(
             List(_MOUNT, unique="mountPath"), "Mounted volumes.", [{"name": "model", "mountPath": "/model"}]
@@ -158,14 +156,14 @@ class _ContainerForm(Container):
     accepts = (dict,)
     expected = "a mapping"
     json_schema: dict[str, Any] = {  # noqa: RUF012 - nobody changes it
-        "if": {"type": "object", "properties": {"name": {"const": pod_names.SERVER_CONTAINER}}, "required": ["name"]},
+        "if": {"type": "object", "properties": {"name": {"const": naming.SERVER_CONTAINER}}, "required": ["name"]},
         "then": SERVER_CONTAINER.json_schema,
         "else": SIDECAR.json_schema,
     }
 
     def read_entries(self, entries: Any, path: Path, validator: Validator, /) -> Any:
         """Return the container."""
-        struct = SERVER_CONTAINER if entries.get("name") == pod_names.SERVER_CONTAINER else SIDECAR
+        struct = SERVER_CONTAINER if entries.get("name") == naming.SERVER_CONTAINER else SIDECAR
         return struct.read_entries(entries, path, validator)
 
 

@@ -6,7 +6,7 @@ import posixpath
 import re
 from decimal import Decimal
 
-from tfk8s.core.pod_names import CONTAINERS
+from tfk8s.core.naming import CONTAINERS
 from tfk8s.core.quantity import Quantity
 from tfk8s.errors import quoted
 from tfk8s.jobfile import syntax

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tfk8s.core import naming, pod_names
+from tfk8s.core import naming
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.lifetime import removable_objects
 from tfk8s.core.spec import JobFile
@@ -168,7 +168,7 @@ def _container(job_file: JobFile, master: Object) -> Object:
         "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,
     }  # fmt: skip
     return {
-        "name": pod_names.LIFETIME_CONTAINER,
+        "name": naming.LIFETIME_CONTAINER,
         **{key: master[key] for key in ("image", "imagePullPolicy") if key in master},
         "command": ["python3", "-m", "tfk8s.task.lifetime"],
         "env": [

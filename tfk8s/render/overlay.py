@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfk8s.core.pod_names import SERVER_CONTAINER
+from tfk8s.core.naming import SERVER_CONTAINER
 
 MERGE_KEYS = {
     "containers": "name",

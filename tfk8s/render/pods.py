@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tfk8s.core import naming, pod_names
+from tfk8s.core import naming
 from tfk8s.core.addresses import POD_NAMESPACE, pod_address
 from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.environment import data_variables
@@ -105,7 +105,7 @@ def _additional_ports(job_file: JobFile) -> Iterator[int]:
 
 def _container(job_file: JobFile, job: Job) -> Object:
     container: Object = {
-        "name": pod_names.SERVER_CONTAINER,
+        "name": naming.SERVER_CONTAINER,
         "image": job.image or job_file.image,
         "env": list(_environment(job_file, job)),
         "ports": [{"name": "grpc", "containerPort": port(job_file, job)}],
@@ -237,7 +237,7 @@ def _mounts(job_file: JobFile, job: Job) -> Iterator[Object]:
     yield {"name": "tfk8s", "mountPath": f"{PACKAGE_FOLDER}/tfk8s", "readOnly": True}
     yield {"name": "scratch", "mountPath": SCRATCH_FOLDER}
     if job.shm:
-        yield {"name": "shm", "mountPath": pod_names.SHM_FOLDER}
+        yield {"name": "shm", "mountPath": naming.SHM_FOLDER}
     for number, volume in enumerate((*job_file.volumes, *job.volumes)):
         mount: Object = {"name": f"volume-{number}", "mountPath": volume.path}
         if volume.read_only:

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from tfk8s.core import addresses, kinds, pod_names, programs
+from tfk8s.core import addresses, kinds, naming, programs
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, JobFile
@@ -100,7 +100,7 @@ def spec(job_file: JobFile, job: Job, template: Object) -> Object:
                 {
                     "action": "FailJob",
                     "onExitCodes": {
-                        "containerName": pod_names.SERVER_CONTAINER,
+                        "containerName": naming.SERVER_CONTAINER,
                         "operator": "NotIn",
                         "values": list(_RETRIED_CODES),
                     },

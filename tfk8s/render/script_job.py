@@ -11,7 +11,7 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfk8s.core import pod_names
+from tfk8s.core import naming
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job
@@ -211,7 +211,7 @@ def _pod(name: str, master: Object, run: Run) -> Object:
 def _container(master: Object, run: Run) -> Object:
     gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
     container = {
-        "name": pod_names.SCRIPT_CONTAINER,
+        "name": naming.SCRIPT_CONTAINER,
         "image": master["image"],
         "command": [*COMMAND, *run.arguments],
         "workingDir": WORK_FOLDER,

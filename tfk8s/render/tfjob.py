@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfk8s.core import kinds, pod_names, programs
+from tfk8s.core import kinds, naming, programs
 from tfk8s.core.roles import EVALUATOR
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import InvalidInput
@@ -137,7 +137,7 @@ def _template(job_file: JobFile, job: Job) -> Object:
     spec = {key: value for key, value in made["spec"].items() if key not in _OF_THE_OPERATOR}
     spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] != "tfk8s"]
     spec["containers"] = [
-        _container(job_file, job, container) if container["name"] == pod_names.SERVER_CONTAINER else container
+        _container(job_file, job, container) if container["name"] == naming.SERVER_CONTAINER else container
         for container in spec["containers"]
     ]
     metadata = {key: {name: text for name, text in made["metadata"].get(key, {}).items() if name not in labels}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.core.pod_names import CONTAINERS
+from tfk8s.core.naming import CONTAINERS
 from tfk8s.render.pods import Object
 
 # The reasons of containers that wait for volumes, images or init containers.

@@ -23,7 +23,7 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.log_progress import RecentProgress
-from tfk8s.core import naming, pod_names
+from tfk8s.core import naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import Tfk8sError
@@ -224,6 +224,6 @@ def _container_ends(pod: Object) -> dict[str, Object]:
 
 def _job(pod: Object) -> str:
     """Return the name of a task's job; "" for a script's pod."""
-    containers = (item for item in pod["spec"]["containers"] if item["name"] != pod_names.SCRIPT_CONTAINER)
+    containers = (item for item in pod["spec"]["containers"] if item["name"] != naming.SCRIPT_CONTAINER)
     variables = (variable for container in containers for variable in container.get("env", ()))
     return next((str(variable["value"]) for variable in variables if variable["name"] == "TFK8S_JOB"), "")

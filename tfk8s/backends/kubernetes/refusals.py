@@ -9,7 +9,7 @@ from typing import Any
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.field_errors import FieldError
 from tfk8s.core import naming
-from tfk8s.core.pod_names import SERVER_CONTAINER
+from tfk8s.core.naming import SERVER_CONTAINER
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests

@@ -12,7 +12,7 @@ from tfk8s.backends import downloads
 from tfk8s.backends.kubernetes.api_server import commands, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.core.pod_names import SCRIPT_CONTAINER
+from tfk8s.core.naming import SCRIPT_CONTAINER
 from tfk8s.core.script import Download, Outcome
 from tfk8s.errors import ClusterError
 from tfk8s.log import log

@@ -16,7 +16,7 @@ from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import scheduling
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
-from tfk8s.core import pod_names
+from tfk8s.core import naming
 from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
 from tfk8s.render import package_files, script_job
@@ -60,7 +60,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
             _discard(client, cluster, name)
             raise
         if blocks is not None:
-            arguments = client, cluster.namespace, pod, pod_names.SCRIPT_CONTAINER, blocks, discard
+            arguments = client, cluster.namespace, pod, naming.SCRIPT_CONTAINER, blocks, discard
             threading.Thread(target=streams.send_stdin, args=arguments, name="tfk8s-stdin", daemon=True).start()
         try:
             outcome = script_pod.follow(informer, cluster, name, LogOptions(follow=True), files)
@@ -130,7 +130,7 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
             pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
             command = ["python3", "-c", _RECEIVE, script_job.STREAMED_ARCHIVE, str(len(archive))]
             commands.execute(
-                client, cluster.namespace, pod, command, _blocks(archive), container=pod_names.SCRIPT_CONTAINER
+                client, cluster.namespace, pod, command, _blocks(archive), container=naming.SCRIPT_CONTAINER
             )
     except BaseException:
         _discard(client, cluster, name)

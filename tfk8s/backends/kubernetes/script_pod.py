@@ -17,7 +17,7 @@ from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.script_files import ScriptFiles
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
-from tfk8s.core import naming, pod_names
+from tfk8s.core import naming
 from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, ScriptLost
@@ -108,7 +108,7 @@ def read(client: Client, cluster: DeployedCluster, name: str) -> Iterator[str]:
 
 
 def _lines(client: Client, cluster: DeployedCluster, pod: Object, options: LogOptions) -> list[str]:
-    return logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], options, pod_names.SCRIPT_CONTAINER)
+    return logs.read_pod(client, cluster.namespace, pod["metadata"]["name"], options, naming.SCRIPT_CONTAINER)
 
 
 def follow(
@@ -159,7 +159,7 @@ def _follow(
         return result is None
 
     name = pod["metadata"]["name"]
-    lines = logs.Follower(informer.client, informer.namespace, name, options, is_running, pod_names.SCRIPT_CONTAINER)
+    lines = logs.Follower(informer.client, informer.namespace, name, options, is_running, naming.SCRIPT_CONTAINER)
     copy = files.copy if files else None
     try:
         end = _write(lines, options, copy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tfk8s.core.pod_names import SHM_FOLDER
+from tfk8s.core.naming import SHM_FOLDER
 from tfk8s.jobfile import types, values
 from tfk8s.render import pods
 from tfk8s.tools.kubeflow import container

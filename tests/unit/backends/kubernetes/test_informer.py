@@ -16,7 +16,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError, NoResponse
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.core import naming, pod_names
+from tfk8s.core import naming
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import BackendUnreachable
@@ -260,7 +260,7 @@ def test_the_last_version_of_a_deleted_pod_is_known(api: Api, observer: Informer
     item = pod(2, RUNNING, uid="2")
     item["metadata"]["labels"][script_job.JOB_NAME] = "demo-script-1"
     for container in (item["spec"]["containers"][0], item["status"]["containerStatuses"][0]):
-        container["name"] = pod_names.SCRIPT_CONTAINER  # its variable TFK8S_JOB is that of `run --each`
+        container["name"] = naming.SCRIPT_CONTAINER  # its variable TFK8S_JOB is that of `run --each`
     assert observer.last_change("demo-script-1") is None
     api.send(item, "ADDED")
     change = polling.wait_until(lambda: observer.last_change("demo-script-1"), "the pod", TIMEOUT)

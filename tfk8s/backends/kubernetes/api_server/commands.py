@@ -16,7 +16,7 @@ import websocket
 
 from tfk8s.backends.kubernetes.api_server import paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.core import pod_names
+from tfk8s.core import naming
 from tfk8s.errors import ClusterError
 
 STDIN, STDOUT, STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
@@ -47,7 +47,7 @@ class RemoteCommand:
 
     def __init__(
         self, client: Client, namespace: str, pod: str, words: Sequence[str], *,
-        container: str = pod_names.SERVER_CONTAINER, stdin: bool = True, tty: bool = False,
+        container: str = naming.SERVER_CONTAINER, stdin: bool = True, tty: bool = False,
         timeout: float | None = 60.0,
     ) -> None:  # fmt: skip
         options = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
@@ -193,7 +193,7 @@ class Output(io.RawIOBase):
 
 def execute(
     client: Client, namespace: str, pod: str, words: Sequence[str], data: Iterable[bytes], timeout: float = 60.0,
-    container: str = pod_names.SERVER_CONTAINER,
+    container: str = naming.SERVER_CONTAINER,
 ) -> None:  # fmt: skip
     """Run a command in a pod's container until the command ends.
 

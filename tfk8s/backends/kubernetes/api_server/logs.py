@@ -13,7 +13,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.core import pod_names
+from tfk8s.core import naming
 from tfk8s.core.script import LogLine, LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.errors import BackendUnreachable, Tfk8sError
@@ -31,7 +31,7 @@ def read(client: Client, namespace: str, pods: Pods, options: LogOptions) -> Ite
 
 
 def read_pod(
-    client: Client, namespace: str, pod: str, options: LogOptions, container: str = pod_names.SERVER_CONTAINER
+    client: Client, namespace: str, pod: str, options: LogOptions, container: str = naming.SERVER_CONTAINER
 ) -> list[str]:
     """Return the chosen lines of one container; none if it has not started or restarted, or does not exist."""
     query = {**_query(options), "previous": options.previous, "timestamps": options.timestamps}
@@ -106,7 +106,7 @@ class Follower:
     def __init__(
         self, client: Client, namespace: str, pod: str | Callable[[], str], options: LogOptions,
         exists: Callable[[], bool],
-        container: str = pod_names.SERVER_CONTAINER,
+        container: str = naming.SERVER_CONTAINER,
     ) -> None:  # fmt: skip
         self._client, self._namespace, self._pod, self._container = client, namespace, pod, container
         self._options, self._exists = options, exists
