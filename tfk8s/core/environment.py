@@ -14,14 +14,14 @@
     TFK8S_IDLE          render/lifetime                   task/lifetime               idle in seconds
     TFK8S_PROGRAMS      render/lifetime                   task/lifetime               the jobs with programs
     TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"
-    TFK8S_CLUSTER       core/environment, pod_entrypoint  preflight, programs         the ClusterSpec as JSON
+    TFK8S_CLUSTER       core/environment, pod/entrypoint  preflight, programs         the ClusterSpec as JSON
     TFK8S_DATA_SERVICE  core/environment                  programs, task/config       tf.data's dispatcher, "grpc://…"
     TFK8S_WITHOUT       cluster/scripts                   preflight, local/, retries  tasks that sessions leave out
-    TFK8S_VERDICT       foreground_scripts, kubernetes/   runner, pod_entrypoint      the file for a failure's name, or
+    TFK8S_VERDICT       foreground_scripts, kubernetes/   runner, pod/entrypoint      the file for a failure's name, or
                         render/program_job                task/programs/pod           for a program's exit code
-    TFK8S_ARCHIVE       kubernetes/, render/program_job   pod_entrypoint, task/       the archive of the script's folder
-    TFK8S_REQUIREMENTS  kubernetes/                       pod_entrypoint, runner      the file for `pip install -r`
-    TFK8S_DOWNLOADS     kubernetes/                       pod_entrypoint              the files of `--get`, as JSON
+    TFK8S_ARCHIVE       kubernetes/, render/program_job   pod/entrypoint, task/       the archive of the script's folder
+    TFK8S_REQUIREMENTS  kubernetes/                       pod/entrypoint, runner      the file for `pip install -r`
+    TFK8S_DOWNLOADS     kubernetes/                       pod/entrypoint              the files of `--get`, as JSON
     TFK8S_PROGRESS      local/                            training/progress           the file for `tfk8s.progress`
     TFK8S_CLUSTER_ID    local/                            local/state                 the cluster of a local process
     TFK8S_LOCAL         the user                          backends/options            1: `--local` is the default

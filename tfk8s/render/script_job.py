@@ -36,7 +36,7 @@ QUOTA_ADVICE = (
     "if the master has limits"
 )
 
-COMMAND = ("python3", "-m", "tfk8s.sessions.pod_entrypoint")
+COMMAND = ("python3", "-m", "tfk8s.sessions.pod.entrypoint")
 _TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD", "TFK8S_ACTIVITY_PORT")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
 _DEFAULTS = {

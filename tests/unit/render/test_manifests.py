@@ -363,7 +363,7 @@ def test_ten_thousand_tasks_render_within_milliseconds():
     ("start", "files"),
     [
         (["task/server.py"], package_files.of_tasks()),
-        (["sessions/pod_entrypoint.py", "sessions/session.py"], package_files.of_scripts()),
+        (["sessions/pod/entrypoint.py", "sessions/session.py"], package_files.of_scripts()),
     ],
     ids=["task", "script"],
 )

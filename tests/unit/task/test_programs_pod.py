@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.backends.kubernetes import script_archive
+from tfk8s.backends.kubernetes.scripts import script_archive
 from tfk8s.task.programs import pod
 
 POD = {

@@ -94,31 +94,31 @@ class KubernetesBackend:
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script as a Job beside the cluster's tasks; its output is this process' standard output."""
-        from tfk8s.backends.kubernetes import script_jobs  # packs folders; the import takes 14 ms
+        from tfk8s.backends.kubernetes.scripts import script_jobs  # packs folders; the import takes 14 ms
 
         return script_jobs.run(self._client, self._find_servers(name), script)
 
     def start(self, name: str, script: Script) -> str:
         """Create the script's Job; return the script's name."""
-        from tfk8s.backends.kubernetes import script_jobs
+        from tfk8s.backends.kubernetes.scripts import script_jobs
 
         return script_jobs.start(self._client, self._find_servers(name), script)
 
     def show(self, name: str, script: str, options: LogOptions) -> int:
         """Write the output of a script's pod."""
-        from tfk8s.backends.kubernetes import script_jobs
+        from tfk8s.backends.kubernetes.scripts import script_jobs
 
         return script_jobs.show(self._client, self._find(name), script, options).code
 
     def script_log(self, name: str, script: str) -> Iterator[str]:
         """Yield the lines of a script's pod."""
-        from tfk8s.backends.kubernetes import script_pod
+        from tfk8s.backends.kubernetes.scripts import script_pod
 
         return script_pod.read(self._client, self._find(name), script)
 
     def stop(self, name: str, script: str) -> None:
         """Delete a script's Job."""
-        from tfk8s.backends.kubernetes import script_jobs
+        from tfk8s.backends.kubernetes.scripts import script_jobs
 
         script_jobs.stop(self._client, self._find(name), script)
 

@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from tfk8s import concurrency
-from tfk8s.backends.kubernetes import containers, lifetime, pod_events, pod_status, script_status
+from tfk8s.backends.kubernetes import containers, lifetime, pod_events, pod_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes.shortages import requested
+from tfk8s.backends.kubernetes.scripts import script_status
 from tfk8s.backends.kubernetes.workloads import deployed, log_progress, program_status, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.kubernetes.workloads.log_progress import ProgressByPod

@@ -41,7 +41,8 @@ def read_pod(
         if error.code not in (400, 404):
             raise
         return []
-    return text.removesuffix("\n").split("\n") if text else []  # `splitlines` would also split at `pod_entrypoint.MARK`
+    # `splitlines` would also split at `sessions.pod.entrypoint.MARK`.
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 class FollowedPod(Protocol):

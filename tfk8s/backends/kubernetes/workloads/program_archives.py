@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tfk8s.backends.kubernetes import script_archive
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.scripts import script_archive
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests, program_job

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfk8s.backends.kubernetes import containers, disruptions, pod_status, script_status
+from tfk8s.backends.kubernetes import containers, disruptions, pod_status
 from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.scripts import script_status
 from tfk8s.core.programs import LOST_TASK, PEER_LOST, TIMED_OUT
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import containers, disruptions, pod_events, pod_status, script_status, status
+from tfk8s.backends.kubernetes import containers, disruptions, pod_events, pod_status, status
 from tfk8s.backends.kubernetes.api_server import logs, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.script_files import ScriptFiles
+from tfk8s.backends.kubernetes.scripts import script_status
+from tfk8s.backends.kubernetes.scripts.script_files import ScriptFiles
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.core import naming
@@ -23,13 +24,13 @@ from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
-from tfk8s.sessions import error_names, pod_entrypoint
-from tfk8s.sessions.pod import file_server
+from tfk8s.sessions import error_names
+from tfk8s.sessions.pod import entrypoint, file_server
 from tfk8s.sessions.timing import TIMING
 
 START_TIMEOUT = 120.0
-_MARK = pod_entrypoint.MARK.decode()
-_FILES_WAIT = pod_entrypoint.FILES_WAIT.decode()
+_MARK = entrypoint.MARK.decode()
+_FILES_WAIT = entrypoint.FILES_WAIT.decode()
 _STREAMS = 2
 _INTERRUPTED = 128 + signal.SIGINT
 
@@ -222,7 +223,7 @@ def _with_ends(pod: Object, options: LogOptions) -> LogOptions:
 
 def _parse(line: str) -> tuple[str | None, tuple[str, int, str] | None]:
     """Return a line as the script wrote it, None for a line of process 1; and the script's end, if it is there."""
-    end = pod_entrypoint.read_end(line)
+    end = entrypoint.read_end(line)
     text = end[0] if end else line.removesuffix(_FILES_WAIT)
     return (text if text or text == line else None), end
 

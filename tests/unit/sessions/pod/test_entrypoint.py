@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.sessions import error_names, pod_entrypoint
+from tfk8s.sessions import error_names
+from tfk8s.sessions.pod import entrypoint
 
-END = pod_entrypoint.END.decode()
+END = entrypoint.END.decode()
 
 
 class Listener:
@@ -38,15 +39,15 @@ class Listener:
     ],
 )
 def test_ports_are_those_of_a_single_machine(monkeypatch, cluster, expected) -> None:
-    monkeypatch.setattr(pod_entrypoint, "Forward", Listener)
-    forwards = pod_entrypoint.forward_loopback(cluster)
+    monkeypatch.setattr(entrypoint, "Forward", Listener)
+    forwards = entrypoint.forward_loopback(cluster)
     assert {forward.port: forward.leads_to for forward in forwards} == expected
 
 
 def test_number_of_forwards_is_limited(monkeypatch) -> None:
-    monkeypatch.setattr(pod_entrypoint, "Forward", Listener)
+    monkeypatch.setattr(entrypoint, "Forward", Listener)
     cluster = {"a": [f"h{i}:2222" for i in range(300)], "b": ["x:2222"]}
-    assert len(pod_entrypoint.forward_loopback(cluster)) == pod_entrypoint.MAX_FORWARDS
+    assert len(entrypoint.forward_loopback(cluster)) == entrypoint.MAX_FORWARDS
 
 
 @pytest.mark.parametrize("note", ["", error_names.A_TASK_FAILED_JUST_NOW])
@@ -56,21 +57,21 @@ def test_both_streams_end_with_the_exit_code(monkeypatch, tmp_path, note) -> Non
     monkeypatch.setenv(error_names.VARIABLE, str(tmp_path / "note"))
     if note:
         (tmp_path / "note").write_text(note)
-    pod_entrypoint.write_end(3)
+    entrypoint.write_end(3)
     line = written[1].decode().removesuffix("\n")
     assert written[1] == written[2]
-    assert pod_entrypoint.read_end(line) == ("", 3, note)
-    assert pod_entrypoint.read_end(f"no end of line{line}") == ("no end of line", 3, note)
+    assert entrypoint.read_end(line) == ("", 3, note)
+    assert entrypoint.read_end(f"no end of line{line}") == ("no end of line", 3, note)
 
 
 # The child's `extract` ends it. The interrupt comes when its files wait.
 INTERRUPTED = """
 import os, signal, sys
-from tfk8s.sessions import pod_entrypoint
-pod_entrypoint.forward_loopback = lambda _: []
-pod_entrypoint.extract = lambda _: os._exit(3)
-pod_entrypoint.send_files = lambda: (os.kill(os.getpid(), signal.SIGINT), print("copied", flush=True))
-sys.exit(pod_entrypoint.main(["script.py"]))
+from tfk8s.sessions.pod import entrypoint
+entrypoint.forward_loopback = lambda _: []
+entrypoint.extract = lambda _: os._exit(3)
+entrypoint.send_files = lambda: (os.kill(os.getpid(), signal.SIGINT), print("copied", flush=True))
+sys.exit(entrypoint.main(["script.py"]))
 """
 
 
@@ -88,7 +89,7 @@ def test_an_interrupt_after_the_scripts_end_leaves_its_files() -> None:
     "line", ["", "exit code 3", "\x1eerr", "\x1e\x1etfk8s: exit code ", "\x1e\x1etfk8s: exit code x"]
 )
 def test_other_lines_are_no_end(line) -> None:
-    assert pod_entrypoint.read_end(line) is None
+    assert entrypoint.read_end(line) is None
 
 
 class Pip:
@@ -107,11 +108,11 @@ class Pip:
 
 def test_requirements_are_installed_before_the_images_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pip = Pip(0, tmp_path / "user")
-    monkeypatch.setattr(pod_entrypoint.subprocess, "run", pip)
-    monkeypatch.setattr(pod_entrypoint.site, "getusersitepackages", lambda: str(tmp_path / "user"))
-    monkeypatch.setattr(pod_entrypoint.sys, "path", ["/opt", "/usr/lib/python3.11", "/usr/lib/python3/dist-packages"])
+    monkeypatch.setattr(entrypoint.subprocess, "run", pip)
+    monkeypatch.setattr(entrypoint.site, "getusersitepackages", lambda: str(tmp_path / "user"))
+    monkeypatch.setattr(entrypoint.sys, "path", ["/opt", "/usr/lib/python3.11", "/usr/lib/python3/dist-packages"])
     monkeypatch.setenv("PIP_TIMEOUT", "60")
-    pod_entrypoint.install("my.txt")
+    entrypoint.install("my.txt")
     assert pip.command[1:4] == ["-m", "pip", "install"]
     assert pip.command[-2:] == ["-r", "my.txt"]
     assert (pip.env["PIP_TIMEOUT"], pip.env["PIP_RETRIES"]) == ("60", "1")
@@ -127,16 +128,16 @@ def test_failed_requirements_end_the_script(
     def end(code: int) -> None:
         raise Exited(code)
 
-    monkeypatch.setattr(pod_entrypoint.subprocess, "run", Pip(1, tmp_path / "user"))
-    monkeypatch.setattr(pod_entrypoint.os, "_exit", end)
+    monkeypatch.setattr(entrypoint.subprocess, "run", Pip(1, tmp_path / "user"))
+    monkeypatch.setattr(entrypoint.os, "_exit", end)
     with pytest.raises(Exited, match="1"):
-        pod_entrypoint.install("my.txt")
+        entrypoint.install("my.txt")
     assert capsys.readouterr().err.startswith("error: my.txt can't be installed: pip ended with exit code 1\n")
 
 
 def test_standard_error_is_marked(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"an error\nnext\n")
     sink = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
-    pod_entrypoint.mark(os.open(tmp_path / "in", os.O_RDONLY), sink)
+    entrypoint.mark(os.open(tmp_path / "in", os.O_RDONLY), sink)
     os.close(sink)
     assert (tmp_path / "out").read_bytes() == b"\x1ean error\n\x1enext\n"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.backends.kubernetes import script_archive
+from tfk8s.backends.kubernetes.scripts import script_archive
 from tfk8s.errors import InvalidInput
-from tfk8s.sessions import pod_entrypoint
+from tfk8s.sessions.pod import entrypoint
 
 
 def test_archives_are_reproducible_and_without_caches(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_pod_unpacks_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "from/a.py").write_text("a")
     (tmp_path / "archive").write_bytes(script_archive.pack(tmp_path / "from/a.py"))
     monkeypatch.chdir(tmp_path)
-    pod_entrypoint.extract(tmp_path / "archive")
+    entrypoint.extract(tmp_path / "archive")
     assert (tmp_path / "a.py").read_text() == "a"
 
 

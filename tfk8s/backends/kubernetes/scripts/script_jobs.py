@@ -9,11 +9,11 @@ import threading
 from collections.abc import Iterator
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import script_archive, script_files, script_pod
 from tfk8s.backends.kubernetes.api_server import commands, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import scheduling
+from tfk8s.backends.kubernetes.scripts import script_archive, script_files, script_pod
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming

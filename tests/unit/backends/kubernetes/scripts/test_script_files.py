@@ -13,9 +13,9 @@ import pytest
 
 from tfk8s import polling
 from tfk8s.backends.downloads import parse
-from tfk8s.backends.kubernetes import script_files
 from tfk8s.backends.kubernetes.api_server import commands, errors
-from tfk8s.backends.kubernetes.script_files import ScriptFiles
+from tfk8s.backends.kubernetes.scripts import script_files
+from tfk8s.backends.kubernetes.scripts.script_files import ScriptFiles
 from tfk8s.core.script import Outcome
 from tfk8s.errors import BackendUnreachable, ClusterError
 from tfk8s.sessions.pod import file_server

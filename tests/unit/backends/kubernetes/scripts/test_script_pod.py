@@ -9,20 +9,22 @@ from typing import Any
 import pytest
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import pod_events, script_pod
+from tfk8s.backends.kubernetes import pod_events
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
+from tfk8s.backends.kubernetes.scripts import script_pod
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import ClusterError, ScriptLost
-from tfk8s.sessions import error_names, pod_entrypoint
+from tfk8s.sessions import error_names
+from tfk8s.sessions.pod import entrypoint
 
 CLUSTER = DeployedCluster(name="demo", namespace="ns", workloads={}, jobs={"chief": (1, 2222)})
 NAME = "script-123456"
 RUNNING = {"running": {}}
 DRAINED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-END = pod_entrypoint.END.decode()
+END = entrypoint.END.decode()
 
 Object = dict[str, Any]
 
@@ -162,7 +164,7 @@ def test_a_script_that_ends_while_its_pod_is_removed_has_succeeded() -> None:
     assert follow(ScriptedInformer(pod(RUNNING), ended(0, DRAINED, deleted=True))) == Outcome(0)
 
 
-FILES_WAIT = pod_entrypoint.FILES_WAIT.decode()
+FILES_WAIT = entrypoint.FILES_WAIT.decode()
 
 
 class Files:

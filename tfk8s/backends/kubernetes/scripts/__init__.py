@@ -1,0 +1,1 @@
+"""Scripts in pods: their Job, their folder and files, their end."""
