@@ -276,7 +276,7 @@ def test_scripts_of_all_workers_show_progress_until_ctrl_c(backend, cluster, tmp
 
     def interrupt(task, text, is_error):
         lines.add((str(task), text, is_error))
-        if {("worker/0", "0", False), ("worker/1", "1", False)} <= lines:
+        if not is_error and {("worker/0", "0", False), ("worker/1", "1", False)} <= lines:
             seen = [StepProgress(step=4, total=4)] * 2
             polling.wait_until(lambda: [script.progress for script in scripts()] == seen, "the progress", 30)
             raise KeyboardInterrupt

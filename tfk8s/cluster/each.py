@@ -21,7 +21,7 @@ from tfk8s import polling
 from tfk8s.backends.local import interpreter, network_namespace
 from tfk8s.backends.protocol import Backend
 from tfk8s.backends.select import choose
-from tfk8s.cluster.scripts import wait_for_ends
+from tfk8s.cluster.scripts import require_servers, wait_for_ends
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.task_names import require_job
@@ -40,7 +40,7 @@ def tasks_of(job_file: JobFile, job: str) -> list[Task]:
     """Return the tasks of a job, so that a script can run for each of them.
 
     Raises:
-        InvalidInput: the job does not exist, its tasks run programs, or the job file gives the servers' addresses.
+        InvalidInput: the job does not exist or has no servers, or the job file gives the servers' addresses.
     """
     require_job(job, [job.name for job in job_file.jobs])
     if job_file.has_addresses:
@@ -48,10 +48,10 @@ def tasks_of(job_file: JobFile, job: str) -> list[Task]:
             "--each needs a cluster that tfk8s has started: this job file gives the servers' addresses",
             help="start the script once for each task: tfk8s submit FILE SCRIPT",
         )
-    if job_file.job(job).program is not None:
-        raise InvalidInput(
-            f'job "{job}" has no servers for scripts: its tasks run programs', help="leave out SCRIPT: tfk8s run FILE"
-        )
+    require_servers(job_file)
+    servers = [job.name for job in job_file.jobs if job.has_server]
+    if job not in servers:
+        raise InvalidInput(f'job "{job}" has no servers for scripts', help=f"jobs with servers: {', '.join(servers)}")
     return list(job_file.job(job))
 
 

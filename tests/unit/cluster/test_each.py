@@ -20,8 +20,9 @@ def test_the_tasks_of_a_job() -> None:
     with pytest.raises(InvalidInput, match=r'^there is no job "wroker"; the jobs are ps, worker, evaluator$') as error:
         each.tasks_of(spec, "wroker")
     assert error.value.help == "did you mean worker?"
-    with pytest.raises(InvalidInput, match=r'^job "evaluator" has no servers for scripts: its tasks run programs$'):
+    with pytest.raises(InvalidInput, match=r'^job "evaluator" has no servers for scripts$') as error:
         each.tasks_of(spec, "evaluator")
+    assert error.value.help == "jobs with servers: ps, worker"
 
 
 def test_the_script_of_a_task() -> None:
