@@ -269,7 +269,7 @@ class FakeBackend:
 def use_backend(backend: FakeBackend) -> Iterator[FakeBackend]:
     """Make `tfk8s.up`, `tfk8s.connect` and the command line of this process use a fake backend in a `with` block."""
     chosen: Backend = backend
-    with mock.patch.object(api, "choose", return_value=chosen):
+    with mock.patch.object(api, "choose", return_value=chosen), contextlib.closing(backend):
         yield backend
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ from tfk8s.testing import FakeBackend, use_backend
 class TestFakeBackend(BackendContract):
     @pytest.fixture(scope="class")
     @classmethod
-    def backend(cls) -> FakeBackend:
+    def backend(cls) -> Iterator[FakeBackend]:
         backend = FakeBackend()
         backend.exit_code = 7
-        return backend
+        yield backend
+        backend.close()
 
     @pytest.fixture
     def script(self) -> Script:
