@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,12 +97,15 @@ def test_both_learning_curves_in_one_picture(data_parallel: str, tmp_path: Path)
 
 def test_keras_trains_on_two_workers_as_in_one_process() -> None:
     keras = EXAMPLES / "keras"
-    done = tfk8s("run", "--local", keras / "cluster.yaml", keras / "fit.py", timeout=120)
-    alone = subprocess.run(
-        [sys.executable, keras / "fit.py", "--alone"], capture_output=True, text=True, cwd=REPOSITORY, timeout=120
-    )
+    assert tfk8s("up", "--local", keras / "cluster.yaml").returncode == 0
+    try:
+        done = tfk8s("submit", "--local", "keras", keras / "fit.py", timeout=120)
+        alone = tfk8s("submit", "--local", "keras", keras / "fit.py", "--alone", timeout=120)
+    finally:
+        assert tfk8s("down", "--local", "keras").returncode == 0
     assert (done.returncode, alone.returncode) == (0, 0), done.stderr + alone.stderr
     assert done.stdout.startswith("replicas: 2\nepoch 0: loss ")
+    assert alone.stdout.startswith("replicas: 1\nepoch 0: loss ")
     assert [float(word) for word in re.findall(r"\d\.\d+", done.stdout)] == pytest.approx(
         [float(word) for word in re.findall(r"\d\.\d+", alone.stdout)], abs=0.0002
     )

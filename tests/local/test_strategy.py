@@ -1,15 +1,18 @@
-"""`tfk8s.strategy()` with Keras and in custom loops: its losses equal those of one process."""
+"""Keras and custom loops, with `tfk8s.strategy()` and two strategies of TensorFlow: as in one process."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from clusters import is_ready, pids, start_tfk8s, wait_for
+from clusters import REPOSITORY, is_ready, pids, start_tfk8s, wait_for
 from job_files import job_file
 
 from tfk8s.backends.local import LocalBackend
@@ -18,11 +21,14 @@ from tfk8s.core.spec import Task
 Run = Callable[..., tuple[int, str, str]]
 
 DATA = """
-import json, sys
+import json, os, sys
 import keras, numpy as np, tensorflow as tf, tfk8s
 random = np.random.default_rng(0)
 x = random.normal(size=(256, 8)).astype("float32")
 y = (x @ random.normal(size=(8, 1)) > 0).astype("float32")
+
+def data():
+    return tf.data.Dataset.from_tensor_slices((x, y))  # after the strategy, which TensorFlow wants first
 
 def compiled(strategy, *layers):
     keras.utils.set_random_seed(7)
@@ -60,7 +66,7 @@ def loop(strategy):
     def step(batch):
         return strategy.reduce("SUM", strategy.run(replica, args=batch), axis=None)
 
-    batches = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(64)
+    batches = data().repeat().batch(64)
     losses = [float(step(batch)) for _, batch in zip(range(8), strategy.experimental_distribute_dataset(batches))]
     return losses, int(steps), float(total.read_value())
 """
@@ -79,7 +85,46 @@ print(json.dumps([float(abs(mean).sum()), sorted({w.value.device for w in model.
 BACKUP = """
 model = compiled(tfk8s.strategy())
 tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: print(epoch, logs["loss"], flush=True))
-model.fit(x, y, 64, 12, shuffle=False, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(sys.argv[1]), tell])
+model.fit(x, y, 64, 6, shuffle=False, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(sys.argv[1]), tell])
+"""
+MULTI_WORKER = """
+tfk8s.correct_keras()
+in_workers = "TF_CONFIG" in os.environ
+strategy = tf.distribute.MultiWorkerMirroredStrategy() if in_workers else tf.distribute.get_strategy()
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+batches = data().batch(64).with_options(options)
+backup = keras.callbacks.BackupAndRestore(sys.argv[1], delete_checkpoint=False)
+saved = keras.callbacks.ModelCheckpoint(os.path.join(sys.argv[1], "model.keras"))
+history = compiled(strategy).fit(batches, epochs=2, verbose=0, validation_data=batches, callbacks=[backup, saved])
+print(json.dumps([strategy.num_replicas_in_sync, *history.history.values()]))
+"""
+PARAMETER_SERVER = """
+tfk8s.correct_keras()
+cluster = tf.train.ClusterSpec(json.loads(os.environ["TFK8S_CLUSTER"]))
+resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc")
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+model = compiled(strategy)
+history = model.fit(data().repeat().batch(64), epochs=3, steps_per_epoch=40, verbose=0,
+                    validation_data=data().batch(64), validation_steps=4)
+print(json.dumps([int(model.optimizer.iterations.numpy()), *history.history["loss"], *history.history["val_loss"]]))
+"""
+
+# Runs the same text in a fork for each folder. TensorFlow, which takes 4 s of CPU time, is imported once.
+FORKS = """
+import json, os, sys
+import tensorflow
+text, *arguments = sys.argv[1:]
+for folder, config in map(json.loads, arguments):
+    if not os.fork():
+        os.dup2(os.open(folder + ".txt", os.O_WRONLY | os.O_CREAT), 1)
+        if config:
+            os.environ["TF_CONFIG"] = json.dumps(config)
+        sys.argv = ["train.py", folder]
+        exec(text)
+        sys.stdout.flush()
+        os._exit(0)
+sys.exit(any(os.wait()[1] for _ in arguments))
 """
 
 
@@ -146,12 +191,53 @@ def test_training_continues_after_the_loss_of_the_ps(workers: str, backend: Loca
     disturbed = start_tfk8s(*start("b"))
     assert disturbed.stdout is not None
     lines = []
-    while not lines or not lines[-1].startswith("3 "):
+    while not lines or not lines[-1].startswith("2 "):
         lines.append(disturbed.stdout.readline())
     os.kill(pids(backend.observe(workers))[Task("ps", 0)], signal.SIGKILL)
     rest, errors = disturbed.communicate(timeout=120)
     assert disturbed.returncode == 0, errors
     epochs = [line.split() for line in (*lines, *rest.splitlines())]
-    assert [int(epoch) for epoch, _ in epochs] == list(range(12))
+    assert [int(epoch) for epoch, _ in epochs] == list(range(6))
     assert [float(loss) for _, loss in epochs] == pytest.approx([float(line.split()[1]) for line in undisturbed])
     assert "ps/0 was restarted" in errors or "ps/0 was lost" in errors
+
+
+def free_ports(count: int) -> list[int]:
+    listeners = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    ports = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
+
+
+def test_two_workers_train_as_one_process(tmp_path: Path) -> None:
+    cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
+    configs = [{"cluster": cluster, "task": {"type": "worker", "index": index}} for index in range(2)]
+    folders = dict(zip(("0", "1", "alone"), (*configs, None), strict=True))
+    arguments = [json.dumps([str(tmp_path / name), config]) for name, config in folders.items()]
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS, DATA + MULTI_WORKER, *arguments],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as forks:  # fmt: skip
+        try:
+            _, errors = forks.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(forks.pid, signal.SIGKILL)
+            raise
+    assert forks.returncode == 0, errors
+    first, second, alone = (json.loads((tmp_path / f"{name}.txt").read_text().splitlines()[-1]) for name in folders)
+    assert first[0] == 2
+    assert second == first
+    assert flat(first[1:]) == pytest.approx(flat(alone[1:]), rel=1e-3)
+    assert sorted(path.name for path in (tmp_path / "0").iterdir()) == sorted(
+        path.name for path in (tmp_path / "alone").iterdir()
+    )
+    assert not (tmp_path / "1").exists(), "only the chief writes checkpoints"
+
+
+def test_parameter_servers_count_each_step(workers: str, run: Run) -> None:
+    code, out, err = run(workers, DATA + PARAMETER_SERVER)
+    assert code == 0, err
+    iterations, first, *_, last = json.loads(out.splitlines()[-1])
+    assert iterations == 120
+    assert last < 0.8 * first
