@@ -1,10 +1,23 @@
-"""Generated job files with programs that a TFJob can run."""
+"""A TFJob, and generated job files with programs that a TFJob can run."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hypothesis import strategies as st
+
+TFJOB = """\
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: mnist}
+spec:
+  tfReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          containers:
+            - {name: tensorflow, image: a, command: [b]}
+"""
 
 _TEXTS = ["", "1e3", "yes", "$(HOME) $$ ${X}", "a: b #c", "'\"\\", "a\n b\n", "😀 é", "\x7f\x85\u2028"]
 _VOLUMES = [

@@ -7,14 +7,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import yaml
+import yaml_text
 
 HELM = os.environ.get("HELM", "helm")
 CHART = Path(__file__).parents[2] / "helm" / "tfk8s"
 # The version of Kubernetes. A Helm that was built by `go install` would use 1.20.
 KUBERNETES = ["--kube-version", "1.30.0"]
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def helm(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -27,7 +25,7 @@ def helm(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProc
 def template(file: Path, *arguments: str | Path, chart: Path = CHART) -> list[dict[str, Any]]:
     """Return the objects of a job file, including the pod of `helm test`."""
     process = helm("template", "release", chart, "--values", file, *KUBERNETES, *arguments)
-    return [item for item in yaml.load_all(process.stdout, _Loader) if item]
+    return [item for item in yaml_text.read_all(process.stdout) if item]
 
 
 def rejection(file: Path, *arguments: str) -> str:

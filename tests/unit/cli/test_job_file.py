@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes.command_line import Run
+from tfjobs import TFJOB
 
 from tfk8s.core.spec import Job
 from tfk8s.jobfile import template
@@ -249,15 +250,6 @@ def test_init_from_a_script(run: Run, folder: Path) -> None:
     assert (folder / "cluster.yaml").read_text() == STARTER
     assert load(folder / "cluster.yaml").port == 3000
 
-
-TFJOB = """\
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: mnist}
-spec:
-  tfReplicaSpecs:
-    Worker: {template: {spec: {containers: [{name: tensorflow, image: a, command: [b]}]}}}
-"""
 
 FROM_TFJOB = """\
 # The programs of TFJob mnist in tfjob.yaml, for `tfk8s run`. What differs:

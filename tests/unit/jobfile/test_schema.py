@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml_text
 from bad_files import HEAD, cases
 from hypothesis import given, settings
 from job_files import as_json, job_files
@@ -123,7 +123,7 @@ def test_every_example_is_valid() -> None:
 
 @pytest.mark.parametrize("path", sorted(REPOSITORY.glob("examples/**/*.yaml")), ids=str)
 def test_examples_match_the_schema(path: Path) -> None:
-    VALIDATOR.validate(yaml.safe_load(path.read_text()))
+    VALIDATOR.validate(yaml_text.read(path.read_text()))
 
 
 def test_schema_finds_structural_problems() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
+import yaml_text
 
 from tfk8s import render
 from tfk8s.errors import InvalidInput
@@ -19,7 +19,7 @@ VARIABLES = "a TFJob sets TF_CONFIG alone, and none of the variables TFK8S_…"
 
 def rendered(text: str, namespace: str | None = None) -> Any:
     """Return the TFJob of a job file."""
-    return yaml.safe_load(render.tfjob_text(loads(HEAD + text, "cluster.yaml"), namespace))
+    return yaml_text.read(render.tfjob_text(loads(HEAD + text, "cluster.yaml"), namespace))
 
 
 def container(found: Any, kind: str) -> Any:

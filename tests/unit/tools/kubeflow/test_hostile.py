@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml_text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +34,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 @pytest.mark.parametrize("name", ["tfjob", "trainjob"])
 @given(number=st.integers(0, 10_000), junk=st.sampled_from(JUNK))
 def test_any_value_at_any_place(name: str, number: int, junk: Any) -> None:
-    documents = list(yaml.safe_load_all((HERE / f"{name}.yaml").read_text()))
+    documents = yaml_text.read_all((HERE / f"{name}.yaml").read_text())
     paths = list(places(documents))
     *path, last = paths[number % len(paths)]
     parent: Any = documents

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+import yaml_text
+from tfjobs import TFJOB
 
 from tfk8s.errors import InvalidInput, JobFileError
 from tfk8s.jobfile.loader import loads
@@ -17,19 +19,6 @@ from tfk8s.tools import kubeflow
 HERE = Path(__file__).parent
 
 READ_ONLY = "the pods do not run as root, and only /tmp and volumes are writable (docs/security.md)"
-
-TFJOB = """\
-apiVersion: kubeflow.org/v1
-kind: TFJob
-metadata: {name: mnist}
-spec:
-  tfReplicaSpecs:
-    Worker:
-      template:
-        spec:
-          containers:
-            - {name: tensorflow, image: a, command: [b]}
-"""
 
 TRAINJOB = """\
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -84,14 +73,14 @@ def test_trainjob_without_its_runtime() -> None:
 
 def with_spec(**keys: Any) -> str:
     """Return the smallest TFJob with more fields of its spec."""
-    data = yaml.safe_load(TFJOB)
+    data = yaml_text.read(TFJOB)
     data["spec"] |= keys
     return yaml.safe_dump(data)
 
 
 def with_replicas(**replicas: dict[str, Any]) -> str:
     """Return a TFJob with more fields of its replicas, by their type."""
-    data = yaml.safe_load(TFJOB)
+    data = yaml_text.read(TFJOB)
     worker = data["spec"]["tfReplicaSpecs"].pop("Worker")
     data["spec"]["tfReplicaSpecs"] = {kind: worker | more for kind, more in replicas.items()}
     return json.dumps(data)
@@ -99,7 +88,7 @@ def with_replicas(**replicas: dict[str, Any]) -> str:
 
 def with_pod(container: dict[str, Any] | None = None, **keys: Any) -> str:
     """Return the smallest TFJob with more fields of its container and of its pod."""
-    data = yaml.safe_load(TFJOB)
+    data = yaml_text.read(TFJOB)
     spec = data["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
     spec |= keys
     spec["containers"][0] |= container or {}
