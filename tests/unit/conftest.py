@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import settings
 
-for name, examples in (("quick", 6), ("thorough", 30)):
+for name, examples in (("quick", 4), ("thorough", 30)):
     settings.register_profile(name, max_examples=examples, deadline=None, derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
