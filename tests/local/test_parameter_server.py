@@ -41,6 +41,20 @@ cluster = {{"chief": ["localhost:2990"], "ps": ["localhost:2991"], "worker": ["l
 os.environ["TF_CONFIG"] = json.dumps({{"cluster": cluster, "task": {{"type": "chief", "index": 0}}}})
 {STRATEGY}
 """
+CHECKPOINT = f"""{STRATEGY}
+with strategy.scope():
+    variable = tf.Variable([1.0, 2.0])
+path = tf.train.Checkpoint(variable=variable).save(sys.argv[1])
+variable.assign([0.0, 0.0])
+tf.train.Checkpoint(variable=variable).restore(path)
+print(variable.numpy())
+"""
+AS_WORKER = f"""
+import json, os
+config = json.loads(os.environ["TF_CONFIG"])
+os.environ["TF_CONFIG"] = json.dumps({{**config, "task": {{"type": "worker", "index": 1}}}})
+{STRATEGY}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +98,14 @@ def test_tasks_forget_what_a_script_made(pss: str, backend: LocalBackend, run: C
             2,
             "error: MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process",
         ),
+        (
+            "import os, tensorflow as tf\ndel os.environ['TF_CONFIG']\ntf.distribute.MultiWorkerMirroredStrategy()",
+            0,
+            "tfk8s: MultiWorkerMirroredStrategy finds no TF_CONFIG: this process trains alone; ",
+        ),
+        (AS_WORKER, 1, "ValueError: ParameterServerStrategy belongs in one process, the coordinator, and by TF_CONFIG"),
     ],
-    ids=["keras", "own-cluster", "multi-worker"],
+    ids=["keras", "own-cluster", "multi-worker", "alone", "worker"],
 )
 def test_a_program_that_can_not_work_is_told_why(
     pss: str, text: str, code: int, words: str, run: Callable[..., tuple[int, str, str]]
@@ -93,6 +113,10 @@ def test_a_program_that_can_not_work_is_told_why(
     ended = run(pss, text)
     assert ended[0] == code, ended
     assert words in ended[2]
+
+
+def test_a_ps_writes_and_reads_a_checkpoint(pss: str, tmp_path: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+    assert run(pss, CHECKPOINT, str(tmp_path / "checkpoint"))[:2] == (0, "[1. 2.]\n")
 
 
 def test_without_leaves_no_task_out_of_a_strategy(pss: str, run: Callable[..., tuple[int, str, str]]) -> None:

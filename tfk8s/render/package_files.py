@@ -19,7 +19,7 @@ _SCRIPT = (
     *_TASK, "core/addresses.py", "core/cluster_spec.py", "core/progress.py", "concurrency.py", "errors.py", "log.py",
     "polling.py", "training/*.py", "sessions/*.py", "sessions/eager/*.py", "sessions/pod/*.py",
     "task/programs/__init__.py", "task/programs/archive.py", "task/programs/hints.py",
-    "task/programs/main_script.py",
+    "task/programs/imports.py", "task/programs/main_script.py", "task/programs/strategies.py",
 )  # fmt: skip
 
 

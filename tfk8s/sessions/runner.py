@@ -11,18 +11,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import logging
 import os
 import re
 import signal
 import sys
 import tempfile
-import types
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,7 +31,7 @@ from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
 from tfk8s.sessions.preflight import ClusterView
-from tfk8s.task.programs import main_script
+from tfk8s.task.programs import imports, main_script, strategies
 
 _EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
 
@@ -58,12 +53,12 @@ def execute(options: argparse.Namespace) -> int:
     guard.start()
     filters = cluster.view.filters
     check = functools.partial(patch.check_target, tasks=cluster.view.addresses, in_pod=options.pod)
-    while_imported("tensorflow", without_early_lines)
-    when_imported(patch.SESSION_MODULE, lambda: patch.patch_sessions(filters, check, isolate=options.isolate))
+    imports.while_imported("tensorflow", without_early_lines)
+    imports.when_imported(patch.SESSION_MODULE, lambda: patch.patch_sessions(filters, check, isolate=options.isolate))
     # In a pod, the first process hands on the end of the pod as SIGINT.
     end_signal = signal.SIGINT if options.pod else signal.SIGTERM
     adopt = functools.partial(adopted_server.patch_servers, cluster.view, of_script, end_signal)
-    when_imported(adopted_server.SERVER_MODULE, adopt)
+    imports.when_imported(adopted_server.SERVER_MODULE, adopt)
     if options.tf1:
         give_tf1()
     else:
@@ -109,51 +104,11 @@ def coordinate(view: ClusterView, check: Callable[[object], None], *, in_pod: bo
     if not forwarded:
         address = coordinator.own_address(os.environ.get("TFK8S_TARGET", ""), in_pod=in_pod)
         coordinator.become_coordinator(view.cluster, address)
-    when_imported(coordinator.MULTI_WORKER_MODULE, coordinator.patch_multi_worker)
-    when_imported(remote_context.MODULE, functools.partial(coordinator.patch_connecting, view, check))
-
-
-def when_imported(name: str, then: Callable[[], None]) -> None:
-    """Call a function as soon as a module has been imported, or now if it has been."""
-
-    @contextlib.contextmanager
-    def call_after() -> Iterator[None]:
-        yield
-        then()
-
-    if name in sys.modules:
-        then()
-    else:
-        while_imported(name, call_after)
-
-
-def while_imported(name: str, make_context: Callable[[], AbstractContextManager[None]]) -> None:
-    """Enter a context while a module is imported, unless it has been."""
-    if name not in sys.modules:
-        sys.meta_path.insert(0, _Importer(name, make_context))
-
-
-class _Importer(importlib.abc.MetaPathFinder):
-    """Finds one module, once, as other finders would, and executes the module in a context."""
-
-    def __init__(self, name: str, make_context: Callable[[], AbstractContextManager[None]]) -> None:
-        self._name, self._make_context = name, make_context
-
-    def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        del path, target
-        if name != self._name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_in_context(module: types.ModuleType) -> None:
-                with self._make_context():
-                    execute(module)
-
-            setattr(spec.loader, "exec_module", execute_in_context)  # noqa: B010 - of this one loader
-        return spec
+    check_multi_worker = functools.partial(coordinator.check_multi_worker, len(view.addresses))
+    patch_multi_worker = functools.partial(strategies.patch_multi_worker, check_multi_worker)
+    imports.when_imported(strategies.MULTI_WORKER_MODULE, patch_multi_worker)
+    imports.when_imported(strategies.PARAMETER_SERVER_MODULE, strategies.patch_parameter_server)
+    imports.when_imported(remote_context.MODULE, functools.partial(coordinator.patch_connecting, view, check))
 
 
 @contextlib.contextmanager

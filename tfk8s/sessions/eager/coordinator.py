@@ -25,8 +25,12 @@ from tfk8s.training import strategy
 
 VARIABLE = "TF_CONFIG"
 CHIEF = "chief"
-MULTI_WORKER_MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"
 MAX_VARIABLE = 131_071  # bytes of "NAME=value": MAX_ARG_STRLEN in Linux' execve(2), less the terminating zero
+
+_NOT_ALONE = (
+    "give the job a `program:` in the job file; or use tfk8s.strategy(), which trains on all workers from a session "
+    "script"
+)
 
 # With other jobs, TensorFlow refuses the cluster ("Disallowed task type", multi_worker_util).
 _JOBS = ("ps", "worker")
@@ -111,25 +115,23 @@ def _require_included(task: str, address: str, view: ClusterView) -> None:
         )
 
 
-def patch_multi_worker() -> None:
-    """Make MultiWorkerMirroredStrategy refuse this process' `TF_CONFIG`; it would wait for the tasks for minutes."""
-    from tensorflow.python.distribute import collective_all_reduce_strategy
+def check_multi_worker(workers: int, cluster: Mapping[str, list[str]]) -> None:
+    """Refuse MultiWorkerMirroredStrategy with this process' `TF_CONFIG`; it would wait for the tasks for minutes.
 
-    extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
-    initialize = extended._initialize_multi_worker
+    Args:
+        workers: the number of tasks of this cluster.
+        cluster: the cluster of the strategy.
 
-    @functools.wraps(initialize)
-    def patched_initialize(self: Any, cluster_resolver: Any) -> None:
-        cluster = cluster_resolver.cluster_spec().as_dict()
-        if cluster.get(CHIEF) == own_chief() and len(cluster) > 1:
-            raise InvalidInput(
-                "MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process",
-                help="give the job a `program:` in the job file; or use tfk8s.strategy(), which trains on all workers "
-                "from a session script",
-            )
-        initialize(self, cluster_resolver)
-
-    extended._initialize_multi_worker = patched_initialize
+    Raises:
+        InvalidInput: the strategy would wait.
+    """
+    if not cluster and workers > 1:
+        log.warning("MultiWorkerMirroredStrategy finds no TF_CONFIG: this process trains alone; %s", _NOT_ALONE)
+    if cluster.get(CHIEF) == own_chief() and len(cluster) > 1:
+        raise InvalidInput(
+            "MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process",
+            help=_NOT_ALONE,
+        )
 
 
 def own_chief() -> list[str]:

@@ -7,12 +7,13 @@ this file also runs in pods.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 
 from tfk8s.core.programs import PEER_LOST
-from tfk8s.task.programs import hints, main_script
+from tfk8s.task.programs import hints, main_script, strategies
 
 INTERRUPTED = 130  # by Ctrl-C, as a shell shows it
 
@@ -48,6 +49,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 def main(arguments: Sequence[str]) -> int:
     """Run a script with its arguments; return the exit code of the process."""
     script, *rest = arguments
+    strategies.watch(os.environ, lambda text: print(f"tfk8s: {text}", file=sys.stderr, flush=True))
     try:
         main_script.run(script, rest)
     except SystemExit as end:

@@ -9,6 +9,7 @@ import socket
 
 import pytest
 
+from tfk8s.errors import InvalidInput
 from tfk8s.sessions.eager import coordinator
 from tfk8s.sessions.forward import Forward
 
@@ -77,3 +78,24 @@ def test_a_large_cluster_has_no_tf_config(tasks: int, fits: bool) -> None:
 def test_a_tf_config_of_the_script_may_be_anything(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", value)
     assert coordinator.own_chief() == []
+
+
+@pytest.mark.parametrize(("tasks", "warnings"), [(1, 0), (2, 1)])
+def test_a_strategy_that_finds_no_other_worker(tasks: int, warnings: int, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        coordinator.check_multi_worker(tasks, {})
+    expected = (
+        "MultiWorkerMirroredStrategy finds no TF_CONFIG: this process trains alone; give the job a `program:` in the "
+        "job file; or use tfk8s.strategy(), which trains on all workers from a session script"
+    )
+    assert caplog.messages == [expected] * warnings
+
+
+def test_a_strategy_that_would_wait_for_the_tasks_is_refused() -> None:
+    cluster = become({"worker": ["w:2222"]})["cluster"]
+    with pytest.raises(InvalidInput) as caught:
+        coordinator.check_multi_worker(1, cluster)
+    assert str(caught.value) == (
+        "MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process"
+    )
+    coordinator.check_multi_worker(2, {"worker": ["localhost:1"]})

@@ -1,0 +1,101 @@
+"""Checks of TensorFlow's strategies, with stand-ins for TensorFlow's classes; real ones are in tests/local."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tfk8s.task.programs import strategies
+
+TWO = {"worker": ["a:1", "b:1"]}
+ALONE = (
+    "MultiWorkerMirroredStrategy finds no TF_CONFIG: this process trains alone, and the cluster has 2 tasks; leave "
+    "TF_CONFIG as tfk8s sets it"
+)
+FOREIGN = (
+    "MultiWorkerMirroredStrategy waits for localhost:12345, which is no task of this cluster: the program has its own "
+    "TF_CONFIG; leave TF_CONFIG as tfk8s sets it"
+)
+
+
+class Resolver(SimpleNamespace):
+    """As TensorFlow's resolver of a cluster."""
+
+    def __init__(self, cluster: Mapping[str, list[str]], job: str = "", index: int = 0) -> None:
+        super().__init__(task_type=job, task_id=index)
+        self._cluster = cluster
+
+    def cluster_spec(self) -> SimpleNamespace:
+        return SimpleNamespace(as_dict=lambda: self._cluster)
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Put modules with TensorFlow's classes in the place of TensorFlow; return the classes."""
+
+    class Extended:
+        def _initialize_strategy(self, resolver: Resolver, devices: object = None) -> None:
+            self.calls = (resolver, devices)
+
+    class Strategy:
+        def __init__(self, resolver: Resolver, variable_partitioner: object = None) -> None:
+            self.calls = (resolver, variable_partitioner)
+
+    for name in ("tensorflow", "tensorflow.python", "tensorflow.python.distribute"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    distribute = sys.modules["tensorflow.python.distribute"]
+    for name, contents in (
+        (strategies.MULTI_WORKER_MODULE, {"CollectiveAllReduceExtended": Extended}),
+        (strategies.PARAMETER_SERVER_MODULE, {"ParameterServerStrategyV2": Strategy}),
+    ):
+        module = ModuleType(name)
+        module.__dict__.update(contents)
+        monkeypatch.setitem(sys.modules, name, module)
+        setattr(distribute, name.rpartition(".")[2], module)
+    return {"extended": Extended, "strategy": Strategy}
+
+
+@pytest.mark.parametrize(
+    ("own", "job", "cluster", "warnings"),
+    [
+        (TWO, "worker", TWO, []),
+        (TWO, "worker", {"worker": ["b:1"]}, []),
+        (TWO, "worker", {}, [ALONE]),
+        (TWO, "worker", {"worker": ["localhost:12345", "localhost:23456"]}, [FOREIGN]),
+        (TWO, "evaluator", {}, []),
+        ({"worker": ["a:1"]}, "worker", {}, []),
+        ({}, "worker", {}, []),
+    ],
+)
+def test_a_worker_that_trains_alone_or_waits_for_others(
+    modules: dict[str, Any], own: object, job: str, cluster: dict[str, list[str]], warnings: list[str]
+) -> None:
+    said: list[str] = []
+    config = json.dumps({"cluster": own, "task": {"type": job, "index": 0}}) if own else "{}"
+    strategies.watch({"TF_CONFIG": config}, said.append)
+    made, resolver = modules["extended"](), Resolver(cluster)
+    made._initialize_strategy(resolver, devices="cpu")
+    assert (said, made.calls) == (warnings, (resolver, "cpu"))
+
+
+@pytest.mark.parametrize("job", ["worker", "ps"])
+def test_parameter_server_strategy_in_a_task_is_refused(modules: dict[str, Any], job: str) -> None:
+    strategies.watch({}, print)
+    with pytest.raises(ValueError, match="belongs") as caught:
+        modules["strategy"](Resolver(TWO, job, 1))
+    assert str(caught.value) == (
+        f"ParameterServerStrategy belongs in one process, the coordinator, and by TF_CONFIG this is {job}/1: give the "
+        "tasks servers, without `program:`, and submit the program; or give the program to a job `chief`"
+    )
+
+
+@pytest.mark.parametrize("job", ["chief", "", None])
+def test_parameter_server_strategy_in_the_coordinator(modules: dict[str, Any], job: str) -> None:
+    strategies.watch({}, print)
+    resolver = Resolver(TWO, job)
+    assert modules["strategy"](resolver, variable_partitioner=1).calls == (resolver, 1)
