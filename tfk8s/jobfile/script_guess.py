@@ -20,6 +20,7 @@ from tfk8s.errors import InvalidInput
 # "/job:worker/task:1", or "/job:worker/task:{i}" if the script computes the index.
 _TASK = re.compile(r"/job:([A-Za-z][A-Za-z0-9_]*)(?:/replica:\d+)?(?:/task:(\d+|[{%]))?", re.ASCII)
 _TARGET = re.compile(r"grpc://(?:localhost|127\.0\.0\.1):(\d{1,5})\b", re.ASCII)
+_PARAMETER_SERVERS = "ParameterServerStrategy("  # of TensorFlow 2: the jobs have these names
 _LOCAL = "localhost"  # the job of a process without a cluster
 _HOSTS = "_hosts"  # ends the name of a flag with the addresses of a job
 _MAX_DEPTH = 12  # of expressions in each other, so that no script takes long
@@ -57,7 +58,9 @@ def guess(name: str, script: bytes) -> Guess:
         jobs[job] = max(jobs.get(job, 1), tasks or 1)
         (unsure.discard if tasks else unsure.add)(job)
     ports = [int(port) for port in _TARGET.findall(text) if 0 < int(port) < 65536]
-    return Guess(jobs or {"worker": 1}, frozenset(unsure), min(ports, default=DEFAULT_PORT))
+    if not jobs:
+        jobs = {"ps": 1, "worker": 2} if _PARAMETER_SERVERS in text else {"worker": 1}
+    return Guess(jobs, frozenset(unsure), min(ports, default=DEFAULT_PORT))
 
 
 def _parse(name: str, script: bytes) -> ast.AST:

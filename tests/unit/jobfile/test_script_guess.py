@@ -42,6 +42,7 @@ GUESSES = [
     ('tf.train.ClusterSpec({"local": ["localhost:2222", "localhost:2223"]})', Guess({"local": 2})),
     ('ClusterSpec({"worker": {1: "b:1", 3: "d:1"}, "ps": ("a:1",)})', Guess({"worker": 4, "ps": 1})),
     ('tf.distribute.Server({"worker": ["a:1"]}); \'/job:worker/task:%d\'', Guess({"worker": 2})),
+    ("tf.distribute.ParameterServerStrategy(resolver)", Guess({"ps": 1, "worker": 2})),
     (BETWEEN_GRAPH, Guess({"ps": 1, "worker": 2})),
     (ARGPARSE, Guess({"ps": 1, "worker": 3}, frozenset({"ps"}))),
     (COMPUTED, Guess({"worker": 4, "ps": 3, "chief": 1}, frozenset({"chief"}))),
