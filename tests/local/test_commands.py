@@ -26,7 +26,6 @@ from tfk8s.task import probe
 TUTORIAL = REPOSITORY / "examples" / "tutorial"
 pytestmark = pytest.mark.usefixtures("servers_only")
 CLUSTER, TWO_TASKS = TUTORIAL / "cluster.yaml", TUTORIAL / "two_tasks.py"
-SHARED = "apiVersion: tfk8s.dev/v1\nname: shared\njobs: {worker: 2, ps: 1}\n"
 
 # A script for `run --each`, whose server is that of its task.
 EACH = """
@@ -51,7 +50,7 @@ def job_file(tmp_path: Path) -> Path:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster of two workers and a ps that tests leave as it is."""
     path = tmp_path_factory.mktemp("shared") / "shared.yaml"
-    path.write_text(SHARED)
+    path.write_text("apiVersion: tfk8s.dev/v1\nname: shared\njobs: {worker: 2, ps: 1}\n")
     up = tfk8s("up", "--local", path)
     assert up.returncode == 0, up.stderr
     yield "shared"
@@ -98,18 +97,18 @@ def test_run_exits_with_the_code_of_the_script(job_file: Path, tmp_path: Path) -
     assert state.folder("mine").read() is None
 
 
-def test_run_each_ends_with_the_first_failure(shared: str, tmp_path: Path) -> None:
-    (tmp_path / "cluster.yaml").write_text(SHARED)
+@pytest.mark.usefixtures("tensorflow")
+def test_run_each_ends_with_the_first_failure(job_file: Path, mine: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(EACH)
-    run = functools.partial(tfk8s, "run", "--local", "--each", "worker", tmp_path / "cluster.yaml", script)
+    run = functools.partial(tfk8s, "run", "--local", "--each", "worker", job_file, script)
     done = run("$(TFK8S_JOB)-$(TFK8S_INDEX)")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["worker/0 | worker-0 adopts 0", "worker/1 | worker-1 adopts 1"]
     done = run("fail")
     assert done.returncode == 7
     assert done.stderr.endswith("tfk8s: the script of worker/1 has ended with exit code 7, which ends the others\n")
-    assert json.loads(tfk8s("status", "--local", shared, "-o", "json").stdout)["scripts"] == []
+    assert json.loads(tfk8s("status", "--local", mine, "-o", "json").stdout)["scripts"] == []
 
 
 def test_run_of_a_missing_script_starts_nothing(job_file: Path) -> None:
