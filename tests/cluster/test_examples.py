@@ -22,6 +22,19 @@ from tfk8s.core.quantity import Quantity
 from tfk8s.errors import NoSuchCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+# As when a script saves its variables: an operation of a ps takes its input from the script.
+FETCH_FROM_SCRIPT = """
+import tensorflow as tf
+tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
+@tf.function
+def add():
+    with tf.device("/job:chief/replica:0/task:0/device:CPU:0"):
+        one = tf.strings.to_number(tf.strings.as_string(tf.random.uniform([], 1, 2, tf.int32)))
+    with tf.device("/job:ps/replica:0/task:0/device:CPU:0"):
+        return one + 2
+print(add().numpy())
+"""
 PATIENCE = 240  # seconds for a script, on a machine that does much else; more than `submit` itself has
 
 
@@ -99,9 +112,11 @@ def test_data_parallel_learns_as_a_single_device_does(submit, make_up):
     assert single[399] < 0.01 < single[1]
 
 
-def test_parameter_server_strategy(submit, make_up):
+def test_parameter_server_strategy(submit, make_up, tmp_path):
     name = make_up("parameter_server/cluster.yaml")
-    assert submit(name, "parameter_server/train.py", flags=()) == [PARAMETER_SERVER]
+    fetch = tmp_path / "fetch.py"
+    fetch.write_text(FETCH_FROM_SCRIPT)
+    assert submit(name, "parameter_server/train.py", fetch, flags=()) == [PARAMETER_SERVER, "3.0\n"]
 
 
 def test_data_service(submit, make_up):
