@@ -44,6 +44,8 @@ class Tfk8sError(Exception):
     def __init__(self, message: str, *, help: str | None = None) -> None:  # noqa: A002 - rustc's word for it
         super().__init__(message)
         self.help = help
+        if help is not None:
+            self.add_note(f"help: {help}")  # a traceback of Python shows notes
 
 
 class InvalidInput(Tfk8sError):

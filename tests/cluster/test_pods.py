@@ -78,6 +78,6 @@ def test_a_script_and_a_task_get_all_that_the_job_file_asks_for(
 def test_what_the_api_server_refuses_is_named_and_changes_nothing(backend, client, namespace, dry_run):
     job_file = make_job_file("refused", make_job(pod={"hostAliasses": []}))
     message = "the API server refuses jobs.worker.pod.hostAliasses: there is no such field"
-    with pytest.raises(InvalidInput, match=f"^{message}$"):
+    with pytest.raises(InvalidInput, match=f"(?m)^{message}$"):
         backend.plan(job_file) if dry_run else backend.apply(job_file)
     assert left(client, namespace, "refused") == []

@@ -12,11 +12,11 @@ from tfk8s.errors import InvalidInput
 
 
 def test_a_script_must_be_a_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r'^there is no script "nope.py"$'):
+    with pytest.raises(InvalidInput, match=r'(?m)^there is no script "nope.py"$'):
         make_script("nope.py")
-    with pytest.raises(InvalidInput, match=r'^"/.*" is a folder, not a script$'):
+    with pytest.raises(InvalidInput, match=r'(?m)^"/.*" is a folder, not a script$'):
         make_script(tmp_path)
-    with pytest.raises(InvalidInput, match=r'^"/dev/null" is a pipe or a device, not a script$'):
+    with pytest.raises(InvalidInput, match=r'(?m)^"/dev/null" is a pipe or a device, not a script$'):
         make_script("/dev/null")
 
 

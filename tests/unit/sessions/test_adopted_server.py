@@ -125,7 +125,7 @@ def test_server_of_a_task_starts_nothing(server_class: Any) -> None:
         "ps": ["m-ps-0.m.ns.svc:2222"],
     }
     server.start()
-    with pytest.raises(TaskLost, match=r"^ps/0 was lost: evicted$"):
+    with pytest.raises(TaskLost, match=r"(?m)^ps/0 was lost: evicted$"):
         server.join()
     assert not hasattr(server, "calls")
 
@@ -193,7 +193,7 @@ def test_ctrl_c_ends_join() -> None:
 
 @pytest.mark.parametrize("view", [view(answers=False), view(replaced=True)])
 def test_join_names_a_lost_task(view: Any) -> None:
-    with pytest.raises(TaskLost, match=r"^ps/0 was lost: evicted$"):
+    with pytest.raises(TaskLost, match=r"(?m)^ps/0 was lost: evicted$"):
         adopted_server.join_task("ps/0", view, Losses(lambda: None), signal.SIGUSR1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import traceback
 
 import pytest
 
@@ -26,6 +27,7 @@ def test_scripts_without_a_cluster_are_refused(monkeypatch: pytest.MonkeyPatch) 
         tfk8s.strategy()
     assert str(caught.value) == "no cluster to train on: TFK8S_CLUSTER is not set"
     assert caught.value.help == "run the script with `tfk8s submit NAME SCRIPT`, which runs it beside the tasks"
+    assert traceback.format_exception_only(caught.value)[-1] == f"help: {caught.value.help}\n"
 
 
 @pytest.mark.parametrize("shared", [True, False])

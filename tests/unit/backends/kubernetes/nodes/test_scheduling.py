@@ -172,7 +172,7 @@ class NodesClient:
 
 def test_a_script_that_asks_for_more_gpus_than_a_node_has_is_refused():
     scheduling.require_gpus(NodesClient(node(), gpu_node("2")), "nvidia.com/gpu", 2)
-    with pytest.raises(InvalidInput, match=r"^the script asks for 3 nvidia.com/gpu, and no node has more than 2$"):
+    with pytest.raises(InvalidInput, match=r"(?m)^the script asks for 3 nvidia.com/gpu, and no node has more than 2$"):
         scheduling.require_gpus(NodesClient(node(), gpu_node("2")), "nvidia.com/gpu", 3)
     scheduling.require_gpus(NodesClient(), "nvidia.com/gpu", 3)
 
