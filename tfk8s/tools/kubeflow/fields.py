@@ -39,6 +39,11 @@ class Fields:
         """The names of the fields that have a value."""
         return list(self._data)
 
+    @property
+    def taken(self) -> frozenset[str]:
+        """The names of the fields that were taken, also of absent ones."""
+        return frozenset(self._taken)
+
     def text(self, key: str, default: str = "") -> str:
         """Take a text."""
         return str(self._take(key, (str,), "text", default))

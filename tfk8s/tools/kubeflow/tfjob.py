@@ -9,7 +9,7 @@ from typing import Any
 
 from tfk8s.core import programs
 from tfk8s.core.roles import EVALUATOR
-from tfk8s.jobfile import types
+from tfk8s.jobfile import syntax, types
 from tfk8s.render import tfjob
 from tfk8s.tools.kubeflow import pod
 from tfk8s.tools.kubeflow.draft import Draft, Notes
@@ -21,6 +21,7 @@ KIND = "TFJob"
 _MAX_RESTARTS = 1000  # of a job file
 _JOBS = {kind.lower(): job for job, kind in tfjob.REPLICA_TYPES.items()}
 _RESTART_ON = {policy: ends for ends, policy in tfjob.RESTART_POLICIES.items()} | {"Always": programs.FAILURE}
+_SUCCESS_POLICIES = ("", "AllWorkers")
 _DECIDING = ("chief", "master", "worker")
 
 
@@ -45,12 +46,19 @@ def read(job: Fields, notes: Notes) -> tuple[dict[str, Any], list[Draft]]:
         raise spec.error("tfReplicaSpecs", "this TFJob has no replicas", "expected tfReplicaSpecs with a Worker")
     run = _restarts(restarts, policy, notes)
     _read_run_policy(policy, keys, run, drafts, notes)
-    if success := _success(drafts, spec.text("successPolicy")):
+    success_policy = spec.text("successPolicy")
+    if success_policy not in _SUCCESS_POLICIES:
+        label = f"expected {_SUCCESS_POLICIES[-1]}, or no successPolicy"
+        raise spec.error("successPolicy", f'successPolicy can\'t be "{success_policy}"', label)
+    if success := _success(drafts, success_policy):
         run["success"] = success
     if spec.flag("enableDynamicWorker"):
         notes.add("enableDynamicWorker: the TF_CONFIG of each task names all workers")
-    for key in {**spec.rest(), **policy.rest()}:
-        notes.add(f"spec.{key} has no counterpart")
+    for fields, path in ((spec, "spec"), (policy, "spec.runPolicy")):
+        known = fields.taken
+        for key in fields.rest():
+            near = syntax.nearest(key, known, 0.8)
+            notes.add(f"{path}.{key} has no counterpart" + (f"; did you mean {near}?" if near else ""))
     return {**keys, **({"run": run} if run else {})}, drafts
 
 

@@ -145,6 +145,11 @@ def test_fields_beside_a_run_policy_are_those_of_an_old_version() -> None:
     assert notes[1:3] == ("spec.cleanPodPolicy has no counterpart", "spec.suspend has no counterpart")
 
 
+def test_misspelt_fields_have_their_path_and_a_suggestion() -> None:
+    _, notes = converted(with_spec(runPolicy={"backoffLimt": 3}))
+    assert notes[1] == "spec.runPolicy.backoffLimt has no counterpart; did you mean backoffLimit?"
+
+
 def test_long_name() -> None:
     data, notes = converted(TFJOB.replace("mnist", "m" * 60))
     assert data["name"] == "m" * 45
@@ -186,6 +191,7 @@ BAD = [
     TFJOB.replace("      template:", "      replicas: two\n      template:"),
     TFJOB.replace("      template:", "      replicas: 20000\n      template:"),
     TFJOB.replace("      template:", "      restartPolicy: Maybe\n      template:"),
+    TFJOB.replace("spec:\n", "spec:\n  successPolicy: Sometimes\n", 1),
     TRAINJOB.replace("image: a, ", ""),
     TRAINJOB + "---\nkind: ClusterTrainingRuntime\nmetadata: {name: tf}\nspec: {mlPolicy: {torch: {}}}\n",
     TRAINJOB + "---\nkind: ClusterTrainingRuntime\nmetadata: {name: tf}\nspec: {template: {}}\n",
