@@ -40,6 +40,8 @@ def hint(error: BaseException, *, forwarded: bool = False) -> str | None:
         error: the error.
         forwarded: whether the tasks have other addresses for each other than for the script.
     """
+    if program_hints.needs_data_service(error):
+        return program_hints.NO_DATA_SERVICE
     message = str(error)
     if _NO_CREATOR.search(message) or (_PER_WORKER in message and program_hints.is_of_keras_3(error)):
         return _KERAS_2

@@ -9,6 +9,9 @@ import traceback
 
 KERAS_2 = "install tf_keras, and set TF_USE_LEGACY_KERAS=1 (`env` in the job file)"
 
+NO_DATA_SERVICE = (
+    "the cluster has no job of kind: data, which runs tf.data's service; add input: {kind: data, tasks: 3} to `jobs`"
+)
 _KERAS = f"{os.sep}keras{os.sep}src{os.sep}"
 _KERAS_2_ONLY = re.compile(r"object has no attribute 'reset_states'|`keras\.optimizers\.legacy` is not supported")
 _TOO_LATE = "Collective ops must be configured at program startup"
@@ -24,6 +27,8 @@ def hint(error: BaseException) -> str | None:
         )
     if _TOO_LATE in message:
         return "create MultiWorkerMirroredStrategy once, before any other operation of TensorFlow"
+    if needs_data_service(error):
+        return NO_DATA_SERVICE
     if needs_keras_2(error):
         return f"TF_USE_LEGACY_KERAS needs the package tf_keras for {sys.executable}"
     return for_keras_2(message)
@@ -37,6 +42,11 @@ def for_keras_2(message: str) -> str | None:
 def is_of_keras_3(error: BaseException) -> bool:
     """Return whether an error comes from code of Keras 3."""
     return any(_KERAS in frame.filename for frame in traceback.extract_tb(error.__traceback__))
+
+
+def needs_data_service(error: BaseException) -> bool:
+    """Return whether a program looked for tf.data's service in a cluster without the service."""
+    return isinstance(error, KeyError) and error.args == ("TFK8S_DATA_SERVICE",)
 
 
 def needs_keras_2(error: BaseException) -> bool:

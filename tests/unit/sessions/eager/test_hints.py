@@ -76,6 +76,14 @@ def test_a_new_dispatcher_of_tf_data() -> None:
     )
 
 
+def test_a_cluster_without_the_data_service() -> None:
+    assert hints.hint(KeyError("TFK8S_DATA_SERVICE")) == (
+        "the cluster has no job of kind: data, which runs tf.data's service; add input: {kind: data, tasks: 3} to "
+        "`jobs`"
+    )
+    assert hints.hint(KeyError("TFK8S_DATA_SERVICES")) is None
+
+
 # TensorFlow 2.21's, shortened, when a ps saves and loads a checkpoint in a folder that only the script has.
 REMOTE = "Additional GRPC error information from remote target /job:ps/replica:0/task:1/device:CPU:0 while calling /x:"
 SAVING = f"(0) NOT_FOUND:   /tmp/dir/ckpt_temp; No such file or directory\n\t [[{{{{node SaveV2}}}}]]\n{REMOTE}"
