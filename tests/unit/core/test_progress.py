@@ -27,6 +27,11 @@ def test_a_line_has_the_progress(progress: StepProgress, text: str, summary: str
     assert parse(f"{PREFIX}{text}\n") == progress
 
 
+@pytest.mark.parametrize("total", [0, -1])
+def test_a_total_without_steps_is_none(total: int) -> None:
+    assert str(StepProgress(step=5, total=total)) == "5"
+
+
 def test_other_lines_have_none() -> None:
     assert [parse(text) for text in ("", "step 3", PREFIX, f"{PREFIX}x", f"{PREFIX}3 of 4")] == [None] * 5
     lines = ["a", f"{PREFIX}3", f"2026-11-22T10:17:03Z {PREFIX}4", "b"]
@@ -42,6 +47,7 @@ def test_other_lines_have_none() -> None:
         (3.0, "3"),
         (float("nan"), "nan"),
         ("a, b\n c", "a b c"),
+        ("\x1b[31mred", "[31mred"),
         (1e20, "1e+20"),
     ],
 )

@@ -80,6 +80,23 @@ def test_steps_that_begin_again_have_a_rate_of_their_own(clock: Clock, tmp_path:
     assert path.read_text() == "tfk8s: step 3/10 (30%), 2 steps/s, 3s left"
 
 
+@pytest.mark.parametrize(
+    ("step", "total", "message"),
+    [
+        ("a", None, "tfk8s.progress(): step must be a whole number, not 'a'"),
+        (None, None, "tfk8s.progress(): step must be a whole number, not None"),
+        (float("nan"), None, "tfk8s.progress(): step must be a whole number, not nan"),
+        (1, "x", "tfk8s.progress(): total must be a whole number, not 'x'"),
+    ],
+)
+def test_each_call_refuses_what_is_no_number(step: object, total: object, message: str, clock: Clock) -> None:
+    meter = Meter(io.StringIO(), {}, clock)
+    meter.report(1, 2, {})
+    with pytest.raises(ValueError) as caught:
+        meter.report(step, total, {})  # at a time when no line is due
+    assert str(caught.value) == message
+
+
 def test_nothing_ends_a_script(clock: Clock, tmp_path: Path) -> None:
     stream = io.StringIO()
     meter = Meter(stream, {"TFK8S_PROGRESS": str(tmp_path / "gone" / "worker-0")}, clock)

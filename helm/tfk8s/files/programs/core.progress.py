@@ -53,7 +53,9 @@ class StepProgress:
 
     @property
     def _steps(self) -> str:
-        return f"{self.step}/{self.total} ({100 * self.step // self.total}%)" if self.total else str(self.step)
+        if self.total is None or self.total <= 0:
+            return str(self.step)
+        return f"{self.step}/{self.total} ({100 * self.step // self.total}%)"
 
     @property
     def _left(self) -> tuple[str, ...]:
@@ -76,7 +78,8 @@ def metric_text(value: object) -> str:
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        return " ".join(str(value).replace(",", " ").split())
+        plain = "".join(character if character.isprintable() else " " for character in str(value))
+        return " ".join(plain.replace(",", " ").split())
     is_whole = number.is_integer() and abs(number) < 1e15
     return str(int(number)) if is_whole else f"{number:.4g}"
 

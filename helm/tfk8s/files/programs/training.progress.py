@@ -38,6 +38,9 @@ def progress(step: int, total: int | None = None, **metrics: object) -> None:
         step: the number of steps that are done. The call with `step` equal to `total` is always shown.
         total: the number of all steps.
         **metrics: what else to show, such as `loss=loss`: numbers, texts, or anything that `float` accepts.
+
+    Raises:
+        ValueError: `step` or `total` is no whole number.
     """
     global _meter
     if _meter is None:
@@ -71,10 +74,10 @@ class Meter:
     def report(self, step: int, total: int | None, metrics: Mapping[str, object]) -> None:
         """Write the progress if it is time, or if the last step is done."""
         now = self._clock()
+        step, total = _whole("step", step), None if total is None else _whole("total", total)
         is_last = step == total
         if now < self._next_write and not is_last:
             return
-        step, total = int(step), None if total is None else int(total)
         if is_last and self._last == (step, total):
             return
         self._last, self._next_write = (step, total), now + WRITE_INTERVAL
@@ -117,6 +120,13 @@ class Meter:
             with contextlib.suppress(OSError, ValueError):
                 self._stream.write("\n")
                 self._stream.flush()
+
+
+def _whole(name: str, value: object) -> int:
+    try:
+        return int(value)  # type: ignore[call-overload, no-any-return]
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"tfk8s.progress(): {name} must be a whole number, not {value!r}") from None
 
 
 _meter: Meter | None = None
