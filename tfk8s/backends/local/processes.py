@@ -76,7 +76,9 @@ def spawn(
             os.umask(umask)
         os.execvpe(command[0], list(command), dict(environment))
     except BaseException as error:
-        exit_child(f"error: can't start {command[0]}: {error}", 127)
+        # The text of an OSError also has the path that was tried last.
+        reason = error.strerror if isinstance(error, OSError) else error
+        exit_child(f"can't start {command[0]}: {reason}", 127)
 
 
 def umask() -> int:
