@@ -120,7 +120,10 @@ def require_programs(job_file: JobFile) -> None:
 def failure(status: ClusterStatus) -> str:
     """Return why the run has failed, or "" if the run goes on or has succeeded."""
     task = status.failed_program
-    return f"{task.task} {task.reason}" if task else ""
+    if task is None:
+        return ""
+    times = "once" if task.restarts == 1 else f"{task.restarts} times"
+    return f"{task.task}{f', restarted {times},' if task.restarts else ''} {task.reason}"
 
 
 def require_up(backend: Backend, status: ClusterStatus) -> None:

@@ -7,6 +7,7 @@ import itertools
 import pytest
 from job_files import job_file
 
+from tfk8s.cluster import programs
 from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job
@@ -27,3 +28,17 @@ def test_programs_that_run_long_after_an_end_are_named_once(caplog: pytest.LogCa
         "worker/1 ended with exit code 0 over 60 s ago; worker/0, worker/2 are running, and may wait for an ended "
         "task: set run.timeout for an end"
     )
+
+
+@pytest.mark.parametrize(
+    ("restarts", "text"),
+    [(0, "worker/0 exited with 200"), (1, "worker/0, restarted once, exited with 200"),
+     (2, "worker/0, restarted 2 times, exited with 200")],
+)  # fmt: skip
+def test_a_failure_after_restarts(restarts: int, text: str) -> None:
+    worker = Job(name="worker", program=Program(("train.py",)))
+    backend = FakeBackend(job_file("mnist", worker), phase=Phase.RUNNING)
+    backend.updates = [
+        change("worker/0", phase=Phase.FAILED, exit_code=200, reason="exited with 200", restarts=restarts)
+    ]
+    assert programs.failure(wait_for_programs(backend, "mnist")) == text
