@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +65,19 @@ def test_data_service() -> None:
     folder = EXAMPLES / "data_service"
     done = tfk8s("run", "--local", folder / "cluster.yaml", folder / "train.py", timeout=120)
     assert (done.returncode, done.stdout) == (0, DATA_SERVICE), done.stderr
+
+
+def test_evaluator_measures_the_last_checkpoint(tmp_path: Path) -> None:
+    folder = shutil.copytree(EXAMPLES / "evaluator", tmp_path / "evaluator")
+    file = folder / "cluster.yaml"
+    file.write_text(file.read_text().replace("/tmp/evaluated", str(tmp_path)))
+    done = tfk8s("run", "--local", file, timeout=120)
+    assert done.returncode == 0, done.stderr
+    measured, expected = (
+        re.findall(r"evaluator/0 \| after step 200: loss (.*)", text)
+        for text in (done.stdout, (folder / "README.md").read_text())
+    )
+    assert [float(loss) for loss in measured] == pytest.approx([float(loss) for loss in expected], rel=1e-2)
 
 
 def test_the_tutorial_in_tensorflow_2(tutorial: str) -> None:
