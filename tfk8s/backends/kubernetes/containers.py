@@ -8,6 +8,7 @@ from tfk8s.render.pods import Object
 
 # The reasons of containers that wait for volumes, images or init containers.
 STARTING = ("ContainerCreating", "PodInitializing")
+_NO_LOG = "unable to retrieve container logs for "  # kubelet's answer, in place of a log, for a container that is gone
 
 
 def spec(pod: Object) -> Object:
@@ -19,6 +20,12 @@ def spec(pod: Object) -> Object:
 def log_path(pod: Object) -> str:
     """Return the path of the container's log."""
     return paths.container(pod["metadata"]["namespace"], pod["metadata"]["name"], spec(pod)["name"], "log")
+
+
+def last_line(log: str) -> str:
+    """Return the last line that a container has written, or ""."""
+    written = (line for line in reversed(log.splitlines()) if line.strip() and not line.startswith(_NO_LOG))
+    return next(written, "")
 
 
 def template_variables(item: Object) -> dict[str, str]:

@@ -191,5 +191,5 @@ def _last_lines(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:
             text = client.text(containers.log_path(pod), {"tailLines": 5, "previous": not running})
         except ApiError:  # the container is gone, and its log with it
             continue
-        lines[pod["metadata"]["name"]] = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+        lines[pod["metadata"]["name"]] = containers.last_line(text)
     return lines

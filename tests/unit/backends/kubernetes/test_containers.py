@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tfk8s.backends.kubernetes import pod_status
-from tfk8s.backends.kubernetes.containers import log_path
+from tfk8s.backends.kubernetes.containers import last_line, log_path
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.status import Phase
 
@@ -64,3 +64,16 @@ def test_logs_are_those_of_the_task_or_the_script(container: str) -> None:
     containers = [{"name": "proxy"}, {"name": container}]
     pod = {"metadata": {"namespace": "ns", "name": name}, "spec": {"containers": containers}}
     assert log_path(pod) == f"/api/v1/namespaces/ns/pods/{name}/log?container={container}"
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("one\ntwo\n \n", "two"),
+        ("unable to retrieve container logs for containerd://93da6822", ""),
+        ("one\nunable to retrieve container logs for containerd://93da6822", "one"),
+        ("", ""),
+    ],
+)
+def test_the_last_line_is_the_containers_own(log: str, line: str) -> None:
+    assert last_line(log) == line
