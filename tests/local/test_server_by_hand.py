@@ -6,14 +6,20 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tfk8s.task import probe, server
+from tfk8s.sessions.eager import remote_context
+from tfk8s.task import config, probe, server, wire
+
+ROUNDS = 40  # without a context from the start, the server crashed in the first few
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -109,3 +115,27 @@ def test_without_the_library_the_task_imports_tensorflow(start: Start, ports: tu
     assert "(by importing TensorFlow: " in line
     assert "libtensorflow_cc.so.2" in line
     assert devices(ports[0]) == ["/job:a/replica:0/task:0/device:CPU:0"]
+
+
+def test_clients_that_connect_first_at_the_same_time(start: Start, ports: tuple[int, int]) -> None:
+    spec = {"ps": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]}
+    process = start(f"--cluster-spec={json.dumps(spec)}", "--job-name=ps", "--task-index=0", TF_CPP_MIN_LOG_LEVEL="2")
+    assert " listens on port " in first_line(process)
+    server_def = config.check_config(config.parse_cluster(json.dumps(spec)), "ps", 0).server_def()
+    operation = wire.field(2, "NoOp") + wire.field(6, "/job:ps/replica:0/task:0/device:CPU:0")
+    together = threading.Barrier(2, timeout=30)
+
+    def call(method: str, request: bytes) -> None:
+        with socket.create_connection(("localhost", ports[0])) as stream:
+            wire.call(stream, f"/tensorflow.eager.EagerService/{method}", 10, request)
+
+    def connect(client: int) -> None:
+        for number in range(client, client + ROUNDS):
+            together.wait()
+            call("CreateContext", wire.field(1, server_def) + struct.pack("<BQ", 7 << 3 | 1, number))
+            call("Enqueue", struct.pack("<BQ", 1 << 3 | 1, number) + wire.field(3, wire.field(2, operation)))
+            together.wait()
+            call("CloseContext", remote_context.close_request(number))
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(connect, (10, 10_000)))  # a lost server refuses the connection

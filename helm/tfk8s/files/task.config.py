@@ -53,13 +53,18 @@ class TaskConfig:
         """The `inter_op_parallelism_threads` of its server; 0 is TensorFlow's default."""
         return MIN_THREADS if len(os.sched_getaffinity(0)) < MIN_THREADS else 0
 
-    def server_def(self) -> bytes:
-        """Return the serialized `tensorflow.ServerDef` (tensorflow/core/protobuf/tensorflow_server.proto)."""
+    def server_def(self, threads: int | None = None) -> bytes:
+        """Return the serialized `tensorflow.ServerDef` (tensorflow/core/protobuf/tensorflow_server.proto).
+
+        Args:
+            threads: its `inter_op_parallelism_threads`, by default `self.threads`.
+        """
+        threads = self.threads if threads is None else threads
         cluster = b"".join(
             field(1, field(1, job) + b"".join(field(2, field(1, i) + field(2, tasks[i])) for i in tasks))
             for job, tasks in self.cluster.items()
         )
-        config = field(4, field(5, self.threads)) if self.threads else b""  # default_session_config
+        config = field(4, field(5, threads)) if threads else b""  # default_session_config
         return field(1, cluster) + field(2, self.job) + field(3, self.index) + config + field(5, "grpc")
 
 

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfk8s.task import probe
+from tfk8s.task import eager_context, probe
 from tfk8s.task.config import TaskConfig, listening_line
 from tfk8s.task.server_options import ServerOptions, config_from, parse_options
 
@@ -81,6 +81,7 @@ class Library:
             self._start(server, status)
         if self._code(status):
             raise ServerError(f"TensorFlow can't start {config.name}: {self._message(status).decode(errors='replace')}")
+        eager_context.create(config)
 
 
 def _open(path: str) -> ctypes.CDLL:
@@ -139,6 +140,7 @@ def start_by_import(config: TaskConfig, preload: Sequence[str]) -> str:
     global _server  # lives as long as the process
     session_config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=config.threads)
     _server = tf.distribute.Server(cluster, config.job, config.index, config=session_config)
+    eager_context.create(config)
     return str(tf.__version__)
 
 

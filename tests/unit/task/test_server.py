@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tfk8s.core import addresses, cluster_spec
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.render import package_files
-from tfk8s.task import config, server_options
+from tfk8s.task import config, eager_context, server_options
 
 OLD_FORM = "master|m:2222,worker|a:2222;b:2223"
 CLUSTER = {"master": {0: "m:2222"}, "worker": {0: "a:2222", 1: "b:2223"}}
@@ -143,6 +143,13 @@ def test_the_server_def_on_the_wire(cores: int, session_config: str, monkeypatch
     found = config.TaskConfig({"a": {0: "x:1", 300: "y:2"}}, "a", 300)
     cluster = "0a18 0a16 0a0161 1207 0800 1203 783a31 1208 08ac02 1203 793a32"
     assert found.server_def() == bytes.fromhex(f"{cluster} 120161 18ac02 {session_config} 2a04 67727063")
+
+
+def test_the_request_for_the_first_context() -> None:
+    alone = config.TaskConfig({"a": {0: "x:1"}}, "a", 0)
+    server_def = "0a0e 0a0c 0a0161 1207 0800 1203 783a31 120161 1800 2202 2801 2a04 67727063"
+    context_id = "39 0100000000000000"
+    assert eager_context.create_request(alone) == bytes.fromhex(f"0a 1f {server_def} {context_id}")
 
 
 _LATE = "task/gpus.py"  # imported only by tasks that lack GPUs
