@@ -9,13 +9,16 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test test-faults test-cluster-faults reliability test-chart test-cluster check update bench chart push-chart release clean
+.PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-cluster check update bench chart push-chart release clean
 
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
 
-test: .venv/dev     ## everything that needs no Kubernetes cluster
-	$(BIN)/pytest -n 2 --dist worksteal  # most modules stay in one process, and share a cluster there
+test: .venv/dev     ## what needs no Kubernetes cluster, without training and faults
+	$(BIN)/pytest -n 2 --dist worksteal --ignore tests/local/training  # most modules stay in one process, with a cluster
+
+test-training: .venv/dev   ## examples and strategies, compared with one process: minutes of training
+	$(BIN)/pytest -n 2 --dist worksteal tests/local/training
 
 test-faults: .venv/dev   ## faults: clusters on this machine, and a fake API server
 	$(BIN)/pytest tests/faults --ignore tests/faults/test_kube.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from tfk8s import polling
 from tfk8s.backends.local import LocalBackend, state
+from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase
 
@@ -52,3 +54,16 @@ def start_tfk8s(*arguments: str, **options: object) -> subprocess.Popen[str]:
     """Start the command line in a process of its own."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, "-m", "tfk8s", *arguments], **{**streams, **options})
+
+
+def write_programs(folder: Path, name: str, jobs: object, **rules: object) -> Path:
+    """Write a job file of programs; return its path."""
+    path = folder / f"{name}.yaml"
+    run = {"run": rules} if rules else {}
+    path.write_text(json.dumps({"apiVersion": "tfk8s.dev/v1", "name": name, "jobs": jobs, **run}))
+    return path
+
+
+def output(backend: LocalBackend, name: str, task: Task) -> str:
+    """Return what a task has written."""
+    return "\n".join(line.text for line in backend.logs(name, [task], LogOptions()))

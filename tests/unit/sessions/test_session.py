@@ -1,4 +1,4 @@
-"""The sessions of a loop, with stand-ins; real ones are in tests/local/test_recover.py."""
+"""The sessions of a loop, with stand-ins; real ones are in tests/local/training/test_recover.py."""
 
 from __future__ import annotations
 

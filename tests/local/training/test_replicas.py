@@ -1,0 +1,70 @@
+"""Programs that train in every task: MultiWorkerMirroredStrategy, and TensorFlow 1's replicas between graphs."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from clusters import REPOSITORY, output, start_tfk8s, tfk8s, wait_for, write_programs
+
+from tfk8s.backends.local import LocalBackend
+from tfk8s.core.spec import Task
+
+EXAMPLE = REPOSITORY / "examples" / "multi_worker_mirrored" / "train.py"
+REPLICA = REPOSITORY / "examples" / "between_graph" / "replica.py"
+STEPS = 600
+
+# A program of TensorFlow 1, whose flags come from TF_CONFIG.
+TF1 = f"""
+import json, os, runpy, sys
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+sys.modules["tensorflow"] = tf
+config = json.loads(os.environ["TF_CONFIG"])
+hosts = [f"--{{job}}_hosts={{','.join(config['cluster'][job])}}" for job in ("ps", "worker")]
+task = [f"--job_name={{config['task']['type']}}", f"--task_index={{config['task']['index']}}"]
+sys.argv = [{str(REPLICA)!r}, *hosts, *task, "--sync_replicas", "--train_steps=100"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def mirrored(folder: Path, name: str, tasks: int) -> Path:
+    words = [EXAMPLE.name, "--steps", str(STEPS), "--checkpoints", str(folder / name)]
+    (folder / EXAMPLE.name).write_text(EXAMPLE.read_text())
+    return write_programs(folder, name, {"worker": {"tasks": tasks, "program": words}}, max_restarts=5, timeout="5m")
+
+
+def result(text: str) -> float:
+    """Return the sum of the weights at the end."""
+    return float(re.findall(rf"ends after step {STEPS}, weights ([\d.]+)", text)[-1])
+
+
+def test_mirrored_workers_equal_one_process_and_survive_kills(backend: LocalBackend, tmp_path: Path) -> None:
+    alone = start_tfk8s("run", "--local", mirrored(tmp_path, "alone", 1))
+    assert tfk8s("up", "--local", mirrored(tmp_path, "mirrored", 2)).returncode == 0
+    for task in (Task("worker", 1), Task("worker", 0)):
+        before = backend.observe("mirrored").tasks[task.index].restarts
+        saved = f"step {100 * before + 100},"
+        wait_for(backend, "mirrored", lambda _, text=saved: text in output(backend, "mirrored", Task("worker", 0)))
+        os.kill(int(backend.observe("mirrored").tasks[task.index].runs_on.removeprefix("pid ")), signal.SIGKILL)
+        wait_for(backend, "mirrored", lambda status, at=before: all(other.restarts > at for other in status.tasks))
+    assert tfk8s("wait", "--local", "--timeout", "2m", "mirrored", timeout=130).returncode == 0
+    text = output(backend, "mirrored", Task("worker", 0))
+    assert tfk8s("down", "--local", "mirrored").returncode == 0
+    one, errors = alone.communicate(timeout=120)
+    assert alone.returncode == 0, errors
+    assert text.count("2 workers, from step ") == 2
+    assert result(text) == pytest.approx(result(one), rel=1e-3)
+
+
+def test_between_graph_replicas_with_a_server(tmp_path: Path) -> None:
+    (tmp_path / "tf1.py").write_text(TF1)
+    file = write_programs(tmp_path, "between", {"ps": 1, "worker": {"tasks": 2, "program": ["tf1.py"]}}, timeout="5m")
+    done = tfk8s("run", "--local", file, timeout=200)
+    assert done.returncode == 0, done.stderr
+    # A replica may take some of the other's steps. A thread's warning may stand in the same line.
+    for index in (0, 1):
+        assert re.search(rf"worker {index}: \d+ steps, accuracy [01]\.\d\d", done.stdout), done
