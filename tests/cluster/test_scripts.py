@@ -240,7 +240,7 @@ def test_requirements_are_added_to_the_packages_of_the_image(run, tmp_path):
 
 def test_gpus_that_no_node_has_are_refused(run, client, namespace):
     before = left(client, namespace, "shared")
-    message = r"^the script asks for 1000 nvidia.com/gpu, and no node has (any|more than \d+)$"
+    message = r"(?m)^the script asks for 1000 nvidia.com/gpu, and no node has (any|more than \d+)$"
     with pytest.raises(InvalidInput, match=message):
         run("print()", gpus=1000)
     assert left(client, namespace, "shared") == before

@@ -72,11 +72,19 @@ def up(name: str, *, gpus: int = 0, image: str | None = None) -> None:
 def down(name: str) -> None:
     """Delete a cluster.
 
+    Podman refuses to remove a container that ends while Podman stops it ("container state improper"), so that kind
+    fails. A second attempt finds the container stopped.
+
     Raises:
         InvalidInput: the cluster does not exist.
+        ClusterError: kind fails twice.
     """
     require(name)
-    _run(["delete", "cluster", "--name", name], _COMMAND_TIMEOUT)
+    command = ["delete", "cluster", "--name", name]
+    try:
+        _run(command, _COMMAND_TIMEOUT)
+    except ClusterError:
+        _run(command, _COMMAND_TIMEOUT)
 
 
 def advice(name: str, image: str | None) -> list[str]:

@@ -21,6 +21,7 @@ echo "$@" >>calls
 case "$1 $2" in
     "version "*) cat version ;;
     "get clusters") [ -e broken ] && { echo "Cannot connect to the Docker daemon" >&2; exit 1; }; cat clusters ;;
+    "delete cluster") [ -e stops ] && { rm stops; echo "container state improper: stopped" >&2; exit 1; }; true ;;
     "create cluster") echo "Creating cluster ..."; exit "$(cat code)" ;;
 esac
 """
@@ -104,6 +105,12 @@ def test_kind_is_not_installed(run: Run, program: Path, monkeypatch: pytest.Monk
 def test_down(run: Run, program: Path) -> None:
     assert run("kind", "down", "--name", "test") == (0, 'kind cluster "test" is down\n', "")
     assert calls(program) == ["get clusters", "delete cluster --name test"]
+
+
+def test_down_again_after_a_container_that_ended_by_itself(run: Run, program: Path) -> None:
+    (program / "stops").touch()
+    assert run("kind", "down", "--name", "test") == (0, 'kind cluster "test" is down\n', "")
+    assert calls(program)[1:] == ["delete cluster --name test"] * 2
 
 
 @pytest.mark.parametrize("arguments", [["kind", "down"], ["image", "load"]])
