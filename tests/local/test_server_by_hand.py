@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -132,8 +131,8 @@ def test_clients_that_connect_first_at_the_same_time(start: Start, ports: tuple[
     def connect(client: int) -> None:
         for number in range(client, client + ROUNDS):
             together.wait()
-            call("CreateContext", wire.field(1, server_def) + struct.pack("<BQ", 7 << 3 | 1, number))
-            call("Enqueue", struct.pack("<BQ", 1 << 3 | 1, number) + wire.field(3, wire.field(2, operation)))
+            call("CreateContext", wire.field(1, server_def) + wire.fixed64_field(7, number))
+            call("Enqueue", wire.fixed64_field(1, number) + wire.field(3, wire.field(2, operation)))
             together.wait()
             call("CloseContext", remote_context.close_request(number))
 

@@ -10,7 +10,6 @@ the manager. Standard library only: this file also runs in pods.
 from __future__ import annotations
 
 import socket
-import struct
 
 from tfk8s.task import wire
 from tfk8s.task.config import TaskConfig
@@ -36,4 +35,4 @@ def create_request(config: TaskConfig) -> bytes:
 
     Without `keep_alive_secs`, the context lives as long as the server.
     """
-    return wire.field(1, config.server_def(threads=1)) + struct.pack("<BQ", 7 << 3 | 1, _ID)  # 7: a fixed64
+    return wire.field(1, config.server_def(threads=1)) + wire.fixed64_field(7, _ID)

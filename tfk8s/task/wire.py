@@ -197,6 +197,11 @@ def field(number: int, value: bytes | str | int) -> bytes:
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
+def fixed64_field(number: int, value: int) -> bytes:
+    """Return a field of the type fixed64 of a serialized message."""
+    return varint(number << 3 | 1) + struct.pack("<Q", value)
+
+
 def varint(value: int) -> bytes:
     """Return an integer in groups of seven bits, the lowest first."""
     data = bytearray()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 import sys
 from typing import Any
 
@@ -68,4 +67,4 @@ def _send(address: str, request: bytes) -> None:
 
 def close_request(context_id: int) -> bytes:
     """Return the serialized `CloseContextRequest` (tensorflow/core/protobuf/eager_service.proto)."""
-    return struct.pack("<BQBQ", 1 << 3 | 1, context_id, 2 << 3 | 1, _LATEST_VIEW)  # two fields of the type fixed64
+    return wire.fixed64_field(1, context_id) + wire.fixed64_field(2, _LATEST_VIEW)
