@@ -25,6 +25,7 @@ OLDEST = (0, 24)  # the first version with a network that enforces NetworkPolicy
 GPU = "nvidia.com/gpu"
 
 _COMMAND_TIMEOUT = 180.0
+_ENDED_MEANWHILE = "container state improper"  # Podman's words
 _CREATE_TIMEOUT = 900.0  # includes the time to pull a node image
 _LOAD_TIMEOUT = 900.0
 _READY_TIMEOUT = "120s"
@@ -72,18 +73,20 @@ def up(name: str, *, gpus: int = 0, image: str | None = None) -> None:
 def down(name: str) -> None:
     """Delete a cluster.
 
-    Podman refuses to remove a container that ends while Podman stops it ("container state improper"), so that kind
-    fails. A second attempt finds the container stopped.
+    Podman refuses to remove a container that ends while Podman stops it, so that kind fails. A second attempt finds the
+    container stopped.
 
     Raises:
         InvalidInput: the cluster does not exist.
-        ClusterError: kind fails twice.
+        ClusterError: kind fails.
     """
     require(name)
     command = ["delete", "cluster", "--name", name]
     try:
         _run(command, _COMMAND_TIMEOUT)
-    except ClusterError:
+    except ClusterError as error:
+        if _ENDED_MEANWHILE not in str(error):
+            raise
         _run(command, _COMMAND_TIMEOUT)
 
 
