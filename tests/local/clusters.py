@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tfk8s import polling
@@ -13,6 +14,7 @@ from tfk8s.backends.local import LocalBackend, state
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase
+from tfk8s.jobfile.loader import load
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -54,6 +56,17 @@ def start_tfk8s(*arguments: str, **options: object) -> subprocess.Popen[str]:
     """Start the command line in a process of its own."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, "-m", "tfk8s", *arguments], **{**streams, **options})
+
+
+@contextlib.contextmanager
+def running(file: Path) -> Iterator[None]:
+    """Start the cluster of a job file, and remove the cluster at the end."""
+    up = tfk8s("up", "--local", file)
+    assert up.returncode == 0, up.stderr
+    try:
+        yield
+    finally:
+        assert tfk8s("down", "--local", load(file).name).returncode == 0
 
 
 def write_programs(folder: Path, name: str, jobs: object, **rules: object) -> Path:

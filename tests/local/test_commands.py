@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import REPOSITORY, gone, start_tfk8s, tfk8s, wait_until_gone
+from clusters import REPOSITORY, gone, running, start_tfk8s, tfk8s, wait_until_gone
 
 from tfk8s.backends.local import interpreter, state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
@@ -51,10 +51,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster of two workers and a ps that tests leave as it is."""
     path = tmp_path_factory.mktemp("shared") / "shared.yaml"
     path.write_text("apiVersion: tfk8s.dev/v1\nname: shared\njobs: {worker: 2, ps: 1}\n")
-    up = tfk8s("up", "--local", path)
-    assert up.returncode == 0, up.stderr
-    yield "shared"
-    assert tfk8s("down", "--local", "shared").returncode == 0
+    with running(path):
+        yield "shared"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import between_graph
 import pytest
-from clusters import REPOSITORY, start_tfk8s, tfk8s
+from clusters import REPOSITORY, running, start_tfk8s, tfk8s
 from expected_output import DATA_SERVICE, PARAMETER_SERVER, REMOTE_GPU_WITHOUT_ONE, costs
 from expected_output import TUTORIAL as EXPECTED
 
@@ -22,18 +22,14 @@ MODULES = {"network.py", "model.py"}
 
 @pytest.fixture(scope="module")
 def tutorial() -> Iterator[str]:
-    up = tfk8s("up", "--local", TUTORIAL / "cluster.yaml")
-    assert up.returncode == 0, up.stderr
-    yield "tutorial"
-    assert tfk8s("down", "--local", "tutorial").returncode == 0
+    with running(TUTORIAL / "cluster.yaml"):
+        yield "tutorial"
 
 
 @pytest.fixture(scope="module")
 def data_parallel() -> Iterator[str]:
-    up = tfk8s("up", "--local", EXAMPLES / "data_parallel" / "cluster.yaml")
-    assert up.returncode == 0, up.stderr
-    yield "data-parallel"
-    assert tfk8s("down", "--local", "data-parallel").returncode == 0
+    with running(EXAMPLES / "data_parallel" / "cluster.yaml"):
+        yield "data-parallel"
 
 
 def submit(name: str, script: Path, *arguments: object, **options: object) -> str:
@@ -112,12 +108,9 @@ def test_both_learning_curves_in_one_picture(data_parallel: str, tmp_path: Path)
 
 def test_keras_trains_on_two_workers_as_in_one_process() -> None:
     keras = EXAMPLES / "keras"
-    assert tfk8s("up", "--local", keras / "cluster.yaml").returncode == 0
-    try:
+    with running(keras / "cluster.yaml"):
         done = tfk8s("submit", "--local", "keras", keras / "fit.py", timeout=120)
         alone = tfk8s("submit", "--local", "keras", keras / "fit.py", "--alone", timeout=120)
-    finally:
-        assert tfk8s("down", "--local", "keras").returncode == 0
     assert (done.returncode, alone.returncode) == (0, 0), done.stderr + alone.stderr
     assert done.stdout.startswith("replicas: 2\nepoch 0: loss ")
     assert alone.stdout.startswith("replicas: 1\nepoch 0: loss ")
@@ -127,18 +120,14 @@ def test_keras_trains_on_two_workers_as_in_one_process() -> None:
 
 
 def test_between_graph_programs_share_the_variables_of_the_ps() -> None:
-    assert tfk8s("up", "--local", BETWEEN_GRAPH / "cluster.yaml").returncode == 0
-
     def submit(*arguments: str) -> subprocess.Popen[str]:
         script = BETWEEN_GRAPH / "replica.py"
         return start_tfk8s("submit", "--local", "--tf1", "between-graph", script, *arguments, "--train_steps=100")
 
-    ps = between_graph.start(submit, "ps", 0)
-    try:
+    with running(BETWEEN_GRAPH / "cluster.yaml"):
+        ps = between_graph.start(submit, "ps", 0)
         assert 100 <= sum(between_graph.train(submit)) <= 101  # both may make the last step
         assert between_graph.train(submit, "--sync_replicas") == (100, 100)
-    finally:
-        assert tfk8s("down", "--local", "between-graph").returncode == 0
     assert between_graph.ended(ps) == (0, "ps 0 ends\n")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import REPOSITORY, is_ready, pids, start_tfk8s, tfk8s, wait_for
+from clusters import REPOSITORY, is_ready, pids, running, start_tfk8s, tfk8s, wait_for
 
 from tfk8s.backends.local import LocalBackend
 from tfk8s.core.spec import Task
@@ -45,10 +45,8 @@ with tfk8s.session() as session:
 
 @pytest.fixture(scope="module")
 def recover() -> Iterator[str]:
-    up = tfk8s("up", "--local", RECOVER / "cluster.yaml")
-    assert up.returncode == 0, up.stderr
-    yield "recover"
-    assert tfk8s("down", "--local", "recover").returncode == 0
+    with running(RECOVER / "cluster.yaml"):
+        yield "recover"
 
 
 def weights(output: str) -> list[float]:
