@@ -22,8 +22,8 @@ from tfk8s.sessions.lost_tasks import LostTasks
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from tfk8s.sessions.cluster.view import ClusterView
     from tfk8s.sessions.guard_thread import GuardThread
-    from tfk8s.sessions.preflight import ClusterView
     from tfk8s.sessions.session import Prepare, RecoveringSessions
     from tfk8s.sessions.task_events import TaskEvent
 
@@ -92,7 +92,7 @@ class ClusterConnection:
         Raises:
             InvalidInput: an excluded task does not exist, or is the master.
         """
-        from tfk8s.sessions.preflight import ClusterView
+        from tfk8s.sessions.cluster.view import ClusterView
 
         status = self._backend.observe(self._name)
         servers = devices.servers(self._backend, status)

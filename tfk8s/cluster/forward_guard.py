@@ -17,10 +17,10 @@ from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import Tfk8sError
 from tfk8s.sessions.active_calls import Call
 from tfk8s.sessions.call_guard import AbortCalls, CallGuard
+from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import LostTasks
-from tfk8s.sessions.preflight import ClusterView
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.task_monitor import TaskMonitor
 from tfk8s.sessions.timing import FAR, TIMING, Timing

@@ -13,7 +13,8 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.task_names import format_tasks, parse_excluded
 from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
-from tfk8s.sessions.preflight import ClusterView, unreachable
+from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.preflight import unreachable
 
 OnChange = Callable[[ClusterStatus], None]
 TIMEOUT = 120.0

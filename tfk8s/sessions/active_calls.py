@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tfk8s.core import naming
+from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.eager.waits import EagerCall, eager_call
-from tfk8s.sessions.preflight import ClusterView
 from tfk8s.sessions.timing import TIMING
 
 _SESSION = "tensorflow/python/client/session.py"

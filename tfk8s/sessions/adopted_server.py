@@ -19,8 +19,8 @@ from tfk8s.core import naming
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.sessions import error_names
+from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.lost_tasks import LostTasks
-from tfk8s.sessions.preflight import ClusterView
 from tfk8s.sessions.timing import TIMING
 
 SERVER_MODULE = "tensorflow.python.training.server_lib"

@@ -25,12 +25,12 @@ from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import adopted_server, error_names, failures, patch
 from tfk8s.sessions.call_guard import TASK_FAILED, CallGuard, ExitScript
+from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.eager import coordinator, remote_context
 from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
-from tfk8s.sessions.preflight import ClusterView
 from tfk8s.task.programs import imports, main_script, strategies
 
 _EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")

@@ -14,8 +14,8 @@ import pytest
 
 from tfk8s.errors import InvalidInput, TaskLost
 from tfk8s.sessions import adopted_server
+from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.lost_tasks import LostTasks
-from tfk8s.sessions.preflight import ClusterView
 
 ADDRESSES = {"worker/0": "localhost:2222", "worker/1": "localhost:2223", "ps/0": "m-ps-0.m.ns.svc:2222"}
 CLUSTER = {"ps": {0: "localhost:7000"}, "worker": {0: "127.0.0.1:7001", 1: "[::1]:7002"}}

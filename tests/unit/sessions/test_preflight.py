@@ -9,8 +9,10 @@ import pytest
 
 from tfk8s.errors import TaskUnreachable, VersionSkew
 from tfk8s.sessions import preflight
+from tfk8s.sessions.cluster import view as view_module
+from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.error_names import ProbeResult
-from tfk8s.sessions.preflight import ClusterView
+from tfk8s.task import probe
 
 
 def answer(task: str, version: str = "2.21.0", error: str = "") -> ProbeResult:
@@ -138,7 +140,7 @@ class Master:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
         self.missing, self.asked = set(missing), []
-        monkeypatch.setattr(preflight.probe, "can_reach", self._reaches)
+        monkeypatch.setattr(probe, "can_reach", self._reaches)
         dial = lambda task: contextlib.nullcontext(task)  # noqa: E731
         self.view = ClusterView({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, ["worker/0"], dial=dial)
 
@@ -164,13 +166,13 @@ def test_task_that_the_master_can_not_reach(monkeypatch: pytest.MonkeyPatch) -> 
 def test_unreachable_pairs_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     view = ClusterView({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, dial=contextlib.nullcontext)
     reaches = lambda asker, devices, timeout: asker == "ps/0" or PS not in devices  # noqa: E731
-    monkeypatch.setattr(preflight.probe, "can_reach", reaches)
+    monkeypatch.setattr(probe, "can_reach", reaches)
     pairs = view.unreachable_pairs()
     assert pairs == {"chief/0": ["ps/0"], "worker/0": ["ps/0"]}
     assert preflight.unreachable(pairs) == (
         "chief/0, worker/0 can't reach ps/0, although ps/0 is running: they have a stale address for it, or none"
     )
-    monkeypatch.setattr(preflight, "MAX_SOURCES", 2)
+    monkeypatch.setattr(view_module, "MAX_SOURCES", 2)
     assert list(view.unreachable_pairs()) == ["chief/0"]
 
 
@@ -197,8 +199,8 @@ def test_restarted_task_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ConnectionRefusedError(111, "Connection refused")
         return [SimpleNamespace(incarnation=incarnation)]
 
-    monkeypatch.setattr(preflight.probe, "get_status", get_status)
-    monkeypatch.setattr(preflight.probe, "get_version", lambda *_: "2.21.0")
+    monkeypatch.setattr(probe, "get_status", get_status)
+    monkeypatch.setattr(probe, "get_version", lambda *_: "2.21.0")
     view = ClusterView({"ps/0": "p:1"}, dial=dial)
     assert not view.is_replaced("ps/0")
     view.probe_all()

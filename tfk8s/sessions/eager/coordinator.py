@@ -19,8 +19,8 @@ from tfk8s.core.addresses import SCHEME
 from tfk8s.core.cluster_spec import tf_config
 from tfk8s.errors import InvalidInput, TaskUnreachable
 from tfk8s.log import log
+from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.eager import remote_context
-from tfk8s.sessions.preflight import ClusterView
 from tfk8s.training import strategy
 
 VARIABLE = "TF_CONFIG"

@@ -1,0 +1,165 @@
+"""The cluster as a script sees it: its tasks, and their answers. Standard library only: this file also runs in pods."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+
+from tfk8s import concurrency
+from tfk8s.core import naming
+from tfk8s.core.addresses import host_and_port, task_at
+from tfk8s.errors import TaskUnreachable
+from tfk8s.sessions.error_names import ProbeResult
+from tfk8s.task import probe, wire
+
+_PROBE_TIMEOUT = 4.0
+_LOST_TIMEOUT = 1.0  # for a lost task, if all tasks are probed
+_BACK_TIMEOUT = 2.0  # for a lost task that may be back
+_REACH_TIMEOUT = 1.0
+_MAX_THREADS = 64
+MAX_SOURCES = 16  # in a larger cluster, only the master is asked for the tasks that it can reach
+
+Dial = Callable[[str], socket.socket]
+
+
+class ClusterView:
+    """The cluster as a script sees it: `TFK8S_CLUSTER` without the tasks that `TFK8S_WITHOUT` leaves out.
+
+    Args:
+        addresses: the address of each task, by its short name; the master first.
+        without: tasks that are left out.
+        dial: returns a stream to a task; needed if this machine can't connect to the addresses.
+        in_pod: whether the tasks have the loopback addresses of a single machine, too.
+
+    Attributes:
+        addresses: as given.
+        without: as given.
+    """
+
+    def __init__(
+        self, addresses: Mapping[str, str], without: Iterable[str] = (), dial: Dial | None = None, in_pod: bool = False
+    ) -> None:
+        self.addresses, self.without = dict(addresses), frozenset(without)
+        self._in_pod = in_pod
+        self._incarnations: dict[str, int] = {}  # the first one of each task
+        self._dial = dial or (
+            lambda task: socket.create_connection(host_and_port(self.addresses[task]), _PROBE_TIMEOUT)
+        )
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], without: Iterable[str] = (), in_pod: bool = False) -> ClusterView:
+        """Return the cluster that a script's environment describes."""
+        cluster = json.loads(environment.get("TFK8S_CLUSTER", "{}"))
+        addresses = {naming.task(job, i): at for job, tasks in cluster.items() for i, at in enumerate(tasks)}
+        return cls(addresses, {*filter(None, environment.get("TFK8S_WITHOUT", "").split(",")), *without}, in_pod=in_pod)
+
+    @property
+    def master(self) -> str:
+        """The task that sessions connect to."""
+        return next(iter(self.addresses), "")
+
+    @property
+    def cluster(self) -> dict[str, list[str]]:
+        """The ClusterSpec: the addresses of all tasks, by job."""
+        cluster: dict[str, list[str]] = {}
+        for task, address in self.addresses.items():
+            cluster.setdefault(task.partition("/")[0], []).append(address)
+        return cluster
+
+    def task_at(self, target: str) -> str:
+        """Return the task that a session's target leads to; "" if the target is no task's."""
+        return task_at(target, self.addresses, in_pod=self._in_pod)
+
+    @property
+    def filters(self) -> list[str]:
+        """The `ConfigProto.device_filters` that leave tasks out; empty if all tasks are used."""
+        return [_device(task) for task in self._tasks] if self.without else []
+
+    @property
+    def _tasks(self) -> list[str]:
+        return [task for task in self.addresses if task not in self.without]
+
+    def probe_all(self, lost: Container[str] = ()) -> list[ProbeResult]:
+        """Return the answers of all tasks, which are probed at the same time.
+
+        Args:
+            lost: tasks that are known to be lost, which get less time.
+        """
+        answers = concurrency.map_parallel(
+            lambda task: self._probe(task, _LOST_TIMEOUT if task in lost else _PROBE_TIMEOUT), self._tasks, _MAX_THREADS
+        )
+        for answer in answers:
+            if not answer.error:
+                self._incarnations.setdefault(answer.task, answer.incarnation)
+        return answers
+
+    def answers(self, task: str) -> bool:
+        """Return whether a task answers now."""
+        return task in self.addresses and not self._probe(task, _BACK_TIMEOUT).error
+
+    def is_replaced(self, task: str) -> bool:
+        """Return whether a task answers now, with another server than at the first probe."""
+        answer = self._probe(task, _BACK_TIMEOUT)
+        return not answer.error and answer.incarnation != self._incarnations.get(task, answer.incarnation)
+
+    def unreachable_pairs(self) -> dict[str, list[str]]:
+        """Return the tasks that can't reach others which answer here, with these; in a large cluster, the master only.
+
+        A session would wait for the tasks that the master can't reach. A step would wait 20 seconds for a task that
+        another one can't reach.
+        """
+        sources = self._tasks if len(self._tasks) <= MAX_SOURCES else [self.master]
+        targets = concurrency.map_parallel(self.unreachable, sources, MAX_SOURCES)
+        return {source: tasks for source, tasks in zip(sources, targets, strict=True) if tasks}
+
+    def unreachable(self, source: str | None = None) -> list[str]:
+        """Return the tasks that a task, by default the master, can't reach, although they answer here."""
+        source = source or self.master
+        targets = self._tasks
+        if not targets or self._can_reach(source, targets if len(targets) <= probe.MAX_NAMED else []):
+            return []
+        answers = concurrency.map_parallel(lambda task: self._can_reach(source, [task]), targets, _MAX_THREADS)
+        unreachable = [task for task, can_reach in zip(targets, answers, strict=True) if not can_reach]
+        return [] if source in unreachable else unreachable  # a busy task answers late, even about itself
+
+    def _can_reach(self, source: str, tasks: Sequence[str]) -> bool:
+        try:
+            with self._dial(source) as stream:
+                return probe.can_reach(stream, [_device(task) for task in tasks], _REACH_TIMEOUT)
+        except (OSError, wire.ProbeError, TaskUnreachable):
+            return True  # the source itself does not answer, which others report
+
+    def devices(self) -> list[probe.Device]:
+        """Return the devices of all tasks, as each task reports them.
+
+        Raises:
+            TaskUnreachable: a task does not answer.
+        """
+        devices: list[probe.Device] = []
+        for task in self._tasks:
+            try:
+                with self._dial(task) as stream:
+                    devices += probe.get_status(stream, _PROBE_TIMEOUT)
+            except (OSError, wire.ProbeError) as error:
+                raise TaskUnreachable(f"{task} does not answer: {error}") from error
+        return devices
+
+    def _probe(self, task: str, timeout: float) -> ProbeResult:
+        address = self.addresses[task]
+        try:
+            with self._dial(task) as stream:
+                devices = probe.get_status(stream, timeout)
+            with self._dial(task) as stream:
+                version = probe.get_version(stream, _device(task), timeout)
+        except TimeoutError:
+            return ProbeResult(task, address, error=f"no answer in {timeout:.0f} s (is it stopped, or overloaded?)")
+        except (OSError, wire.ProbeError, TaskUnreachable) as error:
+            reason = str(getattr(error, "strerror", None) or error)
+            return ProbeResult(task, address, error=reason.removeprefix(f"{task} does not answer: "))
+        return ProbeResult(task, address, devices[0].incarnation if devices else 0, version)
+
+
+def _device(task: str) -> str:
+    job, _, index = task.partition("/")
+    return naming.device(job, int(index))
