@@ -1,7 +1,8 @@
 """The devices of a cluster's tasks, from the servers, not from the job file.
 
-The master answers for all tasks if, and only if, every task answers the master. If it does not answer, each task is
-asked itself, which shows the silent tasks.
+A master with a ClusterSpec answers for all tasks if, and only if, every task answers the master. If it does not answer,
+each task is asked itself, which shows the silent tasks. A master of an elastic cluster answers for itself. So each task
+is asked itself, and the master is asked whether it can reach them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from tfk8s.backends.protocol import Backend
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import InvalidInput, TaskError, TaskUnreachable
+from tfk8s.sessions import preflight
+from tfk8s.sessions.cluster import elastic
+from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.task import probe, wire
 from tfk8s.task.probe import Device
 
@@ -92,7 +96,22 @@ def ask_servers(backend: Backend, status: ClusterStatus) -> list[TaskDevices]:
     """
     if not any(task.is_program for task in status.tasks):
         return ask_master(backend, status)
-    answers = ask_each(backend, status.name, [task.task for task in status.tasks if task.has_server])
+    return _ask_all(backend, status.name, [task.task for task in status.tasks if task.has_server])
+
+
+def view(backend: Backend, status: ClusterStatus, without: Iterable[str] = ()) -> ClusterView:
+    """Return the servers of a cluster as sessions see them, with the master first.
+
+    Raises:
+        InvalidInput: all tasks run programs.
+    """
+    found = {str(task.task): task for task in servers(backend, status) if task.takes_part}
+    addresses = {str(status.master): found[str(status.master)].address, **{name: found[name].address for name in found}}
+    return ClusterView(addresses, without, dial=lambda task: backend.dial(status.name, found[task].task))
+
+
+def _ask_all(backend: Backend, name: str, tasks: Sequence[Task]) -> list[TaskDevices]:
+    answers = ask_each(backend, name, tasks)
     require_all(answers)
     return answers
 
@@ -112,6 +131,10 @@ def ask_master(backend: Backend, status: ClusterStatus, timeout: float = ANSWER_
     """
     devices = _ask(backend, status.name, status.master, probe.list_devices, timeout)
     asked = [task for task in status.tasks if task.has_server]
+    if elastic.is_elastic(devices):
+        if unreachable := view(backend, status).unreachable():
+            raise TaskUnreachable(preflight.unreachable({str(status.master): unreachable}))
+        return _ask_all(backend, status.name, [task.task for task in asked])
     evaluators = [task.task for task in asked if not task.takes_part]
     answers = (*by_task(devices), *ask_each(backend, status.name, evaluators, timeout))
     answered = {answer.task: answer for answer in answers if not answer.error}
@@ -126,7 +149,8 @@ def ask_each(backend: Backend, name: str, tasks: Sequence[Task], timeout: float 
 
     def ask(task: Task) -> TaskDevices:
         try:
-            return TaskDevices(task, tuple(_ask(backend, name, task, probe.get_status, timeout)))
+            found = _ask(backend, name, task, probe.get_status, timeout)
+            return TaskDevices(task, tuple(elastic.rename(found, str(task))))
         except TaskError as error:
             return TaskDevices(task, error=str(error))
 

@@ -13,7 +13,6 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.task_names import format_tasks, parse_excluded
 from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
-from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.preflight import unreachable
 
 OnChange = Callable[[ClusterStatus], None]
@@ -166,11 +165,8 @@ class Readiness:
     def _why_silent(self) -> str:
         """Return which running tasks the master can't reach, in words; otherwise its error."""
         assert self._status is not None
-        tasks = {str(task.task): task.task for task in self._status.tasks if task.has_server and task.takes_part}
-        master = str(self._status.master)
-        addresses = dict.fromkeys((master, *tasks), "")
-        missing = ClusterView(addresses, dial=lambda task: self._backend.dial(self._name, tasks[task])).unreachable()
-        return unreachable({master: missing}) if missing else str(self._silence)
+        missing = devices.view(self._backend, self._status).unreachable()
+        return unreachable({str(self._status.master): missing}) if missing else str(self._silence)
 
     def _is_new(self, task: TaskStatus) -> bool:
         old = self._before.get(task.task)

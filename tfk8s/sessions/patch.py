@@ -1,4 +1,4 @@
-"""Patches of TensorFlow's sessions: tasks that they leave out, private variables, and checks of targets and sizes.
+"""Patches of TensorFlow's sessions: their cluster, private variables, and checks of targets and sizes.
 
 Scripts that know nothing of tfk8s get the patches by TensorFlow's session class, during the import of TensorFlow. So
 this module does not import TensorFlow as a whole.
@@ -14,13 +14,15 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfk8s import polling
 from tfk8s.core.addresses import SCHEME, host_and_port, task_at
 from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.sessions import error_names
+from tfk8s.sessions.cluster import opening, placement
+from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.error_names import MAX_BYTES
 from tfk8s.task import probe, wire
 
@@ -32,21 +34,6 @@ _LARGE_BYTES = 1 << 20
 _CLOSE_TIMEOUT = 1.0
 _PROBE_TIMEOUT = 4.0
 _MAX_LISTED = 8
-
-
-def patch_config(config: Any, filters: Sequence[str], *, isolate: bool = False) -> Any:
-    """Return a `ConfigProto` with device filters, unless it has others, and with isolated state if that is wanted."""
-    if not filters and not isolate:
-        return config
-    from tensorflow.core.protobuf import config_pb2
-
-    patched = config_pb2.ConfigProto()
-    if config is not None:
-        patched.CopyFrom(config)
-    if not patched.device_filters:
-        patched.device_filters.extend(filters)
-    patched.isolate_session_state = patched.isolate_session_state or isolate
-    return patched
 
 
 def check_target(target: object, tasks: Mapping[str, str], *, in_pod: bool = False) -> None:
@@ -117,22 +104,25 @@ def last_success(session: Any) -> float:
     return float(getattr(session, "_tfk8s_last_success", math.inf))
 
 
-def patch_sessions(filters: Sequence[str], check: Callable[[object], None], *, isolate: bool) -> None:
+def patch_sessions(view: ClusterView, check: Callable[[object], None], *, isolate: bool) -> None:
     """Patch the sessions of this process.
 
     Args:
-        filters: `ConfigProto.device_filters`, which leave tasks out.
+        view: the tasks, and those that sessions leave out.
         check: is called with the target of each session, and raises an error for one that would wait for ever.
         isolate: sessions share no variables with others.
     """
     from tensorflow.python.client.session import BaseSession
 
+    placement.patch_sessions()
     make, run, close = BaseSession.__init__, BaseSession.run, BaseSession.close
 
     def patched_init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
         self._session = None  # `__del__` reads it
         check(target)
-        make(self, target, graph, patch_config(config, filters, isolate=isolate))
+        opened = opening.open_in(view, target)
+        self._tfk8s_master = opened.place_on
+        make(self, opened.target, graph, opening.patch_config(config, view.filters, opened.cluster, isolate=isolate))
 
     @functools.wraps(run)
     def patched_run(

@@ -41,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the script, Ctrl-C just ends this process
     _install_log_handler()
     note = FailureNote(os.environ.pop(error_names.VARIABLE, None))
-    cluster = ClusterProbe(ClusterView.of(os.environ, in_pod=options.pod), of_script)
+    cluster = ClusterProbe(ClusterView.of(os.environ, in_pod=options.pod, forwarded=options.forwarded), of_script)
     try:
         cluster.check()
     except Tfk8sError as error:
@@ -51,10 +51,11 @@ def execute(options: argparse.Namespace) -> int:
     guard = GuardThread(CallGuard(of_script, cluster.view, ExitScript(note.end)), options.events)
     guard.take_signals()
     guard.start()
-    filters = cluster.view.filters
     check = functools.partial(patch.check_target, tasks=cluster.view.addresses, in_pod=options.pod)
     imports.while_imported("tensorflow", without_early_lines)
-    imports.when_imported(patch.SESSION_MODULE, lambda: patch.patch_sessions(filters, check, isolate=options.isolate))
+    imports.when_imported(
+        patch.SESSION_MODULE, lambda: patch.patch_sessions(cluster.view, check, isolate=options.isolate)
+    )
     # In a pod, the first process hands on the end of the pod as SIGINT.
     end_signal = signal.SIGINT if options.pod else signal.SIGTERM
     adopt = functools.partial(adopted_server.patch_servers, cluster.view, of_script, end_signal)

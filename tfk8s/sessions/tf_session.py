@@ -15,9 +15,10 @@ import tensorflow.compat.v1 as tf1
 from tensorflow.python.client.session import _DeviceAttributes as DeviceAttributes
 
 from tfk8s.errors import TaskError
+from tfk8s.sessions.cluster import opening, placement
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.guard_thread import GuardThread
-from tfk8s.sessions.patch import close_with_timeout, patch_config, run_checked
+from tfk8s.sessions.patch import close_with_timeout, run_checked
 from tfk8s.sessions.timing import TIMING
 
 _SIGNALS_INTERVAL = 1.0  # seconds: event loops take signals over between calls, but less often than that
@@ -43,7 +44,12 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
         *,
         recovers: bool = False,
     ) -> None:
-        super().__init__(target, graph=graph, config=patch_config(config, cluster.view.filters))
+        placement.patch_sessions()
+        view = cluster.view
+        opened = opening.open_in(view, target, "" if view.task_at(target) else view.master)
+        super().__init__(opened.target, graph=graph, config=opening.patch_config(config, view.filters, opened.cluster))
+        if opened.place_on:
+            self._tfk8s_master = opened.place_on
         self._cluster, self._guard, self._recovers = cluster, guard, recovers
         self._is_broken = False
         atexit.register(_close_at_exit, weakref.ref(self))

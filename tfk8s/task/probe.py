@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tfk8s.task import wire
 
-MAX_NAMED = 250  # devices in one request, which is one frame of HTTP/2
+MAX_NAMED = 250  # devices in one request, so that the first windows of HTTP/2 have room for the request
 
 _INVALID_ARGUMENT = 3
 _FAR_FUTURE = 999_999_999  # a version of graphs that no TensorFlow reads
@@ -91,7 +91,7 @@ def get_version(stream: socket.socket, device: str, timeout: float) -> str:
     return version[1] if version else ""
 
 
-def can_reach(stream: socket.socket, devices: Sequence[str], timeout: float) -> bool:
+def can_reach(stream: socket.socket, devices: Sequence[str], timeout: float, more: bytes = b"") -> bool:
     """Return whether a server can reach tasks, as a session's master has to. No session is created.
 
     A server uses addresses that it looked up before, so it may fail to reach a task that answers everybody else.
@@ -100,22 +100,23 @@ def can_reach(stream: socket.socket, devices: Sequence[str], timeout: float) -> 
         stream: connected to the server; it can't be used again.
         devices: the tasks, "/job:worker/task:1", at most `MAX_NAMED`; none means all tasks of its cluster.
         timeout: in seconds.
+        more: more fields of the request, for an elastic server (`sessions.cluster.elastic`).
 
     Raises:
         ProbeError, OSError: as `wire.call`, but for a timeout.
     """
     try:
-        _refusal(stream, devices, timeout)
+        _refusal(stream, devices, timeout, more)
     except TimeoutError:
         return False
     return True
 
 
-def _refusal(stream: socket.socket, devices: Sequence[str], timeout: float) -> str:
+def _refusal(stream: socket.socket, devices: Sequence[str], timeout: float, more: bytes = b"") -> str:
     """Return the reason why a server refuses a graph of the future; a server refuses once it has reached the tasks."""
     filters = b"".join(wire.field(4, device) for device in devices)  # device_filters
     try:
-        wire.call(stream, wire.CREATE_SESSION, timeout, _GRAPH_OF_THE_FUTURE + wire.field(2, filters))  # config
+        wire.call(stream, wire.CREATE_SESSION, timeout, _GRAPH_OF_THE_FUTURE + wire.field(2, filters) + more)  # config
     except wire.GrpcError as refusal:
         if refusal.status != _INVALID_ARGUMENT:
             raise

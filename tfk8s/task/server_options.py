@@ -16,6 +16,7 @@ class ServerOptions:
     cluster_spec: str | None = None
     job_name: str | None = None
     task_index: str | None = None
+    elastic = False
     ready_fd: int | None = None
 
     def __init__(self) -> None:
@@ -46,6 +47,7 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
     parser.add_argument(
         "--preload", action="append", metavar="MODULE", help="a Python module to import first (may repeat)"
     )
+    parser.add_argument("--elastic", action="store_true", help=argparse.SUPPRESS)  # each session brings the ClusterSpec
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)  # gets a byte when the server answers
     return parser.parse_args(arguments, options)
 
@@ -68,4 +70,4 @@ def config_from(options: ServerOptions, environment: Mapping[str, str]) -> TaskC
         job, index = options.job_name or job, options.task_index or index
     else:
         raise ValueError("no cluster: give --cluster-spec, --job-name and --task-index, or set TF_CONFIG")
-    return check_config(cluster, job, index)
+    return check_config(cluster, job, index, elastic=options.elastic)

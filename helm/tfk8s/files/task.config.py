@@ -19,14 +19,24 @@ TaskAddresses = Mapping[str, Mapping[int, str]]
 # on a ps, so that the functions of two coordinators take all threads of a server with two cores, and wait for ever.
 MIN_THREADS = 16
 
+# The task that every elastic server starts as. A session's master can't have the name with which its server was started
+# (Master::CreateSession in tensorflow/core/distributed_runtime/master.cc), and no job file has so many tasks.
+OWN_JOB, OWN_INDEX = "tfk8s", 999_999
+
 _LISTENS = " listens on port "
 
 
 class TaskConfig:
-    """The cluster of a process, and the task that the process is."""
+    """The cluster of a process, and the task that the process is.
 
-    def __init__(self, cluster: TaskAddresses, job: str, index: int) -> None:
-        self.cluster, self.job, self.index = cluster, job, index
+    Args:
+        cluster: the ClusterSpec.
+        job, index: the task.
+        elastic: whether the server knows only itself, because each session brings the ClusterSpec.
+    """
+
+    def __init__(self, cluster: TaskAddresses, job: str, index: int, *, elastic: bool = False) -> None:
+        self.cluster, self.job, self.index, self.elastic = cluster, job, index, elastic
 
     @property
     def name(self) -> str:
@@ -53,6 +63,13 @@ class TaskConfig:
         """The `inter_op_parallelism_threads` of its server; 0 is TensorFlow's default."""
         return MIN_THREADS if len(os.sched_getaffinity(0)) < MIN_THREADS else 0
 
+    @property
+    def server(self) -> tuple[TaskAddresses, str, int]:
+        """The ClusterSpec, the job and the index with which the server starts."""
+        if self.elastic:
+            return {OWN_JOB: {OWN_INDEX: self.cluster[self.job][self.index]}}, OWN_JOB, OWN_INDEX
+        return self.cluster, self.job, self.index
+
     def server_def(self, threads: int | None = None) -> bytes:
         """Return the serialized `tensorflow.ServerDef` (tensorflow/core/protobuf/tensorflow_server.proto).
 
@@ -60,16 +77,19 @@ class TaskConfig:
             threads: its `inter_op_parallelism_threads`, by default `self.threads`.
         """
         threads = self.threads if threads is None else threads
+        tasks, job, index = self.server
         cluster = b"".join(
-            field(1, field(1, job) + b"".join(field(2, field(1, i) + field(2, tasks[i])) for i in tasks))
-            for job, tasks in self.cluster.items()
+            field(1, field(1, name) + b"".join(field(2, field(1, i) + field(2, addresses[i])) for i in addresses))
+            for name, addresses in tasks.items()
         )
         config = field(4, field(5, threads)) if threads else b""  # default_session_config
-        return field(1, cluster) + field(2, self.job) + field(3, self.index) + config + field(5, "grpc")
+        return field(1, cluster) + field(2, job) + field(3, index) + config + field(5, "grpc")
 
 
-def check_config(cluster: TaskAddresses, job: str | None, index: str | int | None) -> TaskConfig:
-    """Return the configuration of a task.
+def check_config(
+    cluster: TaskAddresses, job: str | None, index: str | int | None, *, elastic: bool = False
+) -> TaskConfig:
+    """Return the configuration of a task; arguments as of `TaskConfig`.
 
     Raises:
         ValueError: TensorFlow would refuse the cluster, or the task is not in the cluster.
@@ -83,7 +103,7 @@ def check_config(cluster: TaskAddresses, job: str | None, index: str | int | Non
         raise ValueError(f'the cluster has no job "{job}"; it has {", ".join(cluster)}')
     if not str(index).isdecimal() or int(index) not in cluster[job]:
         raise ValueError(f'job "{job}" has no task {index}; it has {", ".join(map(str, cluster[job]))}')
-    return TaskConfig(cluster, job, int(index))
+    return TaskConfig(cluster, job, int(index), elastic=elastic)
 
 
 def parse_cluster(text: str) -> TaskAddresses:
@@ -175,8 +195,10 @@ def lists(cluster: TaskAddresses) -> dict[str, list[str]]:
 
 def listening_line(config: TaskConfig, version: str, devices: str) -> str:
     """Return the line of a server's log with its name, its port and its devices, once the server listens."""
-    size = f"of {config.size} tasks" if config.size > 1 else "alone"
-    return f"tfk8s: {config.name} {size}{_LISTENS}{config.port}: TensorFlow {version}, {devices}"
+    size = f" of {config.size} tasks" if config.size > 1 else " alone"
+    return (
+        f"tfk8s: {config.name}{'' if config.elastic else size}{_LISTENS}{config.port}: TensorFlow {version}, {devices}"
+    )
 
 
 def is_listening_line(line: str) -> bool:

@@ -136,10 +136,11 @@ def start_by_import(config: TaskConfig, preload: Sequence[str]) -> str:
 
     for module in preload:
         importlib.import_module(module)
-    cluster = tf.train.ClusterSpec({job: dict(tasks) for job, tasks in config.cluster.items()})
+    tasks, job, index = config.server
+    cluster = tf.train.ClusterSpec({name: dict(addresses) for name, addresses in tasks.items()})
     global _server  # lives as long as the process
     session_config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=config.threads)
-    _server = tf.distribute.Server(cluster, config.job, config.index, config=session_config)
+    _server = tf.distribute.Server(cluster, job, index, config=session_config)
     eager_context.create(config)
     return str(tf.__version__)
 

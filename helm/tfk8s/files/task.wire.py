@@ -20,10 +20,11 @@ CREATE_SESSION = "/tensorflow.MasterService/CreateSession"
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # a client sends it before its frames (RFC 9113, 3.4)
 HEAD_SIZE = 9  # bytes of a frame before its payload
-DATA, HEADERS, RST_STREAM, SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+DATA, HEADERS, RST_STREAM, SETTINGS, _PING, _GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, END_HEADERS = 1, 4
 _ACK, _PADDED = 1, 8
 _STREAM = 1
+MAX_FRAME = 1 << 14
 _MAX_WINDOW = 2**31 - 1  # the server may send all it has at once
 _UNIMPLEMENTED = 12
 
@@ -78,7 +79,12 @@ def call(stream: socket.socket, method: str, timeout: float, request: bytes = b"
 
 def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
     """Return an HTTP/2 frame."""
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+    return frame_head(len(payload), kind, flags, stream) + payload
+
+
+def frame_head(size: int, kind: int, flags: int, stream: int) -> bytes:
+    """Return the head of a frame whose payload has that size; `parse_head` reads it."""
+    return struct.pack(">I", size)[1:] + struct.pack(">BBI", kind, flags, stream)
 
 
 # HTTP/2's servers acknowledge settings at once (RFC 9113, 6.5.3), gRPC's on threads of its transport. A busy server
@@ -86,7 +92,7 @@ def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> b
 HEARTBEAT = frame(SETTINGS)
 
 
-def parse_head(head: bytes) -> tuple[int, int, int, int]:
+def parse_head(head: bytes | memoryview) -> tuple[int, int, int, int]:
     """Return the payload's size, the kind, the flags and the stream from the head of a frame."""
     return int.from_bytes(head[:3], "big"), head[3], head[4], int.from_bytes(head[5:HEAD_SIZE], "big")
 
@@ -105,11 +111,18 @@ def request_frames(method: str, message: bytes) -> bytes:
         (
             PREFACE,
             frame(SETTINGS, payload=struct.pack(">HI", 4, _MAX_WINDOW)),  # SETTINGS_INITIAL_WINDOW_SIZE
-            frame(_WINDOW_UPDATE, payload=struct.pack(">I", _MAX_WINDOW - 65535)),
+            frame(WINDOW_UPDATE, payload=struct.pack(">I", _MAX_WINDOW - 65535)),
             frame(HEADERS, END_HEADERS, _STREAM, header_block(headers)),
-            frame(DATA, END_STREAM, _STREAM, grpc_message(message)),
+            data_frames(_STREAM, grpc_message(message)),
         )
     )
+
+
+def data_frames(stream: int, data: bytes) -> bytes:
+    """Return the last frames of a stream, as small as every server takes them (SETTINGS_MAX_FRAME_SIZE)."""
+    last = max(0, len(data) - 1) // MAX_FRAME * MAX_FRAME
+    parts = (frame(DATA, 0, stream, data[start : start + MAX_FRAME]) for start in range(0, last, MAX_FRAME))
+    return b"".join(parts) + frame(DATA, END_STREAM, stream, data[last:])
 
 
 def header_block(headers: Mapping[str, str]) -> bytes:

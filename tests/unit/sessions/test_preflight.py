@@ -141,11 +141,12 @@ class Master:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
         self.missing, self.asked = set(missing), []
         monkeypatch.setattr(probe, "can_reach", self._reaches)
+        monkeypatch.setattr(probe, "get_status", lambda stream, timeout: [])
         dial = lambda task: contextlib.nullcontext(task)  # noqa: E731
         self.view = ClusterView({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, ["worker/0"], dial=dial)
 
-    def _reaches(self, stream: str, devices: list[str], timeout: float) -> bool:
-        assert stream == "chief/0"
+    def _reaches(self, stream: str, devices: list[str], timeout: float, more: bytes) -> bool:
+        assert (stream, more) == ("chief/0", b"")
         self.asked.append(devices)
         return not self.missing.intersection(devices)
 
@@ -165,8 +166,9 @@ def test_task_that_the_master_can_not_reach(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_unreachable_pairs_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     view = ClusterView({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, dial=contextlib.nullcontext)
-    reaches = lambda asker, devices, timeout: asker == "ps/0" or PS not in devices  # noqa: E731
+    reaches = lambda asker, devices, timeout, more: asker == "ps/0" or PS not in devices  # noqa: E731
     monkeypatch.setattr(probe, "can_reach", reaches)
+    monkeypatch.setattr(probe, "get_status", lambda stream, timeout: [])
     pairs = view.unreachable_pairs()
     assert pairs == {"chief/0": ["ps/0"], "worker/0": ["ps/0"]}
     assert preflight.unreachable(pairs) == (
@@ -197,7 +199,7 @@ def test_restarted_task_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     def get_status(stream: object, timeout: float) -> list[SimpleNamespace]:
         if (incarnation := next(answers)) is None:
             raise ConnectionRefusedError(111, "Connection refused")
-        return [SimpleNamespace(incarnation=incarnation)]
+        return [SimpleNamespace(name="", incarnation=incarnation)]
 
     monkeypatch.setattr(probe, "get_status", get_status)
     monkeypatch.setattr(probe, "get_version", lambda *_: "2.21.0")

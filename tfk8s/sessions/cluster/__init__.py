@@ -1,1 +1,1 @@
-"""The cluster that sessions see."""
+"""The cluster of sessions: its tasks, and the ClusterSpec that sessions bring to elastic servers."""

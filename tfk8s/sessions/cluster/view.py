@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from tfk8s import concurrency
 from tfk8s.core import naming
 from tfk8s.core.addresses import host_and_port, task_at
 from tfk8s.errors import TaskUnreachable
+from tfk8s.sessions.cluster import elastic
 from tfk8s.sessions.error_names import ProbeResult
 from tfk8s.task import probe, wire
 
@@ -31,6 +33,8 @@ class ClusterView:
         without: tasks that are left out.
         dial: returns a stream to a task; needed if this machine can't connect to the addresses.
         in_pod: whether the tasks have the loopback addresses of a single machine, too.
+        forwarded: whether the tasks can't use the addresses, which are those of forwards. The forwards bring the
+            ClusterSpec of elastic tasks.
 
     Attributes:
         addresses: as given.
@@ -38,21 +42,30 @@ class ClusterView:
     """
 
     def __init__(
-        self, addresses: Mapping[str, str], without: Iterable[str] = (), dial: Dial | None = None, in_pod: bool = False
+        self,
+        addresses: Mapping[str, str],
+        without: Iterable[str] = (),
+        dial: Dial | None = None,
+        in_pod: bool = False,
+        forwarded: bool = False,
     ) -> None:
         self.addresses, self.without = dict(addresses), frozenset(without)
-        self._in_pod = in_pod
+        self._in_pod, self._forwarded = in_pod, forwarded
+        self._is_elastic: bool | None = None
         self._incarnations: dict[str, int] = {}  # the first one of each task
         self._dial = dial or (
             lambda task: socket.create_connection(host_and_port(self.addresses[task]), _PROBE_TIMEOUT)
         )
 
     @classmethod
-    def of(cls, environment: Mapping[str, str], without: Iterable[str] = (), in_pod: bool = False) -> ClusterView:
+    def of(
+        cls, environment: Mapping[str, str], without: Iterable[str] = (), in_pod: bool = False, forwarded: bool = False
+    ) -> ClusterView:
         """Return the cluster that a script's environment describes."""
         cluster = json.loads(environment.get("TFK8S_CLUSTER", "{}"))
         addresses = {naming.task(job, i): at for job, tasks in cluster.items() for i, at in enumerate(tasks)}
-        return cls(addresses, {*filter(None, environment.get("TFK8S_WITHOUT", "").split(",")), *without}, in_pod=in_pod)
+        without = {*filter(None, environment.get("TFK8S_WITHOUT", "").split(",")), *without}
+        return cls(addresses, without, in_pod=in_pod, forwarded=forwarded)
 
     @property
     def master(self) -> str:
@@ -70,6 +83,19 @@ class ClusterView:
     def task_at(self, target: str) -> str:
         """Return the task that a session's target leads to; "" if the target is no task's."""
         return task_at(target, self.addresses, in_pod=self._in_pod)
+
+    @property
+    def is_elastic(self) -> bool:
+        """True if each session brings the ClusterSpec: the master's server knows only itself."""
+        if self._is_elastic is None and self.master:
+            with contextlib.suppress(OSError, wire.ProbeError, TaskUnreachable), self._dial(self.master) as stream:
+                self._is_elastic = elastic.is_elastic(probe.get_status(stream, _PROBE_TIMEOUT))
+        return bool(self._is_elastic)
+
+    @property
+    def brings_cluster(self) -> bool:
+        """True if this process has to give sessions the ClusterSpec."""
+        return self.is_elastic and not self._forwarded
 
     @property
     def filters(self) -> list[str]:
@@ -117,16 +143,24 @@ class ClusterView:
         """Return the tasks that a task, by default the master, can't reach, although they answer here."""
         source = source or self.master
         targets = self._tasks
-        if not targets or self._can_reach(source, targets if len(targets) <= probe.MAX_NAMED else []):
+        if not targets or self._can_reach_all(source, targets):
             return []
         answers = concurrency.map_parallel(lambda task: self._can_reach(source, [task]), targets, _MAX_THREADS)
         unreachable = [task for task, can_reach in zip(targets, answers, strict=True) if not can_reach]
         return [] if source in unreachable else unreachable  # a busy task answers late, even about itself
 
+    def _can_reach_all(self, source: str, tasks: Sequence[str]) -> bool:
+        if not self.brings_cluster:
+            return self._can_reach(source, tasks if len(tasks) <= probe.MAX_NAMED else [])
+        parts = [tasks[start : start + probe.MAX_NAMED] for start in range(0, len(tasks), probe.MAX_NAMED)]
+        return all(concurrency.map_parallel(lambda part: self._can_reach(source, part), parts, _MAX_THREADS))
+
     def _can_reach(self, source: str, tasks: Sequence[str]) -> bool:
+        cluster = {task: self.addresses[task] for task in (source, *tasks)} if self.brings_cluster else {}
+        more = elastic.session_fields(source, cluster) if cluster else b""
         try:
             with self._dial(source) as stream:
-                return probe.can_reach(stream, [_device(task) for task in tasks], _REACH_TIMEOUT)
+                return probe.can_reach(stream, [_device(task) for task in tasks], _REACH_TIMEOUT, more)
         except (OSError, wire.ProbeError, TaskUnreachable):
             return True  # the source itself does not answer, which others report
 
@@ -140,7 +174,7 @@ class ClusterView:
         for task in self._tasks:
             try:
                 with self._dial(task) as stream:
-                    devices += probe.get_status(stream, _PROBE_TIMEOUT)
+                    devices += elastic.rename(probe.get_status(stream, _PROBE_TIMEOUT), task)
             except (OSError, wire.ProbeError) as error:
                 raise TaskUnreachable(f"{task} does not answer: {error}") from error
         return devices
@@ -157,6 +191,8 @@ class ClusterView:
         except (OSError, wire.ProbeError, TaskUnreachable) as error:
             reason = str(getattr(error, "strerror", None) or error)
             return ProbeResult(task, address, error=reason.removeprefix(f"{task} does not answer: "))
+        if task == self.master:
+            self._is_elastic = elastic.is_elastic(devices)
         return ProbeResult(task, address, devices[0].incarnation if devices else 0, version)
 
 

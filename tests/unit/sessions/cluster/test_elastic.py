@@ -1,0 +1,191 @@
+"""The ClusterSpec that sessions bring to elastic servers, and the task of operations that name none."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from tfk8s.sessions.cluster import elastic, opening, placement
+from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.task import probe, wire
+from tfk8s.task.config import TaskConfig
+from tfk8s.task.probe import Device
+from tfk8s.task.wire import field
+
+TASKS = {"worker/0": "w:1", "worker/1": "w:2", "ps/0": "p:1"}
+OWN = Device("/job:tfk8s/replica:0/task:999999/device:CPU:0", "CPU", 1, 2, "")
+
+
+def view(*devices: Device, without: tuple[str, ...] = (), forwarded: bool = False) -> ClusterView:
+    """Return the cluster of `TASKS` whose master reports these devices."""
+    answer = [b"".join((field(1, device.name), field(2, device.kind))) for device in devices]
+    message = b"".join(field(1, device) for device in answer)
+    stream = lambda _: contextlib.nullcontext(message)  # noqa: E731
+    return ClusterView(TASKS, without, dial=stream, forwarded=forwarded)
+
+
+@pytest.fixture(autouse=True)
+def _calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe.wire, "call", lambda stream, method, timeout: stream)
+
+
+def test_cluster_and_sharing_are_in_the_config() -> None:
+    config = dict(wire.fields(elastic.session_config({"worker/1": "w:2", "ps/0": "p:1"})))
+    tasks = {"worker": field(2, field(1, 1) + field(2, "w:2")), "ps": field(2, field(1, 0) + field(2, "p:1"))}
+    assert config == {14: b"".join(field(1, field(1, job) + tasks[job]) for job in tasks), 16: field(8, 1)}
+    isolated = dict(wire.fields(elastic.session_config({"ps/0": "p:1"}, isolate=True)))
+    assert isolated[16] == field(8, 0)
+
+
+def test_elastic_server_starts_alone() -> None:
+    config = TaskConfig({"ps": {0: "p:1"}, "worker": {0: "w:1"}}, "ps", 0, elastic=True)
+    assert config.server == ({"tfk8s": {999_999: "p:1"}}, "tfk8s", 999_999)
+    assert TaskConfig(config.cluster, "ps", 0).server == (config.cluster, "ps", 0)
+
+
+def test_devices_have_the_names_of_sessions() -> None:
+    gpu = Device("/job:ps/replica:0/task:0/device:GPU:0", "GPU", 1, 2, "")
+    assert (elastic.is_elastic([OWN]), elastic.is_elastic([gpu])) == (True, False)
+    names = [device.name for device in elastic.rename([OWN, gpu], "worker/1")]
+    assert names == ["/job:worker/replica:0/task:1/device:CPU:0", gpu.name]
+
+
+def test_session_on_a_task_brings_the_cluster() -> None:
+    cluster = view(OWN)
+    opened = opening.open_in(cluster, b"grpc://w:2")
+    assert (opened.target, opened.cluster, opened.place_on) == ("grpc://w:2", cluster, "worker/1")
+    assert opening.open_in(view(OWN), "grpc://p:1").place_on == ""  # TensorFlow prefers it anyway
+    assert opening.open_in(view(OWN, without=("ps/0",)), "grpc://w:1").place_on == ""
+
+
+@pytest.mark.parametrize("target", ["", "grpc://other:1"])
+def test_session_elsewhere_brings_nothing(target: str) -> None:
+    assert opening.open_in(view(OWN), target) == opening.Opening(target)
+
+
+def test_session_on_a_static_cluster_brings_nothing() -> None:
+    assert opening.open_in(view(OWN._replace(name="/job:worker/replica:0/task:0/device:CPU:0")), "grpc://w:1") == (
+        opening.Opening("grpc://w:1")
+    )
+
+
+def test_forward_brings_the_cluster_instead() -> None:
+    assert opening.open_in(view(OWN, forwarded=True), "grpc://w:1") == opening.Opening("grpc://w:1", None, "worker/0")
+    assert opening.open_in(view(OWN), "grpc://127.0.0.1:5", "worker/0").cluster is None
+
+
+# ---- operations without a task -------------------------------------------------------------------------------------
+
+
+class Kind:
+    """Stands for a `tf.DType`."""
+
+    def __init__(self, name: str, *, is_reference: bool = False) -> None:
+        self.name, self._is_ref_dtype = name, is_reference
+
+
+FLOAT, REFERENCE, RESOURCE = Kind("float32"), Kind("float32_ref", is_reference=True), Kind("resource")
+
+
+class Tensor:
+    """Stands for a `tf.Tensor`."""
+
+    def __init__(self, op: Operation, dtype: Kind) -> None:
+        self.op, self.dtype, self.users = op, dtype, []
+
+    def consumers(self) -> list[Operation]:
+        return self.users
+
+
+class Operation:
+    """Stands for a `tf.Operation` with one output."""
+
+    def __init__(
+        self, name: str, *inputs: Operation, device: str = "", kind: str = "Add", dtype: Kind = FLOAT, beside: str = ""
+    ) -> None:
+        self.name, self.type, self.device, self._beside = name, kind, device, beside or name
+        self.inputs = [one.outputs[0] for one in inputs]
+        self.outputs = [Tensor(self, dtype)]
+        for tensor in self.inputs:
+            tensor.users.append(self)
+
+    def colocation_groups(self) -> list[bytes]:
+        return [b"loc:@" + self._beside.encode()]
+
+    def _set_device_from_string(self, device: str) -> None:
+        self.device = device
+
+
+class Graph:
+    """Stands for a `tf.Graph`."""
+
+    def __init__(self, *operations: Operation) -> None:
+        self.operations = list(operations)
+
+    def get_operations(self) -> list[Operation]:
+        return list(self.operations)
+
+    def _as_graph_def(self) -> tuple[Graph, int]:
+        return self, 1
+
+    @property
+    def node(self) -> list[Operation]:
+        return self.operations
+
+
+HERE, PS = "/job:worker/task:0", "/job:ps/task:0"
+
+
+def devices(*operations: Operation) -> dict[str, str]:
+    """Return the devices of operations after they were placed."""
+    placement.Placement(Graph(*operations)).place("worker/0", 0)
+    return {operation.name: operation.device for operation in operations}
+
+
+def test_free_operations_get_the_master() -> None:
+    a = Operation("a", Operation("constant", kind="Const"))
+    cpu = Operation("cpu", a, device="/device:CPU:0")
+    assert devices(a, cpu) == {"a": HERE, "cpu": f"{HERE}/device:CPU:0"}
+
+
+@pytest.mark.parametrize("dtype", [REFERENCE, RESOURCE])
+def test_operations_on_a_variable_stay_with_it(dtype: Kind) -> None:
+    variable = Operation("variable", device=PS, dtype=dtype)
+    assign = Operation("assign", variable, dtype=dtype)
+    again = Operation("again", assign)
+    beside = Operation("beside", Operation("x", device=PS), beside="variable")
+    call = Operation("call", variable, kind="StatefulPartitionedCall")
+    found = devices(variable, assign, again, beside, call)
+    assert found == {"variable": PS, "assign": "", "again": "", "beside": "", "call": HERE}
+
+
+def test_constants_and_shapes_follow() -> None:
+    shared, mixed, single = (Operation(name, kind="Const") for name in ("shared", "mixed", "single"))
+    variable = Operation("variable", shared, mixed, device=PS)
+    other = Operation("other", shared, device=PS)
+    free = Operation("free", mixed, single)
+    shape = Operation("shape", variable, kind="Shape")
+    found = devices(shared, mixed, single, variable, other, free, shape)
+    assert {name for name, device in found.items() if device == HERE} == {"mixed", "free"}
+
+
+def test_exported_graph_has_the_devices_of_the_script() -> None:
+    a = Operation("a", Operation("c", kind="Const"))
+    graph = Graph(a)
+    placed = placement.Placement(graph)
+    placed.place("worker/0", 0)
+    copied = Operation("copied", a, device=a.device, beside="a")
+    graph.operations.append(copied)
+    placed.place("worker/0", 1)
+    assert (a.device, copied.device) == (HERE, HERE)
+    exported, _ = graph._as_graph_def()
+    assert [node.device for node in exported.node] == ["", ""]
+
+
+def test_another_session_has_another_master() -> None:
+    a = Operation("a", Operation("c", kind="Const"), device="/device:GPU:0")
+    placed = placement.Placement(Graph(a))
+    placed.place("worker/0", 0)
+    placed.place("worker/1", 0)
+    assert a.device == "/job:worker/task:1/device:GPU:0"

@@ -1,0 +1,62 @@
+"""Elastic servers: each knows only itself, and each session brings the ClusterSpec (`ConfigProto.cluster_def`).
+
+The names of a server's devices show that it is elastic. Standard library only: this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tfk8s.task.config import OWN_INDEX, OWN_JOB
+from tfk8s.task.probe import Device
+from tfk8s.task.wire import field
+
+_OWN_NAME = f"/job:{OWN_JOB}/replica:0/task:{OWN_INDEX}/"
+
+
+def is_elastic(devices: Sequence[Device]) -> bool:
+    """Return whether a server is elastic, by the devices that it reports."""
+    return any(device.name.startswith(_OWN_NAME) for device in devices)
+
+
+def rename(devices: Sequence[Device], task: str) -> list[Device]:
+    """Return the devices of a server with the names that sessions use; those of other servers stay as they are.
+
+    Args:
+        devices: as the server reports them.
+        task: the short name of the server's task.
+    """
+    job, _, index = task.partition("/")
+    name = f"/job:{job}/replica:0/task:{index}/"
+    return [device._replace(name=device.name.replace(_OWN_NAME, name, 1)) for device in devices]
+
+
+def session_config(addresses: Mapping[str, str], *, isolate: bool = False) -> bytes:
+    """Return the part of a serialized `tensorflow.ConfigProto` that brings the ClusterSpec.
+
+    Sessions share their variables, as on servers with a ClusterSpec. Without the option for that, TensorFlow isolates
+    sessions with a ClusterSpec. The option would override `isolate_session_state`
+    (`MasterSession::CreateWorkerSessions` in tensorflow/core/distributed_runtime/master_session.cc).
+
+    Args:
+        addresses: the address of each task, by its short name.
+        isolate: whether the session keeps its variables to itself.
+    """
+    jobs: dict[str, bytes] = {}
+    for task, address in addresses.items():
+        job, _, index = task.partition("/")
+        jobs[job] = jobs.get(job, b"") + field(2, field(1, int(index)) + field(2, address))
+    cluster = b"".join(field(1, field(1, job) + tasks) for job, tasks in jobs.items())
+    sharing = field(8, int(not isolate))  # share_session_state_in_clusterspec_propagation
+    return field(14, cluster) + field(16, sharing)  # cluster_def, experimental
+
+
+def session_fields(master: str, addresses: Mapping[str, str], *, isolate: bool = False) -> bytes:
+    """Return the fields of a `CreateSessionRequest` that bring the ClusterSpec; both forms have the same size.
+
+    Args:
+        master: the short name of the session's master.
+        addresses: the address of each task, by its short name; the master's too.
+        isolate: as of `session_config`.
+    """
+    return field(2, session_config(addresses, isolate=isolate)) + field(3, f"grpc://{addresses[master]}")

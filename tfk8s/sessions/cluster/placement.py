@@ -1,0 +1,153 @@
+"""Places operations that name no task on the session's master, as TensorFlow does on servers with a ClusterSpec.
+
+TensorFlow prefers the master's devices because they are local (`SortPrioritizedDeviceVector` in
+tensorflow/core/common_runtime/device_set.cc). In a session that brings its ClusterSpec, no device is local, and the
+first one by name is taken: ps/0 before worker/0. So operations get the master's name just before a session gets them,
+except those that TensorFlow puts beside others (tensorflow/core/common_runtime/placer.cc). Exported graphs do not have
+that name. Standard library and TensorFlow only: this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tfk8s.core import naming
+from tfk8s.sessions.cluster.view import ClusterView
+
+_METADATA = ("Shape", "Size", "Rank")  # beside their input (`IsMetadata`)
+_BESIDE = b"loc:@"
+
+
+def needed(view: ClusterView, master: str) -> bool:
+    """Return whether TensorFlow would prefer another task than the master."""
+    tasks = (task for task in view.addresses if task not in view.without)
+    return bool(master) and min(map(_full_name, tasks), default="") != _full_name(master)
+
+
+def _full_name(task: str) -> str:
+    job, _, index = task.partition("/")
+    return f"/job:{job}/replica:0/task:{index}/"
+
+
+def patch_sessions() -> None:
+    """Patch the sessions of this process: those with an attribute `_tfk8s_master`, a task, place operations there."""
+    from tensorflow.python.client.session import BaseSession
+
+    extend = BaseSession._extend_graph
+    if hasattr(extend, "__wrapped__"):  # patched already
+        return
+
+    @functools.wraps(extend)
+    def patched_extend(self: Any) -> None:  # before each step
+        if self._tfk8s_master and self._graph.version != self._tfk8s_version:
+            _place_and_extend(self, extend)
+        else:
+            extend(self)
+
+    BaseSession._tfk8s_master, BaseSession._tfk8s_version, BaseSession._tfk8s_extended = "", -1, 0
+    BaseSession._extend_graph = patched_extend
+
+
+def _place_and_extend(session: Any, extend: Callable[[Any], object]) -> None:
+    """Give a session the operations of its graph that it does not have yet."""
+    graph = session._graph
+    placement = getattr(graph, "_tfk8s_placement", None)
+    if placement is None:
+        placement = graph._tfk8s_placement = Placement(graph)
+    with placement.lock:  # a session on another thread may have another master
+        version = graph.version
+        session._tfk8s_extended = placement.place(session._tfk8s_master, session._tfk8s_extended)
+        extend(session)
+        session._tfk8s_version = version
+
+
+class Placement:
+    """The operations of one graph, in the groups that TensorFlow keeps on one task.
+
+    Args:
+        graph: a `tf.Graph`.
+
+    Attributes:
+        lock: to be held from `place` until the session has the operations.
+    """
+
+    def __init__(self, graph: Any) -> None:
+        self._graph, self._export = graph, graph._as_graph_def
+        self._leaders: dict[str, str] = {}  # another operation of the group, by operation
+        self._devices: dict[str, str] = {}  # the device with a task that a group has, by the group's leader
+        self._grouped = 0
+        self._placed: dict[str, str] = {}  # the device without a task, by operation
+        self.lock = threading.RLock()
+        graph._as_graph_def = self._export_unplaced
+
+    def place(self, task: str, start: int) -> int:
+        """Give operations that name no task one; return the number of operations.
+
+        Args:
+            task: the task's short name.
+            start: the number of operations that the session has already.
+        """
+        job, _, index = task.partition("/")
+        device = naming.device(job, int(index))
+        operations = self._graph.get_operations()
+        for operation in operations[self._grouped :]:
+            self._group(operation)
+        self._grouped = len(operations)
+        for operation in operations[start:]:
+            if operation.name in self._placed or not (self._device(operation) or self._follows(operation)):
+                own = self._placed.setdefault(operation.name, operation.device)
+                if operation.device != f"{device}{own}":
+                    operation._set_device_from_string(f"{device}{own}")
+        return len(operations)
+
+    def _group(self, operation: Any) -> None:
+        """Join an operation with the groups of the operations that share its task."""
+        beside = [group.removeprefix(_BESIDE).decode() for group in operation.colocation_groups()]
+        if copied := next((name for name in beside if name in self._placed), ""):  # `tf.colocate_with` copies devices
+            self._placed[operation.name] = self._placed[copied]
+        elif "/job:" in operation.device:
+            self._devices.setdefault(operation.name, operation.device)
+        for other in (*beside, *_handles(operation)):
+            leader, follower = self._leader(other), self._leader(operation.name)
+            if leader != follower:
+                self._leaders[follower] = leader
+                if device := self._devices.pop(follower, ""):
+                    self._devices.setdefault(leader, device)
+
+    def _device(self, operation: Any) -> str:
+        return self._devices.get(self._leader(operation.name), "")
+
+    def _leader(self, name: str) -> str:
+        while (leader := self._leaders.get(name, name)) != name:
+            name = leader
+        return name
+
+    def _follows(self, operation: Any) -> bool:
+        """Return whether TensorFlow puts an operation beside its input, or beside its consumers."""
+        if operation.type in _METADATA:
+            return len(operation.inputs[0].op.inputs) > 0 or bool(self._device(operation.inputs[0].op))
+        outputs = operation.outputs
+        if len(operation.inputs) or len(outputs) != 1 or outputs[0].dtype._is_ref_dtype:
+            return False
+        consumers = outputs[0].consumers()
+        devices = {self._device(consumer) for consumer in consumers}
+        return len(consumers) == 1 or (len(devices) == 1 and "" not in devices)
+
+    def _export_unplaced(self, *arguments: Any, **keywords: Any) -> Any:
+        """Return the graph as TensorFlow does, with the devices that the script has given."""
+        exported, version = self._export(*arguments, **keywords)
+        for node in exported.node:
+            node.device = self._placed.get(node.name, node.device)
+        return exported, version
+
+
+def _handles(operation: Any) -> Iterator[str]:
+    """Yield the operations whose variables an operation uses, which must be on its task."""
+    if "PartitionedCall" in operation.type or "Dataset" in operation.type:
+        return  # exempt (`REGISTER_INPUT_COLOCATION_EXEMPTION`)
+    for tensor in operation.inputs:
+        if tensor.dtype._is_ref_dtype or tensor.dtype.name == "resource":
+            yield tensor.op.name
