@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tfk8s.backends import downloads, foreground_scripts
+from tfk8s.backends.elastic_forward import forward_to_task
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.addresses import host_and_port, loopback_ports
 from tfk8s.core.environment import DATA_SERVICE, script_environment
@@ -20,7 +21,7 @@ from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.sessions.forward import Forward
-from tfk8s.sessions.task_monitor import Dial, TaskMonitor
+from tfk8s.sessions.task_monitor import TaskMonitor
 from tfk8s.sessions.timing import FAR
 
 MAX_TASKS = 256  # each task needs a port here, and a connection
@@ -90,7 +91,7 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
     with contextlib.ExitStack() as stack:
         observer = stack.enter_context(backend.observer(status.name))
         for task, port in ports.items():
-            stack.enter_context(_forward(task, port, dials[task]))
+            stack.enter_context(_forward(backend, status.name, task, port))
         target = f"grpc://localhost:{ports[status.master]}"
         monitored = {name: dials[task] for name, task in seen.items()}
         monitor = TaskMonitor(monitored, lambda name, symptom: observer.why_lost(seen[name], symptom), FAR)
@@ -98,9 +99,9 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
 
 
 @contextlib.contextmanager
-def _forward(task: Task, port: int, dial: Dial) -> Iterator[Forward]:
+def _forward(backend: Backend, name: str, task: Task, port: int) -> Iterator[Forward]:
     try:
-        forward = Forward(dial, port, lambda text: log.warning("%s: %s", task, text))
+        forward = forward_to_task(backend, name, lambda text: log.warning("%s: %s", task, text), task, port)
     except InvalidInput as error:
         raise InvalidInput(
             f"{error}: with --here, {task} is at localhost:{port}, its address on a single machine",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfk8s.backends import devices
+from tfk8s.backends.elastic_forward import forward_to_task
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster import sidecar
 from tfk8s.core import environment
@@ -59,10 +60,9 @@ class ClusterConnection:
 
         status = self._backend.observe(self._name)
         devices.servers(self._backend, status)
-        master = status.master
-        require_access(self._backend, self._name, master)
+        require_access(self._backend, self._name, status.master)
         with (
-            Forward(lambda: self._backend.dial(self._name, master), port, log.warning) as forward,
+            forward_to_task(self._backend, self._name, log.warning, port=port) as forward,
             ForwardGuard(self._backend, self._name, forward, _warn, self._view(without)),
         ):
             yield forward
@@ -92,17 +92,11 @@ class ClusterConnection:
         Raises:
             InvalidInput: an excluded task does not exist, or is the master.
         """
-        from tfk8s.sessions.cluster.view import ClusterView
-
         status = self._backend.observe(self._name)
-        servers = devices.servers(self._backend, status)
-        tasks = {str(task.task): task for task in servers if task.takes_part}
-        master = str(status.master)
-        addresses = {master: tasks[master].address, **{name: task.address for name, task in tasks.items()}}
-        excluded = parse_excluded(without, [task.task for task in tasks.values()], status.master)
+        tasks = [task.task for task in devices.servers(self._backend, status) if task.takes_part]
+        excluded = parse_excluded(without, tasks, status.master)
         excluded += [task.task for task in status.tasks if task.is_program]
-        without = map(str, excluded)
-        return ClusterView(addresses, without, dial=lambda name: self._backend.dial(self._name, tasks[name].task))
+        return devices.view(self._backend, status, map(str, excluded))
 
     def open_session(
         self,

@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from typing import IO
 
 from tfk8s import polling
+from tfk8s.backends.elastic_forward import forward_to_task
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.select import choose
 from tfk8s.cluster.forward_guard import ForwardGuard
 from tfk8s.errors import ClusterError, Tfk8sError
 from tfk8s.log import log
-from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.task_events import TaskEvent
 
 _START_TIMEOUT = 60.0
@@ -118,10 +118,8 @@ def main(where: str, name: str) -> None:
 
     try:
         backend = choose(BackendOptions(**json.loads(where)))
-        master = backend.observe(name).master
-        dial = functools.partial(backend.dial, name, master)
         with (
-            Forward(dial, notify=lambda text: write(json.dumps(text))) as forward,
+            forward_to_task(backend, name, lambda text: write(json.dumps(text))) as forward,
             ForwardGuard(backend, name, forward, report),
         ):
             write(forward.target)

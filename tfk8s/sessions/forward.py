@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.sessions.cluster.filling import FillingStream, GetFields
 from tfk8s.sessions.http2_proxy import ProxiedConnection, stand_in
 
 _LOOPBACK = "127.0.0.1"
@@ -39,6 +40,7 @@ class Forward:
         port: the port to listen on; 0 is any free port.
         notify: is called, on another thread, with the reason when connections break, and when they work again.
         shared: other programs of this user may listen on the port, too, at the machine's other addresses.
+        get_fields: returns what the sessions of an elastic cluster lack; None for other servers.
 
     Attributes:
         port: the port in use.
@@ -47,8 +49,16 @@ class Forward:
         InvalidInput: the port is in use, or not allowed.
     """
 
-    def __init__(self, dial: Dial, port: int = 0, notify: Notify | None = None, *, shared: bool = False) -> None:
-        self._dial, self._notify = dial, notify
+    def __init__(
+        self,
+        dial: Dial,
+        port: int = 0,
+        notify: Notify | None = None,
+        *,
+        shared: bool = False,
+        get_fields: GetFields | None = None,
+    ) -> None:
+        self._dial, self._notify, self._get_fields = dial, notify, get_fields
         self._listener = _listen(port, shared=shared)
         self._lock = threading.Lock()
         self._connections: dict[ProxiedConnection, bool] = {}  # True: to the server; False: to its stand-in
@@ -131,7 +141,8 @@ class Forward:
             for stream in (client, server):
                 with contextlib.suppress(OSError):  # not TCP
                     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = ProxiedConnection(client, server)
+            filled = server if self._get_fields is None else FillingStream(server, self._get_fields)
+            connection = ProxiedConnection(client, filled)
             if not self._add(connection, is_real=is_real):
                 return
             client_ended = threading.Event()

@@ -14,6 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 from urllib.parse import quote
 
 from tfk8s.task import wire
@@ -21,6 +22,19 @@ from tfk8s.task import wire
 _CHUNK = 1 << 18
 _CANCEL = struct.pack(">I", 8)  # HTTP/2's error code
 _ABORTED = 10  # gRPC's status: TensorFlow raises AbortedError, and does not repeat the call
+
+
+class Stream(Protocol):
+    """One end of a connection, as far as a proxy needs a socket."""
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """As `socket.recv_into`."""
+
+    def sendall(self, data: bytes | memoryview, /) -> None:
+        """As `socket.sendall`."""
+
+    def shutdown(self, how: int, /) -> None:
+        """As `socket.shutdown`."""
 
 
 class _Direction:
@@ -32,7 +46,7 @@ class _Direction:
     """
 
     def __init__(
-        self, source: socket.socket, sink: socket.socket, on_frame: Callable[[int, int, int], None], preface: int = 0
+        self, source: Stream, sink: Stream, on_frame: Callable[[int, int, int], None], preface: int = 0
     ) -> None:
         self._source, self._sink, self._on_frame = source, sink, on_frame
         self._rest = preface  # bytes left of the current frame
@@ -93,7 +107,7 @@ class ProxiedConnection:
         insert_timeout: how many seconds to wait for a client that reads nothing, before the connection is cut.
     """
 
-    def __init__(self, client: socket.socket, server: socket.socket, insert_timeout: float = 1.0) -> None:
+    def __init__(self, client: Stream, server: Stream, insert_timeout: float = 1.0) -> None:
         self._ends, self._insert_timeout = (client, server), insert_timeout
         self._upstream = _Direction(client, server, self._on_request, len(wire.PREFACE))
         self._downstream = _Direction(server, client, self._on_response)
@@ -173,7 +187,7 @@ def _abort(stream: int, reason: str) -> bytes:
     return wire.frame(wire.HEADERS, wire.END_STREAM | wire.END_HEADERS, stream, wire.header_block(headers))
 
 
-def _receive(source: socket.socket, buffer: memoryview) -> int:
+def _receive(source: Stream, buffer: memoryview) -> int:
     """Return how many bytes came; 0 if the source has ended or broken."""
     try:
         return source.recv_into(buffer)

@@ -1,0 +1,40 @@
+"""Forwards to a cluster's tasks, which give sessions the ClusterSpec of an elastic cluster."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from tfk8s.backends import devices
+from tfk8s.backends.protocol import Backend
+from tfk8s.core.roles import takes_part
+from tfk8s.core.spec import Task
+from tfk8s.errors import Tfk8sError
+from tfk8s.sessions.cluster.filling import SessionFields
+from tfk8s.sessions.forward import Forward
+
+
+def forward_to_task(
+    backend: Backend, name: str, notify: Callable[[str], None], task: Task | None = None, port: int = 0
+) -> Forward:
+    """Return a forward to a task of a cluster.
+
+    Args:
+        backend: the cluster's backend.
+        name: the cluster's name.
+        notify: as of `Forward`.
+        task: the task; default: the master.
+        port: the port; 0 is any free port.
+
+    Raises:
+        InvalidInput: the port is in use, or not allowed.
+    """
+    to = task or backend.observe(name).master
+
+    def get_fields() -> SessionFields | None:
+        with contextlib.suppress(Tfk8sError):  # the session itself fails
+            view = devices.view(backend, backend.observe(name))
+            return SessionFields(view.addresses, str(to)) if view.is_elastic else None
+        return None
+
+    return Forward(lambda: backend.dial(name, to), port, notify, get_fields=get_fields if takes_part(to.job) else None)
