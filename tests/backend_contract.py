@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from job_files import job_file
 
+from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.cluster.readiness import wait_until_ready
@@ -16,7 +17,6 @@ from tfk8s.core.script import LogOptions, Script
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import InvalidInput, NoSuchCluster
-from tfk8s.task import probe
 
 TIMEOUT = 120.0
 FIRST, SECOND, PS = Task("worker", 0), Task("worker", 1), Task("ps", 0)
@@ -97,13 +97,12 @@ class BackendContract:
         assert backend.plan(self.make(name, worker=1, ps=1)).changes
         assert {status.name: status.tasks for status in backend.clusters()} == before
 
-    def test_the_master_lists_the_devices_of_all_tasks(self, backend: Backend, shared: str) -> None:
-        for task in (FIRST, SECOND, PS):
-            with backend.dial(shared, task) as stream:
-                (device,) = probe.get_status(stream, TIMEOUT)
+    def test_devices_of_all_tasks(self, backend: Backend, shared: str) -> None:
+        answers = devices.list_devices(backend, backend.observe(shared))
+        assert [answer.task for answer in answers] == [FIRST, SECOND, PS]
+        for task, answer in zip((FIRST, SECOND, PS), answers, strict=True):
+            (device,) = answer.devices
             assert device.name == f"/job:{task.job}/replica:0/task:{task.index}/device:CPU:0"
-        with backend.dial(shared, FIRST) as stream:
-            assert len(probe.list_devices(stream, TIMEOUT)) == 3
 
     def test_logs_have_the_last_lines_of_each_task(self, backend: Backend, shared: str) -> None:
         lines = list(backend.logs(shared, [FIRST, PS], LogOptions(tail=1)))
@@ -143,8 +142,7 @@ class BackendContract:
         after = wait_until_ready(backend, own, TIMEOUT, before=before)
         assert [task.task for task in after.tasks] == [FIRST, PS]
         assert not backend.plan(self.make(own, worker=1, ps=1))
-        with backend.dial(own, FIRST) as stream:
-            assert len(probe.list_devices(stream, TIMEOUT)) == 2
+        assert len(devices.list_devices(backend, backend.observe(own))) == 2
 
     def test_programs_run_to_their_end_and_again(self, backend: Backend, script: Script) -> None:
         name, program = (

@@ -15,6 +15,7 @@ import pytest
 from clusters import gone, is_ready, pids, wait_for, wait_until_gone
 from job_files import job_file
 
+from tfk8s.backends import devices
 from tfk8s.backends.local import LocalBackend, capacity, state
 from tfk8s.cluster.gpus import require_gpus
 from tfk8s.core.quantity import Quantity
@@ -23,7 +24,6 @@ from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster
-from tfk8s.task import probe
 
 Up = Callable[[JobFile], str]
 pytestmark = pytest.mark.usefixtures("servers_only")
@@ -56,8 +56,7 @@ def test_another_job_file_of_the_same_name_is_refused(backend: LocalBackend, pai
 def test_two_clusters_can_have_the_same_ports(backend: LocalBackend, pair: str, cluster: str) -> None:
     wait_for(backend, pair, is_ready)
     assert [status.name for status in backend.clusters()] == sorted([pair, cluster])
-    with backend.dial(cluster, Task("worker", 0)) as stream:
-        assert len(probe.list_devices(stream, 5)) == 3
+    assert len(devices.list_devices(backend, backend.observe(cluster))) == 3
 
 
 def test_a_killed_task_is_restarted(backend: LocalBackend, cluster: str) -> None:
@@ -194,11 +193,10 @@ def test_the_reason_names_a_module_that_is_missing(backend: LocalBackend, up: Up
 
 def test_the_evaluator_is_no_part_of_the_cluster(backend: LocalBackend, up: Up) -> None:
     name = up(job_file("evaluated", chief=1, **{EVALUATOR: 1}))
-    wait_for(backend, name, is_ready)
-    with backend.dial(name, Task("chief", 0)) as stream:
-        assert len(probe.list_devices(stream, 5)) == 1
-    with backend.dial(name, Task(EVALUATOR, 0)) as stream:
-        assert probe.get_status(stream, 5)[0].name.startswith("/job:evaluator/")
+    status = wait_for(backend, name, is_ready)
+    assert list(devices.view(backend, status).addresses) == ["chief/0"]
+    (_, evaluator) = devices.list_devices(backend, status)
+    assert evaluator.devices[0].name.startswith("/job:evaluator/")
 
 
 def test_a_task_without_its_gpus_runs_and_reports_that(backend: LocalBackend, up: Up) -> None:
@@ -230,5 +228,5 @@ def test_the_log_names_the_version_of_tensorflow(backend: LocalBackend, pair: st
     wait_for(backend, pair, is_ready)
     (line,) = backend.logs(pair, [Task("local", 1)], LogOptions(tail=1))
     assert line.task == Task("local", 1)
-    assert line.text.startswith("tfk8s: local/1 of 2 tasks listens on port 2223: TensorFlow 2.")
+    assert line.text.startswith("tfk8s: local/1 listens on port 2223: TensorFlow 2.")
     assert line.text.endswith(", 1 CPU")

@@ -94,11 +94,14 @@ class Supervisor:
     def _settings(self, record: TaskRecord) -> TaskSettings:
         cluster = {job: dict(enumerate(addresses)) for job, addresses in self._record.cluster.items()}
         cluster[record.job] = {task.index: task.address for task in self._record.tasks if task.job == record.job}
+        is_data = self._record.job_file.job(record.job).kind == DATA
+        # A program's server knows only its own ClusterSpec, and can't use the tasks of an elastic cluster.
+        is_elastic = not self._record.programs and not is_data
         return TaskSettings(
-            config=TaskConfig(cluster, record.job, record.index), environment=record.environment,
+            config=TaskConfig(cluster, record.job, record.index, elastic=is_elastic), environment=record.environment,
             preload=record.preload, log=self._folder.log(record.task),
             progress=self._folder.task_progress(record.task), python=self._record.python,
-            data=self._folder.data if self._record.job_file.job(record.job).kind == DATA else None,
+            data=self._folder.data if is_data else None,
         )  # fmt: skip
 
     # ---- requests ----

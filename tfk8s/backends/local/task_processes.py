@@ -223,6 +223,7 @@ class ServerProcess(TaskProcess):
     def _spawn(self, log: int, notify: int) -> int:
         config = self.settings.config
         options = [f"--cluster-spec={config.cluster_json}", f"--job-name={config.job}", f"--task-index={config.index}"]
+        options += ["--elastic"] if config.elastic else []
         options += [f"--preload={module}" for module in self.settings.preload]
         data = self.settings.data
         module = ("tfk8s.task.data.service", str(data)) if data else ("tfk8s.task.server",)
