@@ -12,6 +12,7 @@ from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.plan import Scaling
 from tfk8s.core.programs import Program
 from tfk8s.core.script import LogOptions, Script
 from tfk8s.core.spec import Job, JobFile, Task
@@ -136,10 +137,10 @@ class BackendContract:
 
     def test_scale_changes_the_number_of_tasks(self, backend: Backend, own: str) -> None:
         before = {task.task: task for task in backend.observe(own).tasks}
-        assert backend.scale(own, {"worker": 2}) is False
+        assert backend.scale(own, {"worker": 2}) is Scaling.UNCHANGED
         assert backend.observe(own).tasks == tuple(before.values())
-        assert backend.scale(own, {"worker": 1}) is True
-        after = wait_until_ready(backend, own, TIMEOUT, before=before)
+        restarts = backend.scale(own, {"worker": 1}) is Scaling.RESTARTED
+        after = wait_until_ready(backend, own, TIMEOUT, before=before if restarts else {})
         assert [task.task for task in after.tasks] == [FIRST, PS]
         assert not backend.plan(self.make(own, worker=1, ps=1))
         assert len(devices.list_devices(backend, backend.observe(own))) == 2

@@ -24,7 +24,7 @@ from tfk8s.backends.protocol import Backend, Observer, PollingObserver
 from tfk8s.core import addresses, kinds, roles
 from tfk8s.core.events import Event
 from tfk8s.core.kinds import success_tasks
-from tfk8s.core.plan import Plan, compare
+from tfk8s.core.plan import Plan, Scaling, compare
 from tfk8s.core.resources import NOTHING, named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
@@ -106,16 +106,16 @@ class FakeBackend:
             requests_before=named(known) if known else NOTHING, requests=named(job_file),
         )  # fmt: skip
 
-    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
+    def scale(self, name: str, tasks: Mapping[str, int]) -> Scaling:
         """Change the numbers of tasks."""
         self._check(name)
         self.calls.append(f"scale {name} {dict(tasks)}")
         before = self.job_files[name]
         jobs = tuple(replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
         if jobs == before.jobs:
-            return False
+            return Scaling.UNCHANGED
         self._make(replace(before, jobs=jobs), self.first_phase, pid=201)
-        return True
+        return Scaling.RESTARTED
 
     def observe(self, name: str) -> ClusterStatus:
         """Return the status, after the next of `updates`."""

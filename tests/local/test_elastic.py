@@ -1,17 +1,74 @@
-"""Sessions bring the ClusterSpec of elastic clusters."""
+"""Sessions bring the ClusterSpec: clusters change their size while sessions and variables stay."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
-from clusters import is_ready, wait_for
+import pytest
+from clusters import is_ready, pids, start_tfk8s, tfk8s, wait_for
 from job_files import job_file
 
 from tfk8s.backends.local import LocalBackend
-from tfk8s.core.spec import JobFile
+from tfk8s.core.plan import Scaling
+from tfk8s.core.spec import JobFile, Task
+from tfk8s.errors import InvalidInput
 
 Run = Callable[..., tuple[int, str, str]]
 Up = Callable[[JobFile], str]
+
+WEIGHTS = """
+import sys, tensorflow as tf, tfk8s
+with tf.device("/job:ps/task:0"):
+    weights = tf.get_variable("weights", [4], initializer=tf.random_normal_initializer())
+with tfk8s.session() as session:
+    if "init" in sys.argv:
+        session.run(weights.initializer)
+    print(len(session.list_devices()), session.run(weights).tobytes().hex())
+"""
+
+
+def test_variables_stay_while_workers_come_and_go(backend: LocalBackend, cluster: str, tmp_path: Path) -> None:
+    script = tmp_path / "weights.py"
+    script.write_text(WEIGHTS)
+
+    def weights(*arguments: str) -> list[str]:
+        return tfk8s("submit", "--local", "--tf1", cluster, str(script), *arguments).stdout.split()
+
+    (count, initial), before = weights("init"), pids(backend.observe(cluster))
+    assert count == "3"
+    for workers in (4, 1, 2):
+        assert backend.scale(cluster, {"worker": workers}) is Scaling.IN_PLACE
+        wait_for(backend, cluster, is_ready)
+        assert weights() == [str(workers + 1), initial]
+    after = pids(backend.observe(cluster))
+    stays = Task("worker", 0), Task("ps", 0)
+    assert {task: before[task] for task in stays} == {task: after[task] for task in stays}
+    assert after[Task("worker", 1)] != before[Task("worker", 1)]
+
+
+def test_open_session_goes_on_without_the_task_that_goes(backend: LocalBackend, cluster: str, tmp_path: Path) -> None:
+    script = tmp_path / "loop.py"
+    script.write_text(
+        "import os, tensorflow as tf, tfk8s\n"
+        "with tf.device('/job:worker/task:0'): here = tf.constant(1)\n"
+        "with tf.device('/job:worker/task:1'): there = tf.constant(1)\n"
+        "with tfk8s.session() as session:\n"
+        "    session.run(here)\n"
+        "    print('open', flush=True)\n"
+        "    input()\n"
+        "    print(session.run(here), flush=True)\n"
+        "    session.run(there)\n"
+    )
+    process = start_tfk8s("submit", "--local", "--tf1", cluster, str(script), stdin=-1)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    backend.scale(cluster, {"worker": 1})
+    wait_for(backend, cluster, is_ready)
+    output, errors = process.communicate("\n", timeout=60)
+    assert output == "1\n"
+    assert process.returncode == 3
+    assert "worker/1 was lost: removed by `tfk8s scale`" in errors
 
 
 def test_operations_without_a_device_are_on_the_master(run: Run, up: Up, backend: LocalBackend) -> None:
@@ -35,3 +92,16 @@ def test_operations_without_a_device_are_on_the_master(run: Run, up: Up, backend
     code, output, errors = run(name, text, tf1=True)
     assert (code, output.splitlines()[0]) == (0, f"{[worker]} {[ps]}"), errors
     assert "worker" not in output.splitlines()[1]
+
+
+def test_up_applies_other_numbers_of_tasks(backend: LocalBackend, cluster: str) -> None:
+    before = pids(backend.observe(cluster))
+    more = job_file(cluster, worker=3, ps=2)
+    assert str(backend.plan(more).refusal) == ""
+    assert backend.apply(more)
+    wait_for(backend, cluster, is_ready)
+    assert before.items() <= pids(backend.observe(cluster)).items()
+    with pytest.raises(InvalidInput) as caught:
+        backend.apply(job_file(cluster, worker=3, ps=1))
+    assert str(caught.value) == "ps/1 may hold variables, which would be lost"
+    assert caught.value.help == f"save them; then run: tfk8s scale --local {cluster} JOB=TASKS --yes"

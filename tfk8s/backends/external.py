@@ -46,7 +46,7 @@ class ExternalBackend(ForegroundScripts):
         """Refuse: the servers run already."""
         self._refuse(job_file.name, "start")
 
-    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
+    def scale(self, name: str, tasks: Mapping[str, int]) -> NoReturn:
         """Refuse."""
         del tasks
         self._refuse(name, "scale")

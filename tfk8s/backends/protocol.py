@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.backends.options import BackendOptions
     from tfk8s.core.events import Event
-    from tfk8s.core.plan import Plan
+    from tfk8s.core.plan import Plan, Scaling
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.status import ClusterStatus
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
@@ -73,8 +73,8 @@ class Backend(Protocol):
         """Return the changes that `apply` would make; change nothing."""
         ...
 
-    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
-        """Set the numbers of tasks, and restart all tasks; return whether anything changed. Does not wait for tasks.
+    def scale(self, name: str, tasks: Mapping[str, int]) -> Scaling:
+        """Set the numbers of tasks; return whether that restarts the other tasks. Does not wait for tasks.
 
         Args:
             name: the cluster's.

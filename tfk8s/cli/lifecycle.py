@@ -190,32 +190,38 @@ def scale(
             autocompletion=completion.task_counts,
         ),
     ],
+    yes: Annotated[bool, typer.Option("--yes", help="Remove tasks even if they may hold variables.")] = False,
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Change the number of tasks of jobs; restarts all tasks.
+    """Change the number of tasks of jobs.
 
-    All tasks must know the same cluster. The restart ends sessions and loses variables. Waits until every task is
-    ready. Does not change the job file.
+    On this machine, the other tasks continue with their variables, and new sessions see the new cluster. On
+    Kubernetes, and in clusters with programs, all tasks restart, which ends sessions and loses variables. Waits until
+    every task is ready. Does not change the job file.
 
     Examples:
         tfk8s scale mnist worker=8
         tfk8s scale --local mnist worker=8 ps=2
     """
     from tfk8s.cli.progress import Progress
+    from tfk8s.core.plan import Scaling
     from tfk8s.core.task_names import parse_counts
 
     task_counts = parse_counts(tasks)
     cluster = options.find_cluster(name, local, context, namespace)
     with leaving(_RESTARTS), Progress() as progress:
-        changed = cluster.scale(task_counts, timeout=None if no_wait else timeout, on_change=progress.update)
+        changed = cluster.scale(
+            task_counts, lose_variables=yes, timeout=None if no_wait else timeout, on_change=progress.update
+        )
     numbers = ", ".join(f"{job}={count}" for job, count in task_counts.items())
     if changed:
-        say(f'scaled cluster "{cluster.name}" to {numbers} and restarted all its tasks')
-        up = "refuses another number" if cluster.backend.name == "local" else "applies the job file"
+        has_restarted = changed is Scaling.RESTARTED
+        say(f'scaled cluster "{cluster.name}" to {numbers}{" and restarted all its tasks" if has_restarted else ""}')
+        up = "refuses another number" if has_restarted and cluster.backend.name == "local" else "applies the job file"
         note(f"change the job file, too: `tfk8s up{cluster.backend.flags}` {up}")
     else:
         say(f'cluster "{cluster.name}" already has {numbers}: nothing changed')

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, overload
 from tfk8s.backends import devices
 from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
-from tfk8s.cluster import saved_logs, scripts
+from tfk8s.cluster import saved_logs, scaling, scripts
 from tfk8s.cluster.connection import ClusterConnection
 from tfk8s.cluster.programs import require_up, wait_for_programs
 from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
 from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.events import Event
+from tfk8s.core.plan import Scaling
 from tfk8s.core.script import LogLine, LogOptions, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, TaskStatus
-from tfk8s.core.task_names import parse_task, require_counts, select
+from tfk8s.core.task_names import parse_task, select
 from tfk8s.errors import InvalidInput, NoSuchCluster
 
 if TYPE_CHECKING:
@@ -195,27 +196,24 @@ class Cluster:
             require_up(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, restarted))
 
     def scale(
-        self, tasks: Mapping[str, int], *, timeout: float | None = TIMEOUT, on_change: OnChange | None = None
-    ) -> bool:
-        """Change numbers of tasks (`{"worker": 8}`), and wait until all are ready; return whether anything changed.
+        self, tasks: Mapping[str, int], *, lose_variables: bool = False, timeout: float | None = TIMEOUT,
+        on_change: OnChange | None = None,
+    ) -> Scaling:  # fmt: skip
+        """Change numbers of tasks (`{"worker": 8}`), and wait until all are ready; return what changed, if anything.
 
-        All tasks restart with a new ClusterSpec and lose their variables. The job file stays unchanged.
+        On this machine, the other tasks continue with their variables. On Kubernetes, and in clusters with programs,
+        all tasks restart. The job file stays unchanged.
 
         Args:
             tasks: the number of tasks by job, at least 1; the other jobs keep theirs.
+            lose_variables: remove tasks even if they may hold variables: those of the job "ps".
             timeout: in seconds; None does not wait.
             on_change: as for `wait`.
 
         Raises:
-            InvalidInput: a job does not exist, or can't have so many tasks.
+            InvalidInput: a job does not exist, or can't have so many tasks; or a task that goes may hold variables.
         """
-        before = {status.task: status for status in self.tasks()}
-        require_counts(tasks, before, {task.job for task, status in before.items() if status.is_data})
-        changed = self.backend.scale(self.name, tasks)
-        if timeout is not None:
-            old = before if changed else None
-            require_up(self.backend, wait_until_ready(self.backend, self.name, timeout, on_change, old))
-        return changed
+        return scaling.scale(self.backend, self.name, tasks, timeout, on_change, lose_variables=lose_variables)
 
     @property
     def target(self) -> str:

@@ -26,6 +26,14 @@ class Action(enum.StrEnum):
     REMOVE = "remove"
 
 
+class Scaling(enum.IntEnum):
+    """The effect of other numbers of tasks; false if nothing changed."""
+
+    UNCHANGED = 0
+    IN_PLACE = 1  # the tasks that stay go on
+    RESTARTED = 2  # all tasks restart
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A field whose value changes.

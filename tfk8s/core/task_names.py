@@ -10,6 +10,7 @@ from tfk8s.core.roles import MIN_DATA_TASKS
 from tfk8s.core.spec import MAX_TASKS, Task
 from tfk8s.errors import InvalidInput, there_are
 
+_HOLDERS = "ps"  # the job whose tasks hold variables
 _SHORT = re.compile(r"(\w+)/(\d+)", re.ASCII)
 _COUNT = re.compile(r"(\w+)=(\d{1,9})", re.ASCII)
 _DEVICE = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)", re.ASCII)
@@ -122,6 +123,22 @@ def require_job(name: str, jobs: Sequence[str]) -> None:
         raise InvalidInput(
             f'there is no job "{name}"; {there_are(jobs, "job")}', help=f"did you mean {close[0]}?" if close else None
         )
+
+
+def require_no_variables(numbers: Mapping[str, int], tasks: Iterable[Task], remedy: str) -> None:
+    """Raise an InvalidInput if a task would go that may hold variables.
+
+    TensorFlow's servers do not list their variables. By convention, the tasks of the job "ps" hold them. In a cluster
+    without that job the master does, and no scaling removes a master.
+
+    Args:
+        numbers: the number of tasks by job.
+        tasks: the tasks of the cluster.
+        remedy: the way to remove the tasks all the same.
+    """
+    lost = [task for task in tasks if task.job == _HOLDERS and task.index >= numbers.get(task.job, MAX_TASKS)]
+    if lost:
+        raise InvalidInput(f"{format_tasks(lost)} may hold variables, which would be lost", help=remedy)
 
 
 def format_tasks(tasks: Iterable[Task]) -> str:

@@ -46,7 +46,7 @@ Commands:
   logs        Print the output of tasks, or of a script.
   exec        Run a command beside a task's server.
   events      List the events of a cluster, oldest first.
-  scale       Change the number of tasks of jobs; restarts all tasks.
+  scale       Change the number of tasks of jobs.
   restart     Restart a task, or all tasks.
   down        Remove a cluster: all that `tfk8s up` created.
   roles       Print the Roles that users of a shared namespace need.

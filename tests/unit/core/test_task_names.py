@@ -63,3 +63,12 @@ def test_the_service_of_tf_data_keeps_a_worker() -> None:
     task_names.require_counts({"input": 2}, [Task("input", 0)], {"input"})
     with pytest.raises(InvalidInput, match=r'^job "input" can\'t have 1 tasks: 2 to 10000$'):
         task_names.require_counts({"input": 1}, [Task("input", 0)], {"input"})
+
+
+def test_tasks_that_may_hold_variables_are_kept() -> None:
+    tasks = [Task("ps", 0), Task("ps", 1), Task("worker", 0), Task("worker", 1)]
+    task_names.require_no_variables({"ps": 2, "worker": 1}, tasks, "save them")
+    with pytest.raises(InvalidInput) as caught:
+        task_names.require_no_variables({"ps": 1}, tasks, "save them")
+    assert str(caught.value) == "ps/1 may hold variables, which would be lost"
+    assert caught.value.help == "save them"

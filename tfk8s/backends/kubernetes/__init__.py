@@ -19,7 +19,7 @@ from tfk8s.backends.kubernetes.workloads import deployed, program_archives, prog
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core.events import Event
-from tfk8s.core.plan import Plan
+from tfk8s.core.plan import Plan, Scaling
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus
@@ -61,9 +61,10 @@ class KubernetesBackend:
         """Return the changes that `apply` would make, from a dry run of the API server."""
         return self._apply(job_file, dry_run=True)
 
-    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
-        """Set the numbers of tasks, and restart all tasks; return whether anything changed."""
-        return apply.scale(self._client, self._find(name), tasks)
+    def scale(self, name: str, tasks: Mapping[str, int]) -> Scaling:
+        """Set the numbers of tasks, and restart all tasks."""
+        changed = apply.scale(self._client, self._find(name), tasks)
+        return Scaling.RESTARTED if changed else Scaling.UNCHANGED
 
     def observe(self, name: str) -> ClusterStatus:
         """Return the current status."""

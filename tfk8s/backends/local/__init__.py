@@ -5,30 +5,28 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import secrets
 import signal
 import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 from tfk8s import polling
 from tfk8s.backends import devices, downloads, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
-from tfk8s.backends.local import capacity, interpreter, ipc, logs, processes, state, status, supervisor_client
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record
+from tfk8s.backends.local import capacity, interpreter, logs, processes, state, status, supervisor_client
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record, resize
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Observer, PollingObserver
-from tfk8s.core.environment import script_environment
 from tfk8s.core.events import Event
 from tfk8s.core.kinds import program_jobs
-from tfk8s.core.plan import Action, Change, Plan, compare, fields
+from tfk8s.core.plan import Action, Change, Plan, Scaling, compare, fields
 from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
+from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 from tfk8s.log import log
 from tfk8s.sessions.timing import TIMING
@@ -58,6 +56,11 @@ class LocalBackend(ForegroundScripts):
             folder = state.folder(job_file.name)
             record = folder.read()
             if record is not None and folder.is_running():
+                if record.is_resized(job_file):
+                    remedy = f"save them; then run: tfk8s scale --local {job_file.name} JOB=TASKS --yes"
+                    require_no_variables({job.name: job.tasks for job in job_file.jobs}, record.job_file, remedy)
+                    _resize(folder, record, job_file)
+                    return True
                 _check_same(record, job_file)
                 return _restart_failed(folder, job_file)
             _start(folder, job_file, exposed=self._exposed)
@@ -76,22 +79,26 @@ class LocalBackend(ForegroundScripts):
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
             return Plan(name=name, restarts=tuple(_failed_servers(folder, job_file)))
+        refusal = f"`up` changes only the numbers of tasks of a cluster that runs: tfk8s down --local {name} first"
         return Plan(
-            name=name, changes=(change,), refusal=f"`up` changes no cluster that runs: tfk8s down --local {name} first",
+            name=name, changes=(change,), refusal="" if record.is_resized(job_file) else refusal,
             requests_before=named(record.job_file), requests=named(job_file),
         )  # fmt: skip
 
-    def scale(self, name: str, tasks: Mapping[str, int]) -> bool:
-        """Change the number of tasks of jobs, and restart all tasks; return whether anything changed."""
+    def scale(self, name: str, tasks: Mapping[str, int]) -> Scaling:
+        """Change the number of tasks of jobs. Only clusters with programs restart."""
         with state.locked():
             folder, record = _find(name)
             before = record.job_file
             jobs = (dataclasses.replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
             after = dataclasses.replace(before, jobs=tuple(jobs))
             if after == before:
-                return False
+                return Scaling.UNCHANGED
+            if folder.is_running() and record.is_resized(after):
+                _resize(folder, record, after)
+                return Scaling.IN_PLACE
             _start(folder, after, exposed=record.exposed, created=record.created)
-        return True
+        return Scaling.RESTARTED
 
     def observe(self, name: str) -> ClusterStatus:
         """Return the current status."""
@@ -128,7 +135,7 @@ class LocalBackend(ForegroundScripts):
         with foreground_scripts.FailureFile(script) as failure_file:
             answer = supervisor_client.run(
                 folder,
-                _request(folder, record, script, failure_file.environment(len(_STREAMS))),
+                supervisor_client.script_request(folder, record, script, failure_file.environment(len(_STREAMS))),
                 [*_STREAMS, *failure_file.descriptors],
             )
             if "error" in answer:
@@ -252,6 +259,16 @@ def _replace(folder: state.Folder, record: Record) -> None:
         raise
 
 
+def _resize(folder: state.Folder, record: Record, job_file: JobFile) -> None:
+    """Change the numbers of tasks while the others continue. Ctrl-C waits until this is done."""
+    folder.require_space()
+    capacity.check_growth(record.job_file, job_file)
+    after = resize(record, job_file)
+    capacity.check_new_ports(after.addresses, record.addresses, exposed=record.exposed)
+    with processes.signals_held():
+        supervisor_client.send_request(folder, {"do": "scale", "record": after.to_dict()})
+
+
 def _check_same(record: Record, job_file: JobFile) -> None:
     changes = [str(field) for field in fields(job_file_to_dict(record.job_file), job_file_to_dict(job_file))]
     if changes:
@@ -276,24 +293,3 @@ def _restart_failed(folder: state.Folder, job_file: JobFile) -> bool:
     for task in failed:
         supervisor_client.send_request(folder, {"do": "restart", "task": str(task)})
     return bool(failed)
-
-
-def _current_folder() -> str:
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError as error:
-        raise InvalidInput("the current folder does not exist any more", help="cd to one that does") from error
-
-
-def _request(folder: state.Folder, record: Record, script: Script, more: Mapping[str, str]) -> ipc.Message:
-    base = {**os.environ, **supervisor_client.script_variables(folder, record)}
-    without = [*filter(None, script.environment.get("TFK8S_WITHOUT", "").split(",")), *record.programs]
-    progress = folder.progress(f"script.{secrets.token_hex(4)}")  # the name of no task
-    more = {CLUSTER_ID_VARIABLE: record.id, "TFK8S_PROGRESS": str(progress), **more}
-    more |= {"TFK8S_WITHOUT": ",".join(without)} if without else {}
-    return {
-        "do": "run", "fresh": script.fresh, "python": interpreter.script_python(os.environ),
-        "folder": _current_folder(), "umask": processes.umask(), "arguments": script.runner_arguments(),
-        "progress": str(progress),
-        "environment": script_environment(script, record.cluster, record.target, base, more),
-    }  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 
@@ -34,6 +35,19 @@ def check_memory(job_file: JobFile) -> None:
         f'cluster "{job_file.name}" needs {_gib(needed)} of memory ({jobs}); this machine has {_gib(available)} free',
         help="lower `memory` or `tasks` in a copy of the job file for this machine",
     )
+
+
+def check_growth(before: JobFile, after: JobFile) -> None:
+    """Raise an InvalidInput if the memory of new tasks exceeds the free memory of this machine.
+
+    Args:
+        before: the job file with the old numbers of tasks.
+        after: the job file with the new numbers of tasks.
+    """
+    more = {job.name: job.tasks - before.job(job.name).tasks for job in after.jobs}
+    jobs = tuple(dataclasses.replace(job, tasks=more[job.name]) for job in after.jobs if more[job.name] > 0)
+    if jobs:
+        check_memory(dataclasses.replace(after, jobs=jobs))
 
 
 def _task_bytes(job: Job) -> int:
@@ -81,10 +95,15 @@ def gpus(proc: Path = Path("/proc")) -> int:
     return len(list(proc.glob("driver/nvidia/gpus/*")))
 
 
-def assign_gpus(job_file: JobFile, available: int) -> dict[Task, list[int]]:
-    """Return the GPUs of each task: the job file's first tasks get theirs, until none is left."""
-    free = iter(range(available))
-    return {task: list(itertools.islice(free, job.gpus)) for job in job_file.jobs for task in job}
+def assign_gpus(tasks: Iterable[tuple[Job, Task]], available: Iterable[int]) -> dict[Task, list[int]]:
+    """Return the GPUs of each task: the first tasks get theirs, until none is left.
+
+    Args:
+        tasks: the tasks that get GPUs, with their jobs.
+        available: the free GPUs of this machine.
+    """
+    free = iter(available)
+    return {task: list(itertools.islice(free, job.gpus)) for job, task in tasks}
 
 
 def check_ports(job_file: JobFile, *, exposed: bool) -> None:
@@ -92,9 +111,7 @@ def check_ports(job_file: JobFile, *, exposed: bool) -> None:
     address = addresses.local_address(job_file)
     owners: dict[int, Task] = {}
     for task in job_file:
-        _, port = addresses.host_and_port(address(task))
-        if port > 65535:
-            raise InvalidInput(f"{task} would listen on port {port}, past 65535", help="lower `port` in the job file")
+        port = _valid_port(task, address(task))
         if port in owners:
             raise InvalidInput(
                 f"{owners[port]} and {task} would both listen on port {port} of this machine",
@@ -103,6 +120,27 @@ def check_ports(job_file: JobFile, *, exposed: bool) -> None:
         owners[port] = task
         if exposed:
             _check_free(task, port)
+
+
+def check_new_ports(after: Mapping[Task, str], before: Mapping[Task, str], *, exposed: bool) -> None:
+    """Raise an InvalidInput if the loopback port of a new task is past 65535, or in use.
+
+    Args:
+        after: the address of each task.
+        before: the address of each task that runs.
+        exposed: whether the tasks listen in this machine's own network.
+    """
+    for task in after.keys() - before.keys():
+        port = _valid_port(task, after[task])
+        if exposed:
+            _check_free(task, port)
+
+
+def _valid_port(task: Task, address: str) -> int:
+    _, port = addresses.host_and_port(address)
+    if port > 65535:
+        raise InvalidInput(f"{task} would listen on port {port}, past 65535", help="lower `port` in the job file")
+    return port
 
 
 def _check_free(task: Task, port: int) -> None:

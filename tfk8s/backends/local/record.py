@@ -9,7 +9,7 @@ import dataclasses
 import os
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,7 @@ class Record:
         python: the interpreter that runs scripts.
         tensorflow: the folder of the package `tensorflow`.
         exposed: whether the tasks listen in this machine's own network.
+        elastic: whether each server knows only itself, so that the number of tasks can change.
     """
 
     job_file: JobFile
@@ -72,6 +73,7 @@ class Record:
     python: str
     tensorflow: str
     exposed: bool
+    elastic: bool = False  # of clusters that an earlier version started
 
     @property
     def name(self) -> str:
@@ -84,6 +86,11 @@ class Record:
         return f"grpc://{self.cluster[self.job_file.master][0]}" if kinds.has_target(self.job_file) else ""
 
     @property
+    def addresses(self) -> dict[Task, str]:
+        """The address of each task."""
+        return {task.task: task.address for task in self.tasks}
+
+    @property
     def programs(self) -> list[str]:
         """The names of the tasks with programs, which have no servers for sessions."""
         return [str(task) for job in program_jobs(self.job_file) for task in job]
@@ -91,8 +98,15 @@ class Record:
     @property
     def variables(self) -> dict[str, str]:
         """The variables that scripts get: those of the job file with fixed values, and the address of tf.data's."""
-        service = data_variables(self.job_file, addresses.local_address(self.job_file))
+        service = data_variables(self.job_file, lambda task: self.addresses[task])
         return {**texts(self.job_file.master_env), **service}
+
+    def is_resized(self, job_file: JobFile) -> bool:
+        """Return whether a job file has only other numbers of tasks, to which the cluster can change while it runs."""
+        tasks = {job.name: job.tasks for job in self.job_file.jobs}
+        same = (dataclasses.replace(job, tasks=tasks.get(job.name, job.tasks)) for job in job_file.jobs)
+        differs = job_file_to_dict(job_file) != job_file_to_dict(self.job_file)
+        return self.elastic and differs and dataclasses.replace(job_file, jobs=tuple(same)) == self.job_file
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain data."""
@@ -115,30 +129,57 @@ def make_record(job_file: JobFile, *, exposed: bool, created: float | None = Non
     """
     python = interpreter.script_python(os.environ)
     address = addresses.local_address(job_file)
-    service = data_variables(job_file, address)
-    gpus = capacity.assign_gpus(job_file, capacity.gpus())
-    tasks = [
-        TaskRecord(
-            job=job.name,
-            index=task.index,
-            address=address(task),
-            environment={
-                **texts({**job_file.env, **job.env}),
-                **_gpu_environment(job, gpus[task]),
-                **service,
-                **(program_variables(job_file, task, address) if job.program else {}),
-            },
-            preload=list(job.preload),
-            note=_missing_gpus(job, len(gpus[task])),
-        )
-        for job in job_file.jobs
-        for task in job
-    ]
+    gpus = capacity.assign_gpus([(job, task) for job in job_file.jobs for task in job], range(capacity.gpus()))
     return Record(
-        job_file=job_file, id=secrets.token_hex(16), created=time.time() if created is None else created, tasks=tasks,
+        job_file=job_file, id=secrets.token_hex(16), created=time.time() if created is None else created,
+        tasks=[_task(job_file, job, task, address, gpus[task]) for job in job_file.jobs for task in job],
         cluster=job_file.cluster_spec(address), python=python,
         tensorflow=str(interpreter.tensorflow_folder(python)), exposed=exposed,
+        # A program's server knows only its own ClusterSpec, and can't use the tasks of an elastic cluster.
+        elastic=not any(program_jobs(job_file)),
     )  # fmt: skip
+
+
+def resize(record: Record, job_file: JobFile) -> Record:
+    """Return the record of a cluster with other numbers of tasks. The tasks that stay keep their addresses and GPUs.
+
+    Args:
+        record: the cluster as it is.
+        job_file: its job file, with other numbers of tasks.
+    """
+    wanted = set(job_file)
+    kept = {task.task: task for task in record.tasks if task.task in wanted}
+    ports = {task: addresses.host_and_port(kept[task].address)[1] for task in kept}
+    preferred = addresses.local_address(job_file)
+    for task in job_file:
+        if task not in ports:
+            port = addresses.host_and_port(preferred(task))[1]
+            ports[task] = max(ports.values()) + 1 if port in ports.values() else port
+    used = {gpu for task in kept.values() for gpu in task.environment.get("CUDA_VISIBLE_DEVICES", "").split(",")}
+    free = [gpu for gpu in range(capacity.gpus()) if str(gpu) not in used]
+    gpus = capacity.assign_gpus([(job, task) for job in job_file.jobs for task in job if task not in kept], free)
+
+    def address(task: Task) -> str:
+        return f"localhost:{ports[task]}"
+
+    tasks = [kept.get(task) or _task(job_file, job, task, address, gpus[task]) for job in job_file.jobs for task in job]
+    return dataclasses.replace(record, job_file=job_file, tasks=tasks, cluster=job_file.cluster_spec(address))
+
+
+def _task(job_file: JobFile, job: Job, task: Task, address: Callable[[Task], str], gpus: Sequence[int]) -> TaskRecord:
+    return TaskRecord(
+        job=job.name,
+        index=task.index,
+        address=address(task),
+        environment={
+            **texts({**job_file.env, **job.env}),
+            **_gpu_environment(job, gpus),
+            **data_variables(job_file, address),
+            **(program_variables(job_file, task, address) if job.program else {}),
+        },
+        preload=list(job.preload),
+        note=_missing_gpus(job, len(gpus)),
+    )
 
 
 def _missing_gpus(job: Job, assigned: int) -> str:

@@ -107,6 +107,15 @@ class Folder:
             self.path.mkdir(mode=0o700)
             (self.path / "logs").mkdir()
             (self.path / "progress").mkdir()
+        self.replace(record)
+
+    def replace(self, record: Record) -> None:
+        """Write the cluster's record.
+
+        Raises:
+            ClusterError: the folder can't be written.
+        """
+        with _writable(self.path):
             unfinished = self.path / "cluster.json.new"
             unfinished.write_text(json.dumps(record.to_dict()))
             unfinished.rename(self.path / "cluster.json")

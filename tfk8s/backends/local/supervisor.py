@@ -6,6 +6,7 @@ the socket `control.sock` has one request:
     observe                 → the tasks and the scripts
     dial {task}             → a descriptor: a stream to the task's server, from inside the cluster's network
     restart {task | null}   → {}
+    scale {record}          → {}: the record of the cluster with other numbers of tasks
     run {…}, descriptors    → {exit} or {error}, when the script ends; before that {cluster}, why the cluster ends
     stop {reason}           → {} when all processes have ended
 """
@@ -20,7 +21,7 @@ import socket
 import sys
 from pathlib import Path
 
-from tfk8s.backends.local import interpreter, ipc, network_namespace, state
+from tfk8s.backends.local import interpreter, ipc, network_namespace, state, task_processes
 from tfk8s.backends.local.event_loop import Loop
 from tfk8s.backends.local.fork_client import ForkClient
 from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections
@@ -51,6 +52,7 @@ class Supervisor:
         self._forks = ForkClient(self._loop, record.python, environment, folder.scripts_log)
         self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, self._start_polling)
         self._servers: list[ServerProcess] = []
+        self._library: server.Library | None = None
         self._programs: list[ProgramProcess] = []
         self._run = ProgramRun(self._loop, record.job_file, [])
         self._folder = folder
@@ -73,12 +75,13 @@ class Supervisor:
         """Start the tasks, and serve until a request or a signal to stop."""
         self._forks.prepare()
         has_servers = any(job.has_server for job in self._record.job_file.jobs)
-        library = _library(Path(self._record.tensorflow)) if has_servers else None
+        self._library = task_processes.load_library(Path(self._record.tensorflow)) if has_servers else None
         for task in self._record.tasks:
-            settings, program = self._settings(task), self._record.job_file.job(task.job).program
+            program = self._record.job_file.job(task.job).program
             if program is None:
-                self._servers.append(ServerProcess(self._loop, settings, library, self._on_change))
+                self._servers.append(self._new_server(task))
             else:
+                settings = self._settings(task)
                 self._programs.append(ProgramProcess(self._loop, settings, program, self._forks, self._add_event))
         self._run = ProgramRun(self._loop, self._record.job_file, self._programs)
         for server_process in self._servers:
@@ -95,11 +98,9 @@ class Supervisor:
         cluster = {job: dict(enumerate(addresses)) for job, addresses in self._record.cluster.items()}
         cluster[record.job] = {task.index: task.address for task in self._record.tasks if task.job == record.job}
         is_data = self._record.job_file.job(record.job).kind == DATA
-        # A program's server knows only its own ClusterSpec, and can't use the tasks of an elastic cluster.
-        is_elastic = not self._record.programs and not is_data
+        config = TaskConfig(cluster, record.job, record.index, elastic=self._record.elastic and not is_data)
         return TaskSettings(
-            config=TaskConfig(cluster, record.job, record.index, elastic=is_elastic), environment=record.environment,
-            preload=record.preload, log=self._folder.log(record.task),
+            config=config, environment=record.environment, preload=record.preload, log=self._folder.log(record.task),
             progress=self._folder.task_progress(record.task), python=self._record.python,
             data=self._folder.data if is_data else None,
         )  # fmt: skip
@@ -135,12 +136,16 @@ class Supervisor:
                 )
             case "dial":
                 self._lifetime.note_use()
-                self._dial(connection, request["task"])
+                named = {process.name: process for process in (*self._servers, *self._programs)}
+                task_processes.dial(connection, named[request["task"]].settings.config.port)
             case "restart":
                 for task in self._servers:
                     if request["task"] in (None, task.name):
                         task.restart()
                 self._run.restart([task for task in self._programs if request["task"] in (None, task.name)])
+                ipc.send(connection, {})
+            case "scale":
+                self._scale(Record.from_dict(request["record"]))
                 ipc.send(connection, {})
             case "run":
                 self._lifetime.note_use()
@@ -152,14 +157,20 @@ class Supervisor:
                 return True
         return False
 
-    def _dial(self, connection: socket.socket, name: str) -> None:
-        port = next(task.settings.config.port for task in (*self._servers, *self._programs) if task.name == name)
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as stream:
-                stream.setblocking(True)  # the receiver shares the descriptor's flags
-                ipc.send(connection, {}, [stream.fileno()])
-        except OSError as error:
-            ipc.send(connection, {"error": error.strerror or str(error)})
+    def _scale(self, record: Record) -> None:
+        """Start the tasks that are new, and end those that are not in the record; the others continue."""
+        self._folder.replace(record)
+        self._record = record
+        running = {task.name: task for task in self._servers}
+        wanted = {str(task.task): task for task in record.tasks}
+        added = {name: self._new_server(task) for name, task in wanted.items() if name not in running}
+        self._servers = [(running | added)[name] for name in wanted]
+        for task in (removed := [running[name] for name in running if name not in wanted]):
+            task.stop("removed by `tfk8s scale`")
+        task_processes.start_after(self._loop, removed, list(added.values()))
+
+    def _new_server(self, record: TaskRecord) -> ServerProcess:
+        return ServerProcess(self._loop, self._settings(record), self._library, self._on_change)
 
     # ---- lost tasks ----
 
@@ -248,15 +259,6 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 ipc.send(connection, {})
         self._loop.stop()
-
-
-def _library(folder: Path) -> server.Library | None:
-    """Return TensorFlow's library, or None if the servers have to import TensorFlow."""
-    try:
-        return server.Library(str(folder))
-    except (OSError, AttributeError) as error:
-        print(f"TensorFlow has no C library ({error}): each task imports TensorFlow", file=sys.stderr, flush=True)
-        return None
 
 
 def main(path: str, ready: int) -> None:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfk8s import polling
-from tfk8s.backends.local import interpreter, ipc, state
+from tfk8s.backends.local import interpreter, ipc, processes, state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.script_processes import ESCALATION
-from tfk8s.core.environment import without_proxy
-from tfk8s.errors import ClusterError
+from tfk8s.core.environment import script_environment, without_proxy
+from tfk8s.core.script import Script
+from tfk8s.errors import ClusterError, InvalidInput
 
 _ANSWER_TIMEOUT = 10.0
 _START_TIMEOUT = 10.0
@@ -260,3 +262,32 @@ def _wait_for_end(pid: int, deadline: float) -> None:
 def observe(folder: state.Folder) -> dict[str, Any]:
     """Return the supervisor's data on its tasks and scripts."""
     return send_request(folder, {"do": "observe"})[0]
+
+
+def _current_folder() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError as error:
+        raise InvalidInput("the current folder does not exist any more", help="cd to one that does") from error
+
+
+def script_request(folder: state.Folder, record: Record, script: Script, more: Mapping[str, str]) -> ipc.Message:
+    """Return the request that runs a script.
+
+    Args:
+        folder: the cluster's folder.
+        record: the cluster.
+        script: the script.
+        more: more variables for the script.
+    """
+    base = {**os.environ, **script_variables(folder, record)}
+    without = [*filter(None, script.environment.get("TFK8S_WITHOUT", "").split(",")), *record.programs]
+    progress = folder.progress(f"script.{secrets.token_hex(4)}")  # the name of no task
+    more = {CLUSTER_ID_VARIABLE: record.id, "TFK8S_PROGRESS": str(progress), **more}
+    more |= {"TFK8S_WITHOUT": ",".join(without)} if without else {}
+    return {
+        "do": "run", "fresh": script.fresh, "python": interpreter.script_python(os.environ),
+        "folder": _current_folder(), "umask": processes.umask(), "arguments": script.runner_arguments(),
+        "progress": str(progress),
+        "environment": script_environment(script, record.cluster, record.target, base, more),
+    }  # fmt: skip

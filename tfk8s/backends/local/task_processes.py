@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfk8s.backends.local import capacity, interpreter, network_namespace, processes, state, task_log
+from tfk8s.backends.local import capacity, interpreter, ipc, network_namespace, processes, state, task_log
 from tfk8s.backends.local.event_loop import Loop
 from tfk8s.core.backoff import Backoff
 from tfk8s.core.status import Phase
@@ -136,7 +138,7 @@ class ServerProcess(TaskProcess):
         self._start_at_once = False
 
     def start(self) -> None:
-        """Start the process. `phase` becomes READY when the server listens."""
+        """Start the process unless it runs. `phase` becomes READY when the server listens."""
         if self.pid is not None or self._stopping:
             return
         ready, notify = os.pipe()
@@ -163,9 +165,9 @@ class ServerProcess(TaskProcess):
             self._start_at_once = True
             os.kill(self.pid, signal.SIGKILL)
 
-    def stop(self) -> None:
+    def stop(self, reason: str = "stopped") -> None:
         """End the process, without a restart."""
-        self._stopping = True
+        self._stopping, self._last_reason = True, reason
         if self.pid is not None:
             os.kill(self.pid, signal.SIGKILL)
 
@@ -180,7 +182,7 @@ class ServerProcess(TaskProcess):
         self.pid = None
         ended = self._describe_exit(status)
         if self._stopping:
-            self.enter(Phase.FAILED, "stopped")
+            self.enter(Phase.FAILED, self._last_reason)
         elif self._start_at_once:
             self._start_at_once = False
             self._last_reason = state.RESTARTED
@@ -253,3 +255,31 @@ def describe_exit(status: int, log: Path, *, out_of_memory: bool = False) -> str
         texts = [task_log.parse(line).text.strip() for line in file.read().decode(errors="replace").splitlines()]
         last = next(filter(None, reversed(texts)), "")
     return f"exited with {code}: {last}" if last else f"exited with {code}"
+
+
+def load_library(folder: Path) -> server.Library | None:
+    """Return TensorFlow's library, or None if the servers have to import TensorFlow."""
+    try:
+        return server.Library(str(folder))
+    except (OSError, AttributeError) as error:
+        print(f"TensorFlow has no C library ({error}): each task imports TensorFlow", file=sys.stderr, flush=True)
+        return None
+
+
+def dial(connection: socket.socket, port: int) -> None:
+    """Send a client a stream to a port in this network, or the reason why nobody answers there."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as stream:
+            stream.setblocking(True)  # the receiver shares the descriptor's flags
+            ipc.send(connection, {}, [stream.fileno()])
+    except OSError as error:
+        ipc.send(connection, {"error": error.strerror or str(error)})
+
+
+def start_after(loop: Loop, ending: Sequence[ServerProcess], starting: Sequence[ServerProcess]) -> None:
+    """Start tasks once others have ended, whose ports they may get."""
+    if any(task.pid for task in ending):
+        loop.after(0.01, lambda: start_after(loop, ending, starting))
+        return
+    for task in starting:
+        task.start()

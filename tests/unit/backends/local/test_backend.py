@@ -88,7 +88,7 @@ def test_memory_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gpus_go_to_tasks_in_order_until_none_is_left() -> None:
     jobs = (Job(name="a", tasks=2, gpus=1), Job(name="b"), Job(name="c", tasks=2, gpus=2))
-    assert capacity.assign_gpus(job_file("c", *jobs), 5) == {
+    assert capacity.assign_gpus([(job, task) for job in jobs for task in job], range(5)) == {
         Task("a", 0): [0], Task("a", 1): [1], Task("b", 0): [], Task("c", 0): [2, 3], Task("c", 1): [4],
     }  # fmt: skip
 

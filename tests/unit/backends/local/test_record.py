@@ -3,10 +3,14 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from tfk8s.backends.local.record import Record, job_file_to_dict, make_record
+import pytest
+
+from tfk8s.backends.local import capacity
+from tfk8s.backends.local.record import Record, job_file_to_dict, make_record, resize
 from tfk8s.core.plan import fields
+from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import EnvSource, Job, JobFile, Network, Peer, Security, Topology, Volume
+from tfk8s.core.spec import EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology, Volume
 
 JOB_FILE = JobFile(
     name="a", master="chief", image="tf:1", env={"A": "1", "B": EnvSource(secret="s", key="k")},
@@ -46,3 +50,33 @@ def test_job_files_are_compared_by_field() -> None:
     assert list(map(str, fields(job_file_to_dict(before), job_file_to_dict(after)))) == [
         "env.A: none → 1", "jobs.chief: none → 2 tasks", "jobs.ps.memory: 1Gi → 2Gi", "jobs.w: 1 task → none",
     ]  # fmt: skip
+
+
+def sized(workers: int, ps: int = 1, **settings: object) -> JobFile:
+    return JobFile(
+        name="a", master="w", jobs=(Job(name="w", tasks=workers, gpus=1), Job(name="p", tasks=ps)), **settings
+    )
+
+
+def test_tasks_that_stay_keep_their_addresses_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "gpus", lambda: 3)
+    record = make_record(sized(2), exposed=False)
+    more = resize(record, sized(4))
+    assert {str(task): address.rpartition(":")[2] for task, address in more.addresses.items()} == {
+        "w/0": "2222", "w/1": "2223", "w/2": "2225", "w/3": "2226", "p/0": "2224",
+    }  # fmt: skip
+    assert more.cluster["w"] == [more.addresses[Task("w", index)] for index in range(4)]
+    shown = [task.environment["CUDA_VISIBLE_DEVICES"] for task in more.tasks]
+    assert shown == ["0", "1", "2", "-1", "-1"]
+    assert more.tasks[3].note == "asks for 1 GPU, has 0 on this machine"
+    assert resize(more, sized(2)) == record
+
+
+def test_only_numbers_of_tasks_change_while_a_cluster_runs() -> None:
+    record = make_record(sized(2), exposed=False)
+    assert record.is_resized(sized(3, ps=2))
+    assert not record.is_resized(sized(2))
+    assert not record.is_resized(sized(3, port=3000))
+    assert not dataclasses.replace(record, elastic=False).is_resized(sized(3))
+    program = JobFile(name="a", master="w", jobs=(Job(name="w", program=Program(("sh",), "/")),))
+    assert (record.elastic, make_record(program, exposed=False).elastic) == (True, False)
