@@ -99,6 +99,28 @@ def ask_servers(backend: Backend, status: ClusterStatus) -> list[TaskDevices]:
     return _ask_all(backend, status.name, [task.task for task in status.tasks if task.has_server])
 
 
+def require_servers(backend: Backend, status: ClusterStatus) -> None:
+    """Check that each server answers, and that the master can reach all tasks.
+
+    Raises:
+        TaskUnreachable: the master or another server does not answer.
+    """
+    if any(task.is_program for task in status.tasks) or not _is_elastic(backend, status):
+        ask_servers(backend, status)
+        return
+    _require_reachable(backend, status)
+    _ask_all(backend, status.name, [task.task for task in status.tasks if task.has_server and not task.takes_part])
+
+
+def _is_elastic(backend: Backend, status: ClusterStatus) -> bool:
+    return elastic.is_elastic(_ask(backend, status.name, status.master, probe.get_status, ANSWER_TIMEOUT))
+
+
+def _require_reachable(backend: Backend, status: ClusterStatus) -> None:
+    if unreachable := view(backend, status).unreachable():
+        raise TaskUnreachable(preflight.unreachable({str(status.master): unreachable}))
+
+
 def view(backend: Backend, status: ClusterStatus, without: Iterable[str] = ()) -> ClusterView:
     """Return the servers of a cluster as sessions see them, with the master first.
 
@@ -132,8 +154,7 @@ def ask_master(backend: Backend, status: ClusterStatus, timeout: float = ANSWER_
     devices = _ask(backend, status.name, status.master, probe.list_devices, timeout)
     asked = [task for task in status.tasks if task.has_server]
     if elastic.is_elastic(devices):
-        if unreachable := view(backend, status).unreachable():
-            raise TaskUnreachable(preflight.unreachable({str(status.master): unreachable}))
+        _require_reachable(backend, status)
         return _ask_all(backend, status.name, [task.task for task in asked])
     evaluators = [task.task for task in asked if not task.takes_part]
     answers = (*by_task(devices), *ask_each(backend, status.name, evaluators, timeout))

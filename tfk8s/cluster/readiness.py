@@ -132,7 +132,7 @@ class Readiness:
             tasks = [task.task for task in status.tasks if task.has_server]
             devices.require_all(devices.ask_each(self._backend, self._name, tasks))
         else:
-            devices.ask_servers(self._backend, status)
+            devices.require_servers(self._backend, status)
 
     def _get_status(self) -> ClusterStatus:
         try:

@@ -3,8 +3,8 @@
     variable            set by                            read by                     meaning
     TFK8S_NAME          render/pods                       task/config                 the cluster's name
     TFK8S_NAMESPACE     render/pods                       task/config                 the cluster's namespace
-    TFK8S_JOBS          render/pods                       task/config, kubernetes/    the ClusterSpec (core/compact)
-    TFK8S_PORT          render/pods                       task/config, kubernetes/    the port of jobs without their own
+    TFK8S_JOBS          render/pods, kubernetes/          task/config, kubernetes/    the ClusterSpec (core/compact)
+    TFK8S_PORT          render/pods                       task/config, kubernetes/    the server's port, or jobs' default
     TFK8S_JOB           render/pods, cluster/each         task/, kubernetes/          the job of this task
     TFK8S_INDEX         render/pods, cluster/each         task/                       the index of this task
     TFK8S_PRELOAD       render/pods                       task/server                 modules to import first
@@ -12,6 +12,7 @@
     TFK8S_ACTIVITY_PORT render/pods                       task/                       the port of the list of clients
     TFK8S_MAX_DURATION  render/lifetime                   task/lifetime               max_duration in seconds
     TFK8S_IDLE          render/lifetime                   task/lifetime               idle in seconds
+    TFK8S_SERVERS       render/lifetime                   task/lifetime               the jobs with servers
     TFK8S_PROGRAMS      render/lifetime                   task/lifetime               the jobs with programs
     TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"
     TFK8S_CLUSTER       core/environment, pod/entrypoint  preflight, programs         the ClusterSpec as JSON

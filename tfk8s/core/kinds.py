@@ -31,6 +31,14 @@ def data_job(job_file: JobFile) -> Job | None:
     return next((job for job in job_file.jobs if job.kind == DATA), None)
 
 
+def is_elastic(job_file: JobFile) -> bool:
+    """Return whether the cluster can change without a restart: each session brings the ClusterSpec to its servers.
+
+    Programs start servers of their own, with a ClusterSpec that never changes. All tasks of their cluster have it.
+    """
+    return not program_jobs(job_file)
+
+
 def has_target(job_file: JobFile) -> bool:
     """Return whether sessions can connect to the master."""
     return job_file.job(job_file.master).has_server

@@ -30,7 +30,7 @@ _MAX_RETRIES = 1_000_000  # the Job lasts as long as the cluster
 # API servers listen on these ports. A NetworkPolicy sees the port of the server, not the Service's.
 _API_PORTS = (443, 6443, 8443, 16443)
 _OF_OTHERS = ("initContainers", "preemptionPolicy", "priority", "priorityClassName")  # may keep a pod from its start
-_VARIABLES = ("TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_JOBS", "TFK8S_ACTIVITY_PORT")
+_VARIABLES = ("TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT")
 
 
 def add(job_file: JobFile, objects: Sequence[Object]) -> list[Object]:
@@ -75,14 +75,17 @@ def _account(job_file: JobFile) -> Object:
 
 def _role(job_file: JobFile) -> Object:
     names: dict[tuple[str, str], list[str]] = {}
-    servers = [job.name for job in job_file.jobs if not job.program]
-    for item in removable_objects(job_file.name, servers, _programs(job_file)):
+    for item in removable_objects(job_file.name, _servers(job_file), _programs(job_file)):
         names.setdefault((item.group, item.resource), []).append(item.name)
     rules = [
         {"apiGroups": [group], "resources": [resource], "resourceNames": found, "verbs": ["get", "delete"]}
         for (group, resource), found in names.items()
     ]
     return _object("Role", "rbac.authorization.k8s.io/v1", job_file) | {"rules": rules}
+
+
+def _servers(job_file: JobFile) -> list[str]:
+    return [job.name for job in job_file.jobs if not job.program]
 
 
 def _programs(job_file: JobFile) -> list[str]:
@@ -165,6 +168,7 @@ def _pod(job_file: JobFile, master: Object) -> Object:
 def _container(job_file: JobFile, master: Object) -> Object:
     values = {
         "TFK8S_IDLE": job_file.idle, "TFK8S_MAX_DURATION": job_file.max_duration,
+        "TFK8S_SERVERS": ",".join(_servers(job_file)) or None,
         "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,
     }  # fmt: skip
     return {

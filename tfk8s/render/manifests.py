@@ -20,6 +20,7 @@ INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 TTL = "tfk8s.dev/script-ttl"
+JOBS = "tfk8s.dev/jobs"
 SUCCESS = "tfk8s.dev/run-success"
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -116,6 +117,8 @@ def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
     name = naming.stateful_set(job_file.name, job.name)
     stateful_set = new_object("StatefulSet", "apps/v1", name, job_file.name, naming.dns_label(job.name))
     stateful_set["metadata"]["annotations"] = {TTL: str(job_file.ttl)}
+    if kinds.is_elastic(job_file):
+        stateful_set["metadata"]["annotations"][JOBS] = compact.format_jobs(pods.sizes(job_file))
     if job_file.queue:
         stateful_set["metadata"]["labels"][QUEUE] = job_file.queue
     stateful_set["spec"] = {
@@ -168,12 +171,14 @@ def scaled(workload: Object, tasks: Mapping[str, int]) -> Object:
     annotations = {
         name: value
         for name, value in metadata.get("annotations", {}).items()
-        if name == TTL or (is_job and not name.startswith(program_job.CONTROLLER_PREFIX))
+        if name in (TTL, JOBS) or (is_job and not name.startswith(program_job.CONTROLLER_PREFIX))
     }
     spec = program_job.own_spec(workload) if is_job else copy.deepcopy(workload["spec"])
-    template = spec["template"]
-    variables = {variable["name"]: variable for variable in template["spec"]["containers"][0]["env"]}
-    variables["TFK8S_JOBS"]["value"] = compact.scale_jobs(variables["TFK8S_JOBS"]["value"], tasks)
+    variables = {variable["name"]: variable for variable in spec["template"]["spec"]["containers"][0]["env"]}
+    if JOBS in annotations:
+        annotations[JOBS] = compact.scale_jobs(annotations[JOBS], tasks)
+    else:
+        variables["TFK8S_JOBS"]["value"] = compact.scale_jobs(variables["TFK8S_JOBS"]["value"], tasks)
     job = variables["TFK8S_JOB"]["value"]
     if job in tasks:
         spec |= dict.fromkeys(("completions", "parallelism") if is_job else ("replicas",), tasks[job])

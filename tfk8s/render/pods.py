@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tfk8s.core import naming
+from tfk8s.core import kinds, naming
 from tfk8s.core.addresses import POD_NAMESPACE, pod_address
 from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.environment import data_variables
@@ -81,6 +81,11 @@ def template(
 def port(job_file: JobFile, job: Job) -> int:
     """Return the port of a job's servers."""
     return job.port or job_file.port
+
+
+def sizes(job_file: JobFile) -> dict[str, JobSize]:
+    """Return the number of tasks and the port of each job."""
+    return {job.name: JobSize(job.tasks, port(job_file, job)) for job in job_file.jobs}
 
 
 def ports(job_file: JobFile) -> list[int]:
@@ -158,11 +163,13 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     values["PYTHONPATH"] = PACKAGE_FOLDER + (f":{values['PYTHONPATH']}" if "PYTHONPATH" in values else "")
     for name in sorted(values):
         yield {"name": name, **_value(values[name])}
-    jobs = {job.name: JobSize(job.tasks, job.port or job_file.port) for job in job_file.jobs}
     yield {"name": "TFK8S_NAME", "value": job_file.name}
     yield {"name": "TFK8S_NAMESPACE", "valueFrom": _field("metadata.namespace")}
-    yield {"name": "TFK8S_JOBS", "value": format_jobs(jobs, job_file.port)}
-    yield {"name": "TFK8S_PORT", "value": str(job_file.port)}
+    if kinds.is_elastic(job_file):
+        yield {"name": "TFK8S_PORT", "value": str(port(job_file, job))}
+    else:
+        yield {"name": "TFK8S_JOBS", "value": format_jobs(sizes(job_file), job_file.port)}
+        yield {"name": "TFK8S_PORT", "value": str(job_file.port)}
     for name, value in data_variables(job_file, pod_address(job_file, POD_NAMESPACE)).items():
         yield {"name": name, "value": value}
     yield {"name": "TFK8S_JOB", "value": job.name}

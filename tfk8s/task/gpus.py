@@ -47,7 +47,7 @@ def why_unseen(
         root: the folder of the file system.
     """
     build = _build_info(Path(tensorflow))
-    place = "the image" if "TFK8S_JOBS" in environment else "this machine"
+    place = "the image" if "TFK8S_JOB" in environment else "this machine"
     if build.get("is_cuda_build") is False and not build.get("is_rocm_build"):
         return f"{place} has TensorFlow for CPUs only"
     if hidden := _why_hidden(required, environment):

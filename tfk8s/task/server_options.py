@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tfk8s.task.config import TaskConfig, check_config, derive_cluster, parse_cluster, parse_tf_config
+from tfk8s.task.config import (
+    TaskConfig,
+    check_config,
+    derive_cluster,
+    derive_elastic,
+    parse_cluster,
+    parse_tf_config,
+)
 
 
 class ServerOptions:
@@ -64,10 +71,17 @@ def config_from(options: ServerOptions, environment: Mapping[str, str]) -> TaskC
         cluster, job, index = parse_cluster(options.cluster_spec), options.job_name, options.task_index
     elif "TFK8S_JOBS" in environment:
         cluster, job, index = derive_cluster(environment), environment["TFK8S_JOB"], environment["TFK8S_INDEX"]
-        options.preload += filter(None, environment.get("TFK8S_PRELOAD", "").split(","))
+        options.preload += _preload(environment)
+    elif "TFK8S_JOB" in environment:
+        options.preload += _preload(environment)
+        return derive_elastic(environment)
     elif "TF_CONFIG" in environment:
         cluster, job, index = parse_tf_config(environment["TF_CONFIG"])
         job, index = options.job_name or job, options.task_index or index
     else:
         raise ValueError("no cluster: give --cluster-spec, --job-name and --task-index, or set TF_CONFIG")
     return check_config(cluster, job, index, elastic=options.elastic)
+
+
+def _preload(environment: Mapping[str, str]) -> list[str]:
+    return [*filter(None, environment.get("TFK8S_PRELOAD", "").split(","))]

@@ -188,6 +188,14 @@ def derive_tasks(environment: Mapping[str, str]) -> TaskAddresses:
     return cluster
 
 
+def derive_elastic(environment: Mapping[str, str]) -> TaskConfig:
+    """Return the task of a pod that knows no other jobs, with the first task of its own job."""
+    name, namespace, job = (environment[f"TFK8S_{word}"] for word in ("NAME", "NAMESPACE", "JOB"))
+    index, port = int(environment["TFK8S_INDEX"]), int(environment["TFK8S_PORT"])
+    tasks = {i: naming.pod_address(name, namespace, job, i, port) for i in (0, index)}
+    return TaskConfig({job: tasks}, job, index, elastic=True)
+
+
 def lists(cluster: TaskAddresses) -> dict[str, list[str]]:
     """Return the addresses of each job's tasks as lists, for a cluster without gaps."""
     return {job: list(tasks.values()) for job, tasks in cluster.items()}

@@ -22,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from tfk8s.core import compact
 from tfk8s.core.lifetime import Limits, RemovableObject, removable_objects
 from tfk8s.task import activity
 
@@ -277,11 +276,12 @@ def main() -> int:
     name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
     limits = Limits(_seconds(environment.get("TFK8S_MAX_DURATION")), _seconds(environment.get("TFK8S_IDLE")))
     host, port = f"{name}.{namespace}.svc", int(environment.get("TFK8S_ACTIVITY_PORT", "0"))
-    programs = environment.get("TFK8S_PROGRAMS", "").split(",")
-    servers = [job for job in compact.parse_jobs(environment["TFK8S_JOBS"]) if job not in programs]
+    servers, programs = (
+        [*filter(None, environment.get(name, "").split(","))] for name in ("TFK8S_SERVERS", "TFK8S_PROGRAMS")
+    )
     keeper = Keeper(
         ObjectServer(namespace, environment),
-        removable_objects(name, servers, filter(None, programs)),
+        removable_objects(name, servers, programs),
         limits,
         lambda: last_activity(host, port) if servers else float("inf"),
         time.monotonic,

@@ -14,7 +14,7 @@
 {{- $target := has $master $servers }}{{ $dispatcher := "" }}
 {{- if and .Values.master (not $target) }}{{ fail (printf "master: sessions can't connect to a task of %q, which runs a program" $master) }}{{ end }}
 {{- $labels := dict "app.kubernetes.io/name" "tfk8s" "app.kubernetes.io/instance" .Values.name }}{{ $seen := dict }}
-{{- $default := int (.Values.port | default 2222) }}{{ $jobs := list }}{{ $spec := list }}{{ $ports := list }}{{ $serverJobs := list }}{{ $programs := list }}{{ $tasksOf := dict }}
+{{- $default := int (.Values.port | default 2222) }}{{ $jobs := list }}{{ $spec := list }}{{ $sizes := list }}{{ $ports := list }}{{ $serverJobs := list }}{{ $programs := list }}{{ $tasksOf := dict }}
 {{- range $name := prepend (without $names $master) $master }}
   {{- $settings := get $.Values.jobs $name }}{{ $label := include "tfk8s.label" $name }}{{ $set := printf "%s-%s" $.Values.name $label }}
   {{- if kindIs "slice" $settings }}{{ fail (printf "jobs.%s: these servers already run at the addresses in the job file" $name) }}{{ end }}
@@ -23,7 +23,7 @@
   {{- if gt (len $set) 52 }}{{ fail (printf "name: StatefulSet %q would have %d characters; at most 52 are allowed" $set (len $set)) }}{{ end }}
   {{- $image := required (printf "image: job %q has no image" $name) ($settings.image | default $.Values.image) }}
   {{- $tasks := int ($settings.tasks | default 1) }}{{ $port := int ($settings.port | default $default) }}{{ $ports = append $ports $port | uniq }}
-  {{- $spec = append $spec (printf "%s=%d%s" $name $tasks (eq $port $default | ternary "" (printf ":%d" $port))) }}
+  {{- $spec = append $spec (printf "%s=%d%s" $name $tasks (eq $port $default | ternary "" (printf ":%d" $port))) }}{{ $sizes = append $sizes (printf "%s=%d:%d" $name $tasks $port) }}
   {{- $job := dict "name" $name "set" $set "tasks" $tasks "port" $port "image" $image "settings" $settings
       "labels" (merge (dict "app.kubernetes.io/component" $label) $labels) "notEvicted" (has $name (list $master "chief" "master" "ps"))
       "podLabels" (merge (dict) ($settings.labels | default dict) ($.Values.labels | default dict))
@@ -51,7 +51,7 @@
 {{- $activity := 0 }}{{ range untilStep (sub $highest 1 | int) (sub $highest (add1 $count) | int) -1 | concat $up }}
   {{- if not (or $activity (has . $used)) }}{{ $activity = . }}{{ end }}{{ end }}
 {{- $folders := concat (list "files/") (ternary (list "files/programs/") list (gt (len $programs) 0)) (ternary (list "files/data/") list (gt (len $data) 0)) }}
-{{- dict "labels" $labels "spec" (join "," $spec) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
+{{- dict "labels" $labels "spec" (join "," $spec) "sizes" (join "," $sizes) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
       "limits" $limits "activityPort" $activity "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "folders" $folders | toJson }}{{ end }}
 
 {{- /* Texts that are not empty if a job has a program, or runs tf.data's service. */}}

@@ -90,8 +90,8 @@ volumes:
 {{- end }}{{ end }}
 - {name: TFK8S_NAME, value: {{ quote $.Values.name }}}
 - {name: TFK8S_NAMESPACE, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}}
-- {name: TFK8S_JOBS, value: {{ quote (index . 1).spec }}}
-- {name: TFK8S_PORT, value: "{{ (index . 1).port }}"}{{ with (index . 1).dispatcher }}{{ printf "\n- {name: TFK8S_DATA_SERVICE, value: \"grpc://%s\"}" . }}{{ end }}
+{{- if (index . 1).programs }}{{ printf "\n- {name: TFK8S_JOBS, value: %q}" (index . 1).spec }}{{ end }}
+- {name: TFK8S_PORT, value: "{{ ternary (index . 1).port $job.port (gt (len (index . 1).programs) 0) }}"}{{ with (index . 1).dispatcher }}{{ printf "\n- {name: TFK8S_DATA_SERVICE, value: \"grpc://%s\"}" . }}{{ end }}
 - {name: TFK8S_JOB, value: {{ quote $job.name }}}
 - {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['{{ ternary "batch.kubernetes.io/job-completion-index" "apps.kubernetes.io/pod-index" (hasKey $job.settings "program") }}']"}}}
 {{- if $job.settings.program }}{{ if (index . 1).target }}{{ with first (index . 1).jobs }}

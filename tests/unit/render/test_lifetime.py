@@ -69,8 +69,8 @@ def test_the_pod_is_like_the_masters_without_gpus_and_volumes() -> None:
     assert not {"affinity", "initContainers"} & set(spec)
     assert container["resources"]["limits"] == {"cpu": "500m", "memory": "128Mi", "ephemeral-storage": "4Gi"}
     assert [variable["name"] for variable in container["env"]] == [
-        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_JOBS", "TFK8S_ACTIVITY_PORT", "TFK8S_IDLE",
-        "TFK8S_MAX_DURATION",
+        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT", "TFK8S_IDLE", "TFK8S_MAX_DURATION",
+        "TFK8S_SERVERS",
     ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from job_files import job_file
 
 from tfk8s.core import addresses, naming
+from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, Network, Peer, Security, Task, Volume
 from tfk8s.render import manifests, package_files, pods
@@ -110,7 +111,7 @@ def test_stateful_set_with_every_setting():
             "labels": {
                 **labels, "app.kubernetes.io/managed-by": "tfk8s", "kueue.x-k8s.io/queue-name": "gold",
             },
-            "annotations": {"tfk8s.dev/script-ttl": "60"},
+            "annotations": {"tfk8s.dev/script-ttl": "60", "tfk8s.dev/jobs": "ps=1:2222,worker_=4:2300"},
         },
         "spec": {
             "replicas": 4,
@@ -140,8 +141,7 @@ def test_stateful_set_with_every_setting():
                             {"name": "TFK8S_NAME", "value": "demo"},
                             {"name": "TFK8S_NAMESPACE", "valueFrom": {"fieldRef": {
                                 "apiVersion": "v1", "fieldPath": "metadata.namespace"}}},
-                            {"name": "TFK8S_JOBS", "value": "ps=1,worker_=4:2300"},
-                            {"name": "TFK8S_PORT", "value": "2222"},
+                            {"name": "TFK8S_PORT", "value": "2300"},
                             {"name": "TFK8S_JOB", "value": "worker_"},
                             {"name": "TFK8S_INDEX", "valueFrom": {"fieldRef": {
                                 "apiVersion": "v1", "fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}},
@@ -294,17 +294,35 @@ JOBS = st.dictionaries(
 
 
 @given(JOBS, st.integers(1, 65535))
-def test_tasks_derive_the_cluster_spec_of_the_job_file(jobs, port):
-    cluster = demo(*(Job(name=name, **values) for name, values in jobs.items()), port=port)
+def test_programs_derive_the_cluster_spec_of_the_job_file(jobs, port):
+    cluster = demo(*(Job(name=name, program=Program(("a",)), **values) for name, values in jobs.items()), port=port)
     for job in cluster.jobs:
-        environment = environment_of(manifests.render(cluster, FILES), naming.stateful_set("demo", job.name))
+        made = the("Job", manifests.render(cluster, FILES), naming.stateful_set("demo", job.name))
+        container = made["spec"]["template"]["spec"]["containers"][0]
+        environment = {variable["name"]: variable.get("value") for variable in container["env"]}
         derived = config.derive_cluster({**environment, "TFK8S_NAMESPACE": "ns", "TFK8S_INDEX": "0"})
         expected = cluster.cluster_spec(addresses.pod_address(cluster, "ns"), job.name)
         assert {name: list(tasks.values()) for name, tasks in derived.items()} == expected
         assert environment["TFK8S_JOB"] == job.name
-        assert container_of(manifests.render(cluster, FILES), naming.stateful_set("demo", job.name))["ports"] == [
-            {"name": "grpc", "containerPort": pods.port(cluster, job)}
-        ]
+        assert container["ports"] == [{"name": "grpc", "containerPort": pods.port(cluster, job)}]
+
+
+@given(JOBS, st.integers(1, 65535))
+def test_servers_know_their_own_addresses_only(jobs, port):
+    cluster = demo(*(Job(name=name, **values) for name, values in jobs.items()), port=port)
+    address = addresses.pod_address(cluster, "ns")
+    for job in cluster.jobs:
+        environment = environment_of(manifests.render(cluster, FILES), naming.stateful_set("demo", job.name))
+        last = job.tasks - 1
+        derived = config.derive_elastic({**environment, "TFK8S_NAMESPACE": "ns", "TFK8S_INDEX": str(last)})
+        assert derived.cluster == {job.name: {index: address(Task(job.name, index)) for index in (0, last)}}
+        assert (derived.job, derived.index, derived.elastic) == (job.name, last, True)
+
+
+def test_pods_do_not_depend_on_the_numbers_of_tasks():
+    one, other = (render(Job(name="ps", tasks=tasks), Job(name="worker", tasks=2 * tasks)) for tasks in (1, 3))
+    for name in ("demo-ps", "demo-worker"):
+        assert the("StatefulSet", one, name)["spec"]["template"] == the("StatefulSet", other, name)["spec"]["template"]
 
 
 def test_scaled_stateful_sets_equal_the_scaled_job_file():
@@ -349,7 +367,7 @@ def test_size_does_not_depend_on_the_number_of_tasks():
     files = package_files.of_tasks()
     small, large = (dump(manifests.render(demo(Job(name="worker", tasks=tasks)), files)) for tasks in (2, 10_000))
     assert len(large) - len(small) < 32
-    assert len(large.encode()) < 85 << 10
+    assert len(large.encode()) < 90 << 10
     document = dump([the("StatefulSet", render(), "demo-worker")])
     assert document.count("\n") < 110
 

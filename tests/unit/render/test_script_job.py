@@ -27,7 +27,6 @@ def test_a_script_is_like_the_master_without_gpus() -> None:
     assert "nodeSelector" not in spec or "cloud.google.com/gke-accelerator" not in spec["nodeSelector"]
     assert environment["CUDA_VISIBLE_DEVICES"] == "-1"
     assert environment["A"] == "$$x"
-    assert environment["TFK8S_JOBS"] == "chief=1,My_ps=2:2300"
     assert not {"TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD"} & set(environment)
     assert spec["securityContext"] == stateful_sets()[0]["spec"]["template"]["spec"]["securityContext"]
     assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "scratch", "work"]

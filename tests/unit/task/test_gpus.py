@@ -16,7 +16,7 @@ ROCM = "('is_cuda_build', False), ('is_rocm_build', True)"
 CPU = "('is_cuda_build', False), ('is_rocm_build', False)"
 LIBRARIES = {"libcudart.so.12", "libcublas.so.12", "libcufft.so.11", "libcusolver.so.11", "libcusparse.so.12"}
 ALL = {"libcuda.so.1", "libcudnn.so.9", *LIBRARIES}
-POD = {"TFK8S_JOBS": "worker=1"}
+POD = {"TFK8S_JOB": "worker"}
 
 
 class Driver:

@@ -62,9 +62,8 @@ class KubernetesBackend:
         return self._apply(job_file, dry_run=True)
 
     def scale(self, name: str, tasks: Mapping[str, int]) -> Scaling:
-        """Set the numbers of tasks, and restart all tasks."""
-        changed = apply.scale(self._client, self._find(name), tasks)
-        return Scaling.RESTARTED if changed else Scaling.UNCHANGED
+        """Set the numbers of tasks."""
+        return apply.scale(self._client, self._find(name), tasks)
 
     def observe(self, name: str) -> ClusterStatus:
         """Return the current status."""

@@ -14,7 +14,7 @@ from tfk8s.backends.kubernetes.nodes.shortages import requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
 from tfk8s.backends.kubernetes.workloads import deployed, program_archives, program_jobs
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
-from tfk8s.core.plan import Change, Plan, compare
+from tfk8s.core.plan import Change, Plan, Scaling, compare
 from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
@@ -30,9 +30,9 @@ def apply(
 ) -> Plan:  # fmt: skip
     """Apply the objects, and delete the cluster's other objects; return the changes.
 
-    All tasks whose pods change restart at once. A change of the ClusterSpec restarts all tasks: a server can't change
-    its ClusterSpec, and servers with different ones do not work together. The Job of a changed program is created
-    again.
+    All tasks whose pods change restart at once. In a cluster with programs, a change of the ClusterSpec restarts all
+    tasks: their servers can't change it, and servers with different ones do not work together. The Job of a changed
+    program is created again.
 
     Args:
         client: the API server.
@@ -186,8 +186,8 @@ def _content(item: Object) -> Object:
     return {key: value for key, value in item.items() if key != "status"} | {"metadata": metadata}
 
 
-def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) -> bool:
-    """Set the number of tasks of jobs, and restart all tasks; return whether anything changed.
+def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) -> Scaling:
+    """Set the number of tasks of jobs; return the effect. Tasks that know their ClusterSpec restart.
 
     Raises:
         InvalidInput: Helm installed the cluster.
@@ -196,15 +196,17 @@ def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) ->
     for existing in cluster.workloads.values():
         _require_not_helm(existing)
         scaled = manifests.scaled(existing, tasks)
-        if scaled["spec"] != manifests.scaled(existing, {})["spec"]:
+        if scaled != manifests.scaled(existing, {}):
             changed.append(scaled)
     for item in changed:
         if not manifests.is_program(item):
             client.apply(paths.path(item, cluster.namespace), item)
+    if not changed or cluster.is_elastic:
+        return Scaling.IN_PLACE if changed else Scaling.UNCHANGED
     recreate_pods(client, cluster.namespace, cluster.name, changed)
     for item in filter(manifests.is_program, changed):
         program_jobs.replace(client, cluster.namespace, item)
-    return bool(changed)
+    return Scaling.RESTARTED
 
 
 def delete(client: Client, namespace: str, name: str) -> None:

@@ -25,6 +25,8 @@ from tfk8s.core import cluster_spec, naming
 from tfk8s.core.addresses import host_and_port, loopback_ports
 from tfk8s.errors import WaitTimeout
 from tfk8s.sessions import error_names, failures, runner
+from tfk8s.sessions.cluster.filling import SessionFields
+from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.pod import file_server
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         _run(arguments)
     os.close(errors_end)
     # Threads of the script's process can't forward: TensorFlow's `Session.list_devices` stops all of them.
-    forwards = forward_loopback(lists(derive_tasks(os.environ)))
+    forwards = forward_loopback(lists(derive_tasks(os.environ)), derive_cluster(os.environ))
     os.close(ready_end)
     marker = threading.Thread(target=mark, args=(errors, 2), daemon=True)
     marker.start()
@@ -158,20 +160,32 @@ def monitor_tasks(cluster: TaskAddresses) -> int:
     return monitor.events
 
 
-def forward_loopback(cluster: Mapping[str, Sequence[str]]) -> list[Forward]:
+def forward_loopback(tasks: Mapping[str, Sequence[str]], cluster: TaskAddresses) -> list[Forward]:
     """Forward to each task from the loopback address that it would have on a single machine.
 
     Args:
-        cluster: all tasks, the master's job first, then by name.
+        tasks: the addresses of all tasks, the master's job first, then by name.
+        cluster: the ClusterSpec. Sessions of the script's child processes get it if they lack one.
 
     Returns:
         The forwards of the first `MAX_FORWARDS` tasks: scripts with fixed addresses are written for few tasks. They
         share their ports, because `tfk8s.strategy` listens on the pod's own address at a task's port.
     """
-    servers = [host_and_port(address) for addresses in cluster.values() for address in addresses]
+    servers = [host_and_port(address) for addresses in tasks.values() for address in addresses]
     ports = loopback_ports({server: server[1] for server in servers})
+    view = ClusterView({naming.task(job, index): at for job, found in cluster.items() for index, at in found.items()})
+    names = {host_and_port(address): task for task, address in view.addresses.items()}
+
+    def get_fields(task: str) -> SessionFields | None:
+        return SessionFields(view.addresses, task) if view.is_elastic else None
+
     return [
-        Forward(functools.partial(socket.create_connection, server), ports[server], shared=True)
+        Forward(
+            functools.partial(socket.create_connection, server),
+            ports[server],
+            shared=True,
+            get_fields=functools.partial(get_fields, names[server]) if server in names else None,
+        )
         for server in servers[:MAX_FORWARDS]
     ]
 

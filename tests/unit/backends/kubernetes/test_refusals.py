@@ -64,7 +64,7 @@ KEYS = [
         "pod.containers[exporter].image: Required value"),
     ),
     (
-        refusal(422, "invalid", ("spec.template.spec.containers[0].env[11].value", "too long")),
+        refusal(422, "invalid", ("spec.template.spec.containers[0].env[10].value", "too long")),
         "the API server refuses jobs.worker.pod.containers[server].env[A].value: too long",
     ),
     (refusal(422, "invalid", ("spec.template.spec.priorityClassName", "no")), "the API server refuses: invalid"),

@@ -18,7 +18,7 @@ END = entrypoint.END.decode()
 class Listener:
     """Stands for a forward: notes its port and its target."""
 
-    def __init__(self, dial, port: int, *, shared: bool) -> None:
+    def __init__(self, dial, port: int, *, shared: bool, get_fields: object) -> None:
         assert shared
         (host, remote_port), self.port = dial.args[0], port
         self.leads_to = f"{host}:{remote_port}"
@@ -40,14 +40,14 @@ class Listener:
 )
 def test_ports_are_those_of_a_single_machine(monkeypatch, cluster, expected) -> None:
     monkeypatch.setattr(entrypoint, "Forward", Listener)
-    forwards = entrypoint.forward_loopback(cluster)
+    forwards = entrypoint.forward_loopback(cluster, {})
     assert {forward.port: forward.leads_to for forward in forwards} == expected
 
 
 def test_number_of_forwards_is_limited(monkeypatch) -> None:
     monkeypatch.setattr(entrypoint, "Forward", Listener)
     cluster = {"a": [f"h{i}:2222" for i in range(300)], "b": ["x:2222"]}
-    assert len(entrypoint.forward_loopback(cluster)) == entrypoint.MAX_FORWARDS
+    assert len(entrypoint.forward_loopback(cluster, {})) == entrypoint.MAX_FORWARDS
 
 
 @pytest.mark.parametrize("note", ["", error_names.A_TASK_FAILED_JUST_NOW])
@@ -68,7 +68,7 @@ def test_both_streams_end_with_the_exit_code(monkeypatch, tmp_path, note) -> Non
 INTERRUPTED = """
 import os, signal, sys
 from tfk8s.sessions.pod import entrypoint
-entrypoint.forward_loopback = lambda _: []
+entrypoint.forward_loopback = lambda *_: []
 entrypoint.extract = lambda _: os._exit(3)
 entrypoint.send_files = lambda: (os.kill(os.getpid(), signal.SIGINT), print("copied", flush=True))
 sys.exit(entrypoint.main(["script.py"]))

@@ -16,7 +16,7 @@ from tfk8s.backends.kubernetes.nodes import scheduling
 from tfk8s.backends.kubernetes.scripts import script_archive, script_files, script_pod
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
-from tfk8s.core import naming
+from tfk8s.core import compact, naming
 from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
 from tfk8s.render import package_files, script_job
@@ -166,6 +166,7 @@ def stop(client: Client, cluster: DeployedCluster, name: str) -> None:
 def _environment(cluster: DeployedCluster, script: Script, *, small: bool) -> dict[str, str]:
     environment = {
         **script.environment,
+        "TFK8S_JOBS": compact.format_jobs(cluster.jobs),
         "TFK8S_TARGET": cluster.target,
         error_names.VARIABLE: _TERMINATION_MESSAGE,
         "TFK8S_ARCHIVE": script_job.MOUNTED_ARCHIVE if small else script_job.STREAMED_ARCHIVE,

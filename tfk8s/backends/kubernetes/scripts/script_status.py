@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from tfk8s.backends.kubernetes import containers, disruptions, pod_status
 from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.core import compact
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object
@@ -54,7 +54,9 @@ def _outcome(job: Object, pod: Object | None, events: PodEvents) -> tuple[Script
 
 def master_job(job: Object) -> str:
     """Return the master's job in the job file; the pods of the cluster besides its tasks have its settings."""
-    return next(iter(compact.parse_jobs(containers.template_variables(job)["TFK8S_JOBS"])))
+    variables = containers.template_variables(job)
+    jobs = variables.get("TFK8S_JOBS") or variables.get("TFK8S_SERVERS") or variables["TFK8S_PROGRAMS"]
+    return str(re.split("[=,]", jobs, maxsplit=1)[0])
 
 
 def _ended(pod: Object, end: Object) -> tuple[ScriptPhase, int | None, str]:

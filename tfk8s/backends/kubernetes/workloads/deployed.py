@@ -11,6 +11,7 @@ from tfk8s.backends.kubernetes.api_server.client import Query, Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.core import compact, naming
 from tfk8s.core.addresses import POD_NAMESPACE
+from tfk8s.core.compact import JobSize
 from tfk8s.core.environment import DATA_SERVICE
 from tfk8s.core.kinds import success_tasks
 from tfk8s.core.programs import Program, RunPolicy
@@ -28,6 +29,7 @@ class DeployedCluster:
         name, namespace: of the cluster.
         workloads: the StatefulSets and the Jobs of programs, by the job's DNS name.
         jobs: number of tasks and port of each job, the master's first.
+        is_elastic: whether the cluster changes without a restart: each session brings the ClusterSpec to its servers.
         required_gpus: the number of GPUs that TensorFlow must see in a task, by the job's DNS name.
         other_jobs: the Jobs of the cluster's scripts and of its limits.
         data_service: the address of tf.data's dispatcher, "grpc://host:port"; "" without tf.data's service.
@@ -36,7 +38,8 @@ class DeployedCluster:
     name: str
     namespace: str
     workloads: Mapping[str, Object]
-    jobs: Mapping[str, tuple[int, int]]
+    jobs: Mapping[str, JobSize]
+    is_elastic: bool = True
     required_gpus: Mapping[str, int] = field(default_factory=dict)
     other_jobs: Sequence[Object] = ()
     data_service: str = ""
@@ -128,10 +131,23 @@ def describe(items: Sequence[Object]) -> DeployedCluster:
         required_gpus={
             job: int(containers.template_variables(item).get("TFK8S_GPUS", "0")) for job, item in by_job.items()
         },
-        jobs=compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"])),
+        jobs=_jobs(metadata, environment, by_job),
+        is_elastic=manifests.JOBS in metadata.get("annotations", {}),
         other_jobs=[item for item in items if not manifests.has_tasks(item)],
         data_service=environment.get(DATA_SERVICE, "").replace(POD_NAMESPACE, metadata["namespace"]),
     )
+
+
+def _jobs(metadata: Object, environment: Mapping[str, str], by_job: Mapping[str, Object]) -> dict[str, JobSize]:
+    """Return the number of tasks and the port of each job. The annotation has those of deleted StatefulSets, too."""
+    jobs = metadata.get("annotations", {}).get(manifests.JOBS)
+    if jobs is None:
+        return compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"]))
+    counts = {label: manifests.task_count(item) for label, item in by_job.items()}
+    return {
+        job: size._replace(tasks=counts.get(naming.dns_label(job), size.tasks))
+        for job, size in compact.parse_jobs(jobs).items()
+    }
 
 
 def no_such_cluster(client: Reader, namespace: str, name: str) -> NoSuchCluster:

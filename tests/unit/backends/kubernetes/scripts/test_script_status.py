@@ -9,7 +9,7 @@ from tfk8s.render import script_job
 
 
 def make_job(**spec):
-    run = script_job.Run(arguments=["--tf1", "train.py", "a b"], environment={})
+    run = script_job.Run(arguments=["--tf1", "train.py", "a b"], environment={"TFK8S_JOBS": "chief=1"})
     made = script_job.job("demo-script-0a1b2c", stateful_sets()[0], run)
     made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     made["spec"].update(spec)
