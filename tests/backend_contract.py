@@ -139,9 +139,9 @@ class BackendContract:
         before = {task.task: task for task in backend.observe(own).tasks}
         assert backend.scale(own, {"worker": 2}) is Scaling.UNCHANGED
         assert backend.observe(own).tasks == tuple(before.values())
-        restarts = backend.scale(own, {"worker": 1}) is Scaling.RESTARTED
-        after = wait_until_ready(backend, own, TIMEOUT, before=before if restarts else {})
-        assert [task.task for task in after.tasks] == [FIRST, PS]
+        assert backend.scale(own, {"worker": 1}) is Scaling.IN_PLACE
+        after = wait_until_ready(backend, own, TIMEOUT)
+        assert {task.task: task.since for task in after.tasks} == {task: before[task].since for task in (FIRST, PS)}
         assert not backend.plan(self.make(own, worker=1, ps=1))
         assert len(devices.list_devices(backend, backend.observe(own))) == 2
 

@@ -23,7 +23,6 @@ from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Backend, Observer, PollingObserver
 from tfk8s.core import addresses, kinds, roles
 from tfk8s.core.events import Event
-from tfk8s.core.kinds import success_tasks
 from tfk8s.core.plan import Plan, Scaling, compare
 from tfk8s.core.resources import NOTHING, named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
@@ -88,12 +87,12 @@ class FakeBackend:
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster; refuse a name that another job file has."""
         self.calls.append(f"apply {job_file.name}")
-        if job_file.name in self.job_files and self.job_files[job_file.name] != job_file:
+        existing = self.job_files.get(job_file.name)
+        if existing not in (None, job_file):
             raise InvalidInput(f'cluster "{job_file.name}" runs already, from another job file')
-        if job_file.name in self.job_files:
-            return False
-        self._make(job_file, self.first_phase)
-        return True
+        if existing is None:
+            self._make(job_file, self.first_phase)
+        return existing is None
 
     def plan(self, job_file: JobFile) -> Plan:
         """Return what `apply` would change."""
@@ -107,15 +106,16 @@ class FakeBackend:
         )  # fmt: skip
 
     def scale(self, name: str, tasks: Mapping[str, int]) -> Scaling:
-        """Change the numbers of tasks."""
+        """Change the numbers of tasks. In a cluster with programs, all tasks restart."""
         self._check(name)
         self.calls.append(f"scale {name} {dict(tasks)}")
         before = self.job_files[name]
         jobs = tuple(replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
         if jobs == before.jobs:
             return Scaling.UNCHANGED
-        self._make(replace(before, jobs=jobs), self.first_phase, pid=201)
-        return Scaling.RESTARTED
+        kept = self.statuses[name].tasks if kinds.is_elastic(before) else ()
+        self._make(replace(before, jobs=jobs), self.first_phase, 201, kept)
+        return Scaling.IN_PLACE if kept else Scaling.RESTARTED
 
     def observe(self, name: str) -> ClusterStatus:
         """Return the status, after the next of `updates`."""
@@ -237,9 +237,9 @@ class FakeBackend:
         reason, end = (f"exited with {self.exit_code}", Phase.FAILED) if self.exit_code else ("", Phase.SUCCEEDED)
         return replace(task, phase=end, exit_code=self.exit_code, reason=reason)
 
-    def _make(self, job_file: JobFile, phase: Phase, pid: int = 101) -> None:
+    def _make(self, job_file: JobFile, phase: Phase, pid: int = 101, kept: Sequence[TaskStatus] = ()) -> None:
         address = addresses.local_address(job_file)
-        jobs = {job.name: job for job in job_file.jobs}
+        jobs, by_task = {job.name: job for job in job_file.jobs}, {task.task: task for task in kept}
         tasks = (
             TaskStatus(
                 task=task, phase=phase, address=address(task), runs_on=f"pid {number}", since=CREATED,
@@ -254,8 +254,8 @@ class FakeBackend:
             location=f"/state/{job_file.name}",
             target=f"grpc://{address(job_file.master_task)}" if kinds.has_target(job_file) else "",
             master=job_file.master_task,
-            tasks=tuple(self._start(task, phase) for task in tasks),
-            success=tuple(success_tasks(job_file)),
+            tasks=tuple(by_task.get(task.task) or self._start(task, phase) for task in tasks),
+            success=tuple(kinds.success_tasks(job_file)),
             created=CREATED,
             requests=named(job_file),
         )

@@ -199,9 +199,8 @@ def scale(
 ) -> None:
     """Change the number of tasks of jobs.
 
-    On this machine, the other tasks continue with their variables, and new sessions see the new cluster. On
-    Kubernetes, and in clusters with programs, all tasks restart, which ends sessions and loses variables. Waits until
-    every task is ready. Does not change the job file.
+    The other tasks continue with their variables, and new sessions see the new cluster. In a cluster with programs, all
+    tasks restart. Waits until every task is ready. Does not change the job file.
 
     Examples:
         tfk8s scale mnist worker=8

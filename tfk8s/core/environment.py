@@ -4,7 +4,7 @@
     TFK8S_NAME          render/pods                       task/config                 the cluster's name
     TFK8S_NAMESPACE     render/pods                       task/config                 the cluster's namespace
     TFK8S_JOBS          render/pods, kubernetes/          task/config, kubernetes/    the ClusterSpec (core/compact)
-    TFK8S_PORT          render/pods                       task/config, kubernetes/    the server's port, or jobs' default
+    TFK8S_PORT          render/pods                       task/config, kubernetes/    the server's port, or a default
     TFK8S_JOB           render/pods, cluster/each         task/, kubernetes/          the job of this task
     TFK8S_INDEX         render/pods, cluster/each         task/                       the index of this task
     TFK8S_PRELOAD       render/pods                       task/server                 modules to import first

@@ -118,7 +118,7 @@ def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
     stateful_set = new_object("StatefulSet", "apps/v1", name, job_file.name, naming.dns_label(job.name))
     stateful_set["metadata"]["annotations"] = {TTL: str(job_file.ttl)}
     if kinds.is_elastic(job_file):
-        stateful_set["metadata"]["annotations"][JOBS] = compact.format_jobs(pods.sizes(job_file))
+        stateful_set["metadata"]["annotations"][JOBS] = compact.format_ports(pods.sizes(job_file))
     if job_file.queue:
         stateful_set["metadata"]["labels"][QUEUE] = job_file.queue
     stateful_set["spec"] = {
@@ -175,9 +175,7 @@ def scaled(workload: Object, tasks: Mapping[str, int]) -> Object:
     }
     spec = program_job.own_spec(workload) if is_job else copy.deepcopy(workload["spec"])
     variables = {variable["name"]: variable for variable in spec["template"]["spec"]["containers"][0]["env"]}
-    if JOBS in annotations:
-        annotations[JOBS] = compact.scale_jobs(annotations[JOBS], tasks)
-    else:
+    if "TFK8S_JOBS" in variables:
         variables["TFK8S_JOBS"]["value"] = compact.scale_jobs(variables["TFK8S_JOBS"]["value"], tasks)
     job = variables["TFK8S_JOB"]["value"]
     if job in tasks:

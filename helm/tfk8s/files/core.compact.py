@@ -36,6 +36,16 @@ def format_jobs(jobs: Mapping[str, JobSize], port: int = 0) -> str:
     return ",".join(f"{job}={size.tasks}" + (f":{size.port}" * (size.port != port)) for job, size in jobs.items())
 
 
+def parse_ports(text: str) -> dict[str, int]:
+    """Return the ports of jobs from a text such as `chief:2222,ps:2300`, in its order."""
+    return {job: int(port) for job, _, port in (part.partition(":") for part in text.split(","))}
+
+
+def format_ports(jobs: Mapping[str, JobSize]) -> str:
+    """Return the ports of jobs as one text, which does not depend on the numbers of tasks."""
+    return ",".join(f"{job}:{size.port}" for job, size in jobs.items())
+
+
 def scale_jobs(text: str, tasks: Mapping[str, int]) -> str:
     """Return a compact form with new numbers of tasks; jobs that `tasks` does not name keep theirs."""
     jobs = parse_jobs(text).items()

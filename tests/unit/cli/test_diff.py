@@ -89,23 +89,19 @@ def test_a_dry_run_of_up_changes_nothing(run: Run, backend: FakeBackend, changed
     assert {call.split()[0] for call in backend.calls} == {"plan"}
 
 
-def test_scale_waits_until_all_tasks_answer_again(run: Run, backend: FakeBackend) -> None:
+def test_scale_waits_until_all_tasks_answer(run: Run, backend: FakeBackend) -> None:
     backend.first_phase = Phase.STARTING
-    backend.updates = [
-        lambda status: status,
-        change("chief/0", phase=Phase.READY),
-        change("worker/0", phase=Phase.READY),
-    ]
-    assert run("scale", "mnist", "worker=1") == (
+    backend.updates = [lambda status: status, lambda status: status, change("worker/2", phase=Phase.READY)]
+    assert run("scale", "mnist", "worker=3") == (
         0,
-        'scaled cluster "mnist" to worker=1 and restarted all its tasks\n',
+        'scaled cluster "mnist" to worker=3\n',
         (
-            "worker/0  Starting  pid 202\n"
-            "worker/0  Ready     pid 202\n"
-            "change the job file, too: `tfk8s up --local` refuses another number\n"
+            "worker/2  Starting  pid 204\n"
+            "worker/2  Ready     pid 204\n"
+            "change the job file, too: `tfk8s up --local` applies the job file\n"
         ),
     )
-    assert backend.calls == ["scale mnist {'worker': 1}"]
+    assert backend.calls == ["scale mnist {'worker': 3}"]
 
 
 def test_scale_to_the_current_numbers(run: Run, backend: FakeBackend) -> None:

@@ -14,10 +14,13 @@ def test_each_stateful_set_describes_the_whole_cluster() -> None:
     for stateful_set in stateful_sets():
         cluster = deployed.describe([stateful_set])
         assert (cluster.name, cluster.namespace, cluster.master) == ("demo", "ns", Task("chief", 0))
-        assert cluster.tasks == list(JOB_FILE)
+        assert list(cluster.jobs) == [job.name for job in JOB_FILE.jobs]
         assert cluster.target == "grpc://demo-chief-0.demo.ns.svc:2222"
         assert cluster.address(Task("My_ps", 1)).endswith("-1.demo.ns.svc:2300")
-    assert deployed.describe(stateful_sets()[:1]).workload("My_ps") is None
+    assert deployed.describe(stateful_sets()).tasks == list(JOB_FILE)
+    without_ps = deployed.describe(stateful_sets()[:1])
+    assert without_ps.workload("My_ps") is None
+    assert without_ps.tasks[-1] == Task("My_ps", 0)
 
 
 def test_the_service_of_tf_data_is_known_from_the_objects() -> None:

@@ -139,14 +139,13 @@ def describe(items: Sequence[Object]) -> DeployedCluster:
 
 
 def _jobs(metadata: Object, environment: Mapping[str, str], by_job: Mapping[str, Object]) -> dict[str, JobSize]:
-    """Return the number of tasks and the port of each job. The annotation has those of deleted StatefulSets, too."""
-    jobs = metadata.get("annotations", {}).get(manifests.JOBS)
-    if jobs is None:
+    """Return the number of tasks and the port of each job. A job counts one task if its StatefulSet was deleted."""
+    ports = metadata.get("annotations", {}).get(manifests.JOBS)
+    if ports is None:
         return compact.parse_jobs(environment["TFK8S_JOBS"], int(environment["TFK8S_PORT"]))
     counts = {label: manifests.task_count(item) for label, item in by_job.items()}
     return {
-        job: size._replace(tasks=counts.get(naming.dns_label(job), size.tasks))
-        for job, size in compact.parse_jobs(jobs).items()
+        job: JobSize(counts.get(naming.dns_label(job), 1), port) for job, port in compact.parse_ports(ports).items()
     }
 
 
