@@ -12,10 +12,11 @@ from job_files import EVERYTHING, OF_TASKS, PROGRAMS, as_json, job_files
 from run_helm import CHART, KUBERNETES, helm, rejection, template
 
 from tfk8s import __version__, render
+from tfk8s.core import compact
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import JobFileError
 from tfk8s.jobfile.loader import load, loads
-from tfk8s.render import manifests
+from tfk8s.render import manifests, pods
 
 ROOT = CHART.parents[1]
 EXAMPLES = [
@@ -207,7 +208,9 @@ def test_helm_test_runs_a_session_like_a_script(folder):
     pod = master["spec"]["template"]["spec"]
     assert all(test["spec"][key] == pod[key] for key in ("securityContext", "automountServiceAccountToken", "volumes"))
     (container,), (server,) = test["spec"]["containers"], pod["containers"]
-    assert all(container[key] == server[key] for key in ("image", "env", "securityContext", "volumeMounts"))
+    sizes = compact.format_jobs(pods.sizes(load(file)))
+    assert all(container[key] == server[key] for key in ("image", "securityContext", "volumeMounts"))
+    assert container["env"] == [*server["env"], {"name": "TFK8S_JOBS", "value": sizes}]
     assert container["command"] == ["python3", "-c", (CHART / "session.py").read_text()]
 
 
