@@ -14,6 +14,7 @@ from job_files import job_file
 from kube_api import KubeApi
 
 from tfk8s import polling
+from tfk8s.backends.devices import list_devices, require_all
 from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.quantity import Quantity
@@ -65,9 +66,10 @@ def token(client: KubeApi, namespace: str, account: str) -> str:
 
 
 def devices(backend: KubernetesBackend, name: str) -> list[probe.Device]:
-    """Return the devices that the master sees; it answers when every task answers it."""
-    with backend.dial(name, backend.observe(name).master) as stream:
-        return probe.list_devices(stream, 20)
+    """Return the devices of all tasks; every task answers the master."""
+    answers = list_devices(backend, backend.observe(name))
+    require_all(answers)
+    return [device for answer in answers for device in answer.devices]
 
 
 def left(client: KubeApi, namespace: str, name: str) -> list[str]:
