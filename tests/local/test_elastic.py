@@ -6,45 +6,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from clusters import is_ready, pids, start_tfk8s, tfk8s, wait_for
+from clusters import is_ready, pids, start_tfk8s, wait_for
 from job_files import job_file
+from scaling import scale_under_a_session
 
 from tfk8s.backends.local import LocalBackend
-from tfk8s.core.plan import Scaling
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import InvalidInput
 
 Run = Callable[..., tuple[int, str, str]]
 Up = Callable[[JobFile], str]
 
-WEIGHTS = """
-import sys, tensorflow as tf, tfk8s
-with tf.device("/job:ps/task:0"):
-    weights = tf.get_variable("weights", [4], initializer=tf.random_normal_initializer())
-with tfk8s.session() as session:
-    if "init" in sys.argv:
-        session.run(weights.initializer)
-    print(len(session.list_devices()), session.run(weights).tobytes().hex())
-"""
 
-
-def test_variables_stay_while_workers_come_and_go(backend: LocalBackend, cluster: str, tmp_path: Path) -> None:
-    script = tmp_path / "weights.py"
-    script.write_text(WEIGHTS)
-
-    def weights(*arguments: str) -> list[str]:
-        return tfk8s("submit", "--local", "--tf1", cluster, str(script), *arguments).stdout.split()
-
-    (count, initial), before = weights("init"), pids(backend.observe(cluster))
-    assert count == "3"
-    for workers in (4, 1, 2):
-        assert backend.scale(cluster, {"worker": workers}) is Scaling.IN_PLACE
-        wait_for(backend, cluster, is_ready)
-        assert weights() == [str(workers + 1), initial]
-    after = pids(backend.observe(cluster))
-    stays = Task("worker", 0), Task("ps", 0)
-    assert {task: before[task] for task in stays} == {task: after[task] for task in stays}
-    assert after[Task("worker", 1)] != before[Task("worker", 1)]
+def test_variables_and_sessions_stay_while_workers_come_and_go(
+    backend: LocalBackend, cluster: str, tmp_path: Path
+) -> None:
+    before = pids(backend.observe(cluster))
+    scale_under_a_session(
+        backend, cluster, 10, tmp_path, lambda script: start_tfk8s("submit", "--local", "--tf1", cluster, script)
+    )
+    assert pids(backend.observe(cluster))[Task("worker", 1)] != before[Task("worker", 1)]
 
 
 def test_open_session_goes_on_without_the_task_that_goes(backend: LocalBackend, cluster: str, tmp_path: Path) -> None:
