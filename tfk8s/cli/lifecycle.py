@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tfk8s.core.plan import Plan
 
 _RESTARTS = "a restart that has begun continues; `tfk8s status` shows its progress"
+_SCALES = "tasks that start or end already continue; `tfk8s status` shows their progress"
 
 
 def up(
@@ -212,7 +213,7 @@ def scale(
 
     task_counts = parse_counts(tasks)
     cluster = options.find_cluster(name, local, context, namespace)
-    with leaving(_RESTARTS), Progress() as progress:
+    with leaving(_SCALES), Progress() as progress:
         changed = cluster.scale(
             task_counts, lose_variables=yes, timeout=None if no_wait else timeout, on_change=progress.update
         )

@@ -340,7 +340,7 @@ def test_whenever_a_signal_comes_run_leaves_nothing(
         (
             ["scale", "mnist", "worker=3"],
             "scale",
-            "a restart that has begun continues; `tfk8s status` shows its progress",
+            "tasks that start or end already continue; `tfk8s status` shows their progress",
         ),
         (["down", "mnist"], "delete", "parts of the cluster may remain; `tfk8s down` again removes them"),
     ],

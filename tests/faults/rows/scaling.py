@@ -1,0 +1,57 @@
+"""Rows about `scale` on this machine: faults while a new task starts. The new task waits for the harness' gate."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+from harness.command import PATIENCE, Command, Ended
+from harness.local import NAME, LocalEnvironment
+from harness.row import VERDICT, Row
+
+WHEN = "`scale`, while a new task starts"
+
+
+def scales(environment: LocalEnvironment) -> Command:
+    """Return a command that waits for a new ps."""
+    name = environment.cluster()
+    environment.close_gate()
+    command = environment.start("scale", "--local", name, "ps=2")
+    command.until_says("ps/1")
+    return command
+
+
+def scales_back(environment: LocalEnvironment) -> None:
+    environment.open_gate()
+    environment.backend.scale(NAME, {"ps": 1})
+
+
+def killed(task: str) -> Callable[[LocalEnvironment], Ended]:
+    def run(environment: LocalEnvironment) -> Ended:
+        command = scales(environment)
+        command.now()
+        os.kill(environment.pid(task), signal.SIGKILL)
+        environment.open_gate()
+        ended = command.end(PATIENCE)
+        scales_back(environment)
+        return ended
+
+    return run
+
+
+def interrupted(environment: LocalEnvironment) -> Ended:
+    command = scales(environment)
+    command.send(signal.SIGINT)
+    ended = command.end(PATIENCE)
+    scales_back(environment)
+    return ended
+
+
+def rows() -> Iterator[Row]:
+    for task in ("worker/1", "ps/0", "chief/0"):
+        yield Row(fault=f"SIGKILL of {task}", when=WHEN, run=killed(task), words=(task,), limit=2 * VERDICT)
+    yield Row(
+        fault="Ctrl-C", when=WHEN, run=interrupted, code=130,
+        words=("interrupted: tasks that start or end already continue",),
+    )  # fmt: skip
