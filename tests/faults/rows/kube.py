@@ -10,7 +10,7 @@ from harness.kube import NOW, KubeEnvironment
 from harness.row import CONNECTED, DEADLINE, MOMENTS, NOTHING, OWN_SESSION, VERDICT, Row, both_said
 from harness.signals import send_signal
 from kube_api import post_event
-from rows import api_server, commands, dns, mirrored, removals, scripts
+from rows import api_server, commands, dns, mirrored, removals, scaling, scripts
 from rows.removals import Fault, delete, lost
 from rows.scripts import script
 
@@ -249,5 +249,5 @@ ROWS = [
 ON_KIND = [
     *mirrored.rows(), *signals(), *scripts.losses("ps/0: killed (exit code 137)"),
     *scripts.coordinators("does not answer: its server is stopped"), *frozen_sessions(), *removals.on_kind(),
-    *dns.rows(), *api_server.restarts(),
+    *scaling.on_kind(), *dns.rows(), *api_server.restarts(),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rows about `scale` on this machine: faults while a new task starts. The new task waits for the harness' gate."""
+"""Rows about `scale`: faults while a new task starts. On this machine, the new task waits for the harness' gate."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 
 from harness.command import PATIENCE, Command, Ended
+from harness.kube import KubeEnvironment
 from harness.local import NAME, LocalEnvironment
 from harness.row import VERDICT, Row
 
@@ -55,3 +56,22 @@ def rows() -> Iterator[Row]:
         fault="Ctrl-C", when=WHEN, run=interrupted, code=130,
         words=("interrupted: tasks that start or end already continue",),
     )  # fmt: skip
+
+
+def killed_on_kind(task: str) -> Callable[[KubeEnvironment], Ended]:
+    def run(environment: KubeEnvironment) -> Ended:
+        name = environment.cluster(to_kill=task)
+        command = environment.start("scale", name, "worker=3")
+        command.until_says("worker/2")
+        command.now()
+        environment.process(task).send(signal.SIGKILL)
+        ended = command.end(2 * PATIENCE)
+        assert environment.start("scale", name, "worker=2").end(PATIENCE).code == 0
+        return ended
+
+    return run
+
+
+def on_kind() -> Iterator[Row]:
+    for task in ("worker/1", "ps/0"):
+        yield Row(fault=f"SIGKILL of {task}", when=WHEN, run=killed_on_kind(task), words=(task,), limit=3 * VERDICT)
