@@ -122,7 +122,7 @@ def patch_sessions(view: ClusterView, check: Callable[[object], None], *, isolat
         check(target)
         opened = opening.open_in(view, target)
         self._tfk8s_master = opened.place_on
-        make(self, opened.target, graph, opening.patch_config(config, view.filters, opened.cluster, isolate=isolate))
+        make(self, opened.target, graph, opening.patch_config(config, view.filters, opened, isolate=isolate))
 
     @functools.wraps(run)
     def patched_run(

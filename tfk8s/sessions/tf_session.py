@@ -47,7 +47,7 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
         placement.patch_sessions()
         view = cluster.view
         opened = opening.open_in(view, target, "" if view.task_at(target) else view.master)
-        super().__init__(opened.target, graph=graph, config=opening.patch_config(config, view.filters, opened.cluster))
+        super().__init__(opened.target, graph=graph, config=opening.patch_config(config, view.filters, opened))
         if opened.place_on:
             self._tfk8s_master = opened.place_on
         self._cluster, self._guard, self._recovers = cluster, guard, recovers

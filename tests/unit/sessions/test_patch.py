@@ -50,14 +50,14 @@ def _config_pb2(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_config_of_the_script_is_kept(
     config: ConfigProto | None, isolate: bool, filters: list[str], isolated: bool
 ) -> None:
-    found = opening.patch_config(config, FILTERS, isolate=isolate)
+    found = opening.patch_config(config, FILTERS, opening.Opening(""), isolate=isolate)
     assert (found.device_filters, found.isolate_session_state) == (filters, isolated)
     assert found is not config
 
 
 def test_config_stays_the_same_without_filters() -> None:
     config = ConfigProto()
-    assert opening.patch_config(config, []) is config
+    assert opening.patch_config(config, [], opening.Opening("")) is config
 
 
 class Large:

@@ -164,6 +164,12 @@ def test_task_that_the_master_can_not_reach(monkeypatch: pytest.MonkeyPatch) -> 
     assert Master(monkeypatch, PS).view.unreachable() == ["ps/0"]
 
 
+def test_source_is_among_the_tasks_that_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    master = Master(monkeypatch, PS)
+    master.view.unreachable()
+    assert all(devices[0] == CHIEF for devices in master.asked)
+
+
 def test_unreachable_pairs_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     view = ClusterView({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, dial=contextlib.nullcontext)
     reaches = lambda asker, devices, timeout, more: asker == "ps/0" or PS not in devices  # noqa: E731

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tfk8s.core import naming
 from tfk8s.task.config import OWN_INDEX, OWN_JOB
 from tfk8s.task.probe import Device
 from tfk8s.task.wire import field
@@ -51,12 +52,24 @@ def session_config(addresses: Mapping[str, str], *, isolate: bool = False) -> by
     return field(14, cluster) + field(16, sharing)  # cluster_def, experimental
 
 
-def session_fields(master: str, addresses: Mapping[str, str], *, isolate: bool = False) -> bytes:
-    """Return the fields of a `CreateSessionRequest` that bring the ClusterSpec; both forms have the same size.
+def session_fields(
+    master: str, addresses: Mapping[str, str], *, isolate: bool = False, is_filtered: bool = False
+) -> bytes:
+    """Return the fields of a `CreateSessionRequest` that bring the ClusterSpec.
 
     Args:
         master: the short name of the session's master.
         addresses: the address of each task, by its short name; the master's too.
-        isolate: as of `session_config`.
+        isolate: as of `session_config`; the size does not depend on it.
+        is_filtered: whether the session has device filters. Then the fields add the master's: a master that the filters
+            leave out aborts its process, if the session brings the ClusterSpec (`CHECK(device_set->client_device())` in
+            tensorflow/core/distributed_runtime/master.cc).
     """
-    return field(2, session_config(addresses, isolate=isolate)) + field(3, f"grpc://{addresses[master]}")
+    config = session_config(addresses, isolate=isolate) + (field(4, device(master)) if is_filtered else b"")
+    return field(2, config) + field(3, f"grpc://{addresses[master]}")
+
+
+def device(task: str) -> str:
+    """Return the name for device filters of a task, by its short name."""
+    job, _, index = task.partition("/")
+    return naming.device(job, int(index))

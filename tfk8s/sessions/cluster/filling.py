@@ -24,7 +24,7 @@ _TABLE_SIZE, _INITIAL_WINDOW = 1, 4  # settings (RFC 9113, 6.5.2)
 _NO_TABLE = struct.pack(">HI", _TABLE_SIZE, 0)
 _PATH = wire.CREATE_SESSION.encode()
 _CONFIG = 2  # a field of a CreateSessionRequest
-_CLUSTER_DEF, _ISOLATE = 14, 15  # fields of a ConfigProto
+_FILTERS, _CLUSTER_DEF, _ISOLATE = 4, 14, 15  # fields of a ConfigProto
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SessionFields:
     @property
     def size(self) -> int:
         """The number of bytes that `after` returns."""
-        return len(self._fields(isolate=False))
+        return len(elastic.session_fields(self.master, self.addresses, is_filtered=True))
 
     def after(self, config: bytes) -> bytes:
         """Return the bytes to append to a request with that `ConfigProto`."""
@@ -52,10 +52,9 @@ class SessionFields:
             own = {}
         if _CLUSTER_DEF in own:
             return _unknown_field(self.size)
-        return self._fields(isolate=bool(own.get(_ISOLATE)))
-
-    def _fields(self, *, isolate: bool) -> bytes:
-        return elastic.session_fields(self.master, self.addresses, isolate=isolate)
+        isolate, is_filtered = bool(own.get(_ISOLATE)), _FILTERS in own
+        fields = elastic.session_fields(self.master, self.addresses, isolate=isolate, is_filtered=is_filtered)
+        return fields if is_filtered else fields + _unknown_field(self.size - len(fields))
 
 
 GetFields = Callable[[], SessionFields | None]

@@ -22,11 +22,13 @@ class Opening:
     Attributes:
         target: the session's target, as the ClusterSpec has it.
         cluster: the tasks of the ClusterSpec that the session brings; None if it brings none.
+        master: the task that the target leads to; "" if the session brings no ClusterSpec.
         place_on: the task for operations that name none, "worker/0"; "" if TensorFlow chooses the task as it should.
     """
 
     target: Any
     cluster: ClusterView | None = None
+    master: str = ""
     place_on: str = ""
 
 
@@ -44,20 +46,20 @@ def open_in(view: ClusterView, target: Any, master: str = "") -> Opening:
         return Opening(target)
     place_on = (task or master) if placement.needed(view, task or master) else ""
     if view.brings_cluster and task:
-        return Opening(f"{SCHEME}{view.addresses[task]}", view, place_on)
-    return Opening(target, None, place_on)
+        return Opening(f"{SCHEME}{view.addresses[task]}", view, task, place_on)
+    return Opening(target, place_on=place_on)
 
 
-def patch_config(config: Any, filters: Sequence[str], view: ClusterView | None = None, *, isolate: bool = False) -> Any:
+def patch_config(config: Any, filters: Sequence[str], opened: Opening, *, isolate: bool = False) -> Any:
     """Return the `ConfigProto` of a session.
 
     Args:
         config: the session's own; it may be None.
         filters: device filters, unless the session has others.
-        view: the elastic cluster whose ClusterSpec the session brings, unless it has another.
+        opened: how the session is opened; its ClusterSpec is for sessions that have no other.
         isolate: whether the session keeps its variables to itself.
     """
-    if not filters and not isolate and view is None:
+    if not filters and not isolate and opened.cluster is None:
         return config
     from tensorflow.core.protobuf import config_pb2
 
@@ -67,6 +69,8 @@ def patch_config(config: Any, filters: Sequence[str], view: ClusterView | None =
     if not patched.device_filters:
         patched.device_filters.extend(filters)
     patched.isolate_session_state = patched.isolate_session_state or isolate
-    if view is not None and not patched.cluster_def.job:
-        patched.MergeFromString(elastic.session_config(view.addresses, isolate=patched.isolate_session_state))
+    if opened.cluster is not None and not patched.cluster_def.job:
+        patched.MergeFromString(elastic.session_config(opened.cluster.addresses, isolate=patched.isolate_session_state))
+        if patched.device_filters:  # see `elastic.session_fields`
+            patched.device_filters.append(elastic.device(opened.master))
     return patched

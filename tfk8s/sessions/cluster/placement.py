@@ -10,6 +10,7 @@ that name. Standard library and TensorFlow only: this file also runs in pods.
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -97,10 +98,16 @@ class Placement:
             self._group(operation)
         self._grouped = len(operations)
         for operation in operations[start:]:
-            if operation.name in self._placed or not (self._device(operation) or self._follows(operation)):
-                own = self._placed.setdefault(operation.name, operation.device)
-                if operation.device != f"{device}{own}":
-                    operation._set_device_from_string(f"{device}{own}")
+            own = self._placed.get(operation.name, operation.device)
+            if "/job:" in own:  # "/job:worker" is the master too, if the master is a worker
+                placed = own.replace(f"/job:{job}", device, 1) if _lacks_task(own, job) else own
+            elif operation.name in self._placed or not (self._device(operation) or self._follows(operation)):
+                placed = f"{device}{own}"
+            else:
+                continue
+            if operation.device != placed:
+                self._placed[operation.name] = own
+                operation._set_device_from_string(placed)
         return len(operations)
 
     def _group(self, operation: Any) -> None:
@@ -144,10 +151,15 @@ class Placement:
         return exported, version
 
 
+def _lacks_task(device: str, job: str) -> bool:
+    """Return whether a device names a job, but none of its tasks, as those of `replica_device_setter` do."""
+    return re.search(rf"/job:{job}(/|$)", device) is not None and "/task:" not in device
+
+
 def _handles(operation: Any) -> Iterator[str]:
     """Yield the operations whose variables an operation uses, which must be on its task."""
     if "PartitionedCall" in operation.type or "Dataset" in operation.type:
         return  # exempt (`REGISTER_INPUT_COLOCATION_EXEMPTION`)
-    for tensor in operation.inputs:
-        if tensor.dtype._is_ref_dtype or tensor.dtype.name == "resource":
+    for tensor, kind in zip(operation.inputs, operation._input_types, strict=True):  # SaveV2 reads variables by value
+        if kind._is_ref_dtype or kind.name == "resource":
             yield tensor.op.name

@@ -100,7 +100,7 @@ class ClusterView:
     @property
     def filters(self) -> list[str]:
         """The `ConfigProto.device_filters` that leave tasks out; empty if all tasks are used."""
-        return [_device(task) for task in self._tasks] if self.without else []
+        return [elastic.device(task) for task in self._tasks] if self.without else []
 
     @property
     def _tasks(self) -> list[str]:
@@ -152,15 +152,18 @@ class ClusterView:
     def _can_reach_all(self, source: str, tasks: Sequence[str]) -> bool:
         if not self.brings_cluster:
             return self._can_reach(source, tasks if len(tasks) <= probe.MAX_NAMED else [])
-        parts = [tasks[start : start + probe.MAX_NAMED] for start in range(0, len(tasks), probe.MAX_NAMED)]
+        size = probe.MAX_NAMED - 1  # and the source
+        parts = [tasks[start : start + size] for start in range(0, len(tasks), size)]
         return all(concurrency.map_parallel(lambda part: self._can_reach(source, part), parts, _MAX_THREADS))
 
     def _can_reach(self, source: str, tasks: Sequence[str]) -> bool:
-        cluster = {task: self.addresses[task] for task in (source, *tasks)} if self.brings_cluster else {}
+        # The source too: see `elastic.session_fields`.
+        named = dict.fromkeys((source, *tasks)) if tasks else {}
+        cluster = {task: self.addresses[task] for task in named} if self.brings_cluster else {}
         more = elastic.session_fields(source, cluster) if cluster else b""
         try:
             with self._dial(source) as stream:
-                return probe.can_reach(stream, [_device(task) for task in tasks], _REACH_TIMEOUT, more)
+                return probe.can_reach(stream, [*map(elastic.device, named)], _REACH_TIMEOUT, more)
         except (OSError, wire.ProbeError, TaskUnreachable):
             return True  # the source itself does not answer, which others report
 
@@ -185,7 +188,7 @@ class ClusterView:
             with self._dial(task) as stream:
                 devices = probe.get_status(stream, timeout)
             with self._dial(task) as stream:
-                version = probe.get_version(stream, _device(task), timeout)
+                version = probe.get_version(stream, elastic.device(task), timeout)
         except TimeoutError:
             return ProbeResult(task, address, error=f"no answer in {timeout:.0f} s (is it stopped, or overloaded?)")
         except (OSError, wire.ProbeError, TaskUnreachable) as error:
@@ -194,8 +197,3 @@ class ClusterView:
         if task == self.master:
             self._is_elastic = elastic.is_elastic(devices)
         return ProbeResult(task, address, devices[0].incarnation if devices else 0, version)
-
-
-def _device(task: str) -> str:
-    job, _, index = task.partition("/")
-    return naming.device(job, int(index))

@@ -71,7 +71,9 @@ def test_session_on_a_static_cluster_brings_nothing() -> None:
 
 
 def test_forward_brings_the_cluster_instead() -> None:
-    assert opening.open_in(view(OWN, forwarded=True), "grpc://w:1") == opening.Opening("grpc://w:1", None, "worker/0")
+    assert opening.open_in(view(OWN, forwarded=True), "grpc://w:1") == opening.Opening(
+        "grpc://w:1", place_on="worker/0"
+    )
     assert opening.open_in(view(OWN), "grpc://127.0.0.1:5", "worker/0").cluster is None
 
 
@@ -106,6 +108,7 @@ class Operation:
     ) -> None:
         self.name, self.type, self.device, self._beside = name, kind, device, beside or name
         self.inputs = [one.outputs[0] for one in inputs]
+        self._input_types = [FLOAT if kind == "SaveV2" else tensor.dtype for tensor in self.inputs]
         self.outputs = [Tensor(self, dtype)]
         for tensor in self.inputs:
             tensor.users.append(self)
@@ -158,6 +161,29 @@ def test_operations_on_a_variable_stay_with_it(dtype: Kind) -> None:
     call = Operation("call", variable, kind="StatefulPartitionedCall")
     found = devices(variable, assign, again, beside, call)
     assert found == {"variable": PS, "assign": "", "again": "", "beside": "", "call": HERE}
+
+
+def test_variables_are_saved_on_the_master() -> None:
+    variable = Operation("variable", device=PS, dtype=REFERENCE)
+    other = Operation("other", device="/job:ps/task:1", dtype=REFERENCE)
+    assert devices(variable, other, Operation("save", variable, other, kind="SaveV2"))["save"] == HERE
+
+
+def test_job_without_a_task_is_the_master() -> None:
+    a = Operation("a", device="/job:worker/device:CPU:0")
+    b, c = Operation("b", a, device="/job:worker2"), Operation("c", a, device="/job:ps")
+    graph = Graph(a, b, c)
+    placed = placement.Placement(graph)
+    placed.place("worker/1", 0)
+    names = ["/job:worker/task:1/device:CPU:0", "/job:worker2", "/job:ps"]
+    assert [operation.device for operation in (a, b, c)] == names
+    placed.place("ps/0", 0)
+    assert (a.device, c.device) == ("/job:worker/device:CPU:0", "/job:ps/task:0")
+    assert [node.device for node in graph._as_graph_def()[0].node] == [
+        "/job:worker/device:CPU:0",
+        "/job:worker2",
+        "/job:ps",
+    ]
 
 
 def test_constants_and_shapes_follow() -> None:

@@ -85,13 +85,28 @@ def test_session_gets_the_cluster_and_its_master(scene: Scene, size: int) -> Non
         scene.stream.sendall(sent[start : start + size])
         scene.receive()
     found = message(scene.sent())
-    assert found == GRAPH + field(2, CONFIG) + TARGET + elastic.session_fields("worker/0", TASKS)
+    assert found == GRAPH + field(2, CONFIG) + TARGET + SessionFields(TASKS, "worker/0").after(CONFIG)
     assert [value for number, value in wire.fields(found) if number == 3][-1] == b"grpc://w:1"
 
 
 def test_isolated_session_shares_nothing(scene: Scene) -> None:
     scene.stream.sendall(request(ISOLATED))
-    assert message(scene.sent()).endswith(elastic.session_fields("worker/0", TASKS, isolate=True))
+    assert message(scene.sent()).endswith(SessionFields(TASKS, "worker/0").after(ISOLATED))
+
+
+@pytest.mark.parametrize(
+    ("config", "isolate", "is_filtered"),
+    [(CONFIG, False, False), (ISOLATED, True, False), (field(4, "/job:ps"), False, True)],
+)
+def test_fields_suit_the_config(config: bytes, isolate: bool, is_filtered: bool) -> None:
+    fields = SessionFields(TASKS, "worker/0")
+    expected = elastic.session_fields("worker/0", TASKS, isolate=isolate, is_filtered=is_filtered)
+    after = fields.after(config)
+    assert after.startswith(expected)
+    assert len(after) == fields.size
+    assert not {number for number, _ in wire.fields(after[len(expected) :])} & set(range(1, 1000))
+    filters = [value for number, value in wire.fields(dict(wire.fields(expected))[2]) if number == 4]
+    assert filters == [b"/job:worker/task:0"] * is_filtered
 
 
 def test_own_cluster_stays(scene: Scene) -> None:
@@ -136,7 +151,7 @@ def test_server_is_sent_no_more_than_it_takes(scene: Scene) -> None:
     assert scene.sent() == []  # the connection has no room yet
     # The client does not get what the appended bytes have used.
     assert scene.answer(window_update(0, size + 65535)) == window_update(0, size + own)
-    assert message(before + scene.sent()).endswith(elastic.session_fields("worker/0", tasks))
+    assert message(before + scene.sent()).endswith(scene.fields.after(CONFIG))
     assert scene.answer(window_update(0, size + 9)) == window_update(0, 9)
 
 
