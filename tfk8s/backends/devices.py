@@ -126,8 +126,11 @@ def view(backend: Backend, status: ClusterStatus, without: Iterable[str] = ()) -
 
     Raises:
         InvalidInput: all tasks run programs.
+        TaskUnreachable: the master's job has no tasks.
     """
     found = {str(task.task): task for task in servers(backend, status) if task.takes_part}
+    if str(status.master) not in found:
+        raise TaskUnreachable(f"{status.master} does not exist: somebody has scaled its job to 0")
     addresses = {str(status.master): found[str(status.master)].address, **{name: found[name].address for name in found}}
     return ClusterView(addresses, without, dial=lambda task: backend.dial(status.name, found[task].task))
 

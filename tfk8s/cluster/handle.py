@@ -201,8 +201,8 @@ class Cluster:
     ) -> Scaling:  # fmt: skip
         """Change numbers of tasks (`{"worker": 8}`), and wait until all are ready; return what changed, if anything.
 
-        On this machine, the other tasks continue with their variables. On Kubernetes, and in clusters with programs,
-        all tasks restart. The job file stays unchanged.
+        The other tasks continue with their variables. In clusters with programs, all tasks restart. The job file stays
+        unchanged.
 
         Args:
             tasks: the number of tasks by job, at least 1; the other jobs keep theirs.

@@ -28,7 +28,8 @@
     TFK8S_LOCAL         the user                          backends/options            1: `--local` is the default
     TFK8S_DEBUG         the user                          cli/, sessions/runner       1: errors show their traceback
 
-`render/pods` sets its variables in tasks' pods. Scripts' pods inherit the first four from the master's pod.
+`render/pods` sets its variables in tasks' pods. Scripts' pods inherit the first four but TFK8S_JOBS
+from the master's pod.
 `kubernetes/` and `local/` are the folders of `backends/`.
 """
 

@@ -171,7 +171,7 @@ def derive_cluster(environment: Mapping[str, str]) -> TaskAddresses:
     return {
         job: addresses
         for job, addresses in derive_tasks(environment).items()
-        if job == own or roles.takes_part(job, is_data=addresses[0] == dispatcher)
+        if job == own or roles.takes_part(job, is_data=addresses.get(0) == dispatcher)
     }
 
 

@@ -16,6 +16,7 @@ from tfk8s.backends.kubernetes.workloads import deployed, program_archives, prog
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.plan import Change, Plan, Scaling, compare
 from tfk8s.core.spec import Task
+from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
@@ -43,13 +44,17 @@ def apply(
         dry_run: change nothing.
 
     Raises:
-        InvalidInput: an object of that name belongs to somebody else; nothing was changed.
+        InvalidInput: an object of that name belongs to somebody else, or tasks would go that may hold variables;
+            nothing was changed.
     """
     _require_rights(client, namespace, objects)
     before = [client.find(paths.path(item, namespace)) for item in objects]
     for item, existing in zip(objects, before, strict=True):
         _require_own(item, existing)
     obsolete = _obsolete(client, namespace, name, objects)
+    refusal = _why_refused(name, [*zip(before, objects, strict=True), *((old, None) for old in obsolete)])
+    if refusal and not dry_run:
+        raise refusal
     ended = [item for item in before if item and lifetime.is_ended(item)]
     before = [None if item in ended else item for item in before]
     if not dry_run:
@@ -67,7 +72,23 @@ def apply(
         requests_before=requested(old for old, _ in pairs if old and manifests.has_tasks(old)),
         requests=requested(new for _, new in pairs if new and manifests.has_tasks(new)),
         restarts=tuple(task for old, new in restarted for task in _tasks(old, new)),
+        refusal=f"{refusal}: {refusal.help}" if refusal else "",
     )
+
+
+def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object | None]]) -> InvalidInput | None:
+    """Return the error if servers would go that may hold variables, and None otherwise."""
+    counts, tasks = {}, []
+    for old, new in pairs:
+        if old and old["kind"] == "StatefulSet":
+            job = containers.template_variables(old)["TFK8S_JOB"]
+            tasks += [Task(job, index) for index in range(manifests.task_count(old))]
+            counts[job] = manifests.task_count(new) if new else 0
+    try:
+        require_no_variables(counts, tasks, f"save them; then run: tfk8s scale {name} JOB=TASKS --yes")
+    except InvalidInput as error:
+        return error
+    return None
 
 
 def _require_rights(client: Client, namespace: str, objects: Sequence[Object]) -> None:

@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 from fakes.stateful_sets import JOB_FILE, stateful_sets
+from job_files import job_file
 
 from tfk8s import render
 from tfk8s.backends.kubernetes import apply
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.core.spec import Job
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
+
+WORKER = Job(name="worker")
 
 
 class ReadOnlyClient:
@@ -49,3 +53,12 @@ def test_a_cluster_that_helm_installed_is_left_to_helm(change: Callable[[Any], o
     assert str(caught.value) == 'cluster "demo" was installed by Helm, as release "digits"'
     arguments = "digits --namespace ns"
     assert caught.value.help == f"`helm upgrade {arguments} …` changes it, `helm uninstall {arguments}` removes it"
+
+
+def test_tasks_with_variables_go_by_scale_only() -> None:
+    two, one = (job_file("demo", Job(name="ps", tasks=tasks), WORKER, image="tf:1") for tasks in (2, 1))
+    objects = render.objects(two, "ns")
+    with pytest.raises(InvalidInput) as caught:
+        apply.apply(ReadOnlyClient(*objects), "ns", "demo", render.objects(one, "ns"))
+    assert str(caught.value) == "ps/1 may hold variables, which would be lost"
+    assert caught.value.help == "save them; then run: tfk8s scale demo JOB=TASKS --yes"

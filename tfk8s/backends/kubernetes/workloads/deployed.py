@@ -39,7 +39,7 @@ class DeployedCluster:
     namespace: str
     workloads: Mapping[str, Object]
     jobs: Mapping[str, JobSize]
-    is_elastic: bool = True
+    is_elastic: bool = False
     required_gpus: Mapping[str, int] = field(default_factory=dict)
     other_jobs: Sequence[Object] = ()
     data_service: str = ""
