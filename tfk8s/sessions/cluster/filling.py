@@ -261,6 +261,8 @@ class FillingStream:
         for head, part, _ in self._answers.parts(data, _is_about_windows):
             assert head is not None
             _, kind, flags, stream = wire.parse_head(head)
+            if kind == RST_STREAM or (kind == HEADERS and flags & END_STREAM):  # the server takes no more of it
+                self._requests.pop(stream, None)
             if kind == SETTINGS and not flags:
                 yield self._edit_settings(bytes(part))
             elif kind == WINDOW_UPDATE:

@@ -155,6 +155,17 @@ def test_server_is_sent_no_more_than_it_takes(scene: Scene) -> None:
     assert scene.answer(window_update(0, size + 9)) == window_update(0, 9)
 
 
+def test_refused_request_is_forgotten(scene: Scene) -> None:
+    tasks = {f"worker/{index}": f"{index:04}.example:2222" for index in range(4000)}
+    scene.fields = SessionFields(tasks, "worker/0")
+    scene.stream.sendall(request())
+    scene.sent()
+    reset = wire.frame(wire.RST_STREAM, 0, 1, struct.pack(">I", 8))
+    assert scene.answer(reset) == reset
+    scene.answer(window_update(0, 1 << 20) + window_update(1, 1 << 20))
+    assert scene.sent() == []
+
+
 def test_answers_pass_unchanged_in_any_parts(scene: Scene) -> None:
     answer = wire.frame(DATA, 0, 1, b"x" * 1000) + wire.frame(DATA, END_STREAM, 1)
     scene.server.sendall(answer)
