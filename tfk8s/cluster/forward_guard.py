@@ -54,6 +54,7 @@ class ForwardGuard:
         timing: Timing | None = None,
     ) -> None:
         status = backend.observe(name)
+        self._backend, self._name = backend, name
         self._forward, self._report, self._view = forward, on_event, view
         self._master = str(status.master)
         self._timing = timing or (FAR if backend.name == "kubernetes" else TIMING)
@@ -100,12 +101,20 @@ class ForwardGuard:
     def on_event(self, event: TaskEvent) -> None:
         """Take note of a change of a task."""
         self._replaced.discard(event.task)
-        if event.change is TaskChange.REPLACED and self._view and event.task != self._master:
+        if event.change is TaskChange.LOST and self._is_removed(event.task):
+            self._report(event)  # a server that ends by itself ends its calls, and other sessions go on
+        elif event.change is TaskChange.REPLACED and self._view and event.task != self._master:
             reason = f"{self._losses.reasons()[event.task]}; {self._master} can't reach the new server yet"
             self._guard.on_event(lost(event.task, reason))
             self._replaced.add(event.task)
         else:
             self._pass_on(event)
+
+    def _is_removed(self, task: str) -> bool:
+        """Return whether a task does not belong to the cluster any more."""
+        with contextlib.suppress(Tfk8sError):
+            return task not in {str(status.task) for status in self._backend.observe(self._name).tasks}
+        return False
 
     def _pass_on(self, event: TaskEvent) -> None:
         is_lost = event.change is TaskChange.LOST

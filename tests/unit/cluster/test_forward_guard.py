@@ -107,6 +107,16 @@ def test_forward_stands_in_for_a_lost_master(backend: FakeBackend) -> None:
     assert backend.observers == 0
 
 
+def test_calls_go_on_after_a_task_was_removed(backend: FakeBackend) -> None:
+    scene = Scene(backend, View())
+    backend.scale("mnist", {"worker": 1})
+    scene.guard.on_event(WORKER_LOST)
+    assert scene.next_event() == WORKER_LOST
+    scene.guard.check(float("inf"))
+    assert scene.forward.calls.empty()
+    assert scene.guard.check_interval is None
+
+
 def test_calls_are_aborted_while_a_task_is_lost(backend: FakeBackend) -> None:
     scene = Scene(backend, View())
     guard = scene.guard
