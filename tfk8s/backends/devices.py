@@ -105,15 +105,12 @@ def require_servers(backend: Backend, status: ClusterStatus) -> None:
     Raises:
         TaskUnreachable: the master or another server does not answer.
     """
-    if any(task.is_program for task in status.tasks) or not _is_elastic(backend, status):
+    if not status.is_elastic:
         ask_servers(backend, status)
         return
     _require_reachable(backend, status)
-    _ask_all(backend, status.name, [task.task for task in status.tasks if task.has_server and not task.takes_part])
-
-
-def _is_elastic(backend: Backend, status: ClusterStatus) -> bool:
-    return elastic.is_elastic(_ask(backend, status.name, status.master, probe.get_status, ANSWER_TIMEOUT))
+    others = [task.task for task in status.tasks if task.has_server and not task.takes_part]
+    _ask_all(backend, status.name, [status.master, *others])
 
 
 def _require_reachable(backend: Backend, status: ClusterStatus) -> None:
@@ -132,7 +129,8 @@ def view(backend: Backend, status: ClusterStatus, without: Iterable[str] = ()) -
     if str(status.master) not in found:
         raise TaskUnreachable(f"{status.master} does not exist: somebody has scaled its job to 0")
     addresses = {str(status.master): found[str(status.master)].address, **{name: found[name].address for name in found}}
-    return ClusterView(addresses, without, dial=lambda task: backend.dial(status.name, found[task].task))
+    dial = lambda task: backend.dial(status.name, found[task].task)  # noqa: E731
+    return ClusterView(addresses, without, dial=dial, is_elastic=status.is_elastic)
 
 
 def _ask_all(backend: Backend, name: str, tasks: Sequence[Task]) -> list[TaskDevices]:
@@ -154,11 +152,11 @@ def ask_master(backend: Backend, status: ClusterStatus, timeout: float = ANSWER_
     Raises:
         TaskUnreachable: the master does not answer, because a task does not answer it or for another reason.
     """
-    devices = _ask(backend, status.name, status.master, probe.list_devices, timeout)
     asked = [task for task in status.tasks if task.has_server]
-    if elastic.is_elastic(devices):
+    if status.is_elastic:
         _require_reachable(backend, status)
         return _ask_all(backend, status.name, [task.task for task in asked])
+    devices = _ask(backend, status.name, status.master, probe.list_devices, timeout)
     evaluators = [task.task for task in asked if not task.takes_part]
     answers = (*by_task(devices), *ask_each(backend, status.name, evaluators, timeout))
     answered = {answer.task: answer for answer in answers if not answer.error}

@@ -29,12 +29,14 @@ def forward_to_task(
     Raises:
         InvalidInput: the port is in use, or not allowed.
     """
-    to = task or backend.observe(name).master
+    status = backend.observe(name)
+    to = task or status.master
 
     def get_fields() -> SessionFields | None:
-        with contextlib.suppress(Tfk8sError):  # the session itself fails
-            view = devices.view(backend, backend.observe(name))
-            return SessionFields(view.addresses, str(to)) if view.is_elastic else None
-        return None
+        nonlocal status
+        with contextlib.suppress(Tfk8sError):  # then the latest ClusterSpec that is known has to do
+            status = backend.observe(name)
+        return SessionFields(devices.view(backend, status).addresses, str(to))
 
-    return Forward(lambda: backend.dial(name, to), port, notify, get_fields=get_fields if takes_part(to.job) else None)
+    fills = status.is_elastic and takes_part(to.job)
+    return Forward(lambda: backend.dial(name, to), port, notify, get_fields=get_fields if fills else None)

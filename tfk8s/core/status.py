@@ -141,6 +141,7 @@ class ClusterStatus:
         variables: the environment variables of the master, for scripts on another machine.
         idle_since: the end of the last session and script, in seconds since the epoch; None if unknown.
         success: the tasks whose programs' ends with code 0 are the run's success; empty without programs.
+        is_elastic: whether each session brings the ClusterSpec to the servers, which know only themselves.
     """
 
     name: str
@@ -158,6 +159,7 @@ class ClusterStatus:
     variables: Mapping[str, str] = field(default_factory=dict)
     idle_since: float | None = None
     success: tuple[Task, ...] = ()
+    is_elastic: bool = False
 
     @property
     def removed_at(self) -> float | None:

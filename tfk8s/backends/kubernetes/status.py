@@ -92,6 +92,7 @@ def read(
         limits_problem=lifetime.limits_problem(keepers, events),
         variables={**script_job.own_variables(containers.template_variables(master) if master else {}), **data_service},
         success=cluster.success,
+        is_elastic=cluster.is_elastic,
     )
 
 

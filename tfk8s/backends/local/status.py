@@ -37,6 +37,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
         requests=named(record.job_file),
         limits=record.job_file.limits, idle_since=idle_since, success=tuple(success_tasks(record.job_file)),
+        is_elastic=record.elastic,
     )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ class ClusterView:
         in_pod: whether the tasks have the loopback addresses of a single machine, too.
         forwarded: whether the tasks can't use the addresses, which are those of forwards. The forwards bring the
             ClusterSpec of elastic tasks.
+        is_elastic: whether each session brings the ClusterSpec; None asks the master.
 
     Attributes:
         addresses: as given.
@@ -48,10 +49,11 @@ class ClusterView:
         dial: Dial | None = None,
         in_pod: bool = False,
         forwarded: bool = False,
+        is_elastic: bool | None = None,
     ) -> None:
         self.addresses, self.without = dict(addresses), frozenset(without)
         self._in_pod, self._forwarded = in_pod, forwarded
-        self._is_elastic: bool | None = None
+        self._is_elastic = is_elastic
         self._incarnations: dict[str, int] = {}  # the first one of each task
         self._dial = dial or (
             lambda task: socket.create_connection(host_and_port(self.addresses[task]), _PROBE_TIMEOUT)
