@@ -21,6 +21,8 @@ from tfk8s.sessions.cluster.view import ClusterView
 _METADATA = ("Shape", "Size", "Rank")  # beside their input (`IsMetadata`)
 _BESIDE = b"loc:@"
 
+_creation = threading.Lock()  # of placements
+
 
 def needed(view: ClusterView, master: str) -> bool:
     """Return whether TensorFlow would prefer another task than the master."""
@@ -55,14 +57,18 @@ def patch_sessions() -> None:
 def _place_and_extend(session: Any, extend: Callable[[Any], object]) -> None:
     """Give a session the operations of its graph that it does not have yet."""
     graph = session._graph
-    placement = getattr(graph, "_tfk8s_placement", None)
-    if placement is None:
-        placement = graph._tfk8s_placement = Placement(graph)
-    with placement.lock:  # a session on another thread may have another master
+    with _creation:
+        placement = getattr(graph, "_tfk8s_placement", None)
+        if placement is None:
+            placement = graph._tfk8s_placement = Placement(graph)
+    with placement.lock:
         version = graph.version
         session._tfk8s_extended = placement.place(session._tfk8s_master, session._tfk8s_extended)
+        if has_others := len(placement.masters) > 1:  # they may not place operations before this session has them
+            extend(session)
+    if not has_others:  # it may wait long, if it opens the session
         extend(session)
-        session._tfk8s_version = version
+    session._tfk8s_version = version
 
 
 class Placement:
@@ -72,7 +78,8 @@ class Placement:
         graph: a `tf.Graph`.
 
     Attributes:
-        lock: to be held from `place` until the session has the operations.
+        masters: the masters of sessions so far.
+        lock: to be held from `place` until the session has the operations, if there are several masters.
     """
 
     def __init__(self, graph: Any) -> None:
@@ -81,6 +88,7 @@ class Placement:
         self._devices: dict[str, str] = {}  # the device with a task that a group has, by the group's leader
         self._grouped = 0
         self._placed: dict[str, str] = {}  # the device without a task, by operation
+        self.masters: set[str] = set()
         self.lock = threading.RLock()
         graph._as_graph_def = self._export_unplaced
 
@@ -91,6 +99,7 @@ class Placement:
             task: the task's short name.
             start: the number of operations that the session has already.
         """
+        self.masters.add(task)
         job, _, index = task.partition("/")
         device = naming.device(job, int(index))
         operations = self._graph.get_operations()
