@@ -74,4 +74,4 @@ def killed_on_kind(task: str) -> Callable[[KubeEnvironment], Ended]:
 
 def on_kind() -> Iterator[Row]:
     for task in ("worker/1", "ps/0"):
-        yield Row(fault=f"SIGKILL of {task}", when=WHEN, run=killed_on_kind(task), words=(task,), limit=3 * VERDICT)
+        yield Row(fault=f"SIGKILL of {task}", when=WHEN, run=killed_on_kind(task), limit=3 * VERDICT)

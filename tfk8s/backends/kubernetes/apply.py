@@ -52,7 +52,7 @@ def apply(
     for item, existing in zip(objects, before, strict=True):
         _require_own(item, existing)
     obsolete = _obsolete(client, namespace, name, objects)
-    refusal = _why_refused(name, [*zip(before, objects, strict=True), *((old, None) for old in obsolete)])
+    refusal = _why_refused(name, zip(before, objects, strict=True))
     if refusal and not dry_run:
         raise refusal
     ended = [item for item in before if item and lifetime.is_ended(item)]
@@ -76,14 +76,17 @@ def apply(
     )
 
 
-def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object | None]]) -> InvalidInput | None:
-    """Return the error if servers would go that may hold variables, and None otherwise."""
+def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object]]) -> InvalidInput | None:
+    """Return the error if a job would lose servers that may hold variables, and None otherwise.
+
+    A job that is no longer in the job file goes as a whole.
+    """
     counts, tasks = {}, []
     for old, new in pairs:
         if old and old["kind"] == "StatefulSet":
             job = containers.template_variables(old)["TFK8S_JOB"]
             tasks += [Task(job, index) for index in range(manifests.task_count(old))]
-            counts[job] = manifests.task_count(new) if new else 0
+            counts[job] = manifests.task_count(new)
     try:
         require_no_variables(counts, tasks, f"save them; then run: tfk8s scale {name} JOB=TASKS --yes")
     except InvalidInput as error:
