@@ -20,7 +20,8 @@ from pathlib import Path
 from types import TracebackType
 
 from tfk8s.errors import InvalidInput, Tfk8sError
-from tfk8s.sessions.cluster.filling import FillingStream, GetFields
+from tfk8s.sessions.cluster.filling import FillingStream
+from tfk8s.sessions.cluster.uploads import GetFields
 from tfk8s.sessions.http2_proxy import ProxiedConnection, stand_in
 
 _LOOPBACK = "127.0.0.1"

@@ -20,12 +20,12 @@ CREATE_SESSION = "/tensorflow.MasterService/CreateSession"
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # a client sends it before its frames (RFC 9113, 3.4)
 HEAD_SIZE = 9  # bytes of a frame before its payload
-DATA, HEADERS, RST_STREAM, SETTINGS, _PING, _GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+DATA, HEADERS, RST_STREAM, SETTINGS, _PING, _GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, END_HEADERS = 1, 4
-_ACK, _PADDED = 1, 8
+ACK, PADDED = 1, 8
 _STREAM = 1
 MAX_FRAME = 1 << 14
-_MAX_WINDOW = 2**31 - 1  # the server may send all it has at once
+MAX_WINDOW = 2**31 - 1  # the server may send all it has at once
 _UNIMPLEMENTED = 12
 
 
@@ -59,12 +59,12 @@ def call(stream: socket.socket, method: str, timeout: float, request: bytes = b"
     stream.sendall(request_frames(method, request))
     body = b""
     for kind, flags, payload in _frames(stream, deadline):
-        if kind == SETTINGS and not flags & _ACK:
-            stream.sendall(frame(SETTINGS, _ACK))
-        elif kind == _PING and not flags & _ACK:
-            stream.sendall(frame(_PING, _ACK, payload=payload))
+        if kind == SETTINGS and not flags & ACK:
+            stream.sendall(frame(SETTINGS, ACK))
+        elif kind == _PING and not flags & ACK:
+            stream.sendall(frame(_PING, ACK, payload=payload))
         elif kind == DATA:
-            body += payload[1 : -payload[0] or None] if flags & _PADDED else payload
+            body += payload[1 : -payload[0] or None] if flags & PADDED else payload
         elif kind == HEADERS:
             _check_status(payload)
         elif kind in (RST_STREAM, _GOAWAY):
@@ -110,8 +110,8 @@ def request_frames(method: str, message: bytes) -> bytes:
     return b"".join(
         (
             PREFACE,
-            frame(SETTINGS, payload=struct.pack(">HI", 4, _MAX_WINDOW)),  # SETTINGS_INITIAL_WINDOW_SIZE
-            frame(WINDOW_UPDATE, payload=struct.pack(">I", _MAX_WINDOW - 65535)),
+            frame(SETTINGS, payload=struct.pack(">HI", 4, MAX_WINDOW)),  # SETTINGS_INITIAL_WINDOW_SIZE
+            frame(WINDOW_UPDATE, payload=struct.pack(">I", MAX_WINDOW - 65535)),
             frame(HEADERS, END_HEADERS, _STREAM, header_block(headers)),
             data_frames(_STREAM, grpc_message(message)),
         )

@@ -1,9 +1,9 @@
 """Gives the sessions of any program the ClusterSpec of an elastic cluster, on their way to the master.
 
 A program that knows nothing of tfk8s creates sessions without a ClusterSpec, and with a forward's address as the
-target. So a forward appends fields to the request `CreateSession`: messages merge, and the last value of a text counts
-(protobuf.dev/programming-guides/encoding). HTTP/2's windows count the appended bytes, too. They are sent as the server
-allows, and the client gets less of the server's next allowance. Standard library only.
+target. So a forward appends fields to the request `CreateSession`. HTTP/2's windows count the appended bytes, of which
+the client knows nothing. So the server gets no more than it takes: what exceeds that waits for the server's next
+allowance, and the client gets less of that one. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,117 +11,18 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator
 
-from tfk8s.sessions.cluster import elastic
-from tfk8s.sessions.cluster.frames import PREFIX_SIZE, FrameSplitter
+from tfk8s.sessions.cluster.frames import FrameSplitter, Head
+from tfk8s.sessions.cluster.uploads import GetFields, Upload
 from tfk8s.task import wire
-from tfk8s.task.wire import DATA, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE
+from tfk8s.task.wire import ACK, DATA, END_STREAM, HEADERS, MAX_WINDOW, PADDED, RST_STREAM, SETTINGS, WINDOW_UPDATE
 
 _FIRST_WINDOW = 65535
 _TABLE_SIZE, _INITIAL_WINDOW = 1, 4  # settings (RFC 9113, 6.5.2)
 _NO_TABLE = struct.pack(">HI", _TABLE_SIZE, 0)
 _PATH = wire.CREATE_SESSION.encode()
-_CONFIG = 2  # a field of a CreateSessionRequest
-_FILTERS, _CLUSTER_DEF, _ISOLATE = 4, 14, 15  # fields of a ConfigProto
-
-
-@dataclass(frozen=True)
-class SessionFields:
-    """The fields that sessions of a cluster lack.
-
-    Attributes:
-        addresses: the address of each task, by its short name.
-        master: the task to which the forward leads.
-    """
-
-    addresses: Mapping[str, str]
-    master: str
-
-    @property
-    def size(self) -> int:
-        """The number of bytes that `after` returns."""
-        return len(elastic.session_fields(self.master, self.addresses, is_filtered=True))
-
-    def after(self, config: bytes) -> bytes:
-        """Return the bytes to append to a request with that `ConfigProto`."""
-        try:
-            own = dict(wire.fields(config))
-        except wire.ProbeError:  # the server refuses it
-            own = {}
-        if _CLUSTER_DEF in own:
-            return _unknown_field(self.size)
-        isolate, is_filtered = bool(own.get(_ISOLATE)), _FILTERS in own
-        fields = elastic.session_fields(self.master, self.addresses, isolate=isolate, is_filtered=is_filtered)
-        return fields if is_filtered else fields + _unknown_field(self.size - len(fields))
-
-
-GetFields = Callable[[], SessionFields | None]
-
-
-def _unknown_field(size: int) -> bytes:
-    """Return a field of that size which no message has; its bytes are zero."""
-    content = size - 7  # two bytes for the field, and five for its size
-    digits = bytes((content >> shift & 0x7F) | (0x80 if shift < 28 else 0) for shift in range(0, 35, 7))
-    return wire.varint(1000 << 3 | 2) + digits + bytes(content)
-
-
-@dataclass
-class _Request:
-    """A CreateSession on its way.
-
-    Attributes:
-        fields: what it lacks.
-        window: how many bytes the server takes on its stream.
-        received: how many bytes of the message have come, with gRPC's prefix.
-        pending: the bytes to append that the server does not take yet; None before the client's end.
-    """
-
-    fields: SessionFields
-    window: int
-    received: int = 0
-    pending: bytes | None = None
-    config: bytes = b""
-    _head: bytes = b""
-    _skip: int = 0
-    _is_config: bool = False
-
-    def read(self, part: memoryview) -> None:
-        """Find the `ConfigProto` in the next bytes of the message, which may start with the prefix."""
-        skipped = max(0, PREFIX_SIZE - self.received)
-        self.received += len(part)
-        part = part[skipped:]
-        while part:
-            if self._skip:
-                count = min(self._skip, len(part))
-                if self._is_config:
-                    self.config += part[:count]
-                self._skip -= count
-                part = part[count:]
-                continue
-            self._head += part[:1]
-            part = part[1:]
-            if len(self._head) > 1 and self._head[-1] < 0x80:
-                number, size = self._head[0] >> 3, _varint(self._head[1:])
-                self._is_config, self._skip, self._head = number == _CONFIG, size, b""
-
-
-def _is_headers(kind: int) -> bool:
-    return kind == HEADERS
-
-
-def _is_about_windows(kind: int) -> bool:
-    return kind in (SETTINGS, WINDOW_UPDATE)
-
-
-def _is_plain(part: memoryview) -> bool:
-    """Return whether a message begins with gRPC's prefix, and is not compressed."""
-    return len(part) >= PREFIX_SIZE and part[0] == 0
-
-
-def _varint(data: bytes) -> int:
-    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data))
 
 
 class FillingStream:
@@ -135,10 +36,14 @@ class FillingStream:
     def __init__(self, server: socket.socket, get_fields: GetFields) -> None:
         self._server, self._get_fields = server, get_fields
         self._state, self._sending = threading.Lock(), threading.Lock()
-        self._sent, self._answers = FrameSplitter(len(wire.PREFACE)), FrameSplitter()
-        self._requests: dict[int, _Request] = {}
-        self._window, self._initial_window = _FIRST_WINDOW, _FIRST_WINDOW
-        self._owed = 0  # bytes of the server's next allowances that the client does not get
+        self._sent = FrameSplitter(_is_whole_request, len(wire.PREFACE))
+        self._answers = FrameSplitter(_is_whole_answer)
+        self._uploads: dict[int, Upload] = {}
+        self._upload: Upload | None = None  # of the client's current frame
+        self._room = _FIRST_WINDOW  # how many bytes the server takes on the connection
+        self._excess = 0  # how many bytes more the client may send
+        self._first_room = _FIRST_WINDOW  # of each stream
+        self._settings: deque[int] = deque()  # the same, in settings that the client has not acknowledged
         self._received = b""
 
     def shutdown(self, how: int) -> None:
@@ -150,86 +55,97 @@ class FillingStream:
     def sendall(self, data: memoryview | bytes) -> None:
         """Send what came from the client."""
         with self._sending:
-            with self._state:
-                block = memoryview(data)
-                if not self._passes_to_server(block):
-                    block = memoryview(b"".join(map(bytes, self._edit_requests(block))))
+            block = memoryview(data)
+            if not self._passes_to_server(block):
+                block = memoryview(b"".join(map(bytes, self._edit_requests(block))))
             self._server.sendall(block)
         self._send_pending()
 
     def _passes_to_server(self, data: memoryview) -> bool:
         """Return whether the next bytes stay as they are, as most do; then take note of them."""
-        heads = None if self._requests else self._sent.heads(data, _is_headers)
-        if heads is None:
-            return False
-        if any(_is_headers(head.kind) and _PATH in bytes(data[head.start : head.start + head.size]) for head in heads):
-            return False
-        self._sent.skip(data, heads)
-        self._window -= sum(head.size for head in heads if head.kind == DATA)
-        return True
+        with self._state:
+            frames = None if self._uploads or self._upload else self._sent.whole(data)
+            if frames is None or any(head.kind == SETTINGS or _is_creation(head, part) for head, part in frames):
+                return False
+            size = sum(head.size for head, _ in frames if head.kind == DATA)
+            if size > self._room:
+                return False
+            self._sent.skip(data, frames)
+            self._room -= size
+            return True
 
     def _send_pending(self) -> None:
-        """Send the appended bytes that the server takes now, unless the client is in the middle of a frame."""
-        if not any(request.pending for request in list(self._requests.values())):
+        """Send what the server takes now, unless the client is in the middle of a frame."""
+        if not any(upload.data for upload in list(self._uploads.values())):
             return
         with self._sending:
             with self._state:
-                waiting = [] if self._sent.is_inside else [
-                    stream for stream, request in self._requests.items() if request.pending
-                ]  # fmt: skip
-                frames = [frame for stream in waiting for frame in self._flush(stream)]
+                streams = [] if self._sent.is_inside else list(self._uploads)
+                frames = [frame for stream in streams for frame in self._flush(stream)]
             if frames:
                 self._server.sendall(b"".join(frames))
 
     def _edit_requests(self, data: memoryview) -> Iterator[bytes | memoryview]:
-        for head, part, is_end in self._sent.parts(data, _is_headers):
+        for head, part, is_end in self._sent.parts(data):
             if head is None:  # the preface
                 yield part
                 continue
-            size, kind, flags, stream = wire.parse_head(head)
-            if kind == HEADERS and _PATH in bytes(part) and (fields := self._get_fields()) is not None:
-                self._requests[stream] = _Request(fields, self._initial_window)
-            elif kind == RST_STREAM:
-                self._requests.pop(stream, None)
-            elif kind == DATA and self._sent.is_start:
-                self._window -= size
-            request = self._requests.get(stream) if kind == DATA else None
-            if request is not None and request.received == 0 and not _is_plain(part):
-                request = self._requests.pop(stream) and None
-            if request is None:
-                yield from ((head, part) if self._sent.is_start else (part,))
-                continue
-            if self._sent.is_start:
-                request.window -= size
-                yield wire.frame_head(size, kind, flags & ~END_STREAM, stream)
-            yield self._edit_message(request, part)
-            if is_end and flags & END_STREAM:
-                request.pending = request.fields.after(request.config)
-                yield from self._flush(stream)
+            fields = self._get_fields() if _is_creation(head, part) else None  # without the lock: it may take a while
+            with self._state:
+                if fields is not None:
+                    self._uploads[head.stream] = Upload(self._first_room, fields)
+                if self._sent.is_start:
+                    self._begin_frame(head)
+                if self._upload is not None:
+                    self._upload.add(part, is_end=is_end and bool(head.flags & END_STREAM))
+                    yield from self._flush(head.stream)
+                else:
+                    yield from ((wire.frame_head(*head), part) if self._sent.is_start else (part,))
 
-    @staticmethod
-    def _edit_message(request: _Request, part: memoryview) -> bytes | memoryview:
-        """Return a part of a message; its size, at the beginning, counts what will be appended."""
-        is_first = request.received == 0
-        request.read(part)
-        if not is_first:
-            return part
-        flag, size = struct.unpack(">BI", part[:PREFIX_SIZE])
-        return struct.pack(">BI", flag, size + request.fields.size) + bytes(part[PREFIX_SIZE:])
+    def _begin_frame(self, head: Head) -> None:
+        """Take note of the client's next frame."""
+        self._upload = None
+        if head.kind == RST_STREAM:
+            self._uploads.pop(head.stream, None)
+        elif head.kind == SETTINGS and head.flags & ACK and self._settings:
+            before, self._first_room = self._first_room, self._settings.popleft()
+            for upload in self._uploads.values():
+                upload.room += self._first_room - before
+        elif head.kind == DATA:
+            self._upload = self._choose_upload(head)
+            if self._upload is None:
+                self._room -= head.size
+            else:
+                self._excess -= head.size  # until `_flush` sends them
+
+    def _choose_upload(self, head: Head) -> Upload | None:
+        """Return what takes the client's next data; None if the server gets them as they are."""
+        upload = self._uploads.get(head.stream)
+        if upload is None and head.size > self._room:  # the server takes less than the client knows
+            upload = self._uploads[head.stream] = Upload(MAX_WINDOW)
+        if upload is not None and head.flags & PADDED:
+            if not upload.is_untouched or head.size > self._room:
+                self.shutdown(socket.SHUT_RDWR)
+                raise ConnectionError("a frame is padded, in a request that has changed on its way")
+            del self._uploads[head.stream]
+            return None
+        return upload
 
     def _flush(self, stream: int) -> Iterator[bytes]:
-        """Yield the frames with the appended bytes, as far as the server takes them."""
-        request = self._requests[stream]
-        while request.pending:
-            size = min(len(request.pending), wire.MAX_FRAME, self._window, request.window)
-            if size <= 0:
+        """Yield the frames of a stream, as far as the server takes them."""
+        while upload := self._uploads.get(stream):
+            size = max(0, min(len(upload.data), wire.MAX_FRAME, self._room, upload.room))
+            is_last = upload.is_ended and size == len(upload.data)
+            if not size and not is_last:
                 return
-            part, request.pending = request.pending[:size], request.pending[size:]
-            self._window -= size
-            request.window -= size
-            self._owed += size
-            yield wire.frame(DATA, 0 if request.pending else END_STREAM, stream, part)
-        del self._requests[stream]
+            part = bytes(upload.data[:size])
+            del upload.data[:size]
+            self._room -= size
+            upload.room -= size
+            self._excess += size
+            yield wire.frame(DATA, END_STREAM if is_last else 0, stream, part)
+            if is_last:
+                del self._uploads[stream]
 
     # ---- from the server to the client ----
 
@@ -248,44 +164,52 @@ class FillingStream:
 
     def _passes_to_client(self, data: memoryview) -> bool:
         """Return whether the next bytes stay as they are, as most do; then take note of them."""
-        heads = None if self._owed or self._requests else self._answers.heads(data, _is_about_windows)
-        if heads is None or any(head.kind == SETTINGS and not head.flags for head in heads):
+        frames = None if self._excess or self._uploads else self._answers.whole(data)
+        if frames is None or any(head.kind == SETTINGS and not head.flags & ACK for head, _ in frames):
             return False
-        self._answers.skip(data, heads)
-        for head in heads:
-            if head.kind == WINDOW_UPDATE and head.stream == 0:
-                self._window += int.from_bytes(data[head.start : head.start + head.size], "big")
+        self._answers.skip(data, frames)
+        self._room += sum(
+            int.from_bytes(part, "big") for head, part in frames if head.kind == WINDOW_UPDATE and not head.stream
+        )
         return True
 
     def _edit_answers(self, data: memoryview) -> Iterator[bytes | memoryview]:
-        for head, part, _ in self._answers.parts(data, _is_about_windows):
+        for head, part, _ in self._answers.parts(data):
             assert head is not None
-            _, kind, flags, stream = wire.parse_head(head)
-            if kind == RST_STREAM or (kind == HEADERS and flags & END_STREAM):  # the server takes no more of it
-                self._requests.pop(stream, None)
-            if kind == SETTINGS and not flags:
+            if head.kind == SETTINGS and not head.flags & ACK:
                 yield self._edit_settings(bytes(part))
-            elif kind == WINDOW_UPDATE:
-                yield self._edit_window(stream, bytes(part))
+            elif head.kind == WINDOW_UPDATE:
+                yield self._edit_window(head.stream, int.from_bytes(part, "big"))
             else:
-                yield from ((head, part) if self._answers.is_start else (part,))
+                if head.kind == RST_STREAM:  # the server takes no more of it
+                    self._uploads.pop(head.stream, None)
+                yield from ((wire.frame_head(*head), part) if self._answers.is_start else (part,))
 
     def _edit_settings(self, payload: bytes) -> bytes:
         """Return the server's settings; the client has to write each header in full, so that `_PATH` can be found."""
-        for number, value in struct.iter_unpack(">HI", payload):
-            if number == _INITIAL_WINDOW:
-                for request in self._requests.values():
-                    request.window += value - self._initial_window
-                self._initial_window = value
+        latest = self._settings[-1] if self._settings else self._first_room
+        self._settings.append(dict(struct.iter_unpack(">HI", payload)).get(_INITIAL_WINDOW, latest))
         return wire.frame(SETTINGS, payload=payload + _NO_TABLE)
 
-    def _edit_window(self, stream: int, payload: bytes) -> bytes:
-        (increment,) = struct.unpack(">I", payload)
+    def _edit_window(self, stream: int, increment: int) -> bytes:
         kept = 0
         if stream == 0:
-            self._window += increment
-            kept = min(self._owed, increment)
-            self._owed -= kept
-        elif stream in self._requests:
-            self._requests[stream].window += increment
+            self._room += increment
+            kept = min(self._excess, increment)
+            self._excess -= kept
+        elif stream in self._uploads:
+            self._uploads[stream].room += increment
         return wire.frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", increment - kept)) if increment > kept else b""
+
+
+def _is_creation(head: Head, payload: memoryview) -> bool:
+    """Return whether a frame begins a call of `CreateSession`."""
+    return head.kind == HEADERS and _PATH in bytes(payload)
+
+
+def _is_whole_request(head: Head) -> bool:
+    return head.kind == HEADERS
+
+
+def _is_whole_answer(head: Head) -> bool:
+    return head.kind in (SETTINGS, WINDOW_UPDATE)

@@ -7,51 +7,52 @@ from typing import NamedTuple
 
 from tfk8s.task import wire
 
-PREFIX_SIZE = 5  # of a gRPC message: a flag for compression, and the size
-
 
 class Head(NamedTuple):
-    """The head of a frame in a block of bytes.
+    """The head of a frame.
 
     Attributes:
         size, kind, flags, stream: as `wire.parse_head` returns them.
-        start: the position of the payload in the block.
     """
 
     size: int
     kind: int
     flags: int
     stream: int
-    start: int
+
+    @property
+    def opens_block(self) -> bool:
+        """True if only frames with more headers may follow (RFC 9113, 6.10)."""
+        return self.kind in (wire.HEADERS, wire.CONTINUATION) and not self.flags & wire.END_HEADERS
 
 
 class FrameSplitter:
     """Splits a stream of bytes into the parts of its frames.
 
     Args:
+        is_whole: whether the payload of a frame has to be in one part.
         preface: how many bytes come before the frames.
 
     Attributes:
         is_start: whether the part that came last begins its frame.
     """
 
-    def __init__(self, preface: int = 0) -> None:
-        self._preface, self._held = preface, b""
-        self._head: bytes | None = None
+    def __init__(self, is_whole: Callable[[Head], bool], preface: int = 0) -> None:
+        self._is_whole, self._preface, self._held = is_whole, preface, b""
+        self._head: Head | None = None  # of the latest frame
         self._rest = 0
         self.is_start = False
 
     @property
     def is_inside(self) -> bool:
-        """True in the middle of a frame that has been passed on in part."""
-        return self._head is not None
+        """True if the bytes that were passed on end where no other frame may begin."""
+        return self._rest > 0 or (self._head is not None and self._head.opens_block)
 
-    def heads(self, data: memoryview, is_whole: Callable[[int], bool]) -> list[Head] | None:
+    def whole(self, data: memoryview) -> list[tuple[Head, memoryview]] | None:
         """Return the frames that begin in the next bytes; None if `parts` would hold bytes back.
 
         Args:
             data: the next bytes, which `skip` or `parts` takes then.
-            is_whole: as of `parts`.
         """
         if self._preface or self._held:
             return None
@@ -60,38 +61,32 @@ class FrameSplitter:
             start = position + wire.HEAD_SIZE
             if start > len(data):
                 return None
-            head = Head(*wire.parse_head(data[position:start]), start)
-            if start + (head.size if is_whole(head.kind) else min(head.size, PREFIX_SIZE)) > len(data):
-                return None
-            found.append(head)
+            head = Head(*wire.parse_head(data[position:start]))
             position = start + head.size
+            if position > len(data) and self._is_whole(head):
+                return None
+            found.append((head, data[start:position]))
         return found
 
-    def skip(self, data: memoryview, heads: Sequence[Head]) -> None:
+    def skip(self, data: memoryview, frames: Sequence[tuple[Head, memoryview]]) -> None:
         """Take the next bytes as a whole.
 
         Args:
             data: the bytes.
-            heads: as `heads` returned them.
+            frames: as `whole` returned them.
         """
-        if heads:
-            *_, last = heads
-            self._head, self._rest = bytes(data[last.start - wire.HEAD_SIZE : last.start]), last.start + last.size
-        self._rest -= len(data)
-        if self._rest <= 0:
-            self._head, self._rest = None, 0
+        self._rest = max(0, self._rest - len(data))
+        if frames:
+            self._head, part = frames[-1]
+            self._rest = self._head.size - len(part)
 
-    def parts(
-        self, data: memoryview, is_whole: Callable[[int], bool]
-    ) -> Iterator[tuple[bytes | None, memoryview, bool]]:
+    def parts(self, data: memoryview) -> Iterator[tuple[Head | None, memoryview, bool]]:
         """Yield the head of a frame, a part of its payload, and whether the frame ends there.
 
-        Bytes of an incomplete head are held back until the rest comes, and so are short frames and the whole payload of
-        some kinds.
+        Bytes of an incomplete head are held back until the rest comes, and so is the whole payload of some frames.
 
         Args:
             data: the next bytes.
-            is_whole: whether the payload of a kind of frame has to be in one part.
         """
         if self._preface:
             count = min(self._preface, len(data))
@@ -101,19 +96,14 @@ class FrameSplitter:
         if self._held:
             data, self._held = memoryview(self._held + bytes(data)), b""
         while data:
-            if self._head is None:
-                size, kind, *_ = wire.parse_head(data[: wire.HEAD_SIZE]) if len(data) >= wire.HEAD_SIZE else (0, 0)
-                needed = wire.HEAD_SIZE + (size if is_whole(kind) else min(size, PREFIX_SIZE))
-                if len(data) < needed:
+            self.is_start = not self._rest
+            if self.is_start:
+                head = Head(*wire.parse_head(data)) if len(data) >= wire.HEAD_SIZE else None
+                if head is None or (self._is_whole(head) and len(data) < wire.HEAD_SIZE + head.size):
                     self._held = bytes(data)
                     return
-                self._head, self._rest, self.is_start = bytes(data[: wire.HEAD_SIZE]), size, True
+                self._head, self._rest = head, head.size
                 data = data[wire.HEAD_SIZE :]
-            else:
-                self.is_start = False
             part, data = data[: self._rest], data[self._rest :]
             self._rest -= len(part)
-            head = self._head
-            if not self._rest:
-                self._head = None
-            yield head, part, not self._rest
+            yield self._head, part, not self._rest
