@@ -9,19 +9,20 @@ from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.roles import takes_part
 from tfk8s.core.spec import Task
+from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import Tfk8sError
 from tfk8s.sessions.cluster.uploads import SessionFields
 from tfk8s.sessions.forward import Forward
 
 
 def forward_to_task(
-    backend: Backend, name: str, notify: Callable[[str], None], task: Task | None = None, port: int = 0
+    backend: Backend, status: ClusterStatus, notify: Callable[[str], None], task: Task | None = None, port: int = 0
 ) -> Forward:
     """Return a forward to a task of a cluster.
 
     Args:
         backend: the cluster's backend.
-        name: the cluster's name.
+        status: the cluster's status.
         notify: as of `Forward`.
         task: the task; default: the master.
         port: the port; 0 is any free port.
@@ -29,14 +30,13 @@ def forward_to_task(
     Raises:
         InvalidInput: the port is in use, or not allowed.
     """
-    status = backend.observe(name)
     to = task or status.master
 
     def get_fields() -> SessionFields | None:
         nonlocal status
         with contextlib.suppress(Tfk8sError):  # then the latest ClusterSpec that is known has to do
-            status = backend.observe(name)
+            status = backend.observe(status.name)
         return SessionFields(devices.view(backend, status).addresses, str(to))
 
     fills = status.is_elastic and takes_part(to.job)
-    return Forward(lambda: backend.dial(name, to), port, notify, get_fields=get_fields if fills else None)
+    return Forward(lambda: backend.dial(status.name, to), port, notify, get_fields=get_fields if fills else None)

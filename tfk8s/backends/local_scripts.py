@@ -91,7 +91,7 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
     with contextlib.ExitStack() as stack:
         observer = stack.enter_context(backend.observer(status.name))
         for task, port in ports.items():
-            stack.enter_context(_forward(backend, status.name, task, port))
+            stack.enter_context(_forward(backend, status, task, port))
         target = f"grpc://localhost:{ports[status.master]}"
         monitored = {name: dials[task] for name, task in seen.items()}
         monitor = TaskMonitor(monitored, lambda name, symptom: observer.why_lost(seen[name], symptom), FAR)
@@ -99,9 +99,9 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
 
 
 @contextlib.contextmanager
-def _forward(backend: Backend, name: str, task: Task, port: int) -> Iterator[Forward]:
+def _forward(backend: Backend, status: ClusterStatus, task: Task, port: int) -> Iterator[Forward]:
     try:
-        forward = forward_to_task(backend, name, lambda text: log.warning("%s: %s", task, text), task, port)
+        forward = forward_to_task(backend, status, lambda text: log.warning("%s: %s", task, text), task, port)
     except InvalidInput as error:
         raise InvalidInput(
             f"{error}: with --here, {task} is at localhost:{port}, its address on a single machine",

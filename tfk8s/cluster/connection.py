@@ -62,7 +62,7 @@ class ClusterConnection:
         devices.servers(self._backend, status)
         require_access(self._backend, self._name, status.master)
         with (
-            forward_to_task(self._backend, self._name, log.warning, port=port) as forward,
+            forward_to_task(self._backend, status, log.warning, port=port) as forward,
             ForwardGuard(self._backend, self._name, forward, _warn, self._view(without)),
         ):
             yield forward

@@ -119,7 +119,7 @@ def main(where: str, name: str) -> None:
     try:
         backend = choose(BackendOptions(**json.loads(where)))
         with (
-            forward_to_task(backend, name, lambda text: write(json.dumps(text))) as forward,
+            forward_to_task(backend, backend.observe(name), lambda text: write(json.dumps(text))) as forward,
             ForwardGuard(backend, name, forward, report),
         ):
             write(forward.target)
