@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from job_files import job_file
 from scaling import scale_under_a_session
 
 from tfk8s.backends.local import LocalBackend
+from tfk8s.cluster.connection import ClusterConnection
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import InvalidInput
 
@@ -28,8 +31,31 @@ def test_variables_and_sessions_stay_while_workers_come_and_go(
     assert pids(backend.observe(cluster))[Task("worker", 1)] != before[Task("worker", 1)]
 
 
-def test_open_session_goes_on_without_the_task_that_goes(backend: LocalBackend, cluster: str, tmp_path: Path) -> None:
-    script = tmp_path / "loop.py"
+PLAIN = """
+import sys
+import numpy, tensorflow
+tf = tensorflow.compat.v1
+tf.disable_eager_execution()
+with tf.device("/job:worker/task:0"):
+    here = tf.reduce_sum(tf.constant(numpy.arange(1_000_000)))
+with tf.device("/job:worker/task:1"):
+    there = tf.constant(1)
+session = tf.Session(sys.argv[1])
+print(*session.run([here, there]), flush=True)
+input()
+print(session.run(here))
+try:
+    session.run(there)
+except tf.errors.OpError as error:
+    print(type(error).__name__)
+with tf.Graph().as_default(), tf.Session(sys.argv[1]) as later:
+    print(later.run(tf.constant(2)), sorted({device.name.partition("/device")[0] for device in later.list_devices()}))
+"""
+
+
+def test_open_sessions_go_on_without_the_task_that_goes(backend: LocalBackend, cluster: str, tmp_path: Path) -> None:
+    """A script, and a program that knows nothing of tfk8s, with a graph larger than HTTP/2's first window."""
+    script, plain = tmp_path / "loop.py", tmp_path / "plain.py"
     script.write_text(
         "import os, tensorflow as tf, tfk8s\n"
         "with tf.device('/job:worker/task:0'): here = tf.constant(1)\n"
@@ -41,15 +67,26 @@ def test_open_session_goes_on_without_the_task_that_goes(backend: LocalBackend, 
         "    print(session.run(here), flush=True)\n"
         "    session.run(there)\n"
     )
-    process = start_tfk8s("submit", "--local", "--tf1", cluster, str(script), stdin=-1)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "open\n"
-    backend.scale(cluster, {"worker": 1})
-    wait_for(backend, cluster, is_ready)
-    output, errors = process.communicate("\n", timeout=60)
-    assert output == "1\n"
-    assert process.returncode == 3
-    assert "worker/1 was lost: removed by `tfk8s scale`" in errors
+    plain.write_text(PLAIN)
+    pipes = {"stdin": -1, "stdout": -1, "stderr": -1, "text": True}
+    with (
+        ClusterConnection(backend, cluster).forward(0, ()) as forward,
+        start_tfk8s("submit", "--local", "--tf1", cluster, str(script), stdin=-1) as process,
+        subprocess.Popen([sys.executable, plain, forward.target], **pipes) as other,
+    ):
+        assert process.stdout is not None
+        assert other.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        assert other.stdout.readline() == "499999500000 1\n"
+        backend.scale(cluster, {"worker": 1})
+        wait_for(backend, cluster, is_ready)
+        output, errors = process.communicate("\n", timeout=60)
+        assert output == "1\n"
+        assert process.returncode == 3
+        assert "worker/1 was lost: removed by `tfk8s scale`" in errors
+        output, errors = other.communicate("\n", timeout=60)
+    tasks = ["/job:ps/replica:0/task:0", "/job:worker/replica:0/task:0"]
+    assert output.splitlines() == ["499999500000", "UnavailableError", f"2 {tasks}"], errors
 
 
 def test_operations_without_a_device_are_on_the_master(run: Run, up: Up, backend: LocalBackend) -> None:
