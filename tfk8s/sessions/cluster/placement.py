@@ -3,8 +3,9 @@
 TensorFlow prefers the master's devices because they are local (`SortPrioritizedDeviceVector` in
 tensorflow/core/common_runtime/device_set.cc). In a session that brings its ClusterSpec, no device is local, and the
 first one by name is taken: ps/0 before worker/0. So operations get the master's name just before a session gets them,
-except those that TensorFlow puts beside others (tensorflow/core/common_runtime/placer.cc). Exported graphs do not have
-that name. Standard library and TensorFlow only: this file also runs in pods.
+except those that TensorFlow puts beside others (tensorflow/core/common_runtime/placer.cc). Only sessions see that name:
+operations and exported graphs have the devices that the script gave. Standard library and TensorFlow only: this file
+also runs in pods.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tfk8s.sessions.cluster.view import ClusterView
 
 _METADATA = ("Shape", "Size", "Rank")  # beside their input (`IsMetadata`)
 _BESIDE = b"loc:@"
+_LOWERED = ("If", "While", "Case")  # their functions become a part of the graph before the placer sees it
+_EXEMPT = (*_LOWERED, "PartitionedCall")  # `REGISTER_INPUT_COLOCATION_EXEMPTION`
 
 _creation = threading.Lock()  # of placements
 
@@ -54,12 +57,37 @@ def patch_sessions() -> None:
     BaseSession._extend_graph = patched_extend
 
 
+def _show_own_devices() -> None:
+    """Patch the operations and tensors of this process: they show the devices that the script gave."""
+    from tensorflow.python.framework import ops
+
+    device, node_def = ops.Operation.device.fget, ops.Operation.node_def.fget
+    if hasattr(device, "__wrapped__"):  # patched already
+        return
+
+    @functools.wraps(device)
+    def own_device(self: Any) -> str:
+        placement = getattr(self.graph, "_tfk8s_placement", None)
+        own = None if placement is None else placement.own_devices.get(self.name)
+        return str(device(self)) if own is None else own
+
+    @functools.wraps(node_def)
+    def own_node_def(self: Any) -> Any:
+        definition = node_def(self)
+        definition.device = own_device(self)
+        return definition
+
+    ops.Operation.device, ops.Operation.node_def = property(own_device), property(own_node_def)
+    ops.SymbolicTensor.device = property(lambda self: own_device(self.op))
+
+
 def _place_and_extend(session: Any, extend: Callable[[Any], object]) -> None:
     """Give a session the operations of its graph that it does not have yet."""
     graph = session._graph
     with _creation:
         placement = getattr(graph, "_tfk8s_placement", None)
         if placement is None:
+            _show_own_devices()
             placement = graph._tfk8s_placement = Placement(graph)
     with placement.lock:
         version = graph.version
@@ -79,6 +107,7 @@ class Placement:
 
     Attributes:
         masters: the masters of sessions so far.
+        own_devices: the devices that the script gave to operations which `place` has given another one, by name.
         lock: to be held from `place` until the session has the operations, if there are several masters.
     """
 
@@ -87,8 +116,9 @@ class Placement:
         self._leaders: dict[str, str] = {}  # another operation of the group, by operation
         self._devices: dict[str, str] = {}  # the device with a task that a group has, by the group's leader
         self._grouped = 0
-        self._placed: dict[str, str] = {}  # the device without a task, by operation
+        self._placed: dict[str, str] = {}  # the device that sessions get, by operation
         self.masters: set[str] = set()
+        self.own_devices: dict[str, str] = {}
         self.lock = threading.RLock()
         graph._as_graph_def = self._export_unplaced
 
@@ -107,24 +137,22 @@ class Placement:
             self._group(operation)
         self._grouped = len(operations)
         for operation in operations[start:]:
-            own = self._placed.get(operation.name, operation.device)
+            own = operation.device
             if "/job:" in own:  # "/job:worker" is the master too, if the master is a worker
                 placed = own.replace(f"/job:{job}", device, 1) if _lacks_task(own, job) else own
-            elif operation.name in self._placed or not (self._device(operation) or self._follows(operation)):
+            elif operation.name in self.own_devices or not (self._device(operation) or self._follows(operation)):
                 placed = f"{device}{own}"
             else:
                 continue
-            if operation.device != placed:
-                self._placed[operation.name] = own
+            if placed != self._placed.get(operation.name, own):
+                self._placed[operation.name], self.own_devices[operation.name] = placed, own
                 operation._set_device_from_string(placed)
         return len(operations)
 
     def _group(self, operation: Any) -> None:
         """Join an operation with the groups of the operations that share its task."""
         beside = [group.removeprefix(_BESIDE).decode() for group in operation.colocation_groups()]
-        if copied := next((name for name in beside if name in self._placed), ""):  # `tf.colocate_with` copies devices
-            self._placed[operation.name] = self._placed[copied]
-        elif "/job:" in operation.device:
+        if "/job:" in operation.device:
             self._devices.setdefault(operation.name, operation.device)
         for other in (*beside, *_handles(operation)):
             leader, follower = self._leader(other), self._leader(operation.name)
@@ -149,6 +177,8 @@ class Placement:
         if len(operation.inputs) or len(outputs) != 1 or outputs[0].dtype._is_ref_dtype:
             return False
         consumers = outputs[0].consumers()
+        if any(consumer.type.endswith(_LOWERED) for consumer in consumers):
+            return False
         devices = {self._device(consumer) for consumer in consumers}
         return len(consumers) == 1 or (len(devices) == 1 and "" not in devices)
 
@@ -156,7 +186,7 @@ class Placement:
         """Return the graph as TensorFlow does, with the devices that the script has given."""
         exported, version = self._export(*arguments, **keywords)
         for node in exported.node:
-            node.device = self._placed.get(node.name, node.device)
+            node.device = self.own_devices.get(node.name, node.device)
         return exported, version
 
 
@@ -167,8 +197,8 @@ def _lacks_task(device: str, job: str) -> bool:
 
 def _handles(operation: Any) -> Iterator[str]:
     """Yield the operations whose variables an operation uses, which must be on its task."""
-    if "PartitionedCall" in operation.type or "Dataset" in operation.type:
-        return  # exempt (`REGISTER_INPUT_COLOCATION_EXEMPTION`)
+    if operation.type.endswith(_EXEMPT) or "Dataset" in operation.type:
+        return
     for tensor, kind in zip(operation.inputs, operation._input_types, strict=True):  # SaveV2 reads variables by value
         if kind._is_ref_dtype or kind.name == "resource":
             yield tensor.op.name

@@ -101,12 +101,13 @@ class Tensor:
 
 
 class Operation:
-    """Stands for a `tf.Operation` with one output."""
+    """Stands for a `tf.Operation` with one output, which shows its own device; sessions get `placed`."""
 
     def __init__(
         self, name: str, *inputs: Operation, device: str = "", kind: str = "Add", dtype: Kind = FLOAT, beside: str = ""
     ) -> None:
         self.name, self.type, self.device, self._beside = name, kind, device, beside or name
+        self.placed = device
         self.inputs = [one.outputs[0] for one in inputs]
         self._input_types = [FLOAT if kind == "SaveV2" else tensor.dtype for tensor in self.inputs]
         self.outputs = [Tensor(self, dtype)]
@@ -117,7 +118,8 @@ class Operation:
         return [b"loc:@" + self._beside.encode()]
 
     def _set_device_from_string(self, device: str) -> None:
-        self.device = device
+        assert device != self.placed  # TensorFlow warns of changes of operations that a session has
+        self.placed = device
 
 
 class Graph:
@@ -143,7 +145,7 @@ HERE, PS = "/job:worker/task:0", "/job:ps/task:0"
 def devices(*operations: Operation) -> dict[str, str]:
     """Return the devices of operations after they were placed."""
     placement.Placement(Graph(*operations)).place("worker/0", 0)
-    return {operation.name: operation.device for operation in operations}
+    return {operation.name: operation.placed for operation in operations}
 
 
 def test_free_operations_get_the_master() -> None:
@@ -176,9 +178,9 @@ def test_job_without_a_task_is_the_master() -> None:
     placed = placement.Placement(graph)
     placed.place("worker/1", 0)
     names = ["/job:worker/task:1/device:CPU:0", "/job:worker2", "/job:ps"]
-    assert [operation.device for operation in (a, b, c)] == names
+    assert [operation.placed for operation in (a, b, c)] == names
     placed.place("ps/0", 0)
-    assert (a.device, c.device) == ("/job:worker/device:CPU:0", "/job:ps/task:0")
+    assert (a.placed, c.placed) == ("/job:worker/device:CPU:0", "/job:ps/task:0")
     assert [node.device for node in graph._as_graph_def()[0].node] == [
         "/job:worker/device:CPU:0",
         "/job:worker2",
@@ -196,22 +198,26 @@ def test_constants_and_shapes_follow() -> None:
     assert {name for name, device in found.items() if device == HERE} == {"mixed", "free"}
 
 
-def test_exported_graph_has_the_devices_of_the_script() -> None:
+def test_functions_that_become_a_part_of_the_graph_are_on_the_master() -> None:
+    variable, count = Operation("variable", device=PS, dtype=RESOURCE), Operation("count", kind="Const")
+    loop = Operation("loop", variable, count, kind="StatelessWhile")
+    both = Operation("both", variable, loop, Operation("free", dtype=RESOURCE), kind="If")
+    assert devices(variable, count, loop, both) == {"variable": PS, "count": HERE, "loop": HERE, "both": HERE}
+
+
+def test_only_sessions_see_the_master() -> None:
     a = Operation("a", Operation("c", kind="Const"))
     graph = Graph(a)
     placed = placement.Placement(graph)
     placed.place("worker/0", 0)
-    copied = Operation("copied", a, device=a.device, beside="a")
-    graph.operations.append(copied)
-    placed.place("worker/0", 1)
-    assert (a.device, copied.device) == (HERE, HERE)
-    exported, _ = graph._as_graph_def()
-    assert [node.device for node in exported.node] == ["", ""]
+    assert (a.placed, placed.own_devices) == (HERE, {"a": ""})
+    exported = graph._as_graph_def()[0]
+    assert [node.device for node in exported.node] == [""]
 
 
-def test_another_session_has_another_master() -> None:
+def test_sessions_of_a_graph_have_different_masters() -> None:
     a = Operation("a", Operation("c", kind="Const"), device="/device:GPU:0")
     placed = placement.Placement(Graph(a))
-    placed.place("worker/0", 0)
-    placed.place("worker/1", 0)
-    assert a.device == "/job:worker/task:1/device:GPU:0"
+    for task in ("worker/0", "worker/0", "worker/1"):
+        placed.place(task, 0)
+    assert a.placed == "/job:worker/task:1/device:GPU:0"
