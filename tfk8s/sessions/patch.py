@@ -120,7 +120,7 @@ def patch_sessions(view: ClusterView, check: Callable[[object], None], *, isolat
     def patched_init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
         self._session = None  # `__del__` reads it
         check(target)
-        opened = opening.open_in(view, target)
+        opened = opening.open_in(view, target, config)
         self._tfk8s_master = opened.place_on
         make(self, opened.target, graph, opening.patch_config(config, view.filters, opened, isolate=isolate))
 

@@ -46,7 +46,7 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
     ) -> None:
         placement.patch_sessions()
         view = cluster.view
-        opened = opening.open_in(view, target, "" if view.task_at(target) else view.master)
+        opened = opening.open_in(view, target, config, "" if view.task_at(target) else view.master)
         super().__init__(opened.target, graph=graph, config=opening.patch_config(config, view.filters, opened))
         if opened.place_on:
             self._tfk8s_master = opened.place_on

@@ -23,18 +23,23 @@ FILTERS = ["/job:chief/task:0"]
 class ConfigProto:
     """As TensorFlow's."""
 
-    def __init__(self, filters: tuple[str, ...] = (), *, isolated: bool = False) -> None:
-        self.device_filters, self.isolate_session_state = list(filters), isolated
+    def __init__(self, filters: tuple[str, ...] = (), *, isolated: bool = False, soft: bool = False) -> None:
+        self.device_filters, self.isolate_session_state, self.allow_soft_placement = list(filters), isolated, soft
 
     def CopyFrom(self, other: ConfigProto) -> None:  # noqa: N802 - protobuf's name
-        self.__init__(tuple(other.device_filters), isolated=other.isolate_session_state)
+        own = {"isolated": other.isolate_session_state, "soft": other.allow_soft_placement}
+        self.__init__(tuple(other.device_filters), **own)
 
 
 @pytest.fixture
 def _config_pb2(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("tensorflow", "tensorflow.core", "tensorflow.core.protobuf"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    for name in ("tensorflow.core.protobuf", "tensorflow.python.eager"):
+        for end in range(3):
+            package = ".".join(name.split(".")[: end + 1])
+            monkeypatch.setitem(sys.modules, package, ModuleType(package))
     sys.modules["tensorflow.core.protobuf"].config_pb2 = SimpleNamespace(ConfigProto=ConfigProto)
+    context = SimpleNamespace(config=ConfigProto(soft=True))
+    sys.modules["tensorflow.python.eager"].context = SimpleNamespace(context=lambda: context)
 
 
 @pytest.mark.usefixtures("_config_pb2")
@@ -52,6 +57,7 @@ def test_config_of_the_script_is_kept(
 ) -> None:
     found = opening.patch_config(config, FILTERS, opening.Opening(""), isolate=isolate)
     assert (found.device_filters, found.isolate_session_state) == (filters, isolated)
+    assert found.allow_soft_placement is (config is None)
     assert found is not config
 
 

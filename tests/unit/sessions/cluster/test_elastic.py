@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,6 +65,13 @@ def test_session_elsewhere_brings_nothing(target: str) -> None:
     assert opening.open_in(view(OWN), target) == opening.Opening(target)
 
 
+def test_session_with_a_cluster_of_its_own_is_left_alone() -> None:
+    own = SimpleNamespace(cluster_def=SimpleNamespace(job=["a"]))
+    opened = opening.open_in(view(OWN, without=("ps/0",)), "grpc://w:1", own)
+    assert opened == opening.Opening("grpc://w:1")
+    assert opening.patch_config(own, ["/job:worker/task:0"], opened) is own
+
+
 def test_session_on_a_static_cluster_brings_nothing() -> None:
     assert opening.open_in(view(OWN._replace(name="/job:worker/replica:0/task:0/device:CPU:0")), "grpc://w:1") == (
         opening.Opening("grpc://w:1")
@@ -74,7 +82,7 @@ def test_forward_brings_the_cluster_instead() -> None:
     assert opening.open_in(view(OWN, forwarded=True), "grpc://w:1") == opening.Opening(
         "grpc://w:1", place_on="worker/0"
     )
-    assert opening.open_in(view(OWN), "grpc://127.0.0.1:5", "worker/0").cluster is None
+    assert opening.open_in(view(OWN), "grpc://127.0.0.1:5", None, "worker/0").cluster is None
 
 
 # ---- operations without a task -------------------------------------------------------------------------------------
