@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
-from tfk8s.core.roles import takes_part
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import Tfk8sError
@@ -38,5 +37,5 @@ def forward_to_task(
             status = backend.observe(status.name)
         return SessionFields(devices.view(backend, status).addresses, str(to))
 
-    fills = status.is_elastic and takes_part(to.job)
+    fills = status.is_elastic and all(task.takes_part for task in status.tasks if task.task == to)
     return Forward(lambda: backend.dial(status.name, to), port, notify, get_fields=get_fields if fills else None)

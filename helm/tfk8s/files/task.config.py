@@ -32,7 +32,8 @@ class TaskConfig:
     Args:
         cluster: the ClusterSpec.
         job, index: the task.
-        elastic: whether the server knows only itself, because each session brings the ClusterSpec.
+        elastic: whether the server knows only itself, because each session brings the ClusterSpec. An evaluator, which
+            no session's ClusterSpec has, knows itself by its own name.
     """
 
     def __init__(self, cluster: TaskAddresses, job: str, index: int, *, elastic: bool = False) -> None:
@@ -67,7 +68,8 @@ class TaskConfig:
     def server(self) -> tuple[TaskAddresses, str, int]:
         """The ClusterSpec, the job and the index with which the server starts."""
         if self.elastic:
-            return {OWN_JOB: {OWN_INDEX: self.cluster[self.job][self.index]}}, OWN_JOB, OWN_INDEX
+            job, index = (OWN_JOB, OWN_INDEX) if roles.takes_part(self.job) else (self.job, self.index)
+            return {job: {index: self.cluster[self.job][self.index]}}, job, index
         return self.cluster, self.job, self.index
 
     def server_def(self, threads: int | None = None) -> bytes:

@@ -43,6 +43,8 @@ def test_elastic_server_starts_alone() -> None:
     config = TaskConfig({"ps": {0: "p:1"}, "worker": {0: "w:1"}}, "ps", 0, elastic=True)
     assert config.server == ({"tfk8s": {999_999: "p:1"}}, "tfk8s", 999_999)
     assert TaskConfig(config.cluster, "ps", 0).server == (config.cluster, "ps", 0)
+    evaluator = TaskConfig({"evaluator": {0: "e:1", 1: "e:2"}}, "evaluator", 1, elastic=True)
+    assert evaluator.server == ({"evaluator": {1: "e:2"}}, "evaluator", 1)
 
 
 def test_devices_have_the_names_of_sessions() -> None:
