@@ -21,7 +21,7 @@ from tfk8s import polling
 from tfk8s.core.addresses import SCHEME, host_and_port, task_at
 from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.sessions import error_names
-from tfk8s.sessions.cluster import opening, placement
+from tfk8s.sessions.cluster import opening, placement, reset
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.error_names import MAX_BYTES
 from tfk8s.task import probe, wire
@@ -115,6 +115,7 @@ def patch_sessions(view: ClusterView, check: Callable[[object], None], *, isolat
     from tensorflow.python.client.session import BaseSession
 
     placement.patch_sessions()
+    reset.patch_sessions(view)
     make, run, close = BaseSession.__init__, BaseSession.run, BaseSession.close
 
     def patched_init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:

@@ -112,6 +112,15 @@ def can_reach(stream: socket.socket, devices: Sequence[str], timeout: float, mor
     return True
 
 
+def clear_containers(stream: socket.socket, containers: Sequence[str | bytes], timeout: float) -> None:
+    """Remove the variables in containers from the server behind a connected stream; no container means the default one.
+
+    Raises:
+        ProbeError, OSError: as `wire.call`.
+    """
+    wire.call(stream, wire.CLEANUP_ALL, timeout, b"".join(wire.field(1, name) for name in containers))
+
+
 def _refusal(stream: socket.socket, devices: Sequence[str], timeout: float, more: bytes = b"") -> str:
     """Return the reason why a server refuses a graph of the future; a server refuses once it has reached the tasks."""
     filters = b"".join(wire.field(4, device) for device in devices)  # device_filters

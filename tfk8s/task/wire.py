@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 GET_STATUS = "/tensorflow.WorkerService/GetStatus"
+CLEANUP_ALL = "/tensorflow.WorkerService/CleanupAll"
 LIST_DEVICES = "/tensorflow.MasterService/ListDevices"
 CREATE_SESSION = "/tensorflow.MasterService/CreateSession"
 

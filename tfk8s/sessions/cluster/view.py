@@ -169,6 +169,22 @@ class ClusterView:
         except (OSError, wire.ProbeError, TaskUnreachable):
             return True  # the source itself does not answer, which others report
 
+    def clear_containers(self, tasks: Sequence[str], containers: Sequence[str | bytes]) -> None:
+        """Remove the variables in containers from tasks; no container means the default one.
+
+        Raises:
+            TaskUnreachable: a task does not answer.
+        """
+
+        def clear(task: str) -> None:
+            try:
+                with self._dial(task) as stream:
+                    probe.clear_containers(stream, containers, _PROBE_TIMEOUT)
+            except (OSError, wire.ProbeError) as error:
+                raise TaskUnreachable(f"{task} does not answer: {error}") from error
+
+        concurrency.map_parallel(clear, tasks, _MAX_THREADS)
+
     def devices(self) -> list[probe.Device]:
         """Return the devices of all tasks, as each task reports them.
 
