@@ -79,6 +79,10 @@ with tf.Session(on("worker/1"), config=own) as session:
     print(sorted(device.name for device in session.list_devices() if device.device_type == "CPU"))
 with tf.Session(sys.argv[1]) as session:
     print(sorted(device.name for device in session.list_devices() if device.device_type == "CPU"))
+with tf.Graph().as_default():
+    one = tf.constant(1) + tf.random_uniform([], 0, 1, tf.int32)
+    for target in on("worker/1"), "", on("worker/0"):
+        with tf.Session(target, config=tf.ConfigProto()) as session: print(session.run(one))
 with tf.Session(os.environ["TFK8S_TARGET"]) as session: session.run(tf.global_variables_initializer())
 tf.Session.reset(os.environ["TFK8S_TARGET"])
 with tf.Session(os.environ["TFK8S_TARGET"]) as session: print(session.run(tf.report_uninitialized_variables()))
@@ -122,7 +126,7 @@ def test_sessions_of_an_own_cluster_and_of_an_evaluator_and_a_reset(
     evaluator = next(task for task in backend.observe(placed).tasks if not task.takes_part)
     code, output, errors = run(placed, SESSIONS, f"grpc://{evaluator.address}", tf1=True)
     own, beside = (f"['/job:{job}/replica:0/task:0/device:CPU:0']\n" for job in ("a", "evaluator"))
-    assert (code, output) == (0, f"{own}{beside}[b'weights' b'free']\n"), errors
+    assert (code, output) == (0, f"{own}{beside}1\n1\n1\n[b'weights' b'free']\n"), errors
     listed = {device.name for answer in list_devices(backend, backend.observe(placed)) for device in answer.devices}
     assert "/job:evaluator/replica:0/task:0/device:CPU:0" in listed
 

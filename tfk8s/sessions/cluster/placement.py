@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfk8s.core import naming
+from tfk8s.sessions.cluster import elastic
 from tfk8s.sessions.cluster.view import ClusterView
 
 _METADATA = ("Shape", "Size", "Rank")  # beside their input (`IsMetadata`)
@@ -48,7 +48,8 @@ def patch_sessions() -> None:
 
     @functools.wraps(extend)
     def patched_extend(self: Any) -> None:  # before each step
-        if self._tfk8s_master and self._graph.version != self._tfk8s_version:
+        is_placed = self._tfk8s_master or hasattr(self._graph, "_tfk8s_placement")
+        if is_placed and self._graph.version != self._tfk8s_version:
             _place_and_extend(self, extend)
         else:
             extend(self)
@@ -126,28 +127,30 @@ class Placement:
         """Give operations that name no task one; return the number of operations.
 
         Args:
-            task: the task's short name.
+            task: the task's short name; "" gives operations their own devices back.
             start: the number of operations that the session has already.
         """
         self.masters.add(task)
-        job, _, index = task.partition("/")
-        device = naming.device(job, int(index))
         operations = self._graph.get_operations()
         for operation in operations[self._grouped :]:
             self._group(operation)
         self._grouped = len(operations)
+        master = elastic.device(task) if task else ""
         for operation in operations[start:]:
             own = operation.device
-            if "/job:" in own:  # "/job:worker" is the master too, if the master is a worker
-                placed = own.replace(f"/job:{job}", device, 1) if _lacks_task(own, job) else own
-            elif operation.name in self.own_devices or not (self._device(operation) or self._follows(operation)):
-                placed = f"{device}{own}"
-            else:
-                continue
+            placed = self._choose(operation, own, master) if master else own
             if placed != self._placed.get(operation.name, own):
                 self._placed[operation.name], self.own_devices[operation.name] = placed, own
                 operation._set_device_from_string(placed)
         return len(operations)
+
+    def _choose(self, operation: Any, own: str, master: str) -> str:
+        """Return the device that a session gets for an operation."""
+        job = master.rpartition("/task:")[0]
+        if "/job:" in own:  # "/job:worker" is the master too, if the master is a worker
+            return own.replace(job, master, 1) if _lacks_task(own, job) else own
+        is_free = operation.name in self.own_devices or not (self._device(operation) or self._follows(operation))
+        return f"{master}{own}" if is_free else own
 
     def _group(self, operation: Any) -> None:
         """Join an operation with the groups of the operations that share its task."""
@@ -192,7 +195,7 @@ class Placement:
 
 def _lacks_task(device: str, job: str) -> bool:
     """Return whether a device names a job, but none of its tasks, as those of `replica_device_setter` do."""
-    return re.search(rf"/job:{job}(/|$)", device) is not None and "/task:" not in device
+    return re.search(rf"{job}(/|$)", device) is not None and "/task:" not in device
 
 
 def _handles(operation: Any) -> Iterator[str]:

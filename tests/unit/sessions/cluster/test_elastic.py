@@ -231,3 +231,5 @@ def test_sessions_of_a_graph_have_different_masters() -> None:
     for task in ("worker/0", "worker/0", "worker/1"):
         placed.place(task, 0)
     assert a.placed == "/job:worker/task:1/device:GPU:0"
+    placed.place("", 0)  # a session of this process
+    assert a.placed == "/device:GPU:0"
