@@ -2,8 +2,9 @@
 
     tfk8s run --local --tf1 examples/recover/cluster.yaml bench/session.py
 
-The sessions take turns, so that a change of the machine's speed affects all of them. A second plain session shows the
-difference between two equal sessions.
+The sessions take turns, so that a change of the machine's speed affects all of them. Each is the first as often as the
+others, because a step's time depends on the step before. A second plain session shows the difference between two equal
+sessions.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ def main() -> None:
         for session in sessions.values():
             session.run(fetch, feed)
         times = {name: [] for name in sessions}
+        turns = list(sessions.items())
         for _ in range(STEPS):
-            for name, session in sessions.items():
+            for name, session in turns:
                 times[name].append(seconds(session, fetch, feed))
+            turns = [*turns[1:], turns[0]]
         median = {name: statistics.median(values) for name, values in times.items()}
         print(
             f"{step:22} {1e6 * median['plain']:7.0f}µs {1e6 * median['tfk8s']:7.0f}µs"
