@@ -53,10 +53,10 @@ class Permission:
 def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the group, the resource, the verbs, and the commands that need them."""
     yield "apps", "statefulsets", "list", _READERS
-    yield "apps", "statefulsets", "watch", _WATCHERS
-    yield "", "pods", "list", ("ls", "status", "exec", "submit", "stop", "up", "scale", "restart", "down")
+    yield "apps", "statefulsets", "watch", (*_WATCHERS, "logs")
+    yield "", "pods", "list", ("ls", "status", "logs", "exec", "submit", "stop", "up", "scale", "restart", "down")
     yield "batch", "jobs", "list", (*_READERS, "diff")  # the Jobs of programs, of scripts and of limits
-    yield "batch", "jobs", "watch", _WATCHERS
+    yield "batch", "jobs", "watch", (*_WATCHERS, "logs")
     # The log shows that a server listens.
     yield "", "pods/log", "get", ("logs", "submit", "status", "up", "restart", "scale", "down")
     yield "", "events", "list", ("events", *_WATCHERS)

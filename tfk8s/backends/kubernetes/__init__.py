@@ -87,10 +87,12 @@ class KubernetesBackend:
         if not options.follow:
             pods = task_pods.names(self._client, cluster, tasks)
             return logs.read(self._client, cluster.namespace, list(pods.items()), options)
-        return logs.follow(
-            self._client, cluster.namespace, [task_pods.LoggedPod(self._client, cluster, task) for task in tasks],
-            options,
-        )  # fmt: skip
+        return self._follow_logs(cluster, tasks, options)
+
+    def _follow_logs(self, cluster: DeployedCluster, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
+        with Informer(self._client, cluster.namespace, cluster.name) as view:
+            pods = [task_pods.LoggedPod(view, cluster, task) for task in tasks]
+            yield from logs.follow(self._client, cluster.namespace, pods, options)
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script as a Job beside the cluster's tasks; its output is this process' standard output."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tfk8s import polling
+from tfk8s import concurrency, polling
 from tfk8s.backends.kubernetes import containers, lifetime
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
@@ -242,21 +242,38 @@ def delete(client: Client, namespace: str, name: str) -> None:
     """
     query = paths.of_cluster(name)
     # Secrets are deleted without a list: the right to list them is the right to read all of the namespace.
-    listed = (kind for kind in paths.GROUPS if kind != "Secret")
-    objects = {kind: deployed.items_of(client, kind, namespace, query) for kind in listed}
-    if not any(objects.values()):
+    listed = [kind for kind in paths.GROUPS if kind != "Secret"]
+    found = concurrency.map_parallel(
+        lambda kind: deployed.items_of(client, kind, namespace, query), listed, len(listed)
+    )  # fmt: skip
+    objects = dict(zip(listed, found, strict=True))
+    if not any(found):
         raise deployed.no_such_cluster(client, namespace, name)
-    for item in itertools.chain(*objects.values()):
+    for item in itertools.chain(*found):
         _require_not_helm(item)
     _delete(client, namespace, lifetime.with_rights(objects["Job"]))
     for kind in paths.GROUPS:
         if kind == "NetworkPolicy":  # the last, because it isolates the pods until they end
-            client.send("DELETE", paths.collection("Pod", namespace), query)
-            polling.wait_until(
-                lambda: not client.get(paths.collection("Pod", namespace), query)["items"],
-                f'the pods of "{name}" to end',
-                _DELETE_TIMEOUT,
-                announce=True,
-            )
+            _delete_pods(client, namespace, name)
         if objects.get(kind, True):
             client.send("DELETE", paths.collection(kind, namespace), {**query, "propagationPolicy": "Background"})
+
+
+def _delete_pods(client: Client, namespace: str, name: str) -> None:
+    """Delete the pods of a cluster, and wait until they are gone.
+
+    Kubelet takes a second and more to remove a pod whose containers have ended. Nothing runs in such pods any more, so
+    they are deleted without kubelet.
+    """
+    path, query = paths.collection("Pod", namespace), paths.of_cluster(name)
+    requests: list[dict[str, int]] = []
+
+    def are_gone() -> bool:
+        pods = client.get(path, query)["items"]
+        options = {"gracePeriodSeconds": 0} if pods and all(map(containers.have_ended, pods)) else {}
+        if options not in requests and (pods or not requests):
+            client.send("DELETE", path, {**query, **options})
+            requests.append(options)
+        return not pods
+
+    polling.wait_until(are_gone, f'the pods of "{name}" to end', _DELETE_TIMEOUT, announce=True)

@@ -62,6 +62,14 @@ def why_others_wait(job: str, pod: Object) -> str:
     return ""
 
 
+def have_ended(pod: Object) -> bool:
+    """Return whether kubelet has seen the end of all containers of a pod, so that nothing runs in the pod any more."""
+    kinds = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+    status = pod["status"]
+    every = [item for kind in kinds for item in status.get(kind, ())]
+    return bool(status.get("containerStatuses")) and all("terminated" in item["state"] for item in every)
+
+
 def _others(pod: Object) -> list[Object]:
     """Return the statuses of the pod's other containers, those first that run before the task."""
     status = pod["status"]

@@ -213,4 +213,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main_script.end(main(sys.argv[1:]))

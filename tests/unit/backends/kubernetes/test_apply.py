@@ -21,6 +21,10 @@ from tfk8s.render.pods import Object
 WORKER = Job(name="worker")
 
 
+RUNNING: Object = {"containerStatuses": [{"state": {"running": {}}}]}
+ENDED: Object = {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}
+
+
 class ReadOnlyClient:
     """An API server that has objects, and accepts no changes."""
 
@@ -62,3 +66,39 @@ def test_tasks_with_variables_go_by_scale_only() -> None:
         apply.apply(ReadOnlyClient(*objects), "ns", "demo", render.objects(one, "ns"))
     assert str(caught.value) == "ps/1 may hold variables, which would be lost"
     assert caught.value.help == "save them; then run: tfk8s scale demo JOB=TASKS --yes"
+
+
+class DeletingClient(ReadOnlyClient):
+    """An API server whose pods have the next of some statuses at each list, and are gone at last; it notes deletes."""
+
+    def __init__(self, *statuses: list[Object]) -> None:
+        super().__init__(*render.objects(JOB_FILE, "ns"))
+        self.statuses = list(statuses)
+        self.deletes: list[tuple[str, int | None]] = []
+
+    def get(self, path: str, query: object) -> Object:
+        if path == paths.collection("Pod", "ns"):
+            return {"items": [{"status": status} for status in (self.statuses.pop(0) if self.statuses else [])]}
+        return super().get(path, query)
+
+    def send(self, method: str, path: str, query: Object) -> None:
+        assert method == "DELETE"
+        self.deletes.append((path.rpartition("/")[2], query.get("gracePeriodSeconds")))
+
+
+@pytest.mark.parametrize(
+    ("statuses", "graces"),
+    [
+        ([[RUNNING, ENDED], [RUNNING, ENDED], [ENDED, ENDED], [ENDED]], [None, 0]),
+        ([[RUNNING], [RUNNING]], [None]),
+        ([[ENDED, ENDED], [ENDED]], [0]),
+        ([], [None]),
+    ],
+)
+def test_down_waits_for_kubelet_only_while_a_container_runs(statuses: list[Any], graces: list[int | None]) -> None:
+    client = DeletingClient(*statuses)
+    apply.delete(client, "ns", "demo")
+    kinds = [kind for kind, _ in client.deletes]
+    assert [grace for kind, grace in client.deletes if kind == "pods"] == graces
+    assert not client.statuses
+    assert kinds[-1] == "networkpolicies"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tfk8s.backends.kubernetes import pod_status
-from tfk8s.backends.kubernetes.containers import last_line, log_path
+from tfk8s.backends.kubernetes.containers import have_ended, last_line, log_path
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.status import Phase
 
@@ -77,3 +77,22 @@ def test_logs_are_those_of_the_task_or_the_script(container: str) -> None:
 )
 def test_the_last_line_is_the_containers_own(log: str, line: str) -> None:
     assert last_line(log) == line
+
+
+DONE: Object = {"terminated": {"exitCode": 0}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "result"),
+    [
+        ({"containerStatuses": [status("server", DONE)]}, True),
+        ({"containerStatuses": [status("server", DONE), status("proxy", RUNNING)]}, False),
+        ({"containerStatuses": [status("server", DONE)], "initContainerStatuses": [status("mesh", RUNNING)]}, False),
+        ({"containerStatuses": [status("server", DONE)], "initContainerStatuses": [status("mesh", DONE)]}, True),
+        ({"containerStatuses": [status("server", DONE)], "ephemeralContainerStatuses": [status("sh", RUNNING)]}, False),
+        ({"containerStatuses": [status("server", waiting("ContainerCreating"))]}, False),
+        ({"phase": "Failed"}, False),  # kubelet may not have ended the containers of an evicted pod
+    ],
+)
+def test_a_pod_has_ended_when_kubelet_has_seen_all_its_containers_end(pod: Object, result: bool) -> None:
+    assert have_ended({"status": pod}) is result

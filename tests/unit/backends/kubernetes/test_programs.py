@@ -14,6 +14,7 @@ from job_files import job_file
 
 from tfk8s import render
 from tfk8s.backends.kubernetes import events
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.field_errors import FieldError, InvalidFields
 from tfk8s.backends.kubernetes.pod_events import PodEvents
@@ -149,6 +150,28 @@ def test_names_of_pods_take_no_request_without_programs() -> None:
         Task("ps", 0): "demo-ps-0", Task("worker", 1): "demo-worker-1-later",
     }  # fmt: skip
     assert api.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("jobs", "pods", "result"),
+    [
+        ([job()], [], True),
+        ([job()], [pod(1, running={})], True),
+        ([job()], [ended(1, "exit code 1, restarts 0")], False),  # the Job learns of the end a second later
+        ([job()], [ended(143)], True),
+        ([job(**FAILED)], [pod(1, running={})], False),
+        ([], [pod(1, running={})], False),
+    ],
+)
+def test_a_program_may_write_until_its_last_end(jobs: list[Object], pods: list[Object], result: bool) -> None:
+    cluster = deployed.describe([job()])
+
+    class Api:
+        def get(self, path: str, query: object) -> Object:
+            return {"items": {paths.collection("Pod", "ns"): pods, paths.collection("Job", "ns"): jobs}[path]}
+
+    api: Any = Api()
+    assert task_pods.LoggedPod(api, cluster, Task("worker", 1)).may_write() is result
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
+from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.workloads import program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming
@@ -51,14 +52,22 @@ class LoggedPod:
         return names(self._client, self._cluster, [self.task])[self.task]
 
     def may_write(self) -> bool:
-        """Return whether the task may write to its log: its server's cluster exists, or its program's Job runs."""
+        """Return whether the task may write to its log: its server's cluster exists, or its program may run."""
         kind = "Job" if self._cluster.program_job(self.task.job) else "StatefulSet"
-        query = paths.of_cluster(self._cluster.name)
-        items = self._client.get(paths.collection(kind, self._cluster.namespace), query)["items"]
+        items = self._get(kind)
         if kind == "StatefulSet":
             return bool(items)
         name = naming.stateful_set(self._cluster.name, self.task.job)
-        return any(item["metadata"]["name"] == name and program_status.end(item) is None for item in items)
+        job = next((item for item in items if item["metadata"]["name"] == name), None)
+        if job is None or program_status.end(job) is not None:
+            return False
+        pod = by_task(self._cluster, self._get("Pod"))[self.task]
+        return program_status.read(job, self.task, pod, PodEvents()).exit_code is None
+
+    def _get(self, kind: str) -> list[Object]:
+        query = paths.of_cluster(self._cluster.name)
+        items: list[Object] = self._client.get(paths.collection(kind, self._cluster.namespace), query)["items"]
+        return items
 
 
 def names(client: Reader, cluster: DeployedCluster, tasks: Sequence[Task]) -> Mapping[Task, str]:
