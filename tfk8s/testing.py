@@ -220,6 +220,10 @@ class FakeBackend:
         self.calls.append(" ".join(["execute", name, str(task), *command]))
         return self.exit_code
 
+    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
+        """Record the call."""
+        self.calls.append(f"end_programs {' '.join((name, *jobs))} succeeded={succeeded}")
+
     def delete(self, name: str) -> None:
         """Remove the cluster."""
         self.calls.append(f"delete {name}")
@@ -249,16 +253,11 @@ class FakeBackend:
         )  # fmt: skip
         self.job_files[job_file.name] = job_file
         self.statuses[job_file.name] = ClusterStatus(
-            name=job_file.name,
-            backend=self.name,
-            location=f"/state/{job_file.name}",
+            name=job_file.name, backend=self.name, location=f"/state/{job_file.name}", created=CREATED,
             target=f"grpc://{address(job_file.master_task)}" if kinds.has_target(job_file) else "",
-            master=job_file.master_task,
+            master=job_file.master_task, success=tuple(kinds.success_tasks(job_file)), requests=named(job_file),
             tasks=tuple(by_task.get(task.task) or self._start(task, phase) for task in tasks),
-            success=tuple(kinds.success_tasks(job_file)),
-            created=CREATED,
-            requests=named(job_file),
-        )
+        )  # fmt: skip
         self.past_events += [
             Event(id=str(task), time=CREATED, about=str(task), warning=False, reason=phase.value, message="")
             for task in job_file

@@ -17,6 +17,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import commands, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions
@@ -25,6 +26,7 @@ from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import InvalidInput
 
 STEPS = 60
+SMALL, SMALL_MEMORY = Quantity.parse("50m"), Quantity.parse("700Mi")
 # A linear regression on MultiWorkerMirroredStrategy. The chief writes checkpoints into its pod, and passes the restored
 # values on, so that a worker in a new pod goes on where the chief is.
 TRAIN = """
@@ -79,7 +81,7 @@ while int(step.numpy()) < steps:
 
 
 def program(*words: str, folder: Path | str = "", **settings: object) -> Job:
-    small = {"cpu": Quantity.parse("50m"), "memory": Quantity.parse("700Mi"), "tasks": 2}
+    small = {"cpu": SMALL, "memory": SMALL_MEMORY, "tasks": 2}
     return make_job(**{**small, "program": Program(words, str(folder)), **settings})
 
 
@@ -204,6 +206,24 @@ def test_success_of_one_task_ends_the_others(start: Callable[[JobFile], str], ba
         "the other pod to end", 30,
     )  # fmt: skip
     assert reasons == ["ended: the run succeeded"]
+
+
+def test_success_of_the_chief_ends_other_jobs(start: Callable[[JobFile], str], backend: KubernetesBackend) -> None:
+    waits = make_job("worker", cpu=SMALL, memory=SMALL_MEMORY, program=Program(("sleep", "600")))
+    chief = make_job("chief", cpu=SMALL, memory=SMALL_MEMORY, program=Program(("true",)))
+    wanted = make_job_file("led", chief, waits)
+    name, worker = start(wanted), Task("worker", 0)
+    assert wait_for_programs(backend, name, 120).exit_code == 0
+    polling.wait_until(lambda: not pod_of(backend, name, worker), "the worker to end", 60)
+    ended = {str(task.task): (task.phase, task.reason) for task in backend.observe(name).tasks}
+    assert ended == {
+        "chief/0": (Phase.SUCCEEDED, ""), "worker/0": (Phase.SUCCEEDED, "ended: the run succeeded"),
+    }  # fmt: skip
+    assert not backend.apply(wanted)
+    with pytest.raises(InvalidInput, match="worker/0 has ended with its job"):
+        backend.restart(name, worker)
+    backend.restart(name, None)
+    polling.wait_until(lambda: pod_of(backend, name, worker), "the worker to run again", 60)
 
 
 def test_timeout_ends_the_run(start: Callable[[JobFile], str], backend: KubernetesBackend) -> None:

@@ -115,6 +115,11 @@ class ExternalBackend(ForegroundScripts):
         del task, command
         self._refuse(name, "run a command beside")
 
+    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
+        """Refuse."""
+        del jobs, succeeded
+        self._refuse(name, "end the programs of")
+
     def delete(self, name: str) -> None:
         """Refuse."""
         self._refuse(name, "remove")

@@ -168,6 +168,16 @@ class Backend(Protocol):
         """
         ...
 
+    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
+        """End the programs that still run after the end of their run, if the backend has not. Does not wait.
+
+        Args:
+            name: the cluster's.
+            jobs: the jobs of the programs.
+            succeeded: whether the run has succeeded.
+        """
+        ...
+
     def delete(self, name: str) -> None:
         """Delete all that `apply` created, and wait until it is gone."""
         ...

@@ -32,7 +32,8 @@ def wait(
 ) -> int:
     """Wait until the programs of a cluster have ended.
 
-    Returns the exit code of the run: 0, or that of the program that failed; 124 after a timeout. Removes nothing.
+    Returns the exit code of the run: 0, or that of the program that failed; 124 after a timeout. Ends the programs that
+    still run after the end of the run. Removes nothing.
 
     Examples:
         tfk8s wait mnist

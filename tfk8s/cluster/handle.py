@@ -102,7 +102,7 @@ class Cluster:
         return wait_until_ready(self.backend, self.name, timeout, on_change, without=list(without))
 
     def wait_for_programs(self, timeout: float | None = None, on_change: OnChange | None = None) -> ClusterStatus:
-        """Wait until the run of the programs has ended; return the status, with the run's `exit_code`."""
+        """Wait until the run of the programs has ended, and end the rest; return the status, with its `exit_code`."""
         return wait_for_programs(self.backend, self.name, timeout, on_change)
 
     def submit(

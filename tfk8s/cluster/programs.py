@@ -12,9 +12,9 @@ from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.readiness import OnChange
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import JobFile, Task
-from tfk8s.core.status import ClusterStatus
+from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.core.task_names import format_tasks
-from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster
+from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError
 from tfk8s.log import log
 
 _LONG_WAIT = 60.0  # after which a program that still runs may wait for one that has ended
@@ -28,7 +28,7 @@ def wait_for_programs(
     *,
     clock: polling.Clock = time.monotonic,
 ) -> ClusterStatus:
-    """Wait until the run of a cluster's programs has ended; return the status then.
+    """Wait until the run of a cluster's programs has ended, and end the other programs; return the status then.
 
     Args:
         backend: the cluster's backend.
@@ -44,7 +44,25 @@ def wait_for_programs(
     """
     with backend.observer(name) as observer:
         wait = _RunWait(name, observer.status, on_change, clock)
-        return polling.wait_until(wait.poll, wait.missing, math.inf if timeout is None else timeout)
+        status = polling.wait_until(wait.poll, wait.missing, math.inf if timeout is None else timeout)
+    _end_others(backend, status)
+    return status
+
+
+def _end_others(backend: Backend, status: ClusterStatus) -> None:
+    """End the programs that still run after the end of their run.
+
+    Each backend ends the job that has decided the run.
+    """
+    failed = status.failed_program
+    decisive = {failed.task.job} if failed else {task.job for task in status.success}
+    running = (task for task in status.tasks if task.is_program and task.phase not in (Phase.SUCCEEDED, Phase.FAILED))
+    if not (jobs := sorted({task.task.job for task in running} - decisive)):
+        return
+    try:
+        backend.end_programs(status.name, jobs, succeeded=failed is None)
+    except Tfk8sError as error:  # such as a user who may not change Jobs
+        log.warning("the programs of %s continue after the end of the run: %s", ", ".join(jobs), error)
 
 
 class _RunWait:

@@ -24,6 +24,8 @@ SCRIPT_CONTAINER = "script"
 LIFETIME_CONTAINER = "lifetime"  # of the Job that removes a cluster at its limits
 CONTAINERS = (SERVER_CONTAINER, SCRIPT_CONTAINER, LIFETIME_CONTAINER)
 
+RUN_END = "tfk8s.dev/run-end"  # an annotation of a Job whose program was ended after the end of its run
+
 SHM_FOLDER = "/dev/shm"  # noqa: S108 - the path is in the pod
 
 

@@ -171,7 +171,7 @@ def scaled(workload: Object, tasks: Mapping[str, int]) -> Object:
     annotations = {
         name: value
         for name, value in metadata.get("annotations", {}).items()
-        if name in (TTL, JOBS) or (is_job and not name.startswith(program_job.CONTROLLER_PREFIX))
+        if name in (TTL, JOBS) or (is_job and not name.startswith((program_job.CONTROLLER_PREFIX, naming.RUN_END)))
     }
     spec = program_job.own_spec(workload) if is_job else copy.deepcopy(workload["spec"])
     variables = {variable["name"]: variable for variable in spec["template"]["spec"]["containers"][0]["env"]}

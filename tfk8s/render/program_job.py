@@ -123,8 +123,8 @@ def _succeeded_indexes(job_file: JobFile, job: Job) -> str:
 
 
 def own_spec(job: Object) -> Object:
-    """Return the spec of a Job from the API server, without what belongs to the Job's controller."""
-    made = {key: copy.deepcopy(value) for key, value in job["spec"].items() if key != "selector"}
+    """Return the spec of a Job from the API server, without what belongs to controllers and to `tfk8s wait`."""
+    made = {key: copy.deepcopy(value) for key, value in job["spec"].items() if key not in ("selector", "suspend")}
     metadata = made["template"]["metadata"]
     metadata["labels"] = {
         key: value

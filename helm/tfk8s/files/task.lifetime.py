@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
+from tfk8s.core import naming
 from tfk8s.core.lifetime import Limits, RemovableObject, removable_objects
 from tfk8s.task import activity
 
@@ -222,8 +223,8 @@ class Keeper:
 
 
 def _has_ended(job: Mapping[str, Any]) -> bool:
-    conditions = job.get("status", {}).get("conditions", ())
-    return any(item["type"] in ("Complete", "Failed") and item["status"] == "True" for item in conditions)
+    ended = {item["type"] for item in job.get("status", {}).get("conditions", ()) if item["status"] == "True"}
+    return not ended.isdisjoint(("Complete", "Failed")) or naming.RUN_END in job["metadata"].get("annotations", {})
 
 
 def last_activity(host: str, port: int) -> float:

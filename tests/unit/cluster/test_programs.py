@@ -12,6 +12,7 @@ from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.core.programs import Program
 from tfk8s.core.spec import Job
 from tfk8s.core.status import Phase
+from tfk8s.errors import ClusterError
 from tfk8s.testing import FakeBackend, change
 
 
@@ -28,6 +29,44 @@ def test_programs_that_run_long_after_an_end_are_named_once(caplog: pytest.LogCa
         "worker/1 ended with exit code 0 over 60 s ago; worker/0, worker/2 are running, and may wait for an ended "
         "task: set run.timeout for an end"
     )
+
+
+PROGRAM = Program(("train.py",))
+TASKS = [
+    Job(name=name, tasks=tasks, program=PROGRAM) for name, tasks in (("chief", 1), ("evaluator", 1), ("worker", 2))
+]
+
+
+@pytest.mark.parametrize(
+    ("ends", "calls"),
+    [
+        ({"chief/0": 0}, ["end_programs mnist evaluator worker succeeded=True"]),
+        ({"evaluator/0": 0, "worker/0": 0, "worker/1": 0, "chief/0": 0}, []),
+        ({"evaluator/0": 0, "worker/1": 3}, ["end_programs mnist chief succeeded=False"]),
+    ],
+)
+def test_programs_of_other_jobs_end_with_the_run(ends: dict[str, int], calls: list[str]) -> None:
+    backend = FakeBackend(job_file("mnist", *TASKS), phase=Phase.RUNNING)
+    backend.updates = [
+        change(task, phase=Phase.FAILED if code else Phase.SUCCEEDED, exit_code=code) for task, code in ends.items()
+    ]
+    assert wait_for_programs(backend, "mnist").exit_code == max(ends.values())
+    assert backend.calls == calls
+
+
+def test_a_user_who_may_not_end_programs_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ClusterError("you may not patch jobs")
+
+    backend = FakeBackend(job_file("mnist", *TASKS), phase=Phase.RUNNING)
+    backend.updates = [change("chief/0", phase=Phase.SUCCEEDED, exit_code=0)]
+    monkeypatch.setattr(backend, "end_programs", refuse)
+    assert wait_for_programs(backend, "mnist").exit_code == 0
+    assert caplog.messages == [
+        "the programs of evaluator, worker continue after the end of the run: you may not patch jobs"
+    ]
 
 
 @pytest.mark.parametrize(

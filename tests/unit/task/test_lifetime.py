@@ -93,13 +93,19 @@ def test_nothing_known_is_no_idleness(cluster: PretendedCluster) -> None:
     assert cluster.keep(Limits(1000, 10)) == "1000s after its first `up` (max_duration)"
 
 
-def test_idleness_begins_when_programs_have_ended(cluster: PretendedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["Complete", "Suspended"])
+def test_idleness_begins_when_programs_have_ended(
+    cluster: PretendedCluster, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     get = cluster.get
 
     def with_status(item: RemovableObject) -> Answer:
         body, now = get(item)
-        ended = [{"type": "Complete", "status": "True"}] if cluster.seconds >= 200 else []
-        return Answer(body and {**body, "status": {"conditions": ended}}, now)
+        if body and cluster.seconds >= 200:
+            body["status"] = {"conditions": [{"type": kind, "status": "True"}]}
+            if kind == "Suspended":  # as `tfk8s wait` ends programs
+                body["metadata"]["annotations"] = {"tfk8s.dev/run-end": "Failed"}
+        return Answer(body, now)
 
     monkeypatch.setattr(cluster, "get", with_status)
     objects = removable_objects("demo", [], ["worker"])

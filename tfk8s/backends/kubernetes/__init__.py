@@ -166,6 +166,10 @@ class KubernetesBackend:
         pod = task_pods.names(self._client, cluster, [task])[task]
         return terminal.run(self._client, cluster.namespace, pod, command)
 
+    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
+        """End Jobs of programs after the end of another Job, which ends only its own pods."""
+        program_jobs.end(self._client, self._find(name), jobs, succeeded=succeeded)
+
     def delete(self, name: str) -> None:
         """Delete the cluster, and wait until its pods are gone."""
         apply.delete(self._client, self._namespace_of(name), name)

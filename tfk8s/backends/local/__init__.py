@@ -187,6 +187,9 @@ class LocalBackend(ForegroundScripts):
 
         return task_commands.run(*_find(name), task, command)
 
+    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
+        """Do nothing: the supervisor ends the programs."""
+
     def delete(self, name: str) -> None:
         """End all processes of the cluster, and remove its folder."""
         with state.locked():

@@ -29,6 +29,7 @@ from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import InvalidInput
+from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 from tfk8s.task.programs import pod as process_1
 
@@ -60,6 +61,15 @@ def job(**status: object) -> Object:
 
 def condition(kind: str, reason: str = "") -> dict[str, object]:
     return {"conditions": [{"type": kind, "status": "True", "reason": reason}]}
+
+
+def ended_job(result: str) -> Object:
+    """Return a Job that `tfk8s wait` has ended."""
+    made = job(conditions=[{"type": "Suspended", "status": "True"}])
+    annotations = {**made["metadata"].get("annotations", {}), "tfk8s.dev/run-end": result}
+    return {
+        **made, "metadata": {**made["metadata"], "annotations": annotations}, "spec": {**made["spec"], "suspend": True},
+    }  # fmt: skip
 
 
 FAILED = condition("Failed", "PodFailurePolicy")
@@ -106,6 +116,46 @@ def test_a_restart_of_several_programs_is_not_promised(caplog: pytest.LogCapture
 )  # fmt: skip
 def test_status(status: dict[str, object], found: Object | None, expected: tuple[object, ...]) -> None:
     assert program_status.read(job(**status), Task("worker", 1), found, PodEvents()) == expected
+
+
+def test_status_of_a_program_that_was_ended_with_its_run() -> None:
+    running, going = pod(1, running={"startedAt": "2026-01-01T00:00:00Z"}), DELETED
+    for result, found, expected in (
+        ("Complete", None, (Phase.SUCCEEDED, "ended: the run succeeded", None, 0)),
+        ("Complete", going, (Phase.SUCCEEDED, "ended: the run succeeded", None, 0)),
+        ("Complete", running, (Phase.RUNNING, "", None, 0)),
+        ("Failed", None, (Phase.FAILED, "ended: another program failed", None, 0)),
+    ):
+        assert program_status.read(ended_job(result), Task("worker", 1), found, PodEvents()) == expected
+
+
+def test_jobs_end_with_their_run_by_suspension(caplog: pytest.LogCaptureFixture) -> None:
+    chief, evaluator = (Job(name=name, program=WORKER.program) for name in ("chief", "evaluator"))
+    found = objects(chief, WORKER, evaluator)
+    (queued,) = (item for item in found if item["metadata"]["name"] == "demo-evaluator")
+    queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "gpus"
+    requests = []
+
+    class Api:
+        def send(self, *request: object) -> None:
+            requests.append(request)
+
+    api: Any = Api()
+    program_jobs.end(api, deployed.describe(found), ["evaluator", "worker"], succeeded=True)
+    body = {"metadata": {"annotations": {"tfk8s.dev/run-end": "Complete"}}, "spec": {"suspend": True}}
+    assert requests == [(
+        "PATCH", "/apis/batch/v1/namespaces/ns/jobs/demo-worker", {"fieldManager": "tfk8s.dev/run-end"}, body,
+        "application/merge-patch+json",
+    )]  # fmt: skip
+    (message,) = caplog.messages
+    assert message == (
+        "the programs of Job demo-evaluator continue after the end of the run, because Kueue would start them again: "
+        "tfk8s down demo ends them"
+    )
+
+
+def test_a_job_that_was_ended_begins_anew_without_its_end() -> None:
+    assert manifests.scaled(ended_job("Complete"), {}) == manifests.scaled(job(), {})
 
 
 def test_program_that_ran_out_of_memory_says_what_to_raise() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.client import MERGE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.workloads import program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
-from tfk8s.core import kinds, programs
+from tfk8s.core import kinds, naming, programs
 from tfk8s.core.spec import JobFile
 from tfk8s.log import log
 from tfk8s.render import manifests
@@ -68,6 +71,35 @@ def restart(client: Client, cluster: DeployedCluster) -> None:
     for workload in cluster.workloads.values():
         if manifests.is_program(workload):
             replace(client, cluster.namespace, manifests.scaled(workload, {}))
+
+
+def end(client: Client, cluster: DeployedCluster, jobs: Sequence[str], *, succeeded: bool) -> None:
+    """End the pods of programs whose run has ended, and note that on their Jobs.
+
+    A suspended Job has no pods (kubernetes.io/docs/concepts/workloads/controllers/job, "Suspending a Job"). Kueue
+    resumes the Jobs that it has admitted, so these Jobs continue.
+
+    Args:
+        client: the API server.
+        cluster: the cluster.
+        jobs: the jobs of the programs.
+        succeeded: whether the run has succeeded.
+    """
+    result = program_status.COMPLETE if succeeded else program_status.FAILED
+    body = {"metadata": {"annotations": {naming.RUN_END: result}}, "spec": {"suspend": True}}
+    for job in filter(None, map(cluster.program_job, jobs)):
+        metadata = job["metadata"]
+        if manifests.QUEUE in metadata["labels"]:
+            log.warning(
+                "the programs of Job %s continue after the end of the run, because Kueue would start them again: "
+                "tfk8s down %s ends them",
+                metadata["name"],
+                cluster.name,
+            )
+        else:
+            # Not the field manager of `up`, which would start the programs again.
+            path = paths.path(job, cluster.namespace)
+            client.send("PATCH", path, {"fieldManager": naming.RUN_END}, body, MERGE)
 
 
 def content(job: Object) -> Object:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tfk8s.backends.kubernetes import containers, disruptions, pod_status
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.scripts import script_status
+from tfk8s.core import naming
 from tfk8s.core.programs import LOST_TASK, PEER_LOST, TIMED_OUT
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
@@ -14,8 +15,9 @@ from tfk8s.render.pods import Object
 from tfk8s.task.programs.pod import read_end
 
 _FAILURES = "batch.kubernetes.io/job-index-failure-count"  # an annotation of a pod: the pods of its index that failed
-_ENDED = ("Complete", "Failed")
+COMPLETE, FAILED = _ENDED = ("Complete", "Failed")
 _DEADLINE = "DeadlineExceeded"
+_RUN_END = "RunEnd"
 
 
 class ProgramStatus(NamedTuple):
@@ -28,7 +30,12 @@ class ProgramStatus(NamedTuple):
 
 
 def end(job: Object) -> Object | None:
-    """Return the condition of a Job that has ended; None while it runs."""
+    """Return the condition of a Job that has ended; None while it runs.
+
+    A Job that `tfk8s wait` has ended is suspended and never gets such a condition.
+    """
+    if result := job["metadata"].get("annotations", {}).get(naming.RUN_END):
+        return {"type": result, "status": "True", "reason": _RUN_END}
     conditions = job.get("status", {}).get("conditions", ())
     return next((item for item in conditions if item["type"] in _ENDED and item["status"] == "True"), None)
 
@@ -62,12 +69,13 @@ def _without_pod(job: Object, task: Task, ended: Object | None, events: PodEvent
     """Return the status of a task whose pod was deleted, or does not exist yet."""
     if _contains(job.get("status", {}).get("completedIndexes", ""), task.index):
         return ProgramStatus(Phase.SUCCEEDED, exit_code=0)
-    if ended and ended["type"] == "Complete":
+    if ended and ended["type"] == COMPLETE:
         return ProgramStatus(Phase.SUCCEEDED, "ended: the run succeeded")
     if ended and ended.get("reason") == _DEADLINE:
         return ProgramStatus(Phase.FAILED, "ended: the run took longer than its timeout: raise run.timeout", TIMED_OUT)
     if ended:
-        return ProgramStatus(Phase.FAILED, "ended: another program of its job failed")
+        of_its_job = "" if ended.get("reason") == _RUN_END else " of its job"
+        return ProgramStatus(Phase.FAILED, f"ended: another program{of_its_job} failed")
     if job["spec"].get("suspend"):
         return ProgramStatus(Phase.PENDING, "its queue has not admitted it")
     return ProgramStatus(*pod_status.phase_and_reason(task.job, None, events))
