@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tfk8s.backends.kubernetes import containers
 from tfk8s.backends.kubernetes.disruptions import DELETED, why_removed
-from tfk8s.backends.kubernetes.nodes.shortages import field_of
+from tfk8s.backends.kubernetes.nodes.shortages import remedy
 from tfk8s.backends.kubernetes.pod_events import NodeEvent, PodEvents
 from tfk8s.core.status import Phase
 from tfk8s.render.pods import Object
@@ -213,7 +213,7 @@ def unschedulable(job: str, pod: Object, message: str) -> str:
         resource = short[1]
         amount = containers.spec(pod)["resources"]["requests"].get(resource, "")
         request = f"{amount} {resource}".strip()
-        return f"no node has {request} free ({cause}): lower jobs.{job}.{field_of(resource)}, or add nodes"
+        return f"no node has {request} free ({cause}): {remedy(job, resource)}, or add nodes"
     if missing := _missing(job, cause):
         return missing
     if "node affinity/selector" in cause:

@@ -62,6 +62,11 @@ CASES = [
         "lower jobs.worker.memory, or add nodes"),
     ),
     (
+        unscheduled("1 Insufficient ephemeral-storage" + TAIL), (), Phase.PENDING,
+        ("no node has ephemeral-storage free (0/1 nodes are available: 1 Insufficient ephemeral-storage): "
+        "free space on the nodes' disks, or add nodes"),
+    ),
+    (
         unscheduled("1 node(s) had untolerated taint(s)" + TAIL), (), Phase.PENDING,
         ("every node has a taint that it does not tolerate (0/1 nodes are available: 1 node(s) had untolerated "
         "taint(s)): `kubectl describe nodes` shows which is short of disk or not ready; other taints belong in "

@@ -9,7 +9,7 @@ from tfk8s.core.resources import CPU, MEMORY, NOTHING, Resources, total
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
-_UNCOUNTED = "ephemeral-storage"
+_DISK = "ephemeral-storage"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +66,11 @@ def field_of(resource: str) -> str:
     return resource if resource in (CPU, MEMORY) else "gpus"
 
 
+def remedy(job: str, resource: str) -> str:
+    """Return what makes room for a task of a job, if its nodes have too little of a resource."""
+    return "free space on the nodes' disks" if resource == _DISK else f"lower jobs.{job}.{field_of(resource)}"
+
+
 def shortages(demands: Sequence[Demand], room: Mapping[str, Resources]) -> list[Shortage]:
     """Return what is short in sum. Tasks may still not fit, as one task can't use two halves of nodes.
 
@@ -101,7 +106,7 @@ def requests(pod: Object) -> Resources:
     for container in pod.get("initContainers", ()):
         amounts |= _requests(container)
     amounts = Resources({**amounts.amounts, **_requests(pod).amounts})
-    return amounts.only(name for name in amounts.amounts if name != _UNCOUNTED)
+    return amounts.only(name for name in amounts.amounts if name != _DISK)
 
 
 def _is_sidecar(container: Object) -> bool:
