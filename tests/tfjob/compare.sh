@@ -12,7 +12,7 @@
 #   tests/tfjob/compare.sh [KIND_CLUSTER]     # default: test; WORK=DIR keeps the built operator for another run
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-cluster=${1:-test} version=v1.8.1 image=tfjob-operator namespace=tfjob-compare
+cluster=${1:-test} namespace=tfjob-compare
 work=${WORK:-$(mktemp -d)}
 tfk8s=${TFK8S:-$here/../../.venv/bin/tfk8s}
 kubectl=(kubectl --context "kind-$cluster")
@@ -20,31 +20,12 @@ mkdir -p "$work"
 
 remove() {
     "${kubectl[@]}" delete namespace "$namespace" --ignore-not-found --wait=false >/dev/null
-    if [ -e "$work/operator.yaml" ]; then
-        "${kubectl[@]}" delete -f "$work/operator.yaml" --ignore-not-found --wait=false >/dev/null
-    fi
+    "$here/operator.sh" remove "$cluster" "$work"
     [ -n "${WORK:-}" ] || rm -rf "$work"
 }
 trap remove EXIT
 
-build() {
-    local module
-    module=$(go mod download -json "github.com/kubeflow/training-operator@$version" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
-    cp -r "$module" "$work/source"
-    chmod -R u+w "$work/source"
-    (cd "$work/source" && CGO_ENABLED=0 go build -ldflags -s -o "$work/manager" ./cmd/training-operator.v1)
-    printf 'FROM scratch\nCOPY manager /manager\nENTRYPOINT ["/manager"]\n' >"$work/Dockerfile"
-    echo source >"$work/.dockerignore"
-    docker build --quiet --tag "$image:$version" "$work" >/dev/null
-    docker save --output "$work/operator.tar" "$image:$version"
-    kubectl kustomize "$module/manifests/overlays/standalone" 2>/dev/null |
-        sed "s#image: kubeflow/training-operator:.*#image: docker.io/library/$image:$version#" >"$work/operator.yaml"
-}
-
-[ -e "$work/operator.yaml" ] || build
-kind load image-archive "$work/operator.tar" --name "$cluster"
-"${kubectl[@]}" apply --server-side -f "$work/operator.yaml" >/dev/null
-"${kubectl[@]}" --namespace kubeflow rollout status deployment/training-operator --timeout 2m
+"$here/operator.sh" install "$cluster" "$work"
 
 since() { awk -v start="$1" -v now="$(date +%s.%N)" 'BEGIN { printf "%.1f", now - start }'; }
 
