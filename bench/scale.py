@@ -170,8 +170,8 @@ class Commands:
             seconds = time.perf_counter() - start
             process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            last = (self._folder / "stderr").read_text().splitlines()[-1:]
-            raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}: {last}")
+            last = (self._folder / "stderr").read_text()[-2000:]
+            raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}\n{last}")
         return Cost(seconds, usage.ru_maxrss / 1e3, traffic.reads, traffic.writes, traffic.sent, traffic.received)
 
 

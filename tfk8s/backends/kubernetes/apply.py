@@ -22,6 +22,7 @@ from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 _DELETE_TIMEOUT = 60.0
+_LISTED_PODS = 250
 _OF_LIMITS = ("ServiceAccount", "Role", "RoleBinding", "Job")
 
 
@@ -269,10 +270,12 @@ def _delete_pods(client: Client, namespace: str, name: str) -> None:
     requests: list[dict[str, int]] = []
 
     def are_gone() -> bool:
-        pods = client.get(path, query)["items"]
-        options = {"gracePeriodSeconds": 0} if pods and all(map(containers.have_ended, pods)) else {}
+        answer = client.get(path, {**query, "limit": _LISTED_PODS})
+        pods = answer["items"]
+        are_all = not answer.get("metadata", {}).get("continue")
+        options = {"gracePeriodSeconds": 0} if pods and are_all and all(map(containers.have_ended, pods)) else {}
         if options not in requests and (pods or not requests):
-            client.send("DELETE", path, {**query, **options})
+            client.delete_all(path, {**query, **options})
             requests.append(options)
         return not pods
 

@@ -95,4 +95,4 @@ def recreate_pods(client: Client, namespace: str, name: str, workloads: Iterable
         return
     query = paths.of_cluster(name)
     query["labelSelector"] += f",{manifests.COMPONENT} in ({','.join(components)})"
-    client.send("DELETE", paths.collection("Pod", namespace), query)
+    client.delete_all(paths.collection("Pod", namespace), query)

@@ -68,6 +68,9 @@ def test_tasks_with_variables_go_by_scale_only() -> None:
     assert caught.value.help == "save them; then run: tfk8s scale demo JOB=TASKS --yes"
 
 
+MORE: Object = {"status": {**ENDED, "comment": "more pods follow on the next page"}}
+
+
 class DeletingClient(ReadOnlyClient):
     """An API server whose pods have the next of some statuses at each list, and are gone at last; it notes deletes."""
 
@@ -78,8 +81,12 @@ class DeletingClient(ReadOnlyClient):
 
     def get(self, path: str, query: object) -> Object:
         if path == paths.collection("Pod", "ns"):
-            return {"items": [{"status": status} for status in (self.statuses.pop(0) if self.statuses else [])]}
+            items = [{"status": status} for status in (self.statuses.pop(0) if self.statuses else [])]
+            return {"items": items, "metadata": {"continue": "more"} if MORE in items else {}}
         return super().get(path, query)
+
+    def delete_all(self, path: str, query: Object) -> None:
+        self.send("DELETE", path, query)
 
     def send(self, method: str, path: str, query: Object) -> None:
         assert method == "DELETE"
@@ -92,6 +99,7 @@ class DeletingClient(ReadOnlyClient):
         ([[RUNNING, ENDED], [RUNNING, ENDED], [ENDED, ENDED], [ENDED]], [None, 0]),
         ([[RUNNING], [RUNNING]], [None]),
         ([[ENDED, ENDED], [ENDED]], [0]),
+        ([[ENDED, MORE["status"]], [ENDED]], [None, 0]),
         ([], [None]),
     ],
 )

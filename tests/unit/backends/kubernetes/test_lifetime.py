@@ -55,6 +55,9 @@ class ObjectStore:
         self.writes.append(f"delete {path.rpartition('/')[2]}")
         return self.objects.pop(path, {})
 
+    def delete_all(self, path: str, query: object) -> None:
+        self.send("DELETE", path, query)
+
     def up(self, *, dry_run: bool = False, **settings: Any) -> list[tuple[Action, str, str]]:
         objects = render.objects(job_file("demo", worker=1, image="tf:1", **settings))
         client: Any = self

@@ -96,6 +96,13 @@ def test_forbidden_is_an_error_at_once() -> None:
     assert len(transport.requests) == 1
 
 
+def test_a_collection_is_deleted_in_parts() -> None:
+    api, transport = connect('{"metadata": {"continue": "next"}}', BROKEN, '{"metadata": {}}')
+    api.delete_all("/pods", {"labelSelector": "a=b"})
+    first, second = (("DELETE", f"/pods?labelSelector=a%3Db&limit=250{rest}") for rest in ("", "&continue=next"))
+    assert transport.requests == [first, second, second]
+
+
 def test_absent_objects() -> None:
     api, _ = connect(404, 404, 404)
     assert api.send("DELETE", "/x") == {}
