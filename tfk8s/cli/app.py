@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from tfk8s.cli import images, inspect, job_file, kind, lifecycle, programs, scripts, tasks
+from tfk8s.cli import inspect, job_file, lifecycle, programs, scripts, tasks
 from tfk8s.cli.command import Command, Group, ScriptCommand
 from tfk8s.cli.completion import keep_quick, one_of
 from tfk8s.cli.doctor import doctor
+from tfk8s.cli.groups import images, kind
 from tfk8s.cli.inspect import events
 from tfk8s.cli.output import say
 from tfk8s.version import __version__

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes.command_line import Run
 
-from tfk8s.cli import images as images_cli
+from tfk8s.cli.groups import images as images_cli
 from tfk8s.tools import kind, package_data
 
 pytest_plugins = ("fakes.command_line",)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tfk8s.cli import options
-from tfk8s.cli.images import CLUSTER, KindName
+from tfk8s.cli.groups.images import CLUSTER, KindName
 from tfk8s.cli.output import note, say
 from tfk8s.cli.signals import Once
 
