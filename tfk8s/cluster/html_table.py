@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 
 from tfk8s.core.status import ClusterStatus
+
+_HEAD = ("task", "phase", "restarts", "address", "reason")
+_CELL = ' style="text-align: left"'  # notebooks align cells to the right, as for numbers
 
 
 def html_table(status: ClusterStatus) -> str:
     """Return the tasks of a cluster as a table."""
-    rows = [(str(task.task), task.phase, task.address, task.reason) for task in status.tasks]
-    cells = ["".join(f"<td>{html.escape(value)}</td>" for value in row) for row in rows]
-    head = "<tr><th>task</th><th>phase</th><th>address</th><th>reason</th></tr>"
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    return f"<table><caption>{html.escape(status.name)} ({status.backend})</caption>{head}{body}</table>"
+    caption = f"{status.name} ({status.backend}): {status.phase}, {status.ready}/{len(status.tasks)} tasks ready"
+    rows = [
+        _row("td", (str(task.task), task.phase, str(task.restarts), task.address, task.reason)) for task in status.tasks
+    ]
+    return f"<table><caption>{html.escape(caption)}</caption>{_row('th', _HEAD)}{''.join(rows)}</table>"
+
+
+def _row(tag: str, cells: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}{_CELL}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
