@@ -75,9 +75,7 @@ def warning(answers: Sequence[ProbeResult], own: str) -> str | None:
     others = [version for version in by_version(answers) if series(version) != series(own)]
     if not own or not others:
         return None
-    return (
-        f"this script has TensorFlow {own}, the tasks have {others[0]}: TensorFlow does not support different versions"
-    )
+    return f"TensorFlow here is {own}, the tasks have {others[0]}: TensorFlow does not support different versions"
 
 
 def warn(answers: Sequence[ProbeResult]) -> None:

@@ -84,14 +84,14 @@ def test_warning_about_another_version(own: str, warns: bool) -> None:
     said = preflight.warning([answer("master/0"), answer("worker/0", "")], own)
     assert (said is not None) == warns
     if said:
-        assert said.startswith(f"this script has TensorFlow {own}, the tasks have 2.21.0: ")
+        assert said.startswith(f"TensorFlow here is {own}, the tasks have 2.21.0: ")
 
 
 def test_warning_is_printed_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "own_version", lambda: "2.15.0")
     preflight.warn([answer("master/0")])
     preflight.warn([answer("master/0")])
-    assert capsys.readouterr().err.count("warning: this script has TensorFlow 2.15.0") == 1
+    assert capsys.readouterr().err.count("warning: TensorFlow here is 2.15.0") == 1
 
 
 def test_device_filters_leave_tasks_out() -> None:
