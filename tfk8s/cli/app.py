@@ -15,6 +15,7 @@ from tfk8s.cli.completion import keep_quick, one_of
 from tfk8s.cli.doctor import doctor
 from tfk8s.cli.groups import images, kind
 from tfk8s.cli.inspect import events
+from tfk8s.cli.notebook import notebook
 from tfk8s.cli.output import say
 from tfk8s.version import __version__
 
@@ -73,7 +74,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     for function in (
         job_file.init, job_file.validate, job_file.schema, job_file.render,
         lifecycle.diff, lifecycle.up, scripts.submit, scripts.run, programs.wait, scripts.stop, scripts.connect,
-        inspect.status, inspect.ls, inspect.devices, tasks.logs, tasks.exec, events,
+        notebook, inspect.status, inspect.ls, inspect.devices, tasks.logs, tasks.exec, events,
         lifecycle.scale, lifecycle.restart, lifecycle.down, job_file.roles,
         doctor, images.image, kind.kind, completion, server,
     )

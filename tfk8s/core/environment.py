@@ -15,6 +15,7 @@
     TFK8S_SERVERS       render/lifetime                   task/lifetime               the jobs with servers
     TFK8S_PROGRAMS      render/lifetime                   task/lifetime               the jobs with programs
     TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"
+                        cluster/notebook
     TFK8S_CLUSTER       core/environment, pod/entrypoint  preflight, programs         the ClusterSpec as JSON
     TFK8S_DATA_SERVICE  core/environment                  programs, task/config       tf.data's dispatcher, "grpc://…"
     TFK8S_WITHOUT       cluster/scripts                   preflight, local/, retries  tasks that sessions leave out

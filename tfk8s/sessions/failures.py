@@ -171,7 +171,7 @@ def fail(error: BaseException, run: ScriptRun, cluster: ClusterProbe, note: Note
 
 def _print_briefly(error: BaseException) -> None:
     """Print the script's frames, and the first sentence of TensorFlow's message, which has a page of C++ after it."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_inside(frame.filename)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_inside(frame.filename)]
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
     cause = error.__cause__ if isinstance(error, Tfk8sError) else error
     if cause is not None:
@@ -184,10 +184,11 @@ def _print_briefly(error: BaseException) -> None:
 def _is_tensorflows(error: Exception) -> bool:
     """Return whether TensorFlow raised an error: one of its own, or one about its arguments."""
     raised_at = traceback.extract_tb(error.__traceback__)[-1].filename
-    return type(error).__module__.startswith("tensorflow.") or _is_inside(raised_at)
+    return type(error).__module__.startswith("tensorflow.") or is_inside(raised_at)
 
 
-def _is_inside(file: str) -> bool:
+def is_inside(file: str) -> bool:
+    """Return whether a file belongs to tfk8s, or to the Python part of TensorFlow."""
     return file.startswith(_PACKAGE) or f"{os.sep}tensorflow{os.sep}python{os.sep}" in file
 
 

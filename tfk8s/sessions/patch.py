@@ -36,16 +36,19 @@ _PROBE_TIMEOUT = 4.0
 _MAX_LISTED = 8
 
 
-def check_target(target: object, tasks: Mapping[str, str], *, in_pod: bool = False) -> None:
+def check_target(
+    target: object, tasks: Mapping[str, str], *, in_pod: bool = False, timeout: float | None = None
+) -> None:
     """Check that a session's target is a task of the cluster, or that another TensorFlow server answers there.
 
     TensorFlow waits silently and for ever for a server that does not answer. The server may be one that the script has
-    started in its own process. A server that a child process starts gets `_CHILD_TIMEOUT`.
+    started in its own process, or one of a child process.
 
     Args:
         target: the target, "grpc://host:port"; "" is a session in this process.
         tasks: the address of each task, by its short name.
         in_pod: whether the tasks have the loopback addresses of a single machine, too.
+        timeout: how many seconds to wait for a server; default: `_CHILD_TIMEOUT` if this process has children.
 
     Raises:
         InvalidInput: the target has another form, or no TensorFlow server answers; the help lists the addresses of
@@ -66,7 +69,8 @@ def check_target(target: object, tasks: Mapping[str, str], *, in_pod: bool = Fal
         trouble = _probe(address)
         return not trouble
 
-    timeout = _CHILD_TIMEOUT if _has_children() else 0.0
+    if timeout is None:
+        timeout = _CHILD_TIMEOUT if _has_children() else 0.0
     try:
         polling.wait_until(answers, f"a TensorFlow server to answer at {address}", timeout, announce=True)
     except WaitTimeout:

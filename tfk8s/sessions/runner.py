@@ -39,7 +39,7 @@ _EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLo
 def execute(options: argparse.Namespace) -> int:
     """Run the script in this process, as `__main__`; return its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the script, Ctrl-C just ends this process
-    _install_log_handler()
+    install_log_handler()
     note = FailureNote(os.environ.pop(error_names.VARIABLE, None))
     cluster = ClusterProbe(ClusterView.of(os.environ, in_pod=options.pod, forwarded=options.forwarded), of_script)
     try:
@@ -71,7 +71,8 @@ def execute(options: argparse.Namespace) -> int:
     return run_main(run, cluster, note)
 
 
-def _install_log_handler() -> None:
+def install_log_handler() -> None:
+    """Print messages for users on standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("tfk8s: %(message)s"))
     log.addHandler(handler)

@@ -32,6 +32,20 @@ _STABLE_AFTER = 60.0  # seconds: the next session after such a long one begins w
 
 Prepare = Callable[["tf.compat.v1.Session"], object]
 
+_open_on_cluster: Callable[..., Any] | None = None
+
+
+def use_cluster(open_session: Callable[..., Any]) -> None:
+    """Have `session` open sessions without a target by another function.
+
+    A process that no `tfk8s submit` has started needs that, such as a notebook's kernel.
+
+    Args:
+        open_session: takes the arguments of `session` but `target`.
+    """
+    global _open_on_cluster
+    _open_on_cluster = open_session
+
 
 @overload
 def session(
@@ -91,6 +105,8 @@ def session(
         OutOfMemory: a task has too little memory for a step.
         WaitTimeout: not all tasks answered again within `timeout`.
     """
+    if target is None and _open_on_cluster is not None:
+        return _open_on_cluster(graph, config, without=without, recover=recover, recoveries=recoveries, timeout=timeout)
     if target is not None:
         patch.check_target(target, ClusterView.of(os.environ).addresses)
         view = ClusterView({}, without)

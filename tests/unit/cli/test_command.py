@@ -40,6 +40,7 @@ Commands:
   wait        Wait until the programs of a cluster have ended.
   stop        Stop a script that `tfk8s submit` started, and delete its log.
   connect     Forward a local port to the master, until Ctrl-C.
+  notebook    Open JupyterLab with the cluster's sessions, until Ctrl-C.
   status      Show a cluster and its tasks.
   ls          List your clusters.
   devices     Show the devices of each task: CPUs, GPUs, their memory.

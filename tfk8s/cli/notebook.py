@@ -1,0 +1,57 @@
+"""The command for notebooks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tfk8s.cli import options
+from tfk8s.cli.output import note, say
+from tfk8s.cli.signals import Once
+
+
+def notebook(
+    name: options.Name,
+    file: Annotated[
+        str | None, typer.Argument(metavar="NOTEBOOK", help="A notebook, FILE.ipynb.", show_default=False)
+    ] = None,
+    tf1: options.Tf1 = False,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            callback=options.port,
+            show_default=False,
+            help="JupyterLab's port; default: 8888, or the next one that is free.",
+        ),
+    ] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open no browser.")] = False,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> int:
+    """Open JupyterLab with the cluster's sessions, until Ctrl-C.
+
+    JupyterLab and its kernels run on this machine. In a cell, tfk8s.session() opens a session on the cluster, and
+    `cluster` shows the tasks. Interrupting the kernel ends a step. Only who has the printed address can open the page.
+
+    Examples:
+        tfk8s notebook --local mnist
+        tfk8s notebook mnist explore.ipynb
+        tfk8s notebook --no-browser --port 8900 mnist
+    """
+    from tfk8s.cluster.notebook import server
+    from tfk8s.cluster.notebook.kernel import KernelSettings
+
+    path = server.require_notebook(file) if file is not None else None
+    server.require_jupyter()
+    server.require_port(port)
+    cluster = options.find_cluster(name, local, context, namespace)
+    server.require_master(cluster)
+    settings = KernelSettings.of(cluster, name, tf1=tf1)
+    with Once(), server.jupyter(cluster, settings, path, port, browser=not no_browser) as jupyter:
+        say(jupyter.url)
+        note(f'notebooks have the sessions of cluster "{cluster.name}", until Ctrl-C')
+        return jupyter.wait()

@@ -1,0 +1,1 @@
+"""Notebooks: JupyterLab on this machine, with kernels whose sessions run on a cluster."""
