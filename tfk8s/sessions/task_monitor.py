@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 
 from tfk8s.core.addresses import host_and_port
-from tfk8s.errors import TaskUnreachable, Tfk8sError
+from tfk8s.errors import NoSuchCluster, TaskUnreachable, Tfk8sError
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.timing import TIMING, Timing
 from tfk8s.task import probe, wire
@@ -149,7 +149,7 @@ class TaskMonitor:
         """Connect to a task, and report a change."""
         try:
             stream, incarnation = self._dial(task)
-        except TaskUnreachable as error:
+        except (TaskUnreachable, NoSuchCluster) as error:
             self._unconnected.append(task)
             if task in self._incarnations and task not in self._lost:
                 self._report_loss(task, str(error).removeprefix(f"{task} "))
@@ -187,6 +187,8 @@ class TaskMonitor:
         """Report that a task was lost, unless the backend knows better."""
         try:
             reason = self._explain(task, symptom)
+        except NoSuchCluster:
+            reason = "the cluster was removed"
         except Tfk8sError:  # nothing is known about the cluster now
             return
         if reason:

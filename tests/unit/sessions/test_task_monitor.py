@@ -13,7 +13,7 @@ import pytest
 from fakes import tensorflow_server
 
 from tfk8s import polling
-from tfk8s.errors import BackendUnreachable, TaskUnreachable, Tfk8sError
+from tfk8s.errors import BackendUnreachable, NoSuchCluster, TaskUnreachable, Tfk8sError
 from tfk8s.sessions import task_monitor
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.task_monitor import Explain, TaskMonitor
@@ -177,6 +177,17 @@ def test_server_is_not_lost_while_no_task_can_be_reached(task: Task) -> None:
         until(lambda: task.dials > 3)
         task.trouble = REFUSED
         assert next_event(monitored) == LOST
+
+
+def test_server_of_a_removed_cluster_is_lost(task: Task) -> None:
+    def explain(task: str, symptom: str) -> str:
+        raise NoSuchCluster('there is no cluster "mnist"')
+
+    with monitor(task, explain) as monitored:
+        task.wait_for_heartbeat()
+        task.trouble = NoSuchCluster('there is no cluster "mnist"')
+        task.disconnect()
+        assert next_event(monitored) == lost("worker/0", "the cluster was removed")
 
 
 def test_server_that_never_answered_is_not_lost(task: Task) -> None:
