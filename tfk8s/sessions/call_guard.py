@@ -217,7 +217,7 @@ class CallGuard:
         self._interrupted = active.keys() & self._interrupted
         if not self._interrupted or now < self._interrupt_due:
             return
-        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        if not _ends_calls(signal.getsignal(signal.SIGINT)):
             self._notify("the script handles Ctrl-C after the session's call; press Ctrl-C again to end the script")
             self._interrupted = ()
         elif self._ending.interrupt([active[key] for key in self._interrupted], self._attempt):
@@ -230,6 +230,11 @@ _HELP = (
     "  = help: lost tasks are restarted: run the script again, or let `tfk8s submit --retries 3` do it; "
     "tfk8s.session(recover=…) goes on from a checkpoint"
 )
+
+
+def _ends_calls(handler: object) -> bool:
+    """Return whether a handler of Ctrl-C wants the call to end: Python's, or a notebook's in a cell with `await`."""
+    return handler is signal.default_int_handler or getattr(handler, "__module__", "").startswith("ipykernel.")
 
 
 def _is_true(probe: Callable[[str], bool], task: str) -> bool:

@@ -262,6 +262,15 @@ def test_second_ctrl_c_closes_the_next_session_first() -> None:
         scene.check(101.2)
 
 
+def test_ctrl_c_ends_the_call_of_a_notebook_s_cell_with_await(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: SimpleNamespace(__module__="ipykernel.ipkernel"))
+    scene, closed = Scene(), threading.Event()
+    scene.call(session=SimpleNamespace(close=closed.set))
+    scene.guard.on_interrupt()
+    scene.check(101.1)
+    assert closed.wait(60)
+
+
 def test_ctrl_c_is_left_to_a_script_with_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "getsignal", lambda _: print)
     scene = Scene()
