@@ -295,4 +295,4 @@ class Cluster:
         """Return the table that a notebook shows."""
         from tfk8s.cluster.html_table import html_table
 
-        return html_table(self.status())
+        return html_table(self.status)

@@ -211,3 +211,4 @@ def test_cluster_in_a_notebook(cluster: Cluster, backend: FakeBackend) -> None:
         "worker/1", "Failed", "0", "localhost:2224", "&lt;b&gt;",
     ]  # fmt: skip
     assert "<caption>mnist (local): Failed, 2/3 tasks ready</caption>" in table
+    assert Cluster(backend, "<nope>")._repr_html_() == "<p>there is no cluster &quot;&lt;nope&gt;&quot;</p>"
