@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tfk8s import concurrency, polling
+from tfk8s import polling
 from tfk8s.backends.kubernetes import containers, lifetime
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
@@ -243,14 +243,11 @@ def delete(client: Client, namespace: str, name: str) -> None:
     """
     query = paths.of_cluster(name)
     # Secrets are deleted without a list: the right to list them is the right to read all of the namespace.
-    listed = [kind for kind in paths.GROUPS if kind != "Secret"]
-    found = concurrency.map_parallel(
-        lambda kind: deployed.items_of(client, kind, namespace, query), listed, len(listed)
-    )  # fmt: skip
-    objects = dict(zip(listed, found, strict=True))
-    if not any(found):
+    listed = (kind for kind in paths.GROUPS if kind != "Secret")
+    objects = {kind: deployed.items_of(client, kind, namespace, query) for kind in listed}
+    if not any(objects.values()):
         raise deployed.no_such_cluster(client, namespace, name)
-    for item in itertools.chain(*found):
+    for item in itertools.chain(*objects.values()):
         _require_not_helm(item)
     _delete(client, namespace, lifetime.with_rights(objects["Job"]))
     for kind in paths.GROUPS:
@@ -263,8 +260,8 @@ def delete(client: Client, namespace: str, name: str) -> None:
 def _delete_pods(client: Client, namespace: str, name: str) -> None:
     """Delete the pods of a cluster, and wait until they are gone.
 
-    Kubelet takes a second and more to remove a pod whose containers have ended. Nothing runs in such pods any more, so
-    they are deleted without kubelet.
+    Kubelet takes a second and more to remove a program's pod whose containers have ended. Nothing runs in such pods any
+    more, so they are deleted without kubelet.
     """
     path, query = paths.collection("Pod", namespace), paths.of_cluster(name)
     requests: list[dict[str, int]] = []

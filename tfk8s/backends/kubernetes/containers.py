@@ -63,11 +63,12 @@ def why_others_wait(job: str, pod: Object) -> str:
 
 
 def have_ended(pod: Object) -> bool:
-    """Return whether kubelet has seen the end of all containers of a pod, so that nothing runs in the pod any more."""
+    """Return whether nothing runs in a pod any more: kubelet has seen all its containers end, and starts none."""
     kinds = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
     status = pod["status"]
     every = [item for kind in kinds for item in status.get(kind, ())]
-    return bool(status.get("containerStatuses")) and all("terminated" in item["state"] for item in every)
+    has_run = pod["spec"]["restartPolicy"] == "Never" and bool(status.get("containerStatuses"))
+    return has_run and all("terminated" in item["state"] for item in every)
 
 
 def _others(pod: Object) -> list[Object]:

@@ -81,8 +81,9 @@ class DeletingClient(ReadOnlyClient):
 
     def get(self, path: str, query: object) -> Object:
         if path == paths.collection("Pod", "ns"):
-            items = [{"status": status} for status in (self.statuses.pop(0) if self.statuses else [])]
-            return {"items": items, "metadata": {"continue": "more"} if MORE in items else {}}
+            statuses = self.statuses.pop(0) if self.statuses else []
+            items = [{"spec": {"restartPolicy": "Never"}, "status": status} for status in statuses]
+            return {"items": items, "metadata": {"continue": "more"} if MORE["status"] in statuses else {}}
         return super().get(path, query)
 
     def delete_all(self, path: str, query: Object) -> None:
