@@ -85,13 +85,14 @@ def test_kernel_has_the_surroundings_of_a_script(notebook: Kernel) -> None:
     assert "TFK8S_TARGET is the master's address" in cell.error
 
 
-def test_command_serves_a_notebook_and_leaves_nothing(tmp_path: Path) -> None:
+def test_command_serves_a_notebook_and_leaves_nothing(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     (tmp_path / "temporary").mkdir()
     (tmp_path / "my notebook.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     process = start_tfk8s(
         "notebook", "--no-browser", "--local", NAME, "my notebook.ipynb",
         cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
     )  # fmt: skip
+    request.addfinalizer(process.kill)  # nothing happens if it has ended
     assert process.stdout is not None
     url = process.stdout.readline().strip()
     match = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)lab/tree/my%20notebook\.ipynb\?token=(\w+)", url)
