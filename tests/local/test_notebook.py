@@ -92,7 +92,8 @@ def test_command_serves_a_notebook_and_leaves_nothing(tmp_path: Path, request: p
         "notebook", "--no-browser", "--local", NAME, "my notebook.ipynb",
         cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
     )  # fmt: skip
-    request.addfinalizer(process.kill)  # nothing happens if it has ended
+    request.addfinalizer(process.communicate)
+    request.addfinalizer(process.kill)  # first
     assert process.stdout is not None
     url = process.stdout.readline().strip()
     match = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)lab/tree/my%20notebook\.ipynb\?token=(\w+)", url)
@@ -106,14 +107,14 @@ def test_command_serves_a_notebook_and_leaves_nothing(tmp_path: Path, request: p
     assert urllib3.request("GET", f"{address}api/kernels").status == 403
     assert ask("GET", "kernelspecs")["default"] == "python3"
     identity = ask("POST", "kernels", "{}")["id"]
-    kernels = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if str(identity) in _text(path)]
+    name = str(identity).encode()
+    kernels = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if name in _content(path)]
     assert kernels
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
     for pid in kernels:
         wait_until_gone(pid)
     assert list((tmp_path / "temporary").iterdir()) == []
-    process.communicate()
 
 
 def test_jupyterlab_that_does_not_start(tmp_path: Path) -> None:
@@ -129,8 +130,8 @@ def test_jupyterlab_that_does_not_start(tmp_path: Path) -> None:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def _text(path: Path) -> str:
+def _content(path: Path) -> bytes:
     try:
-        return path.read_text()
+        return path.read_bytes()
     except OSError:  # the process has ended
-        return ""
+        return b""

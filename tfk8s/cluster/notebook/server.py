@@ -29,8 +29,8 @@ from tfk8s.log import log
 from tfk8s.sessions import preflight
 
 _ADDRESS = "127.0.0.1"
-_START_TIMEOUT = 60.0
-_STOP_TIMEOUT = 15.0  # Jupyter gives each kernel 5 s
+_START_TIMEOUT = 120.0
+_STOP_TIMEOUT = 30.0  # Jupyter gives each kernel 5 s
 
 # The name of Jupyter's own kernel, which nearly all notebooks name. This kernel replaces it.
 _KERNEL = "python3"
