@@ -24,17 +24,25 @@ class Crash(BaseException):
 def writes(monkeypatch, crash_after=None):
     """Record the writes, and crash after one of them."""
     done = []
-    original = Client.send
+    original_send, original_delete_all = Client.send, Client.delete_all
+
+    def note(method, path):
+        done.append((method, path))
+        if len(done) == crash_after:
+            raise Crash
 
     def send(self, method, *arguments, **options):
-        answer = original(self, method, *arguments, **options)
+        answer = original_send(self, method, *arguments, **options)
         if method != "GET":
-            done.append((method, arguments[0]))
-            if len(done) == crash_after:
-                raise Crash
+            note(method, arguments[0])
         return answer
 
+    def delete_all(self, path, query):
+        original_delete_all(self, path, query)
+        note("DELETE", path)
+
     monkeypatch.setattr(Client, "send", send)
+    monkeypatch.setattr(Client, "delete_all", delete_all)
     return done
 
 
