@@ -81,8 +81,10 @@ class ObjectCache:
                 if self._closed.is_set():
                     return
                 self._on_change(change)
-        except ApiError:
-            self._may_watch = False
+        except ApiError:  # the user may list, but not watch
+            pass
+        finally:
+            self._may_watch = False  # also after an error of tfk8s' own: readers would else wait for ever
 
 
 class Informer:
