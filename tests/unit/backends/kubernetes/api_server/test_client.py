@@ -99,7 +99,7 @@ def test_forbidden_is_an_error_at_once() -> None:
 def test_a_collection_is_deleted_in_parts() -> None:
     api, transport = connect('{"metadata": {"continue": "next"}}', BROKEN, '{"metadata": {}}')
     api.delete_all("/pods", {"labelSelector": "a=b"})
-    first, second = (("DELETE", f"/pods?labelSelector=a%3Db&limit=250{rest}") for rest in ("", "&continue=next"))
+    first, second = (("DELETE", f"/pods?labelSelector=a%3Db&limit=100{rest}") for rest in ("", "&continue=next"))
     assert transport.requests == [first, second, second]
 
 
