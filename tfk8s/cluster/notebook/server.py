@@ -29,6 +29,8 @@ from tfk8s.log import log
 from tfk8s.sessions import preflight
 
 _ADDRESS = "127.0.0.1"
+# The path of a Unix socket has at most 107 bytes on Linux, and 103 on macOS (sys/un.h).
+_SHORT_FOLDER = "/tmp"  # noqa: S108 (a folder of a random name, for this user alone)
 _START_TIMEOUT = 120.0
 _STOP_TIMEOUT = 30.0  # Jupyter gives each kernel 5 s
 
@@ -104,7 +106,7 @@ def jupyter(
     Raises:
         Tfk8sError: JupyterLab does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="tfk8s-notebook-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="tfk8s-", dir=_SHORT_FOLDER, ignore_cleanup_errors=True) as folder:
         write_kernel(Path(folder), settings, cluster.status().variables)
         server = Jupyter(Path(folder), notebook, port, browser=browser)
         try:
@@ -150,6 +152,7 @@ class Jupyter:
             f"--ServerApp.ip={_ADDRESS}", f"--ServerApp.root_dir={root}", f"--ServerApp.open_browser={browser}",
             "--ServerApp.allow_root=True",  # root may run TensorFlow's graphs, too
             f"--MultiKernelManager.default_kernel_name={_KERNEL}",
+            "--KernelManager.transport=ipc",  # over TCP, every user of the machine could read what cells print
         ]  # fmt: skip
         if port:
             command += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
