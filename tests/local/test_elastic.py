@@ -95,4 +95,4 @@ def test_up_applies_other_numbers_of_tasks(backend: LocalBackend, cluster: str) 
     with pytest.raises(InvalidInput) as caught:
         backend.apply(job_file(cluster, worker=3, ps=1))
     assert str(caught.value) == "ps/1 may hold variables, which would be lost"
-    assert caught.value.help == f"save them; then run: tfk8s scale --local {cluster} JOB=TASKS --yes"
+    assert caught.value.help == f"save them; then run: tfk8s scale --local {cluster} ps=1 --yes"

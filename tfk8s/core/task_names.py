@@ -134,10 +134,11 @@ def require_no_variables(numbers: Mapping[str, int], tasks: Iterable[Task], reme
     Args:
         numbers: the number of tasks by job.
         tasks: the tasks of the cluster.
-        remedy: the way to remove the tasks all the same.
+        remedy: the way to remove the tasks all the same; `{count}` stands for the new number, as in "ps=1".
     """
     lost = [task for task in tasks if task.job == _HOLDERS and task.index >= numbers.get(task.job, MAX_TASKS)]
     if lost:
+        remedy = remedy.format(count=f"{_HOLDERS}={numbers[_HOLDERS]}")
         raise InvalidInput(f"{format_tasks(lost)} may hold variables, which would be lost", help=remedy)
 
 

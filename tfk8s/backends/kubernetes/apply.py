@@ -89,7 +89,7 @@ def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object]]) -> In
             tasks += [Task(job, index) for index in range(manifests.task_count(old))]
             counts[job] = manifests.task_count(new)
     try:
-        require_no_variables(counts, tasks, f"save them; then run: tfk8s scale {name} JOB=TASKS --yes")
+        require_no_variables(counts, tasks, f"save them; then run: tfk8s scale {name} {{count}} --yes")
     except InvalidInput as error:
         return error
     return None

@@ -57,7 +57,7 @@ class LocalBackend(ForegroundScripts):
             record = folder.read()
             if record is not None and folder.is_running():
                 if record.is_resized(job_file):
-                    remedy = f"save them; then run: tfk8s scale --local {job_file.name} JOB=TASKS --yes"
+                    remedy = f"save them; then run: tfk8s scale --local {job_file.name} {{count}} --yes"
                     require_no_variables({job.name: job.tasks for job in job_file.jobs}, record.job_file, remedy)
                     _resize(folder, record, job_file)
                     return True

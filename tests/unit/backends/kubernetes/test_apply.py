@@ -65,7 +65,7 @@ def test_tasks_with_variables_go_by_scale_only() -> None:
     with pytest.raises(InvalidInput) as caught:
         apply.apply(ReadOnlyClient(*objects), "ns", "demo", render.objects(one, "ns"))
     assert str(caught.value) == "ps/1 may hold variables, which would be lost"
-    assert caught.value.help == "save them; then run: tfk8s scale demo JOB=TASKS --yes"
+    assert caught.value.help == "save them; then run: tfk8s scale demo ps=1 --yes"
 
 
 MORE: Object = {"status": {**ENDED, "comment": "more pods follow on the next page"}}
