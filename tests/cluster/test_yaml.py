@@ -53,7 +53,7 @@ def test_kubectl_reads_what_helm_prints(tmp_path):
     by_name = {(item["kind"], item["metadata"]["name"]): item for item in read_by_kubectl(printed)}
     (tested,) = by_name.pop(("Pod", "y-test"))["spec"]["containers"]
     (server,) = by_name["StatefulSet", "y-y"]["spec"]["template"]["spec"]["containers"]
-    assert tested["env"] == server["env"]
+    assert tested["env"] == [*server["env"], {"name": "TFK8S_JOBS", "value": "y=2:2222"}]  # for its session
     assert by_name == {(item["kind"], item["metadata"]["name"]): item for item in objects}
 
 
