@@ -17,7 +17,7 @@ from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import ClusterError
 
 Up = Callable[[JobFile], str]
-IDLE = 3  # seconds: a loaded machine takes one between two steps of a test
+IDLE = 5  # seconds: a loaded machine takes two between two steps of a test
 pytestmark = pytest.mark.usefixtures("servers_only")
 
 
