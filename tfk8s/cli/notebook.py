@@ -17,16 +17,7 @@ def notebook(
         str | None, typer.Argument(metavar="NOTEBOOK", help="A notebook, FILE.ipynb.", show_default=False)
     ] = None,
     tf1: options.Tf1 = False,
-    port: Annotated[
-        int,
-        typer.Option(
-            "--port",
-            metavar="PORT",
-            callback=options.port,
-            show_default=False,
-            help="JupyterLab's port; default: 8888, or the next one that is free.",
-        ),
-    ] = 0,
+    port: Annotated[int, options.port_option("JupyterLab's port; default: 8888, or the next one that is free.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open no browser.")] = False,
     local: options.Local = False,
     context: options.Context = None,

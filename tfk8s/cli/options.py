@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,6 +52,15 @@ def port(text: str | int) -> int:
     if not str(text).isdecimal() or not 0 <= int(text) < 65536:
         raise typer.BadParameter(f'"{text}" is not a port number from 0 to 65535')
     return int(text)
+
+
+def port_option(text: str) -> Any:
+    """Return the declaration of the option `--port`.
+
+    Args:
+        text: the help of the option.
+    """
+    return typer.Option("--port", metavar="PORT", callback=port, show_default=False, help=text)
 
 
 def form(text: str) -> str:

@@ -238,16 +238,7 @@ def _run(cluster: Cluster, script: ScriptSettings | None, tasks: list[Task], sig
 
 def connect(
     name: options.Name,
-    port: Annotated[
-        int,
-        typer.Option(
-            "--port",
-            metavar="PORT",
-            callback=options.port,
-            show_default=False,
-            help="The local port; default: a free port.",
-        ),
-    ] = 0,
+    port: Annotated[int, options.port_option("The local port; default: a free port.")] = 0,
     without: options.Without = None,
     local: options.Local = False,
     context: options.Context = None,
