@@ -15,7 +15,7 @@ import yaml_text
 from bad_files import HEAD, cases
 from hypothesis import given, settings
 from job_files import as_json, job_files
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator, meta
 
 from tfk8s.core import programs, spec
 from tfk8s.errors import JobFileError
@@ -49,7 +49,7 @@ def properties(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]
 
 
 def test_schema_is_valid_and_self_contained() -> None:
-    Draft202012Validator.check_schema(SCHEMA)
+    meta.validate(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     references = re.findall(r'"\$ref": "([^"]*)"', json.dumps(SCHEMA))
     assert {reference.rpartition("/")[0] for reference in references} == {"#/$defs"}
