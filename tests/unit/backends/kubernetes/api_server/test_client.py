@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,32 @@ def test_forbidden_is_an_error_at_once() -> None:
     with pytest.raises(errors.ApiError):
         api.get("/x")
     assert len(transport.requests) == 1
+
+
+def test_a_list_comes_in_pages_without_managed_fields() -> None:
+    first = {"metadata": {"continue": "next"}, "items": [{"metadata": {"name": "a", "managedFields": [{}]}}]}
+    last = {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "b"}}]}
+    api, transport = connect(json.dumps(first), BROKEN, json.dumps(last))
+    assert api.get("/pods", {"labelSelector": "a=b"}) == {
+        "metadata": {"resourceVersion": "7"},
+        "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}],
+    }
+    pages = [("GET", f"/pods?labelSelector=a%3Db&limit=250{rest}") for rest in ("", "&continue=next")]
+    assert transport.requests == [pages[0], pages[1], pages[1]]
+
+
+def test_a_list_whose_pages_have_expired_comes_at_once() -> None:
+    first = {"metadata": {"continue": "next"}, "items": [{"metadata": {"name": "a"}}]}
+    whole = {"metadata": {}, "items": [{"metadata": {"name": "b"}}]}
+    api, transport = connect(json.dumps(first), 410, json.dumps(whole))
+    assert api.get("/pods", {"labelSelector": "a=b"}) == whole
+    assert transport.requests[-1] == ("GET", "/pods?labelSelector=a%3Db")
+
+
+def test_a_list_with_a_limit_is_one_page() -> None:
+    api, transport = connect('{"metadata": {"continue": "next"}, "items": []}')
+    assert api.get("/pods", {"limit": 1})["metadata"] == {"continue": "next"}
+    assert transport.requests == [("GET", "/pods?limit=1")]
 
 
 def test_a_collection_is_deleted_in_parts() -> None:
