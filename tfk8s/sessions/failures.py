@@ -88,8 +88,9 @@ def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | 
         return text
     if program_hints.needs_keras_2(error):
         return _missing_package("tf_keras", run)
-    if isinstance(error, ModuleNotFoundError):
-        return _missing_package(error.name or "", run)
+    for origin in (error, error.__cause__):  # `tf.summary.scalar` without TensorBoard raises an error of its own
+        if isinstance(origin, ModuleNotFoundError):
+            return _missing_package(origin.name or "", run)
     if run.tf1:
         return None
     is_misplaced = "--tf1" in run.arguments

@@ -100,6 +100,13 @@ def test_a_package_that_is_missing() -> None:
         assert failures.hint(error, how, lambda *name: False) == expected, module
 
 
+def test_a_package_that_a_function_of_tensorflow_misses() -> None:
+    error = Exception("TensorBoard is not installed, missing implementation for tf.summary.scalar")
+    error.__cause__ = ModuleNotFoundError("No module named 'tensorboard'", name="tensorboard")
+    expected = f"install the package: {sys.executable} -m pip install tensorboard; {OWN}"
+    assert failures.hint(error, run(), lambda *name: False) == expected
+
+
 SIGNALS = [
     (-signal.SIGSEGV, "train.py was ended by signal SIGSEGV"),
     (-signal.SIGKILL, "train.py was ended by signal SIGKILL"),
