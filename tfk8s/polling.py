@@ -127,10 +127,12 @@ def ready(descriptors: Iterable[int], timeout: float | None, *, sink: int | None
 
     Args:
         descriptors: the descriptors.
-        sink: one of them, or None: the wait ends when it is writable, too.
+        sink: a descriptor, or None: the wait ends when it is writable, too.
         timeout: in seconds; None means no end.
     """
     poll = select.poll()  # `select.select` refuses descriptors above 1023, which a user's program may have
+    if sink is not None:
+        poll.register(sink, select.POLLOUT)
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN | (select.POLLOUT if descriptor == sink else 0))
     events = poll.poll(None if timeout is None else 1000 * timeout)
