@@ -20,6 +20,11 @@ from tfk8s.core.spec import Task
 pytestmark = pytest.mark.usefixtures("notebooks_cluster")
 
 NAME = "notebooks"
+RESTARTED = (
+    "TaskRestarted: worker/1 was restarted (killed by SIGKILL): sessions opened before are lost, "
+    "and variables if it kept any"
+)
+ADVICE = "tfk8s.session(recover=…) opens a new session and restores a checkpoint; "
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +66,11 @@ def test_interrupt_ends_a_step_and_the_session_goes_on(notebook: Kernel) -> None
 def test_cell_names_the_lost_task_without_the_lines_of_tfk8s(notebook: Kernel, backend: LocalBackend) -> None:
     pid = pids(backend.observe(NAME))[Task("worker", 1)]
     cell = notebook.run(BUSY, lambda: os.kill(pid, signal.SIGKILL))
-    assert cell.error.splitlines()[2:6] == [
-        "Cell In[*], line 1",
-        f"----> 1 {BUSY}",
-        "",
-        "TaskLost: worker/1 was lost: killed by SIGKILL",
-    ]
-    assert "help: lost tasks are restarted automatically" in cell.error
+    *place, message = cell.error.splitlines()[2:6]
+    assert place == ["Cell In[*], line 1", f"----> 1 {BUSY}", ""]
+    # A loaded machine judges the step when the task is back.
+    assert message in ("TaskLost: worker/1 was lost: killed by SIGKILL", RESTARTED)
+    assert ADVICE in cell.error
     wait_for(backend, NAME, is_ready)
     again = notebook.run("with tfk8s.session(graph=graph) as session: print(session.run(total))")
     assert (again.text, again.error) == ("238.0\n", "")
