@@ -179,8 +179,8 @@ def test_changes_are_yielded() -> None:
 
 EVENT_LOOPS = {
     "backends/kubernetes/api_server/streams.py",
-    "backends/local/fork_server.py",
-    "backends/local/event_loop.py",
+    "sessions/forks/fork_server.py",
+    "sessions/forks/event_loop.py",
     "sessions/task_monitor.py",
 }
 PROGRAM_FOR_PODS = "tools/doctor/network_policy.py"  # a text, which needs the standard library only

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
 from tfk8s import polling
-from tfk8s.backends.local import interpreter, network_namespace
+from tfk8s.backends.local import interpreter
 from tfk8s.backends.protocol import Backend
 from tfk8s.backends.select import choose
 from tfk8s.cluster.scripts import require_servers, wait_for_ends
@@ -27,6 +27,7 @@ from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.task_names import require_job
 from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.log import log
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.timing import TIMING
 
 END_TIMEOUT = 15.0  # between the signal to end and SIGKILL
@@ -197,7 +198,7 @@ class _Process:
 
 def main(parent: str, work: str) -> int:
     """Run a script to its end; return its exit code. On this machine, the script ends with the parent."""
-    network_namespace.die_with_parent(int(parent))
+    processes.die_with_parent(int(parent))
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         options, name, script = pickle.loads(bytes.fromhex(work))  # noqa: S301 - of `run_each`

@@ -16,7 +16,8 @@ from harness.signals import send_signal
 from rows import programs, scaling, scripts, surroundings
 
 from tfk8s import polling
-from tfk8s.backends.local import ipc, state
+from tfk8s.backends.local import state
+from tfk8s.sessions.forks import ipc
 
 SCRIPT_STARTS = "script is up"
 

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from tfk8s import polling
 from tfk8s.backends import devices, downloads, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
-from tfk8s.backends.local import capacity, interpreter, logs, processes, state, status, supervisor_client
+from tfk8s.backends.local import capacity, interpreter, logs, state, status, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record, resize
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Observer, PollingObserver
@@ -29,6 +29,7 @@ from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 from tfk8s.log import log
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.timing import TIMING
 
 _MAX_END_AGE = 20.0

@@ -13,16 +13,6 @@ from pathlib import Path
 from tfk8s.errors import InvalidInput
 from tfk8s.task.server import find_tensorflow
 
-# TensorFlow and its libraries read these variables once, when they are loaded or imported. A fork of a process that has
-# loaded them does not see a change.
-_READ_AT_IMPORT = (
-    "ABSL_", "CUDA_", "DNNL_", "GRPC_", "KERAS_", "KMP_", "LD_", "MKL_", "NUMEXPR_", "NVIDIA_", "OMP_", "ONEDNN_",
-    "OPENBLAS_", "PYTHON", "TF_", "XLA_",
-)  # fmt: skip
-
-# Of these, TensorFlow reads some only when it creates its devices, or a strategy.
-READ_LATER = {"CUDA_VISIBLE_DEVICES", "TF_CONFIG", "TF_FORCE_GPU_ALLOW_GROWTH"}
-
 NAMESPACE_REFUSED = "can't create a network namespace"  # the beginning of the supervisor's error
 
 _PACKAGE = Path(__file__).parents[2]
@@ -66,8 +56,3 @@ def require_tensorflow(python: str) -> None:
             f"TensorFlow is not installed for {python}",
             help="pip install 'tfk8s[local]', or pip install tensorflow-cpu",
         )
-
-
-def read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that TensorFlow reads only when it is imported."""
-    return {name: value for name, value in environment.items() if name.startswith(_READ_AT_IMPORT)}

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from tfk8s.backends.local.event_loop import Loop
 from tfk8s.core.lifetime import Limits
+from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.task import activity
 
 _LOOK_INTERVAL = 1.0  # the supervisor sees scripts and connections that last as long

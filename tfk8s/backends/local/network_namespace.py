@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import fcntl
 import os
-import signal
 import socket
 import struct
 from pathlib import Path
@@ -19,7 +18,6 @@ from pathlib import Path
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _NAMESPACES = {"user": _CLONE_NEWUSER, "net": _CLONE_NEWNET}  # the user namespace first, since it gives the right
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
-_PR_SET_PDEATHSIG = 1
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -84,13 +82,6 @@ def _raise_loopback() -> None:
 def _drop_capabilities() -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     _call("capset", header, (ctypes.c_uint32 * 6)())
-
-
-def die_with_parent(parent: int) -> None:
-    """Make the kernel kill this process when its parent, process `parent`, ends."""
-    _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # the parent ended before the line above
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _call(function: str, *arguments: object) -> None:

@@ -21,18 +21,19 @@ import socket
 import sys
 from pathlib import Path
 
-from tfk8s.backends.local import interpreter, ipc, network_namespace, state, task_processes
-from tfk8s.backends.local.event_loop import Loop
-from tfk8s.backends.local.fork_client import ForkClient
+from tfk8s.backends.local import interpreter, network_namespace, state, task_processes
 from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections
-from tfk8s.backends.local.programs.process import ProgramProcess
+from tfk8s.backends.local.programs.process import PROGRAM_RUNNER, ProgramProcess
 from tfk8s.backends.local.programs.run import ProgramRun
 from tfk8s.backends.local.record import Record, TaskRecord
-from tfk8s.backends.local.script_processes import ScriptRunner
+from tfk8s.backends.local.script_processes import RUNNER, ScriptRunner
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
 from tfk8s.core.roles import DATA
 from tfk8s.core.status import Phase
+from tfk8s.sessions.forks import ipc
+from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.sessions.forks.fork_client import FORK_SERVER, ForkClient
 from tfk8s.sessions.task_events import lost
 from tfk8s.sessions.timing import TIMING
 from tfk8s.task import activity, server
@@ -49,7 +50,8 @@ class Supervisor:
         self._loop = Loop()
         self._listener = ipc.listen(folder.control)
         environment = {**os.environ, **record.variables}
-        self._forks = ForkClient(self._loop, record.python, environment, folder.scripts_log)
+        command = interpreter.command(record.python, FORK_SERVER, RUNNER, PROGRAM_RUNNER)
+        self._forks = ForkClient(self._loop, command, environment, folder.scripts_log)
         self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, self._start_polling)
         self._servers: list[ServerProcess] = []
         self._library: server.Library | None = None

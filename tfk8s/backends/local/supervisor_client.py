@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s import polling
-from tfk8s.backends.local import interpreter, ipc, processes, state
+from tfk8s.backends.local import interpreter, state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
-from tfk8s.backends.local.script_processes import ESCALATION
 from tfk8s.core.environment import script_environment, without_proxy
 from tfk8s.core.script import Script
 from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks.scripts import ESCALATION
 
 _ANSWER_TIMEOUT = 10.0
 _START_TIMEOUT = 10.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tfk8s.backends.local.event_loop import Loop
+from tfk8s.sessions.forks.event_loop import Loop
 
 _BLOCK = 1 << 16
 _MAX_LINE = 1 << 20  # a longer line is cut in two

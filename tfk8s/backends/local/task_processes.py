@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfk8s.backends.local import capacity, interpreter, ipc, network_namespace, processes, state, task_log
-from tfk8s.backends.local.event_loop import Loop
+from tfk8s.backends.local import capacity, interpreter, state, task_log
 from tfk8s.core.backoff import Backoff
 from tfk8s.core.status import Phase
+from tfk8s.sessions.forks import fork_client, ipc, processes
+from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.task import server
 from tfk8s.task.config import TaskConfig
 
@@ -52,7 +53,7 @@ class TaskSettings:
     def needs_interpreter(self) -> bool:
         """True if a fork of the supervisor is not enough."""
         return bool(
-            self.data or self.preload or interpreter.read_at_import(self.environment).keys() - interpreter.READ_LATER
+            self.data or self.preload or fork_client.read_at_import(self.environment).keys() - fork_client.READ_LATER
         )
 
 
@@ -208,7 +209,7 @@ class ServerProcess(TaskProcess):
         if pid:
             return pid
         try:
-            network_namespace.die_with_parent(parent)
+            processes.die_with_parent(parent)
             processes.take_descriptors([os.open(os.devnull, os.O_RDONLY), log, log, notify])
             processes.reset_signals()
             os.environ.update(self.settings.environment)

@@ -19,7 +19,7 @@ from typing import Any
 
 from tfk8s import polling
 from tfk8s.backends import devices
-from tfk8s.backends.local import interpreter, network_namespace
+from tfk8s.backends.local import interpreter
 from tfk8s.cluster.connection import require_access
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.notebook.kernel import KernelSettings
@@ -27,6 +27,7 @@ from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.errors import InvalidInput, Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import preflight
+from tfk8s.sessions.forks import processes
 
 _ADDRESS = "127.0.0.1"
 # The path of a Unix socket has at most 107 bytes on Linux, and 103 on macOS (sys/un.h).
@@ -164,7 +165,7 @@ class Jupyter:
         }  # fmt: skip
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,  # away from Ctrl-C
-            preexec_fn=functools.partial(network_namespace.die_with_parent, os.getpid()),
+            preexec_fn=functools.partial(processes.die_with_parent, os.getpid()),
         )  # fmt: skip
 
     def wait_until_ready(self) -> None:

@@ -65,5 +65,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+exit_process = main_script.exit_process
+
+
 if __name__ == "__main__":
-    main_script.exit_process(main(sys.argv[1:]))
+    exit_process(main(sys.argv[1:]))

@@ -19,24 +19,22 @@ from tfk8s import polling
 from tfk8s.backends.local import (
     LocalBackend,
     capacity,
-    fork_client,
     interpreter,
-    ipc,
     logs,
-    processes,
     script_processes,
     state,
     supervisor_client,
     task_log,
     task_processes,
 )
-from tfk8s.backends.local.event_loop import Loop
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
+from tfk8s.sessions.forks import fork_client, ipc, processes
+from tfk8s.sessions.forks.event_loop import Loop
 
 GIB = 1024**3
 
@@ -243,7 +241,7 @@ def test_the_oom_killer_is_named(tmp_path: Path) -> None:
 
 def test_variables_that_tensorflow_reads_at_import() -> None:
     environment = {"TF_USE_LEGACY_KERAS": "1", "HOME": "/", "CUDA_VISIBLE_DEVICES": "0", "PYTHONPATH": "x", "TERM": "y"}
-    assert interpreter.read_at_import(environment).keys() == {
+    assert fork_client.read_at_import(environment).keys() == {
         "TF_USE_LEGACY_KERAS",
         "CUDA_VISIBLE_DEVICES",
         "PYTHONPATH",
@@ -338,7 +336,7 @@ def test_a_script_ends_before_tensorflow_is_imported(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(fork_client.socket, "socketpair", lambda: (fork_servers_side, fork_server.dup()))
     monkeypatch.setattr(processes, "spawn", lambda *_: 4711)
     loop = StubLoop()
-    forks = fork_client.ForkClient(loop, "python", {}, tmp_path / "scripts.log")
+    forks = fork_client.ForkClient(loop, ["python"], {}, tmp_path / "scripts.log")
     runner = script_processes.ScriptRunner(loop, forks, lambda _: [], lambda: None)
     with client, fork_server, fork_servers_side:
         request = {

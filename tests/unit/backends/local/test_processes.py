@@ -9,7 +9,7 @@ import pytest
 
 SPAWN = """
 import os
-from tfk8s.backends.local import processes
+from tfk8s.sessions.forks import processes
 pid = processes.spawn(["absent"], [0, 1, 2], {"PATH": "/bin:/usr/bin"})
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """

@@ -7,14 +7,17 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tfk8s.backends.local import interpreter, ipc, processes
-from tfk8s.backends.local.event_loop import Loop
-from tfk8s.backends.local.fork_client import ForkClient
+from tfk8s.backends.local import interpreter
 from tfk8s.backends.local.task_processes import TaskProcess, TaskSettings
 from tfk8s.core import programs
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.programs import Program
 from tfk8s.core.status import Phase
+from tfk8s.sessions.forks import fork_client, ipc, processes
+from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.sessions.forks.fork_client import ForkClient
+
+PROGRAM_RUNNER = "tfk8s.task.programs.runner"
 
 
 class ProgramProcess(TaskProcess):
@@ -59,7 +62,7 @@ class ProgramProcess(TaskProcess):
         environment = self._environment()
         self.settings.progress.unlink(missing_ok=True)
         if self._can_fork(environment):
-            self._forks.fork(self, self._request(environment), [null, log, log])
+            self._forks.fork(self, PROGRAM_RUNNER, self._request(environment), [null, log, log])
         else:
             folder = self._program.folder
             pid = processes.spawn(self._command(), [null, log, log], environment, folder, new_session=True)
@@ -121,18 +124,18 @@ class ProgramProcess(TaskProcess):
     def _can_fork(self, environment: dict[str, str]) -> bool:
         """Return whether a fork equals a new interpreter for this program."""
         python = self.settings.python
-        return self._program.is_script and self._forks.equals_interpreter(python, environment, interpreter.READ_LATER)
+        return self._program.is_script and self._forks.equals_interpreter(python, environment, fork_client.READ_LATER)
 
     def _request(self, environment: dict[str, str]) -> ipc.Message:
         return {
-            "program": True, "arguments": list(self._program.words), "folder": self._program.folder,
+            "arguments": list(self._program.words), "folder": self._program.folder,
             "umask": processes.umask(), "environment": environment,
         }  # fmt: skip
 
     def _command(self) -> Sequence[str]:
         if not self._program.is_script:
             return self._program.words
-        return interpreter.command(self.settings.python, "tfk8s.task.programs.runner", *self._program.words)
+        return interpreter.command(self.settings.python, PROGRAM_RUNNER, *self._program.words)
 
     def _environment(self) -> dict[str, str]:
         """Return the whole environment. `python3` is the interpreter with TensorFlow."""

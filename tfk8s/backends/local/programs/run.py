@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tfk8s.backends.local import state
-from tfk8s.backends.local.event_loop import Loop
 from tfk8s.backends.local.programs.process import ProgramProcess
 from tfk8s.core import kinds, programs
 from tfk8s.core.backoff import Backoff
@@ -16,6 +15,7 @@ from tfk8s.core.lifetime import format_duration
 from tfk8s.core.programs import CLUSTER, TASK
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import Phase
+from tfk8s.sessions.forks.event_loop import Loop
 
 _CAUSE_TIMEOUT = 1.0  # a program that lost another task ends before the supervisor learns the other one's end
 _STOPPED_INTERVAL = 1.0

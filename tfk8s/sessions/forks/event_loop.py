@@ -1,6 +1,6 @@
-"""The supervisor's event loop: descriptors, timers, and the ends of processes, on one thread.
+"""An event loop for processes that fork: descriptors, timers, and the ends of processes, on one thread.
 
-The supervisor has one thread because it forks. A fork copies only the forking thread, and a lock of another thread
+Such a process has one thread because it forks. A fork copies only the forking thread, and a lock of another thread
 would stay locked in the child.
 """
 
@@ -27,6 +27,7 @@ class Loop:
         self._timers: list[tuple[float, int, Callback]] = []
         self._order = itertools.count()
         self._running = False
+        self._children: set[int] = set()
 
     def on_readable(self, source: int | socket.socket, callback: Callback) -> None:
         """Call `callback` whenever `source` is readable, until `forget`."""
@@ -43,13 +44,19 @@ class Loop:
     def on_end(self, pid: int, callback: Callable[[int], None]) -> None:
         """Call `callback` once with the wait status of the child process `pid`, when it has ended."""
         descriptor = os.pidfd_open(pid)
+        self._children.add(pid)
 
         def ended() -> None:
+            self._children.discard(pid)
             self.forget(descriptor)
             os.close(descriptor)
             callback(os.waitpid(pid, 0)[1])
 
         self.on_readable(descriptor, ended)
+
+    def waits_for(self, pid: int) -> bool:
+        """Return whether `on_end` was called with this process, which has not ended yet."""
+        return pid in self._children
 
     def run(self) -> None:
         """Call back until `stop`."""

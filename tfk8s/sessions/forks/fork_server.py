@@ -1,12 +1,14 @@
 """The fork server: a process that imports TensorFlow once, and then forks a process for each script.
 
-The supervisor starts the fork server inside the cluster's network, and sends requests over a socket. The fork server
-answers each request with `{"pid"}`, in order, and later with `{"ended", "status"}`.
+`ForkClient` starts the fork server with the names of the modules that forks run, and sends requests over a socket. The
+fork server answers each request with `{"pid"}`, in order, and later with `{"ended", "status"}`. Standard library and
+TensorFlow only: this file also runs in pods.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import io
 import json
 import os
@@ -17,19 +19,17 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
-from tfk8s.backends.local import ipc, network_namespace, processes
-from tfk8s.sessions import runner
-from tfk8s.task.programs import main_script
-from tfk8s.task.programs import runner as programs
+from tfk8s.sessions.forks import ipc, processes
 
-SUPERVISOR = 3  # the descriptor of the socket to the supervisor
+CLIENT = 3  # the descriptor of the socket to the client
 
 
-def serve(supervisor: socket.socket) -> ipc.Message | None:
+def serve(client: socket.socket) -> ipc.Message | None:
     """Fork a process for each request. Return the request in the child, and None in the parent at the end."""
     selector = selectors.DefaultSelector()
-    selector.register(supervisor, selectors.EVENT_READ)
+    selector.register(client, selectors.EVENT_READ)
     children: dict[int, int] = {}
     while True:
         for key, _ in selector.select():
@@ -37,9 +37,9 @@ def serve(supervisor: socket.socket) -> ipc.Message | None:
                 selector.unregister(key.fd)
                 os.close(key.fd)
                 pid = children.pop(key.fd)
-                ipc.send(supervisor, {"ended": pid, "status": os.waitpid(pid, 0)[1]})
+                ipc.send(client, {"ended": pid, "status": os.waitpid(pid, 0)[1]})
                 continue
-            received = ipc.receive(supervisor)
+            received = ipc.receive(client)
             if received is None:
                 return None
             body, *descriptors = received[1]
@@ -50,7 +50,7 @@ def serve(supervisor: socket.socket) -> ipc.Message | None:
             if pid == 0:
                 # Garbage collection would close these numbers later, when they belong to other files.
                 selector.close()
-                supervisor.detach()
+                client.detach()
                 become(request, descriptors, parent)
                 return request
             for descriptor in descriptors:
@@ -58,12 +58,12 @@ def serve(supervisor: socket.socket) -> ipc.Message | None:
             descriptor = os.pidfd_open(pid)
             children[descriptor] = pid
             selector.register(descriptor, selectors.EVENT_READ)
-            ipc.send(supervisor, {"pid": pid})
+            ipc.send(client, {"pid": pid})
 
 
 def become(request: ipc.Message, descriptors: list[int], parent: int) -> None:
     """Give this fork the request's streams, folder and variables, as a new process has them."""
-    network_namespace.die_with_parent(parent)
+    processes.die_with_parent(parent)
     os.setsid()
     processes.take_descriptors(descriptors)
     processes.reset_signals()
@@ -93,19 +93,20 @@ def reseed() -> None:
         numpy.seed()
 
 
-def main() -> None:
-    """Import TensorFlow and serve. In a fork, run its session script or program."""
+def main(modules: Sequence[str]) -> None:
+    """Import TensorFlow and the modules, and serve. In a fork, run the module that the request names."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    supervisor = socket.socket(fileno=SUPERVISOR)
+    client = socket.socket(fileno=CLIENT)
     import tensorflow.compat.v1  # noqa: F401 - the slow part
 
+    for name in modules:
+        importlib.import_module(name)
     gc.freeze()  # all forks share the objects of now, and none of these is garbage
-    request = serve(supervisor)
+    request = serve(client)
     if request:
-        if request.get("program"):
-            main_script.exit_process(programs.main(request["arguments"]))
-        runner.exit_process(runner.main(request["arguments"]))
+        module = importlib.import_module(request["module"])
+        module.exit_process(module.main(request["arguments"]))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

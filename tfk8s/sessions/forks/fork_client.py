@@ -1,4 +1,4 @@
-"""The supervisor's side of the fork server: starts the fork server, and asks for forks."""
+"""The client of the fork server: starts the fork server, and asks for forks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,25 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tfk8s.backends.local import interpreter, ipc, processes
-from tfk8s.backends.local.event_loop import Loop
+from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks.event_loop import Loop
+
+FORK_SERVER = "tfk8s.sessions.forks.fork_server"
+
+# TensorFlow and its libraries read these variables once, when they are loaded or imported. A fork of a process that has
+# loaded them does not see a change.
+_READ_AT_IMPORT = (
+    "ABSL_", "CUDA_", "DNNL_", "GRPC_", "KERAS_", "KMP_", "LD_", "MKL_", "NUMEXPR_", "NVIDIA_", "OMP_", "ONEDNN_",
+    "OPENBLAS_", "PYTHON", "TF_", "XLA_",
+)  # fmt: skip
+
+# Of these, TensorFlow reads some only when it creates its devices, or a strategy.
+READ_LATER = {"CUDA_VISIBLE_DEVICES", "TF_CONFIG", "TF_FORCE_GPU_ALLOW_GROWTH"}
+
+
+def read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that TensorFlow reads only when it is imported."""
+    return {name: value for name, value in environment.items() if name.startswith(_READ_AT_IMPORT)}
 
 
 class Forked(Protocol):
@@ -31,14 +48,16 @@ class ForkClient:
     """Asks the fork server for forks, and starts the fork server when needed.
 
     Args:
-        loop: the supervisor's.
-        python: the interpreter of the fork server.
+        loop: the loop of this process, which has one thread.
+        command: starts the fork server: an interpreter, and its arguments.
         environment: the whole environment of the fork server.
-        log: the file for the output of the fork server.
+        log: the file for the output of the fork server; None is this process' standard error.
     """
 
-    def __init__(self, loop: Loop, python: str, environment: dict[str, str], log: Path) -> None:
-        self._loop, self._python, self._environment, self._log = loop, python, environment, log
+    def __init__(
+        self, loop: Loop, command: Sequence[str], environment: dict[str, str], log: Path | None = None
+    ) -> None:
+        self._loop, self._command, self._environment, self._log = loop, command, environment, log
         self._server: socket.socket | None = None
         self._queued: deque[Forked] = deque()  # requests that the fork server has not answered
         self._running: dict[int, Forked] = {}
@@ -48,10 +67,9 @@ class ForkClient:
         if self._server is not None:
             return
         self._server, server_end = socket.socketpair()
-        with self._log.open("ab") as log, open(os.devnull) as null:
-            command = interpreter.command(self._python, "tfk8s.backends.local.fork_server")
+        with open(self._log or os.dup(2), "ab") as log, open(os.devnull) as null:
             descriptors = [null.fileno(), log.fileno(), log.fileno(), server_end.fileno()]
-            pid = processes.spawn(command, descriptors, self._environment)
+            pid = processes.spawn(self._command, descriptors, self._environment)
         server_end.close()
         self._loop.on_readable(self._server, self._on_message)
         self._loop.on_end(pid, lambda _: None)
@@ -64,26 +82,27 @@ class ForkClient:
             environment: its whole environment.
             ignored: variables that make no difference.
         """
-        mine, other = (interpreter.read_at_import(variables) for variables in (self._environment, environment))
+        mine, other = (read_at_import(variables) for variables in (self._environment, environment))
         differing = {name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name)}
-        return python == self._python and differing <= set(ignored)
+        return python == self._command[0] and differing <= set(ignored)
 
-    def fork(self, owner: Forked, request: ipc.Message, descriptors: Sequence[int]) -> None:
+    def fork(self, owner: Forked, module: str, request: ipc.Message, descriptors: Sequence[int]) -> None:
         """Ask for a fork. The fork server may still import TensorFlow for seconds.
 
-        The request travels in a file, so that the socket's buffer has room for hundreds of requests. The supervisor
+        The request travels in a file, so that the socket's buffer has room for hundreds of requests. This process
         must never block.
 
         Args:
             owner: learns the id and the end of the fork.
-            request: the fork's `arguments`, `folder`, `umask` and `environment`; `program` is true for a program.
+            module: the module that the fork runs, which has functions `main` and `exit_process`.
+            request: the fork's `arguments`, `folder`, `umask` and `environment`.
             descriptors: the fork's 0, 1, 2, ….
         """
         self.prepare()
         assert self._server is not None
         self._queued.append(owner)
         with os.fdopen(os.memfd_create("request"), "w+") as body:
-            json.dump(request, body)
+            json.dump({**request, "module": module}, body)
             body.flush()
             body.seek(0)
             try:
@@ -116,4 +135,5 @@ class ForkClient:
         self._running.clear()
         self._queued.clear()
         for owner in lost:
-            owner.on_lost(f"the process that runs scripts ended; {self._log} has its last lines")
+            where = f"; {self._log} has its last lines" if self._log else ""
+            owner.on_lost(f"the process that runs scripts ended{where}")

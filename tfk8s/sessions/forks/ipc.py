@@ -1,4 +1,4 @@
-"""Messages between the processes of a local cluster: JSON and file descriptors on Unix stream sockets.
+"""Messages between processes of one machine: JSON and file descriptors on Unix stream sockets.
 
 A message is its length in four bytes, then its JSON. Descriptors travel with the length.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import signal
@@ -11,10 +12,21 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from tfk8s.backends.local import network_namespace
-
+_PR_SET_PDEATHSIG = 1
 _TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ENDING = (*_TERMINATION_SIGNALS, signal.SIGHUP)  # the signals that end a command
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent(parent: int) -> None:
+    """Make the kernel kill this process when its parent, process `parent`, ends."""
+    if _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl: {os.strerror(number)}")
+    if os.getppid() != parent:  # the parent ended before the line above
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def take_descriptors(descriptors: Sequence[int]) -> None:
@@ -65,7 +77,7 @@ def spawn(
     if pid:
         return pid
     try:
-        network_namespace.die_with_parent(parent)
+        die_with_parent(parent)
         if new_session:
             os.setsid()
         take_descriptors(descriptors)
@@ -99,7 +111,8 @@ def kill_group(leader: int, number: int) -> None:
 
 def exit_child(message: str, code: int) -> NoReturn:
     """End this forked process with a message, without the clean-up that its parent does."""
-    print(message, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
     os._exit(code)
 
 
