@@ -28,7 +28,7 @@ from tfk8s.backends.local.programs.run import ProgramRun
 from tfk8s.backends.local.record import Record, TaskRecord
 from tfk8s.backends.local.script_processes import RUNNER, ScriptRunner
 from tfk8s.backends.local.state import Folder
-from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
+from tfk8s.backends.local.task_processes import PortHandover, ServerProcess, TaskProcess, TaskSettings
 from tfk8s.core.roles import DATA
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc
@@ -54,6 +54,7 @@ class Supervisor:
         self._forks = ForkClient(self._loop, command, environment, folder.scripts_log)
         self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, self._start_polling)
         self._servers: list[ServerProcess] = []
+        self._ports = PortHandover(self._loop)
         self._library: server.Library | None = None
         self._programs: list[ProgramProcess] = []
         self._run = ProgramRun(self._loop, record.job_file, [])
@@ -167,9 +168,8 @@ class Supervisor:
         wanted = {str(task.task): task for task in record.tasks}
         added = {name: self._new_server(task) for name, task in wanted.items() if name not in running}
         self._servers = [(running | added)[name] for name in wanted]
-        for task in (removed := [running[name] for name in running if name not in wanted]):
-            task.stop("removed by `tfk8s scale`")
-        task_processes.start_after(self._loop, removed, list(added.values()))
+        removed = [running[name] for name in running if name not in wanted]
+        self._ports.replace(removed, list(added.values()))
 
     def _new_server(self, record: TaskRecord) -> ServerProcess:
         return ServerProcess(self._loop, self._settings(record), self._library, self._on_change)

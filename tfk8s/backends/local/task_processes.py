@@ -277,10 +277,24 @@ def dial(connection: socket.socket, port: int) -> None:
         ipc.send(connection, {"error": error.strerror or str(error)})
 
 
-def start_after(loop: Loop, ending: Sequence[ServerProcess], starting: Sequence[ServerProcess]) -> None:
-    """Start tasks once others have ended, whose ports they may get."""
-    if any(task.pid for task in ending):
-        loop.after(0.01, lambda: start_after(loop, ending, starting))
-        return
-    for task in starting:
-        task.start()
+class PortHandover:
+    """Starts tasks once all tasks that were removed have ended, whose ports they may get."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._ending: list[ServerProcess] = []
+
+    def replace(self, removed: Sequence[ServerProcess], added: Sequence[ServerProcess]) -> None:
+        """End tasks; start others once these, and those of earlier calls, have ended."""
+        for task in removed:
+            task.stop("removed by `tfk8s scale`")
+        self._ending += removed
+        self._start(added)
+
+    def _start(self, added: Sequence[ServerProcess]) -> None:
+        self._ending = [task for task in self._ending if task.pid]
+        if self._ending:
+            self._loop.after(0.01, lambda: self._start(added))
+            return
+        for task in added:
+            task.start()
