@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from tfk8s.jobfile.loader import load
     from tfk8s.sessions.session import session
+    from tfk8s.training import parallel
     from tfk8s.training.keras_support import correct_keras
     from tfk8s.training.progress import progress
     from tfk8s.training.strategy import strategy
@@ -66,6 +67,7 @@ __all__ = [
     "connect",
     "correct_keras",
     "load",
+    "parallel",
     "progress",
     "session",
     "strategy",
@@ -82,12 +84,14 @@ _HOMES = {
     "strategy": "training.strategy",
     "up": "api",
 }
+_MODULES = {"parallel": "training.parallel"}
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    module = importlib.import_module(f"{__name__}.{_MODULES.get(name) or _HOMES.get(name, 'errors')}")
+    value: object = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 
