@@ -1,16 +1,10 @@
-"""A network learns y = e^x on one device, without any cluster. parallel.py has to give the same result."""
+"""The first rung: one process, without any cluster. All other rungs have to learn what this one learns."""
 
 import network
 import tensorflow as tf
 
-
-def run():
-    with tf.Graph().as_default():
-        cost = network.add_replica()
-        train = tf.train.GradientDescentOptimizer(network.RATE).minimize(cost)
-        with tf.Session() as session:
-            return network.learn(session, train)
-
-
-if __name__ == "__main__":
-    network.report(*run())
+x = tf.data.make_initializable_iterator(network.batches())
+tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, x.initializer)
+cost = network.cost_of(network.parameters(), x.get_next())
+train = tf.train.GradientDescentOptimizer(network.RATE).minimize(cost)
+network.learn("", cost, train)

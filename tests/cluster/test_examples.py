@@ -2,7 +2,7 @@
 
 Of the job files only the image differs, and `cpu`, so that all fit on a node of two cores at once.
 
-compare.py draws with matplotlib, which the tests' image lacks: the two curves that it draws are compared here.
+compare.py starts clusters on this machine, so two rungs of its ladder are compared here.
 """
 
 import contextlib
@@ -107,7 +107,7 @@ def test_the_job_by_another_name(submit, make_up):
 
 def test_data_parallel_learns_as_a_single_device_does(submit, make_up):
     name = make_up("data_parallel/cluster.yaml")
-    single, parallel = map(costs, submit(name, "data_parallel/single.py", "data_parallel/parallel.py"))
+    single, parallel = map(costs, submit(name, "data_parallel/single.py", "data_parallel/fused.py"))
     assert parallel == pytest.approx(single, rel=1e-4)
     assert single[399] < 0.01 < single[1]
 
