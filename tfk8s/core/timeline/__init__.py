@@ -1,0 +1,1 @@
+"""The timeline of steps: recorded data, and rules that read the data."""
