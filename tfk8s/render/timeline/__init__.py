@@ -1,0 +1,1 @@
+"""Recorded steps as text: a page of HTML, and a Chrome trace."""
