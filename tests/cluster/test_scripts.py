@@ -14,7 +14,8 @@ from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.cluster import each
+from tfk8s.cluster import each, timeline
+from tfk8s.cluster.handle import Cluster
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import Download, LogOptions, Script
 from tfk8s.core.spec import Task
@@ -54,6 +55,21 @@ def test_a_folder_too_large_for_a_secret_is_streamed(run, tmp_path):
     (tmp_path / "large").write_bytes(os.urandom(3_000_000))
     code, lines = run("import os; print(os.path.getsize('large'))")
     assert (code, lines[-1]) == (0, "3000000")
+
+
+def test_steps_are_recorded_in_the_pod(backend, cluster, tmp_path):
+    (tmp_path / "steps.py").write_text(
+        "import os\nimport tensorflow as tf\n"
+        "with tf.device('/job:worker/task:1'):\n    w1 = tf.Variable(tf.ones([512, 512]), name='w1')\n"
+        "with tf.device('/job:worker/task:0'):\n    mean = tf.reduce_mean(w1 + 1)\n"
+        "with tf.Session(os.environ['TFK8S_TARGET']) as session:\n"
+        "    session.run(w1.initializer)\n    print(session.run(mean))\n"
+    )
+    page = tmp_path / "steps.html"
+    script = Script(path=tmp_path / "steps.py", tf1=True, isolate=True)
+    with timeline.recorded(script, timeline.Timeline(page), Cluster(backend, cluster)) as recorded:
+        assert backend.run(cluster, recorded).code == 0
+    assert "of the step waits for worker/1 to send w1 to worker/0 (1 MiB)" in page.read_text()
 
 
 def test_a_folder_over_100_mb_is_refused(run, tmp_path, backend, client, namespace):

@@ -43,6 +43,19 @@ def count(text: str | int) -> int:
     return int(text)
 
 
+def interval(text: str | int | None) -> int | None:
+    """Parse a number of 1 or more.
+
+    Raises:
+        BadParameter: the text is invalid.
+    """
+    if text is None:
+        return None
+    if not str(text).isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f'"{text}" is not a whole number of 1 or more')
+    return int(text)
+
+
 def port(text: str | int) -> int:
     """Parse a port number.
 
@@ -155,6 +168,24 @@ Gpus = Annotated[
 Get = Annotated[
     list[str] | None,
     typer.Option("--get", metavar="PATH[:LOCAL]", help="Copy a file or folder of the script when it ends; repeatable."),
+]
+Trace = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Record steps of the script's sessions; FILE becomes a page (.html) of them.",
+    ),
+]
+TraceEvery = Annotated[
+    int | None,
+    typer.Option(
+        "--trace-every",
+        metavar="N",
+        callback=interval,
+        show_default=False,
+        help="With --trace: record every N-th call of session.run; default: 100.",
+    ),
 ]
 Isolate = Annotated[bool, typer.Option("--isolate", help="Don't share variables with other sessions.")]
 Without = Annotated[

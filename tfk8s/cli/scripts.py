@@ -31,6 +31,8 @@ def submit(
     requirements: options.Requirements = None,
     gpus: options.Gpus = 0,
     get: options.Get = None,
+    trace: options.Trace = None,
+    trace_every: options.TraceEvery = None,
     without: options.Without = None,
     retries: options.Retries = 0,
     detach: Annotated[
@@ -54,18 +56,22 @@ def submit(
     Prints the script's output and returns its exit code. Arguments after SCRIPT go to the script. TFK8S_TARGET holds
     the master's address. On Kubernetes, the script continues if the connection breaks. Ctrl-C stops the script.
     --get copies PATH from the script's folder to LOCAL (default: the same path here), whatever the exit code.
+    --trace shows what the tasks did in a step of the sessions, and what the step waited for.
 
     Examples:
         tfk8s submit --local mnist train.py --steps 1000
         tfk8s submit --tf1 mnist old_script.py
         tfk8s submit --get model mnist train.py
+        tfk8s submit --trace steps.html mnist train.py
         tfk8s submit --detach mnist train.py
         tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
     from tfk8s.cli.progress import Progress
+    from tfk8s.cluster import timeline
     from tfk8s.cluster.scripts import make_script, run_here
     from tfk8s.errors import InvalidInput
 
+    steps = timeline.parse(trace, trace_every)
     if here and detach:
         raise InvalidInput("--here can't be combined with --detach: a script on this machine ends with its command")
     if get and detach:
@@ -73,6 +79,8 @@ def submit(
             "--get can't be combined with --detach: files are copied when the script ends, and nobody waits for that",
             help="leave out --detach; or let the script write to a volume of the job file",
         )
+    if steps and detach:
+        raise InvalidInput("--trace can't be combined with --detach: the page is written when the script ends")
     if retries and (here or detach):
         raise InvalidInput("--retries can't be combined with --here or --detach")
     session_script = make_script(
@@ -83,10 +91,9 @@ def submit(
     if timeout is not None:
         with Progress() as progress:
             cluster.wait(timeout, progress.update, without=without or ())
-    if here:
-        return run_here(cluster.backend, cluster.name, session_script)
     if not detach:
-        return cluster.run(session_script, retries=retries)
+        with timeline.recorded(session_script, steps, cluster, here=here) as recorded:
+            return run_here(cluster.backend, cluster.name, recorded) if here else cluster.run(recorded, retries=retries)
     script_name = cluster.start(session_script)
     say(script_name)
     which = f"{cluster.backend.flags} {cluster.name} {script_name}"
@@ -132,6 +139,8 @@ def run(
     requirements: options.Requirements = None,
     gpus: options.Gpus = 0,
     get: options.Get = None,
+    trace: options.Trace = None,
+    trace_every: options.TraceEvery = None,
     each: Annotated[
         str | None,
         typer.Option(
@@ -164,23 +173,26 @@ def run(
     """
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
+    from tfk8s.cli.programs import follow
     from tfk8s.cli.progress import Progress
+    from tfk8s.cluster import timeline
     from tfk8s.cluster.gpus import require_gpus
     from tfk8s.cluster.programs import require_programs
     from tfk8s.cluster.scripts import make_script, require_options, require_servers
     from tfk8s.errors import InvalidInput
     from tfk8s.jobfile.loader import load
 
-    session_script = None
+    steps, session_script = timeline.parse(trace, trace_every), None
     if script is not None:
         session_script = make_script(
             script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
             get=get or (),
         )  # fmt: skip
-    elif tf1 or fresh or isolate or requirements or gpus or get or each:
-        raise InvalidInput("--tf1, --fresh, --isolate, --requirements, --gpus, --get and --each need a SCRIPT")
-    if each and get:
-        raise InvalidInput("--get can't be combined with --each: the scripts would replace each other's files")
+    elif tf1 or fresh or isolate or requirements or gpus or get or trace or each:
+        raise InvalidInput("--tf1, --fresh, --isolate, --requirements, --gpus, --get, --trace and --each need a SCRIPT")
+    if each and (get or steps):
+        option = "--get" if get else "--trace"
+        raise InvalidInput(f"{option} can't be combined with --each: the scripts would replace each other's files")
     spec = load(file)
     tasks = _tasks_of(spec, each)
     cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports), keep=keep)
@@ -204,7 +216,10 @@ def run(
             if not cluster.created:
                 state = "was updated to the job file" if cluster.changed else "already runs"
                 note(f'cluster "{cluster.name}" {state}: run uses it and keeps it')
-            return _run(cluster, session_script, tasks, signals)
+            if session_script is None:
+                return follow(cluster, signals)
+            with timeline.recorded(session_script, steps, cluster) as recorded:
+                return _run(cluster, recorded, tasks)
         finally:
             signals.hold()
 
@@ -217,12 +232,8 @@ def _tasks_of(spec: JobFile, job: str | None) -> list[Task]:
     return tasks_of(spec, job)
 
 
-def _run(cluster: Cluster, script: ScriptSettings | None, tasks: list[Task], signals: Once) -> int:
-    """Run the programs, a script, or a script for each of the tasks; return the exit code."""
-    if script is None:
-        from tfk8s.cli.programs import follow
-
-        return follow(cluster, signals)
+def _run(cluster: Cluster, script: ScriptSettings, tasks: list[Task]) -> int:
+    """Run a script, or a script for each of the tasks; return the exit code."""
     if not tasks:
         return cluster.run(script)
     from tfk8s.cli.tasks import prefixes

@@ -53,6 +53,10 @@ def execute(options: argparse.Namespace) -> int:
     guard.start()
     check = functools.partial(patch.check_target, tasks=cluster.view.addresses, in_pod=options.pod)
     imports.while_imported("tensorflow", without_early_lines)
+    if setting := os.environ.pop("TFK8S_TRACE", None):
+        from tfk8s.sessions.trace import recorder  # other scripts do without
+
+        imports.when_imported(patch.SESSION_MODULE, recorder.start(setting).patch_sessions)
     imports.when_imported(
         patch.SESSION_MODULE, lambda: patch.patch_sessions(cluster.view, check, isolate=options.isolate)
     )

@@ -70,12 +70,14 @@ Usage: tfk8s submit [OPTIONS] NAME|FILE SCRIPT [ARGS...]
   go to the script. TFK8S_TARGET holds the master's address. On Kubernetes,
   the script continues if the connection breaks. Ctrl-C stops the script.
   --get copies PATH from the script's folder to LOCAL (default: the same path
-  here), whatever the exit code.
+  here), whatever the exit code. --trace shows what the tasks did in a step of
+  the sessions, and what the step waited for.
 
   Examples:
       tfk8s submit --local mnist train.py --steps 1000
       tfk8s submit --tf1 mnist old_script.py
       tfk8s submit --get model mnist train.py
+      tfk8s submit --trace steps.html mnist train.py
       tfk8s submit --detach mnist train.py
       tfk8s submit --retries 3 --without worker/3 mnist train.py
 
@@ -94,6 +96,10 @@ Options:
   --gpus N                 On Kubernetes: the number of GPUs for the script.
   --get PATH[:LOCAL]       Copy a file or folder of the script when it ends;
                            repeatable.
+  --trace FILE             Record steps of the script's sessions; FILE becomes
+                           a page (.html) of them.
+  --trace-every N          With --trace: record every N-th call of
+                           session.run; default: 100.
   --without TASK           Exclude this task from sessions.
   --retries N              Retry up to N times if a task is lost.
   -d, --detach             Print the script's name and return; the script
@@ -176,6 +182,11 @@ REFUSED = [
         ["logs", "mnist", "--tail", "-1"],
         "Invalid value for '--tail': \"-1\" is not a whole number of 0 or more",
         "tfk8s logs --help",
+    ),
+    (
+        ["submit", "--trace", "a.html", "--trace-every", "0", "mnist", "train.py"],
+        "Invalid value for '--trace-every': \"0\" is not a whole number of 1 or more",
+        "tfk8s submit --help",
     ),
     (
         ["connect", "mnist", "--port", "70000"],

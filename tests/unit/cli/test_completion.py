@@ -83,7 +83,7 @@ WORDS = [
     ("tfk8s render x.yaml --format ", ["cluster-spec", "tf-config", "flags", "env", "tfjob"]),
     ("tfk8s up ", []),
     ("tfk8s submit --local mnist ", []),
-    ("tfk8s submit mnist --t", ["--tf1", "--timeout"]),
+    ("tfk8s submit mnist --t", ["--tf1", "--trace", "--trace-every", "--timeout"]),
     ("tfk8s submit mnist train.py --t", []),
     ("tfk8s submit mnist -- --t", []),
     ("tfk8s completion ", ["bash", "zsh", "fish"]),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fakes.command_line import Run
 from job_files import job_file
+from traced import training_step
 
 import tfk8s
 from tfk8s import api, polling
@@ -19,6 +20,7 @@ from tfk8s.cluster import gpus
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
+from tfk8s.core.timeline import steps
 from tfk8s.errors import ClusterError, TaskUnreachable
 from tfk8s.testing import FakeBackend, change
 
@@ -205,6 +207,40 @@ def test_submit_copies_files(run: Run, backend: FakeBackend) -> None:
     ],
 )
 def test_submit_refuses_files_that_it_can_not_copy(
+    run: Run, backend: FakeBackend, options: list[str], error: str
+) -> None:
+    assert run("submit", *options, "mnist", "train.py") == (2, "", error)
+    assert backend.calls == []
+
+
+def test_submit_writes_a_timeline(run: Run, backend: FakeBackend, tmp_path: Path) -> None:
+    def record(script: Script) -> None:
+        every, _, path = script.environment["TFK8S_TRACE"].partition(":")
+        assert every == "7"
+        Path(path).write_text(steps.step_line(training_step()))
+
+    page, trace = tmp_path / "steps.html", tmp_path / "steps.trace.json"
+    backend.on_run, backend.exit_code = record, 9
+    assert run("submit", "--trace", str(page), "--trace-every", "7", "mnist", "train.py") == (
+        9, "", f"1 recorded step is in {page} and {trace}\n",
+    )  # fmt: skip
+    assert (page.exists(), trace.exists()) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (
+            ["--trace", "steps.html", "-d"],
+            "error: --trace can't be combined with --detach: the page is written when the script ends\n",
+        ),
+        (
+            ["--trace-every", "5"],
+            "error: --trace-every needs --trace\n  = help: for example --trace steps.html --trace-every 10\n",
+        ),
+    ],
+)
+def test_submit_refuses_a_timeline_before_anything_starts(
     run: Run, backend: FakeBackend, options: list[str], error: str
 ) -> None:
     assert run("submit", *options, "mnist", "train.py") == (2, "", error)

@@ -90,7 +90,7 @@ def test_run_of_a_script_needs_servers(run: Run, backend: FakeBackend, file: str
 
 def test_options_of_a_script_need_the_script(run: Run, file: str) -> None:
     assert run("run", "--tf1", file) == (
-        2, "", "error: --tf1, --fresh, --isolate, --requirements, --gpus, --get and --each need a SCRIPT\n",
+        2, "", "error: --tf1, --fresh, --isolate, --requirements, --gpus, --get, --trace and --each need a SCRIPT\n",
     )  # fmt: skip
 
 
@@ -100,6 +100,9 @@ def test_each_is_refused_before_anything_starts(run: Run, backend: FakeBackend, 
     )  # fmt: skip
     assert run("run", "--each", "worker", "--get", "model", served, __file__) == (
         2, "", "error: --get can't be combined with --each: the scripts would replace each other's files\n",
+    )  # fmt: skip
+    assert run("run", "--each", "worker", "--trace", "a.html", served, __file__) == (
+        2, "", "error: --trace can't be combined with --each: the scripts would replace each other's files\n",
     )  # fmt: skip
     assert backend.calls == []
 

@@ -1,0 +1,1 @@
+"""Code that records steps of a script's sessions."""
