@@ -167,9 +167,11 @@ def _clusters(clusters: Sequence[ClusterStatus]) -> str:
 
 
 def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:
+    from tfk8s.cli.progress import cell
+
     return (
         cluster.name, cluster.phase, f"{cluster.ready}/{len(cluster.tasks)}", *cluster.requests.cells,
-        str(cluster.master), cluster.target, str(cluster.running), cluster.progress.summary if cluster.progress else "",
+        str(cluster.master), cluster.target, str(cluster.running), cell(cluster.progress, sys.stdout, short=True),
         age(cluster.created), cluster.location,
     )  # fmt: skip
 
@@ -193,9 +195,11 @@ def _limits(cluster: ClusterStatus) -> str:
 
 
 def _script(script: ScriptStatus) -> tuple[str, ...]:
+    from tfk8s.cli.progress import cell
+
     code = "" if script.exit_code is None else str(script.exit_code)
-    since, progress = age(script.since), str(script.progress or "")
-    return script.name, script.phase, code, since, progress, script.command, script.reason
+    progress = cell(script.progress, sys.stdout)
+    return script.name, script.phase, code, age(script.since), progress, script.command, script.reason
 
 
 def _devices(answer: TaskDevices) -> list[tuple[str, ...]]:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from tfk8s.cli.output import age, note, say, table
+from tfk8s.core.progress import StepProgress
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 _HEAD = ("TASK", "PHASE", "ADDRESS", "WHERE", "RESTARTS", "AGE", "PROGRESS", "REASON")
+_BAR_WIDTH = 10
 _NO_CURSOR = ("dumb", "unknown")  # terminals on which rich prints nothing
 
 
@@ -110,13 +112,27 @@ def panel_text(status: ClusterStatus, height: int, stream: TextIO) -> str:
 
 def task_table(tasks: Sequence[TaskStatus], stream: TextIO) -> str:
     """Return the table of tasks, with their progress if one reports."""
-    return table(_HEAD, map(_row, tasks), stream, optional=("PROGRESS",))
+    return table(_HEAD, (_row(task, stream) for task in tasks), stream, optional=("PROGRESS",))
 
 
-def _row(task: TaskStatus) -> Sequence[str]:
+def cell(progress: StepProgress | None, stream: TextIO, *, short: bool = False) -> str:
+    """Return the progress for a table, with a bar on a terminal.
+
+    Args:
+        progress: the progress; None gives "".
+        stream: the output.
+        short: leave out the metrics.
+    """
+    if progress is None:
+        return ""
+    bar = progress.bar(_BAR_WIDTH) if stream.isatty() else ""
+    return f"{bar} {progress.summary if short else progress}".lstrip()
+
+
+def _row(task: TaskStatus, stream: TextIO) -> Sequence[str]:
     return (
         str(task.task), task.phase, task.address, task.runs_on, str(task.restarts), age(task.since),
-        str(task.progress or ""), task.reason,
+        cell(task.progress, stream), task.reason,
     )  # fmt: skip
 
 

@@ -168,8 +168,10 @@ def test_status_and_ls_show_progress(run: Run, backend: FakeBackend) -> None:
     )
     _, out, _ = run("status", "mnist")
     cluster = (
-        "NAME   PHASE  READY  MASTER   TARGET                 SCRIPTS  PROGRESS                  AGE    LOCATION\n"
-        "mnist  Ready  3/3    chief/0  grpc://localhost:2222  1        120/1000 (12%), 22s left  5m12s  /state/mnist\n"
+        "NAME   PHASE  READY  MASTER   TARGET                 SCRIPTS  "
+        "PROGRESS                              AGE    LOCATION\n"
+        "mnist  Ready  3/3    chief/0  grpc://localhost:2222  1        "
+        "120/1000 (12%), 40 steps/s, 22s left  5m12s  /state/mnist\n"
     )
     assert out.startswith(cluster)
     assert [line.partition("5m12s  ")[2].strip() for line in out.splitlines()[4:7]] == [
@@ -189,6 +191,25 @@ def test_status_and_ls_show_progress(run: Run, backend: FakeBackend) -> None:
         },
         None,
     ]  # fmt: skip
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_terminal_shows_bars(backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setenv("NO_COLOR", "1")
+    half = change("worker/0", progress=StepProgress(step=5, total=10, rate=2.0, metrics={"loss": "0.5"}))
+    (status,) = backend.clusters()
+    line = progress.task_table(half(status).tasks, screen).splitlines()[2]
+    assert "[#####-----] 5/10 (50%), 2 steps/s, 2s left, loss=0.5" in line
+    shown = progress.cell(half(status).progress, screen, short=True)
+    assert shown == "[#####-----] 5/10 (50%), 2 steps/s, 2s left"
+    assert (progress.cell(None, screen), progress.cell(StepProgress(step=7), screen)) == ("", "7")
 
 
 def test_logs_of_a_script(run: Run, backend: FakeBackend) -> None:

@@ -15,16 +15,30 @@ from tfk8s.core.progress import PREFIX, StepProgress, duration, latest, metric_t
         (
             StepProgress(step=120, total=1000, rate=35.1, metrics={"loss": "0.31", "lr": "1e-05", "at": "late = bad"}),
             "120/1000 (12%), 35.1 steps/s, 25s left, loss=0.31, lr=1e-05, at=late = bad",
-            "120/1000 (12%), 25s left",
+            "120/1000 (12%), 35.1 steps/s, 25s left",
         ),
-        (StepProgress(step=4, total=4, rate=1.2e-05), "4/4 (100%), 1.2e-05 steps/s", "4/4 (100%)"),
-        (StepProgress(step=5, total=4, rate=0.0), "5/4 (125%), 0 steps/s", "5/4 (125%)"),
-        (StepProgress(step=1, rate=1.23e7), "1, 1.23e+07 steps/s", "1"),
+        (StepProgress(step=4, total=4, rate=1.2e-05), "4/4 (100%), 1.2e-05 steps/s", "4/4 (100%), 1.2e-05 steps/s"),
+        (StepProgress(step=5, total=4, rate=0.0), "5/4 (125%), 0 steps/s", "5/4 (125%), 0 steps/s"),
+        (StepProgress(step=1, rate=1.23e7), "1, 1.23e+07 steps/s", "1, 1.23e+07 steps/s"),
     ],
 )
 def test_a_line_has_the_progress(progress: StepProgress, text: str, summary: str) -> None:
     assert (str(progress), progress.summary) == (text, summary)
     assert parse(f"{PREFIX}{text}\n") == progress
+
+
+@pytest.mark.parametrize(
+    ("step", "total", "line"),
+    [
+        (0, 3, "[--------------------] 0/3 (0%)"),
+        (2, 3, "[#############-------] 2/3 (66%)"),
+        (5, 3, "[####################] 5/3 (166%)"),
+        (-1, 3, "[--------------------] -1/3 (-34%)"),
+        (7, None, "tfk8s: step 7"),
+    ],
+)
+def test_a_terminal_has_a_bar_if_the_total_is_known(step: int, total: int | None, line: str) -> None:
+    assert StepProgress(step=step, total=total).terminal_line == line
 
 
 @pytest.mark.parametrize("total", [0, -1])

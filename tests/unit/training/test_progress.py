@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import pty
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tfk8s.training import progress
-from tfk8s.training.progress import Meter
+from tfk8s.training.progress import Meter, StatusLine, StreamAbove
 
 
 class Clock:
@@ -115,9 +118,126 @@ def test_a_terminal_has_one_line_in_place(clock: Clock, terminal: tuple[int, io.
     meter.report(3, 3, {})
     meter.close()
     text = b""
-    while not text.endswith(b"4 steps/s\x1b[K\r\n"):
+    while not text.endswith(b"4 steps/s\x1b[K\r\r\n"):
         text += os.read(user, 1000)
     assert text.decode().split("\r") == [
-        "", "tfk8s: step 1/3 (33%)\x1b[K", "tfk8s: step 2/3 (66%), 2 steps/s, 0s left\x1b[K", "\n",
-        "tfk8s: step 3/3 (100%), 4 steps/s\x1b[K", "\n",
+        "", "[######--------------] 1/3 (33%)\x1b[K",
+        "", "[#############-------] 2/3 (66%), 2 steps/s, 0s left\x1b[K", "", "\n",
+        "[####################] 3/3 (100%), 4 steps/s\x1b[K", "", "\n",
     ]  # fmt: skip
+
+
+def seen(text: str) -> list[str]:
+    """Return the lines that a terminal shows after a text, without the spaces at their ends."""
+    lines, column = [""], 0
+    for part in re.findall(r"\x1b\[K|[\r\n]|[^\x1b\r\n]+", text):
+        if part == "\n":
+            lines.append("")
+            column = 0
+        elif part == "\r":
+            column = 0
+        elif part == "\x1b[K":
+            lines[-1] = lines[-1][:column]
+        else:
+            lines[-1] = lines[-1][:column].ljust(column) + part + lines[-1][column + len(part) :]
+            column += len(part)
+    return [line.rstrip() for line in lines]
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers what it was sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return -1
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((30, 5)))
+    return Screen()
+
+
+def test_output_of_a_script_stands_above_the_line(screen: Screen) -> None:
+    line = StatusLine(screen)
+    out = StreamAbove(screen, line)
+    line.show("[#-] 1/2, a line that is longer than the terminal")
+    print("first", 1, file=out)
+    assert seen(screen.getvalue()) == ["first 1", "[#-] 1/2, a line that is long"]
+    out.writelines(["second\n", "a part"])
+    line.show("[##] 2/2")
+    assert seen(screen.getvalue()) == ["first 1", "second", "a part"], "the line would hide the part"
+    print(" of a line", file=out)
+    assert seen(screen.getvalue())[-2:] == ["a part of a line", "[##] 2/2"]
+    screen.write("a log that knows nothing of the line\n")
+    line.show("[##] 2/2")
+    line.close()
+    line.close()
+    print("last", file=out)
+    assert seen(screen.getvalue())[3:] == ["a log that knows nothing of the line", "[##] 2/2", "last", ""]
+
+
+def test_the_last_step_is_shown_below_a_print_without_an_end(clock: Clock, screen: Screen) -> None:
+    line = StatusLine(screen)
+    out = io.TextIOWrapper(io.BytesIO(), line_buffering=True)  # keeps a text without an end
+    line.show("[#-] 1/2")
+    print("..", end="", file=StreamAbove(out, line))
+    line.show("[##] 2/2")
+    line.close()
+    assert out.buffer.getvalue() == b"..\n"
+    assert seen(screen.getvalue()) == ["[##] 2/2", ""]
+    line.show("[##] 3/3")
+    assert seen(screen.getvalue())[1:] == ["[##] 3/3"]
+
+
+class AbslHandler(logging.Handler):
+    """A handler with another one in it, as absl's."""
+
+    def __init__(self, python_handler: logging.Handler) -> None:
+        super().__init__()
+        self.python_handler = python_handler
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.python_handler.emit(record)
+
+
+def test_older_log_handlers_print_above_the_line(clock: Clock, screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = io.StringIO()
+    logger = logging.getLogger("tests.progress")
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(
+        logger, "handlers",
+        [logging.StreamHandler(), AbslHandler(logging.StreamHandler()), logging.StreamHandler(other)],
+    )  # fmt: skip
+    meter = Meter(screen, {"TERM": "xterm"}, clock)
+    meter.take_streams()
+    meter.report(1, 2, {})
+    logger.warning("short")
+    assert seen(screen.getvalue()) == ["short", "short", "[##########----------] 1/2 (5"]
+    assert other.getvalue() == "short\n"
+
+
+def test_fork_prints_without_the_line(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = StatusLine(screen)
+    line.show("[#-] 1/2")
+    before = screen.getvalue()
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert StreamAbove(screen, line).write("text\n") == 5
+    assert screen.getvalue() == f"{before}text\n"
+
+
+def test_only_streams_on_the_terminal_are_taken(
+    clock: Clock, terminal: tuple[int, io.TextIOWrapper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, stream = terminal
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", stream)
+    Meter(stream, {"TERM": "dumb"}, clock).take_streams()
+    assert (sys.stdout, sys.stderr) == (out, stream)
+    Meter(stream, {"TERM": "xterm"}, clock).take_streams()
+    assert sys.stdout is out
+    assert isinstance(sys.stderr, StreamAbove)
+    assert sys.stderr.fileno() == stream.fileno()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 PREFIX = "tfk8s: step "
+BAR_WIDTH = 20
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _LINE = re.compile(
     r"(?P<step>-?\d+)(?:/(?P<total>\d+) \(-?\d+%\))?(?:, (?P<rate>\d[\d.e+-]*) steps/s)?(?:, \w+ left)?"
@@ -44,12 +45,25 @@ class StepProgress:
 
     @property
     def summary(self) -> str:
-        """The step, the total and the remaining time."""
-        return ", ".join((self._steps, *self._left))
+        """The step, the total, the rate and the remaining time."""
+        rate = () if self.rate is None else (f"{self.rate:.3g} steps/s",)
+        return ", ".join((self._steps, *rate, *self._left))
 
     def __str__(self) -> str:
-        rate = () if self.rate is None else (f"{self.rate:.3g} steps/s",)
-        return ", ".join((self._steps, *rate, *self._left, *(f"{name}={text}" for name, text in self.metrics.items())))
+        return ", ".join((self.summary, *(f"{name}={text}" for name, text in self.metrics.items())))
+
+    def bar(self, width: int) -> str:
+        """Return a bar, with `width` characters between its ends; "" if the total is unknown."""
+        if self.total is None or self.total <= 0:
+            return ""
+        done = max(0, min(width, width * self.step // self.total))
+        return f"[{'#' * done}{'-' * (width - done)}]"
+
+    @property
+    def terminal_line(self) -> str:
+        """The line for a terminal, with a bar."""
+        bar = self.bar(BAR_WIDTH)
+        return f"{bar} {self}" if bar else f"{PREFIX}{self}"
 
     @property
     def _steps(self) -> str:

@@ -16,6 +16,7 @@ from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.scripts import script_status
 from tfk8s.backends.kubernetes.scripts.script_files import ScriptFiles
+from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.core import naming
@@ -236,15 +237,14 @@ def _write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] |
     Any other end comes from kubelet, which reports it two seconds later.
     """
     ended = 0
-    for line in lines:
-        time, space, line = line.partition(" ") if options.timestamps else ("", "", line)
-        text, end = _parse(line)
-        if text is not None:
-            stream = sys.stderr if text.startswith(_MARK) else sys.stdout
-            stream.write(f"{time}{space}{text.removeprefix(_MARK)}\n")
-            stream.flush()
-        if copy and line.endswith(_FILES_WAIT):
-            copy()
-        if end and (ended := ended + 1) == _STREAMS and error_names.is_task_failure(end[2]):
-            return {"exitCode": end[1], "message": end[2]}
+    with contextlib.closing(ScriptOutput(in_place=options.follow and not options.timestamps)) as output:
+        for line in lines:
+            time, space, line = line.partition(" ") if options.timestamps else ("", "", line)
+            text, end = _parse(line)
+            if text is not None:
+                output.write(f"{time}{space}{text.removeprefix(_MARK)}\n", is_error=text.startswith(_MARK))
+            if copy and line.endswith(_FILES_WAIT):
+                copy()
+            if end and (ended := ended + 1) == _STREAMS and error_names.is_task_failure(end[2]):
+                return {"exitCode": end[1], "message": end[2]}
     return None
