@@ -183,7 +183,8 @@ EVENT_LOOPS = {
     "sessions/forks/event_loop.py",
     "sessions/task_monitor.py",
 }
-PROGRAM_FOR_PODS = "tools/doctor/network_policy.py"  # a text, which needs the standard library only
+# Texts that are sent to pods, which need the standard library only.
+PROGRAMS_FOR_PODS = {"tools/doctor/network_policy.py", "task/programs/inspector.py"}
 
 
 def modules_with(pattern: str) -> set[str]:
@@ -194,8 +195,8 @@ def modules_with(pattern: str) -> set[str]:
 
 
 def test_only_this_module_sleeps() -> None:
-    assert modules_with(r"\btime\.sleep\b|^from time import .*\bsleep\b") == {"polling.py", PROGRAM_FOR_PODS}
-    assert modules_with(r"^ *(import|from) (select|selectors)\b") == {"polling.py", PROGRAM_FOR_PODS, *EVENT_LOOPS}
+    assert modules_with(r"\btime\.sleep\b|^from time import .*\bsleep\b") == {"polling.py", *PROGRAMS_FOR_PODS}
+    assert modules_with(r"^ *(import|from) (select|selectors)\b") == {"polling.py", *PROGRAMS_FOR_PODS, *EVENT_LOOPS}
 
 
 def test_readable_and_closed_descriptors() -> None:

@@ -25,6 +25,7 @@
     TFK8S_REQUIREMENTS  kubernetes/                       pod/entrypoint, runner      the file for `pip install -r`
     TFK8S_DOWNLOADS     kubernetes/                       pod/entrypoint              the files of `--get`, as JSON
     TFK8S_PROGRESS      local/                            training/progress           the file for `tfk8s.progress`
+    TFK8S_SCRIPT        warm/relay                        coordinator, warm/relay     the name of a script in a warm pod
     TFK8S_TRACE         cluster/timeline                  sessions/runner             interval and file of `--trace`
     TFK8S_CLUSTER_ID    local/                            local/state                 the cluster of a local process
     TFK8S_LOCAL         the user                          backends/options            1: `--local` is the default

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import time
 import types
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tfk8s.core import naming
+from tfk8s.sessions import patch
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.eager.waits import EagerCall, eager_call
 from tfk8s.sessions.timing import TIMING
@@ -23,6 +25,7 @@ _SESSION = "tensorflow/python/client/session.py"
 _RECOVERING = "tensorflow/python/training/monitored_session.py"
 _JOB = re.compile(r"/job:(\w+)(?:/replica:\d+)?(?:/task:(\d+))?")
 # The work of such operations is in functions, outside the graph.
+ANY_DEVICE = "*"  # of functions
 _CALLS_FUNCTIONS = ("PartitionedCall", "While", "If", "Case")
 
 
@@ -64,15 +67,15 @@ class Call:
         filters = getattr(getattr(self.session, "_config", None), "device_filters", ())
         return bool(filters) and not any(_may_have(device, task) for device in filters)
 
-    def needs(self, task: str) -> bool:
-        """Return whether the call needs a task other than the session's master; True if that can't be known."""
+    def needed(self, tasks: Iterable[str]) -> list[str]:
+        """Return those of the tasks that the call needs, besides the session's master; all if that can't be known."""
         for frame in self.frames:
             if frame.f_code.co_name == "_do_run":
                 local = frame.f_locals
                 operations = [*local["target_list"], *(tensor.op for tensor in local["fetch_list"])]
-                fed = {tensor.deref().op for tensor in local["feed_dict"]}
-                return depends_on(operations, fed, task)
-        return True
+                devices = devices_of(operations, {tensor.deref().op for tensor in local["feed_dict"]})
+                return [task for task in tasks if may_run_on(devices, task)]
+        return list(tasks)
 
 
 AnyCall = Call | EagerCall
@@ -84,15 +87,52 @@ def active_calls() -> dict[Hashable, AnyCall]:
     Calls that close a session on a thread of their own, as TensorFlow and tfk8s do after a loss, keep nobody waiting.
     """
     main = threading.main_thread().ident
-    stacks = {thread: list(_stack(frame)) for thread, frame in sys._current_frames().items()}
-    calls: dict[int, AnyCall | None] = {
-        thread: _call(stack) or eager_call(stack, is_background=thread != main) for thread, stack in stacks.items()
-    }
     return {
         call.frames[0]: call
-        for thread, call in calls.items()
-        if call is not None and (thread == main or call.frames[0].f_code.co_name != "close")
+        for thread, (call, _) in _calls().items()
+        if thread == main or call.frames[0].f_code.co_name != "close"
     }
+
+
+def describe_calls(view: ClusterView) -> dict[int, dict[str, Any]]:
+    """Return the calls of threads as plain data, by the identifier of the thread.
+
+    A call has the tasks that it needs, the seconds since its begin, and the begin as the key of the call; these two are
+    None if unknown.
+    """
+    tasks = [task for task in view.addresses if task not in view.without]
+    found = {}
+    for thread, (call, stack) in _calls().items():
+        began = _began(stack)
+        seconds = None if began is None else round(time.monotonic() - began, 1)
+        found[thread] = {"key": began, "seconds": seconds, "needs": needed_tasks(call, tasks, view)}
+    return found
+
+
+def needed_tasks(call: AnyCall, tasks: Iterable[str], view: ClusterView) -> list[str]:
+    """Return those of the tasks that a call needs. Opening a session waits for all tasks."""
+    taken = [task for task in tasks if not call.leaves_out(task)]
+    needed = {call.master(view), *(taken if call.opens else call.needed(taken))}
+    return [task for task in tasks if task in needed]
+
+
+def _calls() -> dict[int, tuple[AnyCall, list[types.FrameType]]]:
+    """Return the call of each thread that waits in one, with the stack of the thread."""
+    main = threading.main_thread().ident
+    stacks = {thread: list(_stack(frame)) for thread, frame in sys._current_frames().items()}
+    found = {
+        thread: (_call(stack) or eager_call(stack, is_background=thread != main), stack)
+        for thread, stack in stacks.items()
+    }
+    return {thread: (call, stack) for thread, (call, stack) in found.items() if call is not None}
+
+
+def _began(stack: Sequence[types.FrameType]) -> float | None:
+    """Return the begin of a session's call, which `patch.run_checked` has noted."""
+    for frame in stack:
+        if frame.f_code is patch.run_checked.__code__ and "began" in frame.f_locals:
+            return float(frame.f_locals["began"])
+    return None
 
 
 def _stack(frame: types.FrameType | None) -> Iterator[types.FrameType]:
@@ -112,30 +152,28 @@ def _call(stack: list[types.FrameType]) -> Call | None:
     return Call(frames, max(timeout, TIMING.opening_timeout) if Call(frames).opens else timeout)
 
 
-def depends_on(operations: list[Any], fed: set[Any], task: str) -> bool:
-    """Return whether operations, or those that they take their inputs from, run on a task.
+def devices_of(operations: list[Any], fed: set[Any]) -> set[str]:
+    """Return the devices of operations and of those that they take their inputs from, perhaps with `ANY_DEVICE`.
 
     Args:
         operations: the operations; the list is used up.
         fed: operations whose output the session feeds, so that they do not run.
-        task: the task.
     """
+    devices: set[str] = set()
     seen = set(operations)
     while operations:
         operation = operations.pop()
-        if _may_run_on(operation, task):
-            return True
+        devices.add(ANY_DEVICE if operation.type.endswith(_CALLS_FUNCTIONS) else operation.device)
         inputs = [*operation.control_inputs, *(tensor.op for tensor in operation.inputs)]
         new = [source for source in inputs if source not in seen and source not in fed]
         seen.update(new)
         operations.extend(new)
-    return False
+    return devices
 
 
-def _may_run_on(operation: Any, task: str) -> bool:
-    if operation.type.endswith(_CALLS_FUNCTIONS):
-        return True
-    return _may_have(operation.device, task)  # an operation without a job is the master's
+def may_run_on(devices: Iterable[str], task: str) -> bool:
+    """Return whether one of the devices may be a task's. A device without a job is the master's."""
+    return any(device == ANY_DEVICE or _may_have(device, task) for device in devices)
 
 
 def _may_have(device: str, task: str) -> bool:

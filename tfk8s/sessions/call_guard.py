@@ -195,9 +195,7 @@ class CallGuard:
         self._suspicions[key, task] = Suspicion(due, suspicion.is_older)
 
     def _needs(self, call: AnyCall, task: str) -> bool:
-        if task == call.master(self._view):
-            return True
-        return not call.leaves_out(task) and (call.opens or call.needs(task))
+        return bool(active_calls.needed_tasks(call, [task], self._view))
 
     def _session_is_older(self, call: AnyCall, task: str) -> bool:
         """Return whether a call's session was opened before the task was replaced, so that the session is lost.

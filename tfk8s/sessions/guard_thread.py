@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tfk8s import polling
 from tfk8s.sessions.task_events import TaskEvent, read_events
+from tfk8s.task.programs.stacks import StackListener
 
 _left_open: set[int] = set()  # pipes that signals may still be written to
 
@@ -37,26 +38,30 @@ class GuardThread(threading.Thread):
     Args:
         guard: the guard.
         events: a descriptor with lines of `TaskEvent`; None if nobody reports changes.
+        stacks: answers requests for the stacks of this process; None if nobody asks.
 
     Attributes:
         guard: as given.
     """
 
-    def __init__(self, guard: Guard, events: int | None) -> None:
+    def __init__(self, guard: Guard, events: int | None, stacks: StackListener | None = None) -> None:
         super().__init__(name="tfk8s-guard", daemon=True)
-        self.guard, self._events = guard, events
+        self.guard, self._events, self._stacks = guard, events, stacks
         self._is_over = self._has_signals = False
         self._wakeup, self._signals = os.pipe()
         os.set_blocking(self._signals, False)
 
     def run(self) -> None:
         """Wait for events and deadlines."""
-        sources = [self._wakeup] if self._events is None else [self._wakeup, self._events]
+        asked = None if self._stacks is None else self._stacks.fileno()
+        sources = [source for source in (self._wakeup, self._events, asked) if source is not None]
         while not self._is_over:
             self.guard.check(time.monotonic())
             readable = polling.ready(sources, self.guard.check_interval)
             if self._wakeup in readable and signal.SIGINT in os.read(self._wakeup, 64):
                 self.guard.on_interrupt()
+            if self._stacks is not None and asked in readable:
+                self._stacks.answer()
             if self._events in readable:
                 events = read_events(self._events)
                 for event in events:

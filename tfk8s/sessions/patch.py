@@ -154,6 +154,7 @@ def run_checked(session: Any, feed_dict: Any, run: Callable[[], Any]) -> Any:
         KeyboardInterrupt: Ctrl-C came while C++ raised an exception, and pybind11 gave up on both.
     """
     check_sizes(session, feed_dict)
+    began = time.monotonic()  # noqa: F841 - `active_calls` reads it in this frame
     try:
         result = run()
     except RuntimeError as error:

@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
-from tfk8s.sessions import adopted_server, error_names, failures, patch
+from tfk8s.sessions import active_calls, adopted_server, error_names, failures, patch
 from tfk8s.sessions.call_guard import TASK_FAILED, CallGuard, ExitScript
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.diagnosis import ClusterProbe
@@ -32,6 +32,7 @@ from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
 from tfk8s.task.programs import imports, main_script, strategies
+from tfk8s.task.programs.stacks import StackListener
 
 _EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
 
@@ -48,7 +49,7 @@ def execute(options: argparse.Namespace) -> int:
         return failures.report(error, note.write, error_names.A_TASK_FAILED)
     if options.events is not None:
         of_script.expect()
-    guard = GuardThread(CallGuard(of_script, cluster.view, ExitScript(note.end)), options.events)
+    guard = GuardThread(CallGuard(of_script, cluster.view, ExitScript(note.end)), options.events, listen(cluster.view))
     guard.take_signals()
     guard.start()
     check = functools.partial(patch.check_target, tasks=cluster.view.addresses, in_pod=options.pod)
@@ -73,6 +74,13 @@ def execute(options: argparse.Namespace) -> int:
         options.script, options.arguments, options.tf1, options.pod, requirements, forwarded=options.forwarded
     )
     return run_main(run, cluster, note)
+
+
+def listen(view: ClusterView) -> StackListener | None:
+    """Return a listener for `tfk8s stacks`, or None if this system has none."""
+    with contextlib.suppress(OSError):
+        return StackListener(functools.partial(active_calls.describe_calls, view))
+    return None
 
 
 def install_log_handler() -> None:

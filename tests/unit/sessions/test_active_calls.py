@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 
-from tfk8s.sessions import active_calls
+from tfk8s.sessions import active_calls, patch
+from tfk8s.sessions.cluster.view import ClusterView
 
 
 class Operation(SimpleNamespace):
@@ -31,23 +33,27 @@ OPERATIONS = [
 ]
 
 
+def needs(operations: list[Operation], fed: set[Operation], task: str = "worker/1") -> bool:
+    return active_calls.may_run_on(active_calls.devices_of(operations, fed), task)
+
+
 def test_operation_needs_the_task_of_its_device() -> None:
     for device, needed in OPERATIONS:
         behind = operation(device)
-        assert active_calls.depends_on([operation("", operation("", behind))], set(), "worker/1") == needed, device
-        assert active_calls.depends_on([operation("", after=(behind,))], set(), "worker/1") == needed, device
+        assert needs([operation("", operation("", behind))], set()) == needed, device
+        assert needs([operation("", after=(behind,))], set()) == needed, device
 
 
 def test_fed_operation_needs_nothing() -> None:
     fed = operation("/job:ps/task:0", operation("/job:worker/task:1"))
-    assert not active_calls.depends_on([operation("", fed)], {fed}, "worker/1")
+    assert not needs([operation("", fed)], {fed})
 
 
 def test_loops_end_and_functions_may_need_any_task() -> None:
     first, second = operation(), operation()
     first.inputs, second.inputs = [SimpleNamespace(op=second)], [SimpleNamespace(op=first)]
-    assert not active_calls.depends_on([first], set(), "worker/1")
-    assert active_calls.depends_on([operation("", operation(kind="StatefulPartitionedCall"))], set(), "worker/1")
+    assert not needs([first], set())
+    assert needs([operation("", operation(kind="StatefulPartitionedCall"))], set())
 
 
 def in_a_thread(function: str) -> tuple[threading.Event, threading.Thread]:
@@ -73,8 +79,43 @@ def test_close_on_another_thread_is_no_call(function: str, counts: bool) -> None
     assert len(calls) == counts
     if calls:
         assert calls[0].opens == (function == "_extend_graph")
-        assert calls[0].needs("worker/1")
+        assert calls[0].needed(["worker/1"]) == ["worker/1"]
         assert calls[0].timeout == (9.0 if function == "_extend_graph" else 3.0)
+
+
+def test_call_is_described_with_the_tasks_that_it_needs() -> None:
+    view = ClusterView({"master/0": "m:1", "worker/0": "w0:1", "worker/1": "w1:1"}, without=["worker/1"])
+    leave, thread = in_a_thread("_extend_graph")
+    try:
+        call = active_calls.describe_calls(view)[thread.ident or 0]
+    finally:
+        leave.set()
+        thread.join(60)
+    assert call == {"key": None, "seconds": None, "needs": ["master/0", "worker/0"]}
+
+
+def test_call_of_a_patched_session_has_its_time() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def run() -> None:
+        entered.set()
+        leave.wait(60)
+
+    names = {"run": run}
+    path = "/somewhere/tensorflow/python/client/session.py"
+    exec(compile("def session_run(self=None):\n    run()\n", path, "exec"), names)  # noqa: S102
+    session = SimpleNamespace(graph=SimpleNamespace(version=0))
+    before = time.monotonic()
+    thread = threading.Thread(target=patch.run_checked, args=[session, None, names["session_run"]])
+    thread.start()
+    assert entered.wait(60)
+    try:
+        call = active_calls.describe_calls(ClusterView({}))[thread.ident or 0]
+    finally:
+        leave.set()
+        thread.join(60)
+    assert 0 <= call["seconds"] < 60
+    assert before <= call["key"] <= time.monotonic(), "the next call has another key, even in a frame at the same place"
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,9 @@ class Scene:
         target: str = "",
     ) -> None:
         self.active[sys._getframe()] = SimpleNamespace(
-            opens=opens, timeout=3.0, leaves_out=lambda task: task in without, needs=lambda task: task in needs,
-            session=session, master=lambda view: view.task_at(target) or view.master, is_background=False,
+            opens=opens, timeout=3.0, leaves_out=lambda task: task in without,
+            needed=lambda tasks: [task for task in tasks if task in needs], session=session,
+            master=lambda view: view.task_at(target) or view.master, is_background=False,
         )  # fmt: skip
 
 

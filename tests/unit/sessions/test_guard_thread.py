@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,8 @@ import pytest
 
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.task_events import TaskEvent, lost
+from tfk8s.task.programs import inspector
+from tfk8s.task.programs.stacks import StackListener
 
 EVENT = lost("worker/1", "evicted")
 
@@ -77,6 +81,17 @@ def test_events_reach_the_guard_until_the_pipe_ends() -> None:
     thread.stop()
     assert guard.calls.empty(), "it does not poll a pipe that has ended"
     os.close(read)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has abstract sockets")
+def test_thread_answers_requests_for_stacks() -> None:
+    listener = StackListener()
+    thread = GuardThread(Guard(), None, listener)
+    thread.start()
+    answer = inspector.ask([os.getpid()])[os.getpid()]
+    thread.stop()
+    listener.close()
+    assert "MainThread" in [found["name"] for found in json.loads(answer or b"")["threads"]]
 
 
 def test_guard_sets_the_interval() -> None:

@@ -26,7 +26,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
         monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         monkeypatch.setattr(sys, "path", ["", *sys.path])
-        code = runner.main([str(script), *arguments])
+        code = runner.run([str(script), *arguments])
         out, errors = capsys.readouterr()
         return code, out, errors.replace(str(script), "train.py")
 

@@ -72,6 +72,10 @@ class EagerCall:
         """Return whether this process did not connect to a task, or survives its loss."""
         return task not in remote_context.connected_tasks() or (task.startswith(_WORKER) and has_coordinator())
 
+    def needed(self, tasks: Iterable[str]) -> list[str]:
+        """Return those of the tasks that the call needs, or may need."""
+        return [task for task in tasks if self.needs(task)]
+
     def needs(self, task: str) -> bool:
         """Return whether the call needs a task; True if that can't be known."""
         waiting = self.stack[0]

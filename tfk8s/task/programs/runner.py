@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from tfk8s.core.programs import PEER_LOST
-from tfk8s.task.programs import hints, main_script, strategies
+from tfk8s.task.programs import hints, main_script, stacks, strategies
 
 INTERRUPTED = 130  # by Ctrl-C, as a shell shows it
 
@@ -47,6 +47,12 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run a script as `run` does, in a process that answers `tfk8s stacks`."""
+    stacks.serve()
+    return run(arguments)
+
+
+def run(arguments: Sequence[str]) -> int:
     """Run a script with its arguments; return the exit code of the process."""
     script, *rest = arguments
     strategies.watch(os.environ, lambda text: print(f"tfk8s: {text}", file=sys.stderr, flush=True))
