@@ -182,6 +182,7 @@ EVENT_LOOPS = {
     "sessions/forks/fork_server.py",
     "sessions/forks/event_loop.py",
     "sessions/task_monitor.py",
+    "sessions/warm/relay.py",
 }
 # Texts that are sent to pods, which need the standard library only.
 PROGRAMS_FOR_PODS = {"tools/doctor/network_policy.py", "task/programs/inspector.py"}

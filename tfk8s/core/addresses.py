@@ -19,6 +19,18 @@ K = TypeVar("K")
 SCHEME = "grpc://"  # of a session's target
 POD_NAMESPACE = "$(TFK8S_NAMESPACE)"  # Kubernetes expands this in the variables of a container
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_SCRIPTS_OF_A_POD = 32
+_HIGHEST_PORT = 65535
+
+
+def script_ports(port: int) -> range:
+    """Return the ports for servers of scripts that share a pod, apart from those of tasks.
+
+    Args:
+        port: the master's.
+    """
+    start = port + 100 if port + 100 + _SCRIPTS_OF_A_POD <= _HIGHEST_PORT else port - 1000
+    return range(start, start + _SCRIPTS_OF_A_POD)
 
 
 def local_address(job_file: JobFile) -> Address:

@@ -11,7 +11,7 @@
     TFK8S_GPUS          render/pods, local/               task/server, status          GPUs that TensorFlow must see
     TFK8S_ACTIVITY_PORT render/pods                       task/                       the port of the list of clients
     TFK8S_MAX_DURATION  render/lifetime                   task/lifetime               max_duration in seconds
-    TFK8S_IDLE          render/lifetime                   task/lifetime               idle in seconds
+    TFK8S_IDLE          render/lifetime, render/warm_job  task/lifetime, warm/keeper  idle in seconds
     TFK8S_SERVERS       render/lifetime                   task/lifetime               the jobs with servers
     TFK8S_PROGRAMS      render/lifetime                   task/lifetime               the jobs with programs
     TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"
@@ -24,9 +24,9 @@
     TFK8S_ARCHIVE       kubernetes/, render/program_job   pod/entrypoint, task/       the archive of the script's folder
     TFK8S_REQUIREMENTS  kubernetes/                       pod/entrypoint, runner      the file for `pip install -r`
     TFK8S_DOWNLOADS     kubernetes/                       pod/entrypoint              the files of `--get`, as JSON
-    TFK8S_PROGRESS      local/                            training/progress           the file for `tfk8s.progress`
     TFK8S_SCRIPT        warm/relay                        coordinator, warm/relay     the name of a script in a warm pod
     TFK8S_TRACE         cluster/timeline                  sessions/runner             interval and file of `--trace`
+    TFK8S_PROGRESS      local/, warm/relay                training/progress           the file for `tfk8s.progress`
     TFK8S_CLUSTER_ID    local/                            local/state                 the cluster of a local process
     TFK8S_LOCAL         the user                          backends/options            1: `--local` is the default
     TFK8S_DEBUG         the user                          cli/, sessions/runner       1: errors show their traceback

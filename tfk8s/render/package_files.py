@@ -18,7 +18,8 @@ _DATA_SERVICE = ("task/data/*.py",)
 _SCRIPT = (
     *_TASK, "core/addresses.py", "core/cluster_spec.py", "core/progress.py", "concurrency.py", "errors.py", "log.py",
     "polling.py", "training/*.py", "training/parallel/*.py", "core/timeline/__init__.py", "core/timeline/steps.py",
-    "sessions/*.py", "sessions/cluster/*.py", "sessions/eager/*.py", "sessions/pod/*.py", "sessions/trace/*.py",
+    "sessions/*.py", "sessions/cluster/*.py", "sessions/eager/*.py", "sessions/forks/*.py", "sessions/pod/*.py",
+    "sessions/trace/*.py", "sessions/warm/*.py",
     "task/programs/__init__.py", "task/programs/archive.py", "task/programs/hints.py",
     "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",
     "task/programs/stacks.py", "task/programs/strategies.py",

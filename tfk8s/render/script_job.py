@@ -42,7 +42,7 @@ _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
 _DEFAULTS = {
     ("HOME", pods.SCRATCH_FOLDER), *_HIDDEN_GPUS.items(), *pods.gpu_environment(Job(name="any", gpus=1)).items(),
 }  # fmt: skip
-_PREFIX = "script-"  # names of tasks have no "-", because TensorFlow's job names have none
+_PREFIXES = ("script-", "warm-")  # names of tasks have no "-", because TensorFlow's job names have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ class Run:
         archived: whether the Secret also holds the script's folder.
         gpus: the GPUs, or None.
         stdin: whether the script has a standard input, for a client that attaches to the pod.
+        command: the program that runs as process 1.
     """
 
     arguments: Sequence[str]
@@ -79,11 +80,12 @@ class Run:
     archived: bool = True
     gpus: Gpus | None = None
     stdin: bool = False
+    command: Sequence[str] = COMMAND
 
 
 def is_name(word: str) -> bool:
-    """Return whether a word is the name of a script, and not of a task or a job."""
-    return word.startswith(_PREFIX)
+    """Return whether a word is the name of a script or of a warm pod, and not of a task or a job."""
+    return word.startswith(_PREFIXES)
 
 
 def is_script(job: Object) -> bool:
@@ -213,7 +215,7 @@ def _container(master: Object, run: Run) -> Object:
     container = {
         "name": naming.SCRIPT_CONTAINER,
         "image": master["image"],
-        "command": [*COMMAND, *run.arguments],
+        "command": [*run.command, *run.arguments],
         "workingDir": WORK_FOLDER,
         "env": _environment(master["env"], run),
         "resources": {

@@ -11,8 +11,9 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from tfk8s.core.addresses import SCHEME, host_and_port
+from tfk8s.core.addresses import SCHEME, host_and_port, script_ports
 from tfk8s.errors import InvalidInput, TaskUnreachable
+from tfk8s.task.programs.stacks import SHARED_POD
 from tfk8s.training import task_roles
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def strategy(job: str | None = None, *, variables: str | None = None) -> tf.dist
 def own_address(target: str) -> str:
     """Return a free address of this process at which the tasks can connect to it.
 
-    The NetworkPolicy of a cluster allows connections between its pods at the ports of its tasks only. So the port is
-    the master's, unless a program has it on this machine.
+    The NetworkPolicy of a cluster allows connections between its pods at the ports of its tasks, and at `script_ports`
+    for scripts that share a pod. In a pod of its own, a script has the master's port.
 
     Args:
         target: the master, "grpc://host:port".
@@ -82,8 +83,28 @@ def own_address(target: str) -> str:
             family, host = connection.family, str(connection.getsockname()[0])
     except OSError as error:
         raise TaskUnreachable(f"the master does not answer at {target}: {error}") from error
-    port = _free_port(family, host, server[1])
+    port = _own_port(server[1]) if SHARED_POD in os.environ else _free_port(family, host, server[1])
     return f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}"
+
+
+@functools.cache
+def _own_port(master: int) -> int:
+    """Return a port that no other script of this pod has, for as long as this process runs.
+
+    Raises:
+        InvalidInput: the other scripts have all ports.
+    """
+    for port in script_ports(master):
+        mark = socket.socket(socket.AF_UNIX)  # an abstract address belongs to the pod, and ends with the process
+        try:
+            mark.bind(f"\0tfk8s-port-{port}")
+        except OSError:
+            mark.close()
+            continue
+        mark.detach()
+        return port
+    message, remedy = "other scripts have all ports of your warm pod", "run this script by `tfk8s submit --fresh`"
+    raise InvalidInput(message, help=remedy)
 
 
 def _free_port(family: int, host: str, preferred: int) -> int:

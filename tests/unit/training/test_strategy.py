@@ -8,6 +8,7 @@ import traceback
 import pytest
 
 import tfk8s
+from tfk8s.core.addresses import script_ports
 from tfk8s.errors import InvalidInput, TaskUnreachable
 from tfk8s.sessions.forward import Forward
 from tfk8s.training import strategy
@@ -57,3 +58,13 @@ def test_addresses_of_ipv6_have_brackets() -> None:
         pytest.skip("this machine has no IPv6")
     with server:
         assert strategy.own_address(f"grpc://[::1]:{server.getsockname()[1]}").startswith("[::1]:")
+
+
+def test_scripts_that_share_a_pod_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(strategy.SHARED_POD, "script-1")
+    with socket.create_server(("127.0.0.1", 0)) as master, socket.socket(socket.AF_UNIX) as other:
+        port = master.getsockname()[1]
+        own = script_ports(port)
+        other.bind(f"\0tfk8s-port-{own[0]}")
+        for _ in range(2):
+            assert strategy.own_address(f"grpc://127.0.0.1:{port}") == f"127.0.0.1:{own[1]}"

@@ -131,6 +131,11 @@ def mark(source: int, sink: int) -> None:
 
 
 def _run(arguments: Sequence[str]) -> None:
+    runner.exit_process(runner.main([*prepare(), *arguments]))
+
+
+def prepare() -> list[str]:
+    """Unpack the script's folder, install its requirements, and monitor the tasks; return arguments for the runner."""
     cluster = derive_cluster(os.environ)
     os.environ["TFK8S_CLUSTER"] = cluster_spec.cluster_spec(lists(cluster))
     try:
@@ -141,7 +146,7 @@ def _run(arguments: Sequence[str]) -> None:
         os._exit(error.exit_code)
     if requirements := os.environ.get("TFK8S_REQUIREMENTS"):
         install(requirements)
-    runner.exit_process(runner.main([f"--events={monitor_tasks(cluster)}", "--pod", *arguments]))
+    return [f"--events={monitor_tasks(cluster)}", "--pod"]
 
 
 def monitor_tasks(cluster: TaskAddresses) -> int:

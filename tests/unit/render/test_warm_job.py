@@ -1,0 +1,41 @@
+"""The Job of a warm pod."""
+
+from __future__ import annotations
+
+from fakes.stateful_sets import stateful_sets
+
+from tfk8s.render import script_job, warm_job
+
+FILES = {"sessions/warm/keeper.py": "pass"}
+
+
+def test_a_warm_pod_is_like_a_scripts_pod() -> None:
+    master = stateful_sets()[0]
+    warm = warm_job.job("demo-warm-1", master, 1800.0, FILES)
+    run = script_job.Run(arguments=[], environment={"TFK8S_IDLE": "1800"}, files=list(FILES), archived=False)
+    own = script_job.job("demo-warm-1", master, run)
+    assert warm_job.is_warm(warm)
+    assert not script_job.is_script(warm)
+    assert warm["metadata"]["ownerReferences"] == own["metadata"]["ownerReferences"]
+    (container,), (script,) = (job["spec"]["template"]["spec"].pop("containers") for job in (warm, own))
+    assert warm["spec"]["template"]["spec"] == own["spec"]["template"]["spec"]
+    assert container == {**script, "command": ["python3", "-m", "tfk8s.sessions.warm.keeper"]}
+    assert warm["spec"]["template"]["metadata"]["labels"] == {
+        **own["spec"]["template"]["metadata"]["labels"], "app.kubernetes.io/component": "warm-scripts",
+    }  # fmt: skip
+
+
+def test_users_and_changed_clusters_have_other_warm_pods() -> None:
+    master, other = stateful_sets()
+    keys = {
+        warm_job.key(*arguments)
+        for arguments in (
+            ("ann", master, None, FILES), ("bob", master, None, FILES), ("ann", other, None, FILES),
+            ("ann", master, 60.0, FILES), ("ann", master, None, {**FILES, "log.py": ""}),
+        )
+    }  # fmt: skip
+    assert len(keys) == 5
+    assert warm_job.key("ann", *[master, None, FILES]) in keys
+    name = f"{warm_job.key('ann', master, None, FILES)}-1b2c"
+    assert warm_job.name({"metadata": {"name": script_job.object_name("demo", name)}}) == name
+    assert script_job.is_name(name)

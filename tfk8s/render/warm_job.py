@@ -1,0 +1,54 @@
+"""The Job of a warm pod, which runs session scripts of one user as forks of a process with TensorFlow imported."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from tfk8s.render import manifests, script_job
+from tfk8s.render.pods import Object
+from tfk8s.render.script_job import Run
+
+COMPONENT = "warm-scripts"  # no job's DNS name is this, as it would end in a hash
+COMMAND = ("python3", "-m", "tfk8s.sessions.warm.keeper")
+TTL = 60  # seconds for which an ended pod stays, so that its scripts' clients learn the reason
+_PREFIX = "warm-"
+
+
+def is_warm(item: Object) -> bool:
+    """Return whether an object is the Job of a warm pod, or such a pod."""
+    return bool(item["metadata"].get("labels", {}).get(manifests.COMPONENT) == COMPONENT)
+
+
+def key(user: str, master: Object, idle: float | None, files: Mapping[str, str]) -> str:
+    """Return the first part of the name of a user's warm pods that fit a cluster, such as "warm-8f14e45f".
+
+    Another user, another version of tfk8s and another pod of the master have another key.
+    """
+    text = json.dumps([user, job("", master, idle, files), files], sort_keys=True)
+    return f"{_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def name(item: Object) -> str:
+    """Return the name of a warm pod for users, from its Job: "warm-8f14e45f-1b2c"."""
+    return str(item["metadata"]["name"])[-len("warm-00000000-0000") :]
+
+
+def job(name: str, master: Object, idle: float | None, files: Mapping[str, str]) -> Object:
+    """Return the Job.
+
+    Args:
+        name: the name of the Job and of the Secret with the files.
+        master: the master's StatefulSet.
+        idle: the seconds without a script after which the pod ends; None is a default.
+        files: the texts of this package's files that the pod needs, by path.
+    """
+    environment = {} if idle is None else {"TFK8S_IDLE": f"{idle:g}"}
+    run = Run(arguments=(), environment=environment, files=list(files), archived=False, command=COMMAND)
+    made = script_job.job(name, master, run)
+    made["spec"]["ttlSecondsAfterFinished"] = TTL
+    template = made["spec"]["template"]
+    for metadata in (made["metadata"], template["metadata"]):
+        metadata["labels"][manifests.COMPONENT] = COMPONENT
+    return made

@@ -1,0 +1,1 @@
+"""The warm pod: its processes, and the streams of its scripts."""

@@ -1,0 +1,56 @@
+"""The process of a warm pod for one connection of `submit`. Standard library only: this file runs in pods."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.warm import channel
+from tfk8s.sessions.warm.relay import Relay
+
+_CONNECTION, _CONTROL = 3, 4  # descriptors
+
+
+def become(connection: socket.socket, control: socket.socket, parent: int) -> NoReturn:
+    """Serve a connection in this fork of the keeper, until its script has ended."""
+    try:
+        processes.die_with_parent(parent)
+        os.setsid()
+        processes.take_descriptors([os.open(os.devnull, os.O_RDWR), 1, 2, connection.detach(), control.detach()])
+        processes.reset_signals()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        serve(socket.socket(fileno=_CONNECTION), socket.socket(fileno=_CONTROL), Path.cwd())
+    except BaseException:
+        traceback.print_exc()
+    os._exit(0)
+
+
+def serve(connection: socket.socket, control: socket.socket, base: Path) -> None:
+    """Serve a connection, or hand it on to the relay of its script.
+
+    Args:
+        connection: the connection.
+        control: the socket to the keeper.
+        base: the folder for the folders of scripts.
+    """
+    try:
+        hello = channel.hear_hello(connection)
+    except OSError:  # not a client, or it is gone
+        return
+    greeting = {"hello": hello["script"], "received": hello["received"], "is_new": hello["is_new"]}
+    ipc.send(control, greeting, [connection.fileno()])
+    received = ipc.receive(control)
+    answer = received[0]["answer"] if received else "gone"
+    with contextlib.suppress(OSError):
+        if answer == "gone":
+            channel.say_hello(connection, {"gone": True})
+        elif answer == "new":
+            relay = Relay(control, base / hello["script"])
+            relay.attach(connection, 0)
+            relay.run()

@@ -1,0 +1,291 @@
+"""Copies between a script in a warm pod and `submit`: streams, signals and the exit code; makes the script's folder.
+
+Another connection may replace one that breaks. The script ends if its client stays away, and nothing of the
+script is left then. Standard library only: this file runs in pods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from tfk8s.sessions import error_names
+from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks.scripts import KILL_TIMEOUT
+from tfk8s.sessions.warm import channel
+from tfk8s.sessions.warm.channel import Channel
+from tfk8s.task.programs.stacks import SHARED_POD
+
+_MAX_INPUT = 1 << 20  # bytes that the script has not read
+_DRAIN_TIMEOUT = 1.0  # a process that the script left behind may hold its streams open
+_BLOCK = 1 << 16
+_MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")  # cgroups(7)
+_POLL_INTERVAL = 1.0
+_DRAIN_INTERVAL = 0.05
+
+
+class Relay:
+    """Copies between a script and its client.
+
+    Args:
+        control: the socket to the keeper.
+        folder: the script's own folder, which is made and removed.
+    """
+
+    def __init__(self, control: socket.socket, folder: Path) -> None:
+        self._control, self._folder = control, folder
+        self._channel = Channel()
+        self._last_heard = self._last_connected = time.monotonic()
+        self._request: dict[str, Any] = {}
+        self._since, self._memory_kills = time.time(), memory_kills()
+        self._archive = bytearray()
+        self._script: socket.socket | None = None  # the connection to the script's owner, the keeper
+        self._outputs: dict[int, int] = {}  # the kinds of frames, by the descriptors that the script writes to
+        self._input: int | None = None  # the descriptor that the script reads from
+        self._pending = bytearray()  # of the script's input
+        self._input_ends = False
+        self._result: dict[str, Any] | None = None  # once the script has ended
+        self._drain_until = 0.0
+        self._kill_at: float | None = None
+        self._pod_ends = self._sent_end = self._is_over = False
+
+    def attach(self, connection: socket.socket, received: int) -> None:
+        """Continue on this connection, whose peer has received so many frames."""
+        with contextlib.suppress(OSError):
+            channel.say_hello(connection, {"received": self._channel.received})
+        self._channel.attach(connection, received)
+        self._last_heard = time.monotonic()
+
+    def run(self) -> None:
+        """Copy until the script has ended and its client knows that, or stays away."""
+        try:
+            while not self._is_over:
+                self._wait()
+                self._check_times()
+                self._check_end()
+        finally:
+            self._channel.detach()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    # ---- waiting ----
+
+    def _wait(self) -> None:
+        """Wait for something to do, and do it."""
+        connection = self._channel.connection
+        ready = self._poll(connection)
+        if self._control.fileno() in ready:  # a refusal comes before the end of the script's connection
+            self._on_control()
+        if connection is not None and connection is self._channel.connection and connection.fileno() in ready:
+            self._on_connection()
+        if self._script is not None and self._script.fileno() in ready:
+            self._on_script_message(self._script)
+        for output in self._outputs.keys() & ready:
+            self._on_output(output)
+        if self._input in ready:
+            self._write_input()
+
+    def _poll(self, connection: socket.socket | None) -> set[int]:
+        """Return the descriptors at which something is to do."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        if connection is not None:
+            poll.register(connection, select.POLLIN | (select.POLLOUT if self._channel.has_output else 0))
+        if self._script is not None:
+            poll.register(self._script, select.POLLIN)
+        for output in self._outputs if not self._channel.is_full else ():
+            poll.register(output, select.POLLIN)
+        if self._input is not None and self._pending:
+            poll.register(self._input, select.POLLOUT)
+        is_draining = self._result is not None and self._outputs
+        return {number for number, _ in poll.poll(1000 * (_DRAIN_INTERVAL if is_draining else _POLL_INTERVAL))}
+
+    def _check_times(self) -> None:
+        now = time.monotonic()
+        if self._channel.connection is not None and now - self._last_heard > channel.SILENCE_TIMEOUT:
+            self._channel.detach()
+        if self._channel.connection is not None:
+            self._last_connected = now
+        elif now - self._last_connected > channel.RESUME_TIMEOUT or not self._request:
+            self._give_up()
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_at = None
+            self._signal(signal.SIGKILL)
+
+    def _give_up(self) -> None:
+        """End the script of a client that stays away."""
+        if self._script is None:
+            self._is_over = True
+        elif self._kill_at is None:
+            self._signal(signal.SIGTERM)
+            self._kill_at = time.monotonic() + KILL_TIMEOUT
+
+    # ---- the client ----
+
+    def _on_connection(self) -> None:
+        self._channel.write()
+        for kind, data in self._channel.read():
+            if kind == channel.RUN:
+                self._request = json.loads(data)
+            elif kind == channel.ARCHIVE:
+                self._archive += data
+            elif kind == channel.INPUT:
+                self._pending += data
+                self._input_ends = self._input_ends or not data
+                self._write_input()
+            elif kind == channel.SIGNAL:
+                self._signal(int(data))
+        self._last_heard = time.monotonic()
+        if len(self._pending) <= _MAX_INPUT:
+            self._channel.acknowledge()
+        can_start = self._request and self._script is None and self._result is None
+        if can_start and len(self._archive) >= self._request["archive"]:
+            self._start()
+
+    def _signal(self, number: int) -> None:
+        if self._script is not None:
+            with contextlib.suppress(OSError):
+                ipc.send(self._script, {"signal": number})
+        elif self._result is None:  # the script has not begun
+            self._result = {"exit": -number}
+
+    def _start(self) -> None:
+        """Ask the keeper to fork the script, in a folder of its own."""
+        archive, verdict = self._folder / "script.tar.gz", self._folder / "verdict"
+        try:
+            for name in ("files", "tmp"):
+                (self._folder / name).mkdir(parents=True, mode=0o700)
+            archive.write_bytes(self._archive)
+        except OSError as failure:
+            self._finish({"error": f"its pod can't store its files: {failure.strerror}"})
+            return
+        self._archive.clear()
+        environment = {
+            **os.environ, "TMPDIR": str(self._folder / "tmp"), **self._request["environment"],
+            "TFK8S_ARCHIVE": str(archive), error_names.VARIABLE: str(verdict), SHARED_POD: self._folder.name,
+            "TFK8S_PROGRESS": str(self._folder / "progress"),
+        }  # fmt: skip
+        self._script, theirs = socket.socketpair()
+        output, output_end = os.pipe()
+        error, error_end = os.pipe()
+        source, self._input = os.pipe() if self._request["stdin"] else (os.open(os.devnull, os.O_RDONLY), None)
+        if self._input is not None:
+            os.set_blocking(self._input, False)
+        self._outputs = {output: channel.OUTPUT, error: channel.ERROR}
+        message = {
+            "name": self._folder.name, "progress": environment["TFK8S_PROGRESS"], "umask": processes.umask(),
+            "arguments": self._request["arguments"], "folder": str(self._folder / "files"), "environment": environment,
+        }  # fmt: skip
+        ends = [theirs.detach(), source, output_end, error_end]
+        ipc.send(self._control, message, ends)
+        for descriptor in ends:
+            os.close(descriptor)
+        self._write_input()
+
+    # ---- the script ----
+
+    def _write_input(self) -> None:
+        """Write what the script reads; close its input at the end."""
+        if self._input is None:
+            return
+        was_full = len(self._pending) > _MAX_INPUT
+        try:
+            while self._pending:
+                del self._pending[: os.write(self._input, self._pending[:_BLOCK])]
+        except BlockingIOError:
+            pass
+        except OSError:  # the script reads no more
+            self._pending.clear()
+        if was_full and len(self._pending) <= _MAX_INPUT:
+            self._channel.acknowledge()
+        if self._input_ends and not self._pending:
+            os.close(self._input)
+            self._input = None
+
+    def _on_output(self, output: int) -> None:
+        block = os.read(output, _BLOCK)
+        if block:
+            self._channel.send(self._outputs[output], block)
+        else:
+            os.close(output)
+            del self._outputs[output]
+
+    def _on_script_message(self, script: socket.socket) -> None:
+        try:
+            received = ipc.receive(script)
+        except OSError:
+            received = None
+        script.close()
+        self._script = None
+        self._finish(received[0] if received else {"error": "the process that runs scripts ended"})
+
+    def _on_control(self) -> None:
+        received = ipc.receive(self._control)
+        if received is None:  # the keeper has ended
+            self._is_over = True
+            return
+        message, descriptors = received
+        if "attach" in message:
+            self.attach(socket.socket(fileno=descriptors[0]), message["attach"])
+        elif "begun" in message:
+            self._channel.send(channel.BEGUN)
+        elif "ending" in message:
+            self._pod_ends = True
+            self._signal(signal.SIGINT)
+        elif "refused" in message and self._script is not None:
+            self._script.close()
+            self._script = None
+            self._finish(message)
+
+    # ---- the end ----
+
+    def _finish(self, result: dict[str, Any]) -> None:
+        self._result = result
+        self._drain_until = time.monotonic() + _DRAIN_TIMEOUT
+        end_left_behind(self._folder.name)
+
+    def _check_end(self) -> None:
+        """Send the end of the script once all of its output is sent; end this process once the client has it."""
+        if self._result is None:
+            return
+        if not self._sent_end:
+            if self._channel.is_full:
+                self._drain_until = time.monotonic() + _DRAIN_TIMEOUT
+            if self._outputs and time.monotonic() < self._drain_until:
+                return
+            self._sent_end = True
+            note = ""
+            with contextlib.suppress(OSError):
+                note = (self._folder / "verdict").read_text()
+            is_oom = self._result.get("exit") == -signal.SIGKILL and memory_kills() > self._memory_kills
+            more = {"note": note, "since": self._since, "pod_ends": self._pod_ends, "out_of_memory": is_oom}
+            self._channel.send_json(channel.END, {**self._result, **more})
+            while self._outputs:
+                os.close(self._outputs.popitem()[0])
+        self._is_over = self._is_over or self._channel.is_acknowledged
+
+
+def memory_kills() -> int:
+    """Return the number of processes in this pod that the kernel has killed because memory ran out."""
+    with contextlib.suppress(OSError):  # cgroups of version 1 do not count
+        for line in _MEMORY_EVENTS.read_text().splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return 0
+
+
+def end_left_behind(name: str) -> None:
+    """Kill the processes that a script has left behind: its environment marks them."""
+    mark = f"{SHARED_POD}={name}".encode()
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has ended
+            if mark in environ.read_bytes().split(b"\0"):
+                os.kill(int(environ.parent.name), signal.SIGKILL)
