@@ -38,6 +38,7 @@ security: {{user: 12345, group: 12345, service_account: me}}
 ttl: 60
 max_duration: 8h
 idle: 30m
+warm: true
 jobs:
   chief: 1
   evaluator: 1
@@ -343,6 +344,7 @@ class _Parts:
             ),
             pod=self.pick(_PODS, _BAD_PODS),
             run=self.run(),
+            warm=self.pick([True, False], ["yes"]),
             **{key: self.duration() for key in ("ttl", "max_duration", "idle")},
         )
         heads = self.mostly(

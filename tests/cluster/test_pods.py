@@ -62,7 +62,7 @@ def test_a_script_and_a_task_get_all_that_the_job_file_asks_for(
     assert "beside" not in lines
 
     pods = client.get(paths.collection("Pod", namespace), paths.of_cluster(name))["items"]
-    task, script = sorted(pods, key=lambda pod: pod["metadata"]["name"].startswith("usual-script"))
+    task, script = sorted(pods, key=lambda pod: pod["metadata"]["name"] != "usual-worker-0")
     for pod in (task, script):
         assert pod["metadata"]["labels"]["team"] == "ads"
         assert pod["metadata"]["annotations"]["linkerd.io/inject"] == "disabled"

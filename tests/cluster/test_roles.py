@@ -134,6 +134,7 @@ def test_the_role_of_a_user_is_sufficient_and_minimal(become, tfk8s, asked, file
     assert "worker/0" in tfk8s("logs", "ours")
     assert tfk8s("events", "ours")
     assert tfk8s("submit", "ours", str(files / "large" / "script.py")) == "no input\n"
+    assert tfk8s("submit", "--fresh", "ours", str(files / "large" / "script.py")) == "no input\n"
     tfk8s("stop", "ours", tfk8s("submit", "--detach", "ours", str(files / "small" / "script.py")).strip())
     tfk8s("restart", "--no-wait", "ours", "worker/0")
     tfk8s("scale", "ours", "worker=2")
@@ -168,7 +169,7 @@ def test_limits_are_refused_before_anything_is_made_where_the_user_may_make_no_r
 
 
 CHANGES = (
-    ("up", "one.yaml"), ("devices", "ours"), ("restart", "ours"), ("scale", "ours", "worker=2"), ("down", "ours"),
+    ("up", "one.yaml"), ("restart", "ours"), ("scale", "ours", "worker=2"), ("down", "ours"), ("devices", "ours"),
     ("connect", "ours"),
 )  # fmt: skip
 
@@ -179,10 +180,15 @@ def test_the_role_of_a_submitter_is_sufficient(become, tfk8s, files, team, monke
     become("tfk8s-user")
     tfk8s("up", "one.yaml")
     become("tfk8s-submit")
-    assert tfk8s("submit", "ours", "small/script.py") == "no input\n"
+    assert tfk8s("submit", "--fresh", "ours", "small/script.py") == "no input\n"
     assert "Succeeded" in tfk8s("status", "ours")
     tfk8s("logs", "ours")
-    for command in CHANGES[:-1]:
+    assert tfk8s("submit", "ours", "small/script.py") == "no input\n"
+    become("tfk8s-user")
+    assert tfk8s("submit", "ours", "small/script.py") == "no input\n"
+    assert tfk8s("status", "ours").count("warm-") == 2  # each user has a warm pod
+    become("tfk8s-submit")
+    for command in CHANGES[:-2]:
         error = refused(tfk8s, *command)
         assert f'"system:serviceaccount:{team}:tfk8s-submit" may not ' in str(error), command
         assert f'in namespace "{team}"' in str(error)

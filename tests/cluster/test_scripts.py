@@ -53,7 +53,7 @@ def test_arguments_folder_variables_and_exit_code(run, tmp_path):
 
 def test_a_folder_too_large_for_a_secret_is_streamed(run, tmp_path):
     (tmp_path / "large").write_bytes(os.urandom(3_000_000))
-    code, lines = run("import os; print(os.path.getsize('large'))")
+    code, lines = run("import os; print(os.path.getsize('large'))", fresh=True)
     assert (code, lines[-1]) == (0, "3000000")
 
 
@@ -139,12 +139,13 @@ def test_a_session_of_a_script_has_every_task(run):
     assert lines[1:] == ["2"]
 
 
-def test_ctrl_c_ends_the_script_and_removes_its_job(cluster, client, namespace, tmp_path):
+@pytest.mark.parametrize("fresh", [True, False], ids=["in a pod of its own", "in a warm pod"])
+def test_ctrl_c_ends_the_script(backend, cluster, namespace, tmp_path, fresh):
     (tmp_path / "script.py").write_text("import time\nprint('runs', flush=True)\ntime.sleep(600)\n")
     program = (
         "import sys; from pathlib import Path; from tfk8s.core.script import LogOptions, Script\n"
         "from tfk8s.backends.kubernetes import KubernetesBackend\n"
-        f"KubernetesBackend(namespace={namespace!r}).run({cluster!r}, Script(path=Path(sys.argv[1])))"
+        f"KubernetesBackend(namespace={namespace!r}).run({cluster!r}, Script(path=Path(sys.argv[1]), fresh={fresh}))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, tmp_path / "script.py"],
@@ -156,18 +157,11 @@ def test_ctrl_c_ends_the_script_and_removes_its_job(cluster, client, namespace, 
     assert process.stdout.readline() == "runs\n"
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    assert process.returncode != 0
-
-    def running():
-        query = paths.of_cluster(cluster)
-        pods = client.get(paths.collection("Pod", namespace), query)["items"]
-        return [pod for pod in pods if "script" in pod["metadata"]["name"] and pod["status"]["phase"] == "Running"]
-
-    polling.wait_until(lambda: not running(), "the script's pod to end", 60)
+    polling.wait_until(lambda: backend.observe(cluster).running == 0, "the script to end", 60)
 
 
 def test_a_finished_scripts_secret_goes_with_its_job(run, client, namespace):
-    run("print()")
+    run("print()", fresh=True)
     jobs = client.get(paths.collection("Job", namespace))["items"]
     secrets = client.get(paths.collection("Secret", namespace))["items"]
     newest = max(jobs, key=lambda job: job["metadata"]["creationTimestamp"])
@@ -210,7 +204,7 @@ def test_a_script_outlives_a_command_that_is_killed(backend, cluster, namespace,
         "import os, time\nprint('runs', flush=True)\nwhile not os.path.exists('/tmp/end'): time.sleep(0.1)\n"
     )
     before = {script.name for script in backend.observe(cluster).scripts}
-    process = start_tfk8s("submit", "--namespace", namespace, cluster, tmp_path / "a.py")
+    process = start_tfk8s("submit", "--fresh", "--namespace", namespace, cluster, tmp_path / "a.py")
     assert process.stdout.readline() == "runs\n"
     process.kill()
     process.communicate()

@@ -94,6 +94,8 @@ class ScriptPhase(enum.StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"  # the exit code is 0
     FAILED = "Failed"  # the exit code is another one, or the script can't start
+    STARTING = "Starting"  # of a warm pod
+    READY = "Ready"  # of a warm pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,8 @@ class ScriptStatus:
     """The status of one session script.
 
     Attributes:
-        name: the name for commands ("script-4e9c21"), or on this machine the process ("pid 4711").
+        name: the name for commands ("script-4e9c21"; "warm-8f14e45f-1b2c" for a warm pod), or on this machine the
+            process ("pid 4711").
         phase: its phase.
         command: its flags, file and arguments, quoted for a shell, at most `MAX_COMMAND_LENGTH` characters.
         runs_on: the pod and node.

@@ -194,6 +194,11 @@ JOB_FILE = Struct(
             "30m",
             1800,
         ),
+        "warm": Key(
+            types.BOOLEAN,
+            "Run scripts as forks in a warm pod, which `up` starts. Without this key, the first script starts it.",
+            True,
+        ),
         "run": Key(RUN, "The rules of the run, if jobs have programs."),
     },
 )

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfk8s.core import compact, kinds, naming
+from tfk8s.core.addresses import script_ports
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile, Peer
 from tfk8s.render import package_files, pods, program_job
@@ -21,6 +22,9 @@ COMPONENT = "app.kubernetes.io/component"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 TTL = "tfk8s.dev/script-ttl"
 JOBS = "tfk8s.dev/jobs"
+WARM = "tfk8s.dev/warm"
+_OF_SETS = (TTL, JOBS, WARM)  # annotations of StatefulSets
+WARM_VALUES = {True: "true", False: "false", None: "on-demand"}
 SUCCESS = "tfk8s.dev/run-success"
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -119,6 +123,7 @@ def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
     stateful_set["metadata"]["annotations"] = {TTL: str(job_file.ttl)}
     if kinds.is_elastic(job_file):
         stateful_set["metadata"]["annotations"][JOBS] = compact.format_ports(pods.sizes(job_file))
+    stateful_set["metadata"]["annotations"][WARM] = WARM_VALUES[job_file.warm]
     if job_file.queue:
         stateful_set["metadata"]["labels"][QUEUE] = job_file.queue
     stateful_set["spec"] = {
@@ -171,7 +176,7 @@ def scaled(workload: Object, tasks: Mapping[str, int]) -> Object:
     annotations = {
         name: value
         for name, value in metadata.get("annotations", {}).items()
-        if name in (TTL, JOBS) or (is_job and not name.startswith((program_job.CONTROLLER_PREFIX, naming.RUN_END)))
+        if name in _OF_SETS or (is_job and not name.startswith((program_job.CONTROLLER_PREFIX, naming.RUN_END)))
     }
     spec = program_job.own_spec(workload) if is_job else copy.deepcopy(workload["spec"])
     variables = {variable["name"]: variable for variable in spec["template"]["spec"]["containers"][0]["env"]}
@@ -210,8 +215,10 @@ def _network_policy(job_file: JobFile) -> Object:
     def ports() -> list[Object]:
         return [port_rule(number) for number in pods.ports(job_file)]
 
+    scripts = script_ports(pods.port(job_file, job_file.job(job_file.master)))
+    of_scripts = {**port_rule(scripts.start), "endPort": scripts.stop - 1}
     # NCCL connects the GPUs of a strategy's replicas, and listens on ports that the kernel chooses.
-    own_ports = {} if any(job.program and job.gpus for job in job_file.jobs) else {"ports": ports()}
+    own_ports = {} if any(job.program and job.gpus for job in job_file.jobs) else {"ports": [*ports(), of_scripts]}
     return new_object("NetworkPolicy", "networking.k8s.io/v1", job_file.name, job_file.name) | {
         "spec": {
             "podSelector": {"matchLabels": selector(job_file.name)},

@@ -6,7 +6,7 @@ import functools
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import yaml
 from harness import node
@@ -16,6 +16,7 @@ from harness.row import VERDICT, Row
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.core.script import Script
 
 _API_SERVER = {"labelSelector": "component=kube-apiserver"}
 _NAP = 20
@@ -106,7 +107,7 @@ def expire(environment: KubeEnvironment) -> None:
     environment.client.send("DELETE", f"/api/v1/namespaces/{environment.namespace}/serviceaccounts/user")
 
 
-def expires_in(*words: object, until: str) -> Callable[[KubeEnvironment], Ended]:
+def expires_in(*words: object, until: str, flags: Sequence[str] = ()) -> Callable[[KubeEnvironment], Ended]:
     """Let the credentials of a command expire; the fault begins when the API server refuses them.
 
     The API server caches for ten seconds that a token was valid.
@@ -116,7 +117,7 @@ def expires_in(*words: object, until: str) -> Callable[[KubeEnvironment], Ended]
         name = environment.cluster()
         config = kubeconfig_of_token(environment)
         try:
-            command = environment.start(str(words[0]), name, *words[1:], KUBECONFIG=config)
+            command = environment.start(str(words[0]), *flags, name, *words[1:], KUBECONFIG=config)
             command.until_says(until)
         finally:
             expire(environment)
@@ -134,7 +135,7 @@ def is_refused(config: str) -> bool:
 
 
 def expires_in_submit(environment: KubeEnvironment) -> Ended:
-    return expires_in("submit", environment.alone("nap.py"), 3 * _NAP, until="naps")(environment)
+    return expires_in("submit", environment.alone("nap.py"), 3 * _NAP, until="naps", flags=("--fresh",))(environment)
 
 
 def rows() -> Iterator[Row]:
@@ -161,7 +162,7 @@ def rows() -> Iterator[Row]:
         run=expires_in("status", "--watch", until="worker/1"), code=1, words=("refuses your credentials",),
     )  # fmt: skip
     yield Row(
-        fault="credentials expire", when="in `submit`, likewise", run=expires_in_submit, code=1, thorough=True,
+        fault="credentials expire", when="in `submit --fresh`, likewise", run=expires_in_submit, code=1, thorough=True,
         words=("lost sight of script-",),
     )  # fmt: skip
 
@@ -182,7 +183,7 @@ def under_restart(environment: KubeEnvironment) -> dict[str, Ended]:
     here.until_says("naps")
     beside = environment.start("submit", name, script, _NAP)
     beside.until_says("naps")
-    (running,) = (one.name for one in environment.status().scripts)
+    running = environment.backend.start(name, Script(path=script, arguments=(str(_NAP),)))
     follows = environment.start("logs", "--follow", name, running)
     follows.until_says("naps")
     up = environment.start(

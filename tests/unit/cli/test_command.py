@@ -68,7 +68,7 @@ Usage: tfk8s submit [OPTIONS] NAME|FILE SCRIPT [ARGS...]
 
   Prints the script's output and returns its exit code. Arguments after SCRIPT
   go to the script. TFK8S_TARGET holds the master's address. On Kubernetes,
-  the script continues if the connection breaks. Ctrl-C stops the script.
+  --detach lets the script run without this command. Ctrl-C stops the script.
   --get copies PATH from the script's folder to LOCAL (default: the same path
   here), whatever the exit code. --trace shows what the tasks did in a step of
   the sessions, and what the step waited for.

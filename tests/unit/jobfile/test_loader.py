@@ -57,6 +57,7 @@ network:
   allow_to: [{cidr: 10.0.0.0/8, ports: [443, 80]}, {pods: {db: ''}}]
 security: {user: 1000, group: 1001, service_account: trainer}
 ttl: 2h
+warm: true
 max_duration: 8h
 idle: 90
 jobs:
@@ -126,6 +127,7 @@ jobs:
         ),
         security=Security(user=1000, group=1001, service_account="trainer"),
         ttl=7200,
+        warm=True,
         max_duration=28800,
         idle=90,
     )

@@ -111,7 +111,8 @@ def test_stateful_set_with_every_setting():
             "labels": {
                 **labels, "app.kubernetes.io/managed-by": "tfk8s", "kueue.x-k8s.io/queue-name": "gold",
             },
-            "annotations": {"tfk8s.dev/script-ttl": "60", "tfk8s.dev/jobs": "ps:2222,worker_:2300"},
+            "annotations": {"tfk8s.dev/script-ttl": "60", "tfk8s.dev/jobs": "ps:2222,worker_:2300",
+                "tfk8s.dev/warm": "on-demand"},
         },
         "spec": {
             "replicas": 4,
@@ -240,7 +241,7 @@ def test_services_of_all_pods_and_of_the_master():
 def test_policy_allows_the_pods_of_the_cluster_and_dns():
     spec = the("NetworkPolicy", render())["spec"]
     cluster = [{"podSelector": {"matchLabels": manifests.selector("demo")}}]
-    grpc = [{"protocol": "TCP", "port": 2222}]
+    grpc = [{"protocol": "TCP", "port": 2222}, {"protocol": "TCP", "port": 2322, "endPort": 2353}]
     assert spec["podSelector"] == cluster[0]["podSelector"]
     assert spec["ingress"] == [{"from": cluster, "ports": grpc}]
     assert spec["egress"][0] == {"to": cluster, "ports": grpc}
@@ -258,7 +259,7 @@ def test_policy_has_the_exceptions_of_the_job_file():
         [{"podSelector": {"matchLabels": {"app": "notebook"}}}],
         [{**space, "podSelector": {"matchLabels": {"a": "b"}}}],
     ]
-    assert all(rule["ports"] == [{"protocol": "TCP", "port": 2222}] for rule in spec["ingress"])
+    assert all(rule["ports"] == [{"protocol": "TCP", "port": 2222}] for rule in spec["ingress"][1:])
     assert spec["egress"][2:] == [
         {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"protocol": "TCP", "port": 443}]},
         {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "data"}}}]},

@@ -21,8 +21,9 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Query, Reader, add_query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
-from tfk8s.backends.kubernetes.workloads import deployed
-from tfk8s.backends.kubernetes.workloads.log_progress import RecentProgress
+from tfk8s.backends.kubernetes.scripts import warm_status
+from tfk8s.backends.kubernetes.workloads import deployed, log_progress
+from tfk8s.backends.kubernetes.workloads.log_progress import RecentLogs
 from tfk8s.core import naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
@@ -103,7 +104,8 @@ class Informer:
         self._pods_query = paths.collection("Pod", namespace), paths.of_cluster(name)
         self._caches: dict[str, ObjectCache] = {}
         self._is_listening: dict[tuple[str, int], bool] = {}
-        self._progress = RecentProgress()
+        self._progress = RecentLogs(log_progress.read)
+        self._warm_scripts = RecentLogs(warm_status.read_scripts)
         self._closed = threading.Event()
         self._pods: dict[str, ObjectChange] = {}  # the last change of each, by uid
         self._known_ends: set[str] = set()  # ids of containers, and uids of pods that were deleted or evicted
@@ -134,7 +136,7 @@ class Informer:
             ApiError, BackendUnreachable: as the client raises them.
         """
         cluster = deployed.find(self, self.namespace, self._name)
-        return status.read(self, cluster, self.is_listening, self._progress.read)
+        return status.read(self, cluster, self.is_listening, self._progress.read, self._warm_scripts.read)
 
     def why_lost(self, task: Task, symptom: str) -> str:
         """Return why a task was lost, or the symptom where nothing is known. Each end is returned once.

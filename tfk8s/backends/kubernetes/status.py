@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tfk8s import concurrency
 from tfk8s.backends.kubernetes import containers, lifetime, pod_events, pod_status
@@ -11,7 +11,8 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes.shortages import requested
-from tfk8s.backends.kubernetes.scripts import script_status
+from tfk8s.backends.kubernetes.scripts import script_status, warm_status
+from tfk8s.backends.kubernetes.scripts.warm_status import WarmScripts
 from tfk8s.backends.kubernetes.workloads import deployed, log_progress, program_status, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.kubernetes.workloads.log_progress import ProgressByPod
@@ -19,7 +20,7 @@ from tfk8s.core import naming
 from tfk8s.core.environment import DATA_SERVICE
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.spec import Task
-from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.core.status import ClusterStatus, Phase, ScriptStatus, TaskStatus
 from tfk8s.errors import Tfk8sError
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
@@ -29,6 +30,7 @@ _MAX_LOGS = 3  # of crashed tasks, for one status
 _MAX_LISTENING_CHECKS = 8  # for one status, whose cost then does not grow with the cluster
 
 IsListening = Callable[[Reader, Object], bool]
+ReadScripts = Callable[[Reader, Sequence[Object]], Mapping[str, WarmScripts]]
 ReadProgress = Callable[[Reader, Sequence[Object]], ProgressByPod]
 
 
@@ -48,7 +50,7 @@ def is_listening(client: Reader, pod: Object) -> bool:
 
 def read(
     client: Reader, cluster: DeployedCluster, is_listening: IsListening = is_listening,
-    read_progress: ReadProgress = log_progress.read,
+    read_progress: ReadProgress = log_progress.read, read_scripts: ReadScripts = warm_status.read_scripts,
 ) -> ClusterStatus:  # fmt: skip
     """Return the status of a cluster.
 
@@ -57,11 +59,13 @@ def read(
         cluster: the cluster.
         is_listening: called for started servers that kubelet has not probed yet.
         read_progress: returns the progress of pods with programs and scripts, by the names of the pods.
+        read_scripts: returns the scripts that run in warm pods, by the names of the pods.
     """
     pods = client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     by_task = task_pods.by_task(cluster, pods)
     jobs = cluster.other_jobs
     scripts = _scripts(jobs, pods)
+    warm = warm_status.warm_pods(jobs, pods)
     keepers = lifetime.limit_keepers(jobs, pods)
     needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *keepers]))))
     master = cluster.workload(cluster.master.job)
@@ -83,10 +87,15 @@ def read(
         tasks=tuple(_with_listening(client, tasks, by_task, is_listening)),
         created=min(pod_status.seconds(item["metadata"]["creationTimestamp"]) for item in cluster.workloads.values()),
         reason=_why_hopeless(cluster, tasks, by_task),
-        requests=requested(cluster.workloads.values()),
-        scripts=tuple(
-            script_status.status(job, pod, pod_events.of(pod or job, events), _of(pod, progress))
-            for job, pod in scripts
+        requests=requested(
+            cluster.workloads.values(), [pod for _, pod in warm if pod and not script_status.ended(pod)]
+        ),
+        scripts=(
+            *_in_warm_pods(client, cluster.master.job, warm, events, read_scripts),
+            *(
+                script_status.status(job, pod, pod_events.of(pod or job, events), _of(pod, progress))
+                for job, pod in scripts
+            ),
         ),
         limits=lifetime.limits(jobs),
         limits_problem=lifetime.limits_problem(keepers, events),
@@ -102,6 +111,16 @@ def _scripts(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Objec
     scripts = [job for job in jobs if script_job.is_script(job)]
     scripts.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]), reverse=True)
     return [(job, by_job.get(job["metadata"]["name"])) for job in scripts]
+
+
+def _in_warm_pods(
+    client: Reader, master: str, warm: Sequence[tuple[Object, Object | None]], events: pod_events.Events,
+    read_scripts: ReadScripts,
+) -> Iterator[ScriptStatus]:  # fmt: skip
+    found = read_scripts(client, [pod for _, pod in warm if pod])
+    for job, pod in warm:
+        running = found.get(pod["metadata"]["name"], ()) if pod else ()
+        yield from warm_status.status(master, (job, pod), running, pod_events.of(pod or job, events))
 
 
 def _of(pod: Object | None, progress: ProgressByPod) -> StepProgress | None:

@@ -62,7 +62,7 @@ def test_a_caller_that_polls_waits_for_no_log() -> None:
         return read_now(path, query)
 
     client.text = read_slowly  # type: ignore[method-assign]
-    recent = log_progress.RecentProgress(lambda: now)
+    recent = log_progress.RecentLogs(log_progress.read, lambda: now)
     assert recent.read(client, [pod("a")]) == {}
     assert asked.wait(10)
     answer.set()

@@ -15,7 +15,7 @@ from tfk8s.core.resources import Resources
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
-from tfk8s.render import manifests
+from tfk8s.render import manifests, warm_job
 from tfk8s.render.pods import Object
 
 # Either exists where an autoscaler adds nodes: the status of Kubernetes' cluster-autoscaler, and Karpenter's API.
@@ -122,7 +122,7 @@ def _left_free(client: Client, namespace: str, name: str, nodes: Sequence[Object
 
 def _is_own_task(pod: Object, namespace: str, name: str) -> bool:
     labels = pod["metadata"].get("labels", {})
-    is_script = labels.get(manifests.COMPONENT) == manifests.SCRIPT
+    is_script = labels.get(manifests.COMPONENT) in (manifests.SCRIPT, warm_job.COMPONENT)
     return (
         not is_script
         and pod["metadata"]["namespace"] == namespace

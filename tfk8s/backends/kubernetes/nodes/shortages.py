@@ -118,9 +118,10 @@ def _requests(container: Object) -> Resources:
     return Resources.parse(container.get("resources", {}).get("requests", {}))
 
 
-def requested(workloads: Iterable[Object]) -> Resources:
-    """Return what the tasks of StatefulSets and of the Jobs of programs request together."""
-    return total((requests(item["spec"]["template"]["spec"]), manifests.task_count(item)) for item in workloads)
+def requested(workloads: Iterable[Object], others: Iterable[Object] = ()) -> Resources:
+    """Return what the tasks of StatefulSets and of the Jobs of programs request together, and other pods."""
+    tasks = ((requests(item["spec"]["template"]["spec"]), manifests.task_count(item)) for item in workloads)
+    return total([*tasks, *((requests(pod["spec"]), 1) for pod in others)])
 
 
 def allocatable(node: Object) -> Resources:

@@ -6,20 +6,21 @@ import json
 import secrets
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import commands, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import scheduling
-from tfk8s.backends.kubernetes.scripts import script_archive, script_files, script_pod
+from tfk8s.backends.kubernetes.scripts import script_archive, script_files, script_pod, warm_status
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact, naming
 from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
-from tfk8s.render import package_files, script_job
+from tfk8s.render import package_files, script_job, warm_job
+from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names
 from tfk8s.sessions.pod import file_server
 
@@ -48,7 +49,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
 
     def discard(error: Tfk8sError) -> None:
         failures.append(error)
-        _discard(client, cluster, name)
+        delete_job(client, cluster, name)
 
     with Informer(client, cluster.namespace, cluster.name) as informer:
         name = _create(informer, cluster, script, stdin=blocks is not None)
@@ -57,7 +58,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
             files = script_files.ScriptFiles(client, cluster.namespace, pod, script.downloads)
             files.check()
         except BaseException:
-            _discard(client, cluster, name)
+            delete_job(client, cluster, name)
             raise
         if blocks is not None:
             arguments = client, cluster.namespace, pod, naming.SCRIPT_CONTAINER, blocks, discard
@@ -66,7 +67,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
             outcome = script_pod.follow(informer, cluster, name, LogOptions(follow=True), files)
         except (KeyboardInterrupt, SystemExit) as end:
             if getattr(end, "code", None) != _HANGUP:
-                _discard(client, cluster, name)
+                delete_job(client, cluster, name)
             raise
         except ClusterError as error:
             files.report_loss()
@@ -74,12 +75,12 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
                 raise ClusterError(
                     f"the script's standard input can't be passed on: {failures[0]}", help="give it none: < /dev/null"
                 ) from error
-            _require_cluster(client, cluster, script)
+            require_cluster(client, cluster, script)
             raise
     return files.report(outcome)
 
 
-def _require_cluster(client: Client, cluster: DeployedCluster, script: Script) -> None:
+def require_cluster(client: Client, cluster: DeployedCluster, script: Script) -> None:
     """Raise a ClusterError if the cluster of a script that was ended is gone, too."""
     try:
         deployed.find(client, cluster.namespace, cluster.name)
@@ -105,8 +106,6 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
     master = cluster.workload(cluster.master.job)
     if master is None:
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` creates it again")
-    name = f"script-{secrets.token_hex(3)}"
-    object_name = script_job.object_name(cluster.name, name)
     client = informer.client
     gpus = script_job.gpus_like(script.gpus, cluster.workloads.values())
     if gpus:
@@ -120,12 +119,8 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
         gpus=gpus,
         stdin=stdin,
     )
-    job = script_job.job(object_name, master, run)
+    name = create_job(client, cluster, master, run, files, archive if small else None)
     try:
-        # The pod waits for its Secret. The Job owns the Secret from the start, so that both are deleted together.
-        uid = client.send("POST", paths.collection("Job", cluster.namespace), body=job)["metadata"]["uid"]
-        secret = script_job.secret(object_name, uid, cluster.name, files, archive if small else None)
-        client.send("POST", paths.collection("Secret", cluster.namespace), body=secret)
         if not small:
             pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
             command = ["python3", "-c", _RECEIVE, script_job.STREAMED_ARCHIVE, str(len(archive))]
@@ -133,7 +128,39 @@ def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, std
                 client, cluster.namespace, pod, command, _blocks(archive), container=naming.SCRIPT_CONTAINER
             )
     except BaseException:
-        _discard(client, cluster, name)
+        delete_job(client, cluster, name)
+        raise
+    return name
+
+
+def create_job(
+    client: Client,
+    cluster: DeployedCluster,
+    workload: Object,
+    run: script_job.Run,
+    files: Mapping[str, str],
+    archive: bytes | None,
+) -> str:
+    """Create the Job and the Secret of a script; return the script's name.
+
+    Args:
+        client: the API server.
+        cluster: the script's cluster.
+        workload: the StatefulSet or the Job whose pods the script's pod resembles.
+        run: the settings of the script's pod.
+        files: as of `script_job.secret`.
+        archive: as of `script_job.secret`.
+    """
+    name = f"script-{secrets.token_hex(3)}"
+    object_name = script_job.object_name(cluster.name, name)
+    try:
+        # The pod waits for its Secret. The Job owns the Secret from the start, so that both are deleted together.
+        job = script_job.job(object_name, workload, run)
+        uid = client.send("POST", paths.collection("Job", cluster.namespace), body=job)["metadata"]["uid"]
+        secret = script_job.secret(object_name, uid, cluster.name, files, archive)
+        client.send("POST", paths.collection("Secret", cluster.namespace), body=secret)
+    except BaseException:
+        delete_job(client, cluster, name)
         raise
     return name
 
@@ -157,7 +184,7 @@ def show(client: Client, cluster: DeployedCluster, name: str, options: LogOption
 def stop(client: Client, cluster: DeployedCluster, name: str) -> None:
     """Delete a script's Job, and wait until its pod is gone."""
     _require(client, cluster, name)
-    _discard(client, cluster, name)
+    delete_job(client, cluster, name)
     polling.wait_until(
         lambda: script_pod.find(client, cluster, name) is None, f"{name} to end", _STOP_TIMEOUT, announce=True
     )
@@ -183,17 +210,30 @@ def _blocks(data: bytes) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
-def _discard(client: Client, cluster: DeployedCluster, name: str) -> None:
+def delete_job(client: Client, cluster: DeployedCluster, name: str) -> None:
     """Delete a script's Job, if it exists, and all that belongs to it."""
     path = f"{paths.collection('Job', cluster.namespace)}/{script_job.object_name(cluster.name, name)}"
     client.send("DELETE", path, {"propagationPolicy": "Background"})
+
+
+def _require_own_pod(client: Client, cluster: DeployedCluster, name: str) -> None:
+    """Raise an InvalidInput if a script runs in a warm pod, where it has neither a log nor a Job."""
+    pods = client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name))["items"]
+    found = warm_status.read_scripts(client, list(filter(warm_job.is_warm, pods)))
+    if any(script["name"] == name for scripts in found.values() for script in scripts):
+        raise InvalidInput(
+            f"{name} runs in a warm pod: its output goes to the command that started it, and Ctrl-C there stops it",
+            help="`tfk8s submit --detach` runs a script with a log, which `tfk8s stop` can stop",
+        )
 
 
 def _require(client: Client, cluster: DeployedCluster, name: str) -> None:
     """Raise an InvalidInput, which lists the cluster's scripts, if none has that name."""
     jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     names = [script_job.name(job) for job in jobs if script_job.is_script(job)]
+    names += [warm_job.name(job) for job in jobs if warm_job.is_warm(job)]
     if name not in names:
+        _require_own_pod(client, cluster, name)
         raise InvalidInput(
             f'cluster "{cluster.name}" has no script "{name}"; {there_are(names, "script")}',
             help="`tfk8s stop` removes a script at once, and the job file's `ttl` some time after its end",

@@ -59,7 +59,7 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
             return None
         pod = change.object
         has_started = any("waiting" not in status["state"] for status in containers.statuses(pod))
-        _require_kept(pod, "the script was ended" if has_started else "the script can't start", change.deleted)
+        require_kept(pod, "the script was ended" if has_started else "the script can't start", change.deleted)
         if has_started:
             return pod
         events = _events(informer, pod) if pod_status.is_unscheduled(pod) else PodEvents()
@@ -138,12 +138,12 @@ def follow(
             f"lost sight of {name}, which goes on: {error}",
             help=f"`tfk8s logs -f --namespace {cluster.namespace} {cluster.name} {name}` shows it again",
         ) from error
-    outcome = _outcome(pod, end)
-    if outcome.task_failed:
+    result = outcome(pod, end)
+    if result.task_failed:
         is_recent = end["message"] == error_names.A_TASK_FAILED_JUST_NOW
         ends = informer.ends(TIMING.script_reason_timeout if is_recent else 0.0)
-        _explain(informer.client, cluster, pod_status.seconds(pod["metadata"]["creationTimestamp"]), ends)
-    return outcome
+        explain(informer.client, cluster, pod_status.seconds(pod["metadata"]["creationTimestamp"]), ends)
+    return result
 
 
 def _follow(
@@ -173,7 +173,7 @@ def _follow(
     return (pod, end) if end else result or (pod, {})
 
 
-def _explain(client: Client, cluster: DeployedCluster, since: float, ends: Mapping[str, str]) -> None:
+def explain(client: Client, cluster: DeployedCluster, since: float, ends: Mapping[str, str]) -> None:
     """Write why tasks are missing, or were lost since a time. Kubernetes knows more than the script's pod."""
     for task in status.read(client, cluster).tasks:
         pod = naming.pod(cluster.name, task.task.job, task.task.index)
@@ -181,7 +181,7 @@ def _explain(client: Client, cluster: DeployedCluster, since: float, ends: Mappi
             sys.stderr.write(f"tfk8s: {task.task}: {why}\n")
 
 
-def _outcome(pod: Object, end: Object) -> Outcome:
+def outcome(pod: Object, end: Object) -> Outcome:
     """Return how a script ended, from the end of its container.
 
     Raises:
@@ -190,7 +190,7 @@ def _outcome(pod: Object, end: Object) -> Outcome:
     """
     code = end.get("exitCode")
     if code != 0:
-        _require_kept(pod, "the script was ended")
+        require_kept(pod, "the script was ended")
     if code is None:
         raise ClusterError(f"the script's pod {pod['metadata']['name']} is gone: {end.get('reason', 'it was deleted')}")
     if end.get("reason") == "OOMKilled":
@@ -199,7 +199,7 @@ def _outcome(pod: Object, end: Object) -> Outcome:
     return Outcome(int(code), task_failed=error_names.is_task_failure(end.get("message", "")))
 
 
-def _require_kept(pod: Object, state: str, deleted: bool = False) -> None:
+def require_kept(pod: Object, state: str, deleted: bool = False) -> None:
     """Check that a script's pod is not removed.
 
     Raises:

@@ -20,6 +20,8 @@ from tfk8s.errors import NoSuchCluster, there_are
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
+_WARM = {text: warm for warm, text in manifests.WARM_VALUES.items()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployedCluster:
@@ -32,6 +34,8 @@ class DeployedCluster:
         is_elastic: whether the cluster changes without a restart: each session brings the ClusterSpec to its servers.
         required_gpus: the number of GPUs that TensorFlow must see in a task, by the job's DNS name.
         other_jobs: the Jobs of the cluster's scripts and of its limits.
+        warm: whether scripts run in warm pods: False never, True from `up` on; None from the first script on. The
+            NetworkPolicy of a cluster from an earlier version has no ports for them.
         data_service: the address of tf.data's dispatcher, "grpc://host:port"; "" without tf.data's service.
     """
 
@@ -42,6 +46,7 @@ class DeployedCluster:
     is_elastic: bool = False
     required_gpus: Mapping[str, int] = field(default_factory=dict)
     other_jobs: Sequence[Object] = ()
+    warm: bool | None = None
     data_service: str = ""
 
     @property
@@ -133,6 +138,7 @@ def describe(items: Sequence[Object]) -> DeployedCluster:
         },
         jobs=_jobs(metadata, environment, by_job),
         is_elastic=manifests.JOBS in metadata.get("annotations", {}),
+        warm=_WARM.get(metadata.get("annotations", {}).get(manifests.WARM), False),
         other_jobs=[item for item in items if not manifests.has_tasks(item)],
         data_service=environment.get(DATA_SERVICE, "").replace(POD_NAMESPACE, metadata["namespace"]),
     )

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from tfk8s import concurrency
 from tfk8s.backends.kubernetes import containers, pod_status
@@ -19,6 +20,7 @@ MAX_LOGS = 8  # for one status, whose cost then does not grow with the cluster
 READ_INTERVAL = 5.0  # for callers that poll
 _TAIL = {"tailLines": 1000, "limitBytes": 1 << 20}
 
+T = TypeVar("T")
 ProgressByPod = Mapping[str, StepProgress]
 
 
@@ -29,9 +31,23 @@ def read(client: Reader, pods: Sequence[Object]) -> ProgressByPod:
         client: the API server.
         pods: the pods, also those that do not run.
     """
+    return read_logs(client, pods, latest, _TAIL)
+
+
+def read_logs(
+    client: Reader, pods: Sequence[Object], parse: Callable[[Sequence[str]], T | None], tail: Mapping[str, int]
+) -> dict[str, T]:
+    """Return what the logs of pods say, by the names of the pods. Only the first few logs are read.
+
+    Args:
+        client: the API server.
+        pods: the pods, also those that do not run.
+        parse: returns what the lines of a log say, or None.
+        tail: the part of a log.
+    """
     ready = _ready(pods)
-    found = concurrency.map_parallel(lambda pod: _last_progress(client, pod), list(ready.values()), MAX_LOGS)
-    return {name: progress for name, progress in zip(ready, found, strict=True) if progress}
+    found = concurrency.map_parallel(lambda pod: parse(_lines(client, pod, tail)), list(ready.values()), MAX_LOGS)
+    return {name: result for name, result in zip(ready, found, strict=True) if result}
 
 
 def _ready(pods: Sequence[Object]) -> dict[str, Object]:
@@ -40,34 +56,37 @@ def _ready(pods: Sequence[Object]) -> dict[str, Object]:
     return {pod["metadata"]["name"]: pod for pod in itertools.islice(ready, MAX_LOGS)}
 
 
-def _last_progress(client: Reader, pod: Object) -> StepProgress | None:
+def _lines(client: Reader, pod: Object, tail: Mapping[str, int]) -> list[str]:
     try:
-        text = client.text(containers.log_path(pod), _TAIL)
+        return client.text(containers.log_path(pod), tail).splitlines()
     except Tfk8sError:  # the pod is gone, or the user may not read logs
-        return None
-    return latest(text.splitlines())
+        return []
 
 
-class RecentProgress:
-    """The progress of pods for a caller that polls. A thread reads the logs, so that a slow kubelet delays nothing.
+class RecentLogs(Generic[T]):
+    """The contents of logs, for a caller that polls. A thread reads the logs, so that a slow kubelet delays nothing.
 
     Args:
+        read_once: returns what the logs of pods say, by the names of the pods.
         clock: returns a time in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self, read_once: Callable[[Reader, Sequence[Object]], Mapping[str, T]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._read_once, self._clock = read_once, clock
         self._next_read = -math.inf
-        self._found: ProgressByPod = {}
+        self._found: Mapping[str, T] = {}
 
-    def read(self, client: Reader, pods: Sequence[Object]) -> ProgressByPod:
+    def read(self, client: Reader, pods: Sequence[Object]) -> Mapping[str, T]:
         """Return what was read last of pods that still run, and begin to read again if it is time."""
         if pods and self._clock() >= self._next_read:
             self._next_read = math.inf
             threading.Thread(target=self._read, args=(client, pods), name="tfk8s-progress", daemon=True).start()
         ready = _ready(pods)
-        return {name: progress for name, progress in self._found.items() if name in ready}
+        return {name: result for name, result in self._found.items() if name in ready}
 
     def _read(self, client: Reader, pods: Sequence[Object]) -> None:
-        self._found = read(client, pods)
+        self._found = self._read_once(client, pods)
         self._next_read = self._clock() + READ_INTERVAL

@@ -1,0 +1,168 @@
+"""Warm pods: how `submit` finds and starts them, which scripts they take, and their status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.stateful_sets import stateful_sets
+
+from tfk8s.backends.kubernetes.api_server import errors
+from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.scripts import warm_pods, warm_scripts, warm_status
+from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.core.progress import StepProgress
+from tfk8s.core.script import Download, Script
+from tfk8s.errors import BackendUnreachable
+from tfk8s.render import warm_job
+from tfk8s.render.pods import Object
+
+CREATED = "2026-01-01T00:00:00Z"
+SCRIPT = Script(path=Path("train.py"))
+
+
+class StubClient:
+    """An API server that creates Jobs, for a user that may connect to pods or not."""
+
+    context = "lab"
+
+    def __init__(self, user: str | None = "ann", *, may_connect: bool = True, log: str = "") -> None:
+        self._user, self._may_connect, self._log = user, may_connect, log
+        self.jobs: list[Object] = []
+        self.deleted: list[str] = []
+        self.secrets: set[str] = set()
+
+    def send(self, method: str, path: str, *_: object, body: Any = None) -> Object:
+        kind = path.rpartition("/")[2]
+        if method == "DELETE":
+            self.deleted.append(kind)
+        if kind == "selfsubjectreviews" and self._user is None:
+            raise errors.from_response(403, b"{}", "lab")
+        if kind == "secrets":
+            if body["metadata"]["name"] in self.secrets:
+                raise errors.from_response(409, b"{}", "lab")
+            self.secrets.add(body["metadata"]["name"])
+        if kind == "selfsubjectreviews":
+            return {"status": {"userInfo": {"username": self._user}}}
+        if kind == "selfsubjectaccessreviews":
+            return {"status": {"allowed": self._may_connect}}
+        if kind == "jobs":
+            own = {"uid": f"{len(self.jobs)}", "creationTimestamp": f"2026-01-01T00:00:{len(self.jobs):02}Z"}
+            body = {**body, "metadata": {**body["metadata"], **own}}
+            body["status"] = {}
+            self.jobs.append(body)
+        return dict(body or {})
+
+    def get(self, *_: object) -> Object:
+        return {"items": self.jobs}
+
+    def text(self, *_: object) -> str:
+        return self._log
+
+
+def cluster(*jobs: Object, **annotations: str) -> deployed.DeployedCluster:
+    sets = stateful_sets()
+    for item in sets:
+        item["metadata"]["annotations"].update({f"tfk8s.dev/{name}": value for name, value in annotations.items()})
+    return deployed.describe([*sets, *({**job, "kind": "Job"} for job in jobs)])
+
+
+def start(client: StubClient, *jobs: Object) -> Object | None:
+    return warm_pods.start(client, cluster(*jobs))  # type: ignore[arg-type]
+
+
+def test_a_user_has_one_warm_pod() -> None:
+    ann, bob = StubClient("ann"), StubClient("bob")
+    (mine, other) = start(ann), start(bob)
+    assert mine
+    assert other
+    assert warm_job.name(mine) != warm_job.name(other)
+    assert start(ann, other, mine) == {**mine, "kind": "Job"}
+    assert len(ann.jobs) == 1
+    ended = {**mine, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    ann.jobs.clear()
+    another = start(ann, other, ended)
+    assert another == ann.jobs[0]
+
+
+def test_two_commands_at_once_use_the_same_warm_pod() -> None:
+    client = StubClient()
+    first = start(client)
+    again = start(client)  # the list of its cluster is older than the first Job
+    assert again
+    assert first
+    assert {again["metadata"]["name"]} | set(client.deleted) == {job["metadata"]["name"] for job in client.jobs}
+
+
+@pytest.mark.parametrize("client", [StubClient(may_connect=False), StubClient(user=None)])
+def test_a_user_without_a_name_or_the_right_to_connect_starts_none(client: StubClient) -> None:
+    assert start(client) is None
+    assert client.jobs == []
+
+
+def test_a_warm_pod_that_does_not_start_gets_its_files_again_and_goes() -> None:
+    client = StubClient()
+    job = start(client)
+    assert job
+    client.secrets.clear()  # as if the command that made the Job had crashed
+    pending = {"metadata": {"name": "pod", "uid": "2"}, "status": {"phase": "Pending"}}
+
+    def get(path: str, _: object) -> Object:
+        if path.endswith("/pods") and client.secrets:
+            raise BackendUnreachable("silence")  # ends the wait
+        return {"items": [pending]}
+
+    client.get = get  # type: ignore[method-assign, assignment]
+    with pytest.raises(BackendUnreachable):
+        warm_pods.get(client, cluster(job))  # type: ignore[arg-type]
+    assert client.secrets
+    assert client.deleted == [job["metadata"]["name"]]
+
+
+@pytest.mark.parametrize(
+    ("script", "warm", "fits"),
+    [
+        (SCRIPT, {}, True),
+        (SCRIPT, {"warm": "true"}, True),
+        (SCRIPT, {"warm": "false"}, False),
+        (Script(path=Path("a.py"), tf1=True, isolate=True, environment={"RATE": "1"}), {}, True),
+        (Script(path=Path("a.py"), fresh=True), {}, False),
+        (Script(path=Path("a.py"), gpus=1), {}, False),
+        (Script(path=Path("a.py"), requirements=Path("r.txt")), {}, False),
+        (Script(path=Path("a.py"), downloads=[Download("model", Path("model"))]), {}, False),
+        (Script(path=Path("a.py"), environment={"OMP_NUM_THREADS": "1"}), {}, False),
+        (Script(path=Path("a.py"), environment={"TFK8S_JOB": "worker", "TFK8S_INDEX": "1"}), {}, False),
+    ],
+)  # fmt: skip
+def test_scripts_that_need_more_than_a_fork_get_a_pod(script: Script, warm: dict[str, str], fits: bool) -> None:
+    assert warm_scripts.fits(cluster(**warm), script) is fits
+
+
+def warm_pod(**state: object) -> Object:
+    status = {"name": "script", "state": state or {"running": {}}, "restartCount": 0, "image": "tf:1"}
+    return {
+        "metadata": {"name": "demo-warm-1", "namespace": "ns", "labels": {}, "creationTimestamp": CREATED},
+        "spec": {"nodeName": "node", "containers": [{"name": "script", "resources": {}}]},
+        "status": {
+            "phase": "Running", "containerStatuses": [status], "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }  # fmt: skip
+
+
+def test_the_log_of_a_warm_pod_lists_its_scripts() -> None:
+    script = {"name": "script-1", "command": "a.py", "since": 1.0, "progress": "tfk8s: step 1/4 (25%)"}
+    log = "\n".join([json.dumps({"scripts": []}), json.dumps({"scripts": [script]}), "WARNING: of TensorFlow"])
+    found = warm_status.read_scripts(StubClient(log=log), [warm_pod()])  # type: ignore[arg-type]
+    assert found == {"demo-warm-1": [script]}
+    job = start(StubClient())
+    assert job
+    running, pod = warm_status.status("chief", (job, warm_pod()), found["demo-warm-1"], PodEvents())
+    assert (running.name, running.phase, running.command) == ("script-1", "Running", "a.py")
+    assert running.progress == StepProgress(step=1, total=4)
+    assert (pod.name, pod.phase, pod.reason) == (warm_job.name(job), "Ready", "")
+    (waiting,) = warm_status.status("chief", (job, None), (), PodEvents())
+    assert waiting.phase == "Starting"
+    cut_off = warm_status.read_scripts(StubClient(log='{"scripts": [{"na'), [warm_pod()])  # type: ignore[arg-type]
+    assert cut_off == {}

@@ -1,0 +1,100 @@
+"""The client of a script in a warm pod, against a pod that the test plays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import socket
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tfk8s.backends.kubernetes.api_server import streams
+from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
+from tfk8s.sessions.warm import channel
+from tfk8s.sessions.warm.channel import Channel
+
+POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
+END = {"exit": 0}
+
+
+@contextlib.contextmanager
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Channel, Future[dict[str, Any]]]]:
+    """Run a script in a pod; yield the pod's channel, and the script's end."""
+    near, far = socket.socketpair()
+    monkeypatch.setattr(streams, "dial", lambda *_: near)
+
+    def run() -> dict[str, Any]:
+        with contextlib.closing(WarmScript(None, POD)) as script:  # type: ignore[arg-type]
+            return script.run({"archive": 0}, b"")
+
+    pod = Channel()
+    with ThreadPoolExecutor(1) as pool:
+        end = pool.submit(run)
+        assert channel.hear_hello(far)["is_new"]
+        channel.say_hello(far, {"received": 0})
+        pod.attach(far, 0)
+        far.settimeout(10)
+        assert pod.read() == [(channel.RUN, b'{"archive": 0}')]
+        pod.send(channel.BEGUN)
+        yield pod, end
+    pod.detach()
+
+
+def test_a_client_whose_output_is_blocked_shows_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "PING_INTERVAL", 0.01)
+    reader, writer = os.pipe()
+    with open(writer, "w") as pipe, open(reader, "rb") as source, played(monkeypatch) as (pod, end):
+        monkeypatch.setattr(sys, "stdout", pipe)
+        pod.send(channel.OUTPUT, b"x" * 200_000)
+        for _ in range(20):  # its signs of life
+            assert pod.read() == []
+            assert pod.connection is not None
+        assert not end.done()
+        assert len(source.read(200_000)) == 200_000
+        pod.send_json(channel.END, END)
+        assert end.result() == END
+
+
+def test_characters_may_be_cut_between_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TextStream:
+        """A stream without bytes, as in a notebook."""
+
+        written = ""
+
+        def write(self, text: str) -> None:
+            self.written += text
+
+        def flush(self) -> None:
+            """Do nothing."""
+
+    stream, text = TextStream(), "Größe".encode()
+    monkeypatch.setattr(sys, "stdout", stream)
+    with played(monkeypatch) as (pod, end):
+        pod.send(channel.OUTPUT, text[:3])
+        pod.send(channel.OUTPUT, text[3:] + b"\xc3")
+        pod.send_json(channel.END, END)
+        assert end.result() == END
+    assert stream.written == "Größe\N{REPLACEMENT CHARACTER}", "the last character is cut"
+
+
+def test_a_script_whose_terminal_is_gone_gets_sigterm(monkeypatch: pytest.MonkeyPatch) -> None:
+    user, script = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    frames = []
+    with contextlib.suppress(OSError), open(script, "w") as terminal:  # `close` can't write what is left
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with played(monkeypatch) as (pod, end):
+            pod.send(channel.ERROR, b"tfk8s: step 1/2 (50%)\n")
+            shown = os.read(user, 1000)
+            os.close(user)
+            pod.send(channel.ERROR, b"text\n")
+            while pod.connection is not None:
+                frames += pod.read()
+    assert b"1/2 (50%)" in shown
+    assert isinstance(end.exception(), OSError)
+    assert frames == [(channel.SIGNAL, b"15")]

@@ -1,0 +1,53 @@
+"""Records why tasks end while a script runs in a warm pod."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.informer import Informer
+from tfk8s.errors import Tfk8sError
+
+DELAY = 1.0
+
+
+class EndWatch:
+    """Observes a cluster from `DELAY` after entering the `with` on: most scripts have ended by then, and need no watch.
+
+    Args:
+        client: the API server.
+        namespace, name: the cluster's.
+    """
+
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
+        self._informer = Informer(client, namespace, name)
+        self._timer = threading.Timer(DELAY, self._start)
+        self._timer.daemon = True
+        self._lock, self._is_started, self._is_over = threading.Lock(), False, False
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._is_over = True
+        self._informer.__exit__(kind, error, trace)
+
+    def ends(self, timeout: float) -> Mapping[str, str]:
+        """Return why pods of tasks ended, by their names; wait for the first end until the timeout."""
+        self._start()
+        return self._informer.ends(timeout)
+
+    def _start(self) -> None:
+        with self._lock, contextlib.suppress(Tfk8sError):  # users who may not watch learn less
+            if not (self._is_started or self._is_over):
+                self._is_started = True
+                self._informer.__enter__()

@@ -1,0 +1,167 @@
+"""Warm pods: one for each user of a cluster, found or started by `submit`.
+
+A warm pod has TensorFlow imported, so that a script starts in milliseconds. Its name has a hash of the user, so that
+the scripts of two users share neither files nor processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Container, Iterable
+
+from tfk8s.backends.kubernetes import lifetime
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.informer import Informer
+from tfk8s.backends.kubernetes.scripts import script_pod, script_status
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
+from tfk8s.errors import BackendUnreachable, ClusterError
+from tfk8s.render import package_files, script_job, warm_job
+from tfk8s.render.pods import Object
+
+_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_CONTROLLER = "batch.kubernetes.io/controller-uid"  # a label of pods
+_ENDED = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
+
+
+def get(client: Client, cluster: DeployedCluster) -> Object | None:
+    """Return the user's warm pod, which runs; start one if there is none. None if the user may not use warm pods.
+
+    Raises:
+        ClusterError: the pod can't start; says why.
+    """
+    ending: set[str] = set()
+    while job := start(client, cluster, ending):
+        pod = find_pod(client, cluster, job)
+        if pod is None or pod["status"].get("phase") == "Pending":
+            return _wait_for_start(client, cluster, job)
+        if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
+            return pod
+        ending.add(job["metadata"]["uid"])
+    return None
+
+
+def _wait_for_start(client: Client, cluster: DeployedCluster, job: Object) -> Object:
+    """Return the pod of a Job once the pod runs. A pod that does not start would stay for ever, so its Job goes."""
+    try:
+        _add_files(client, cluster, job)
+        with Informer(client, cluster.namespace, cluster.name) as informer:
+            return script_pod.wait_for_start(informer, cluster, warm_job.name(job))
+    except BaseException:
+        delete(client, cluster, job)
+        raise
+
+
+def start(client: Client, cluster: DeployedCluster, ending: Container[str] = ()) -> Object | None:
+    """Return the Job of the user's warm pod, which is created if there is none. None if the user may not connect.
+
+    Args:
+        client: the API server.
+        cluster: the cluster.
+        ending: the uids of Jobs whose pods end.
+    """
+    master = cluster.workload(cluster.master.job)
+    if master is None:
+        raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` creates it again")
+    user = _user(client)
+    if user is None:
+        return None
+    idle, files = lifetime.limits(cluster.other_jobs).idle, package_files.of_scripts()
+    prefix = script_job.object_name(cluster.name, warm_job.key(user, master, idle, files))
+    if found := _oldest(cluster.other_jobs, prefix, ending):
+        return found
+    if not _may_forward(client, cluster.namespace):
+        return None
+    name = f"{prefix}-{secrets.token_hex(2)}"
+    collection = paths.collection("Job", cluster.namespace)
+    made = client.send("POST", collection, body=warm_job.job(name, master, idle, files))
+    try:
+        _add_files(client, cluster, made)
+        # Another command of the user may have started a warm pod just now.
+        jobs = client.get(collection, paths.of_cluster(cluster.name))["items"]
+    except BaseException:
+        delete(client, cluster, made)
+        raise
+    oldest = _oldest(jobs, prefix, ending) or made
+    if oldest["metadata"]["uid"] != made["metadata"]["uid"]:
+        delete(client, cluster, made)
+    return oldest
+
+
+def _add_files(client: Client, cluster: DeployedCluster, job: Object) -> None:
+    """Create the Secret with tfk8s' files, for which the pod waits, unless the Secret exists."""
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    secret = script_job.secret(name, uid, cluster.name, package_files.of_scripts(), None)
+    try:
+        client.send("POST", paths.collection("Secret", cluster.namespace), body=secret)
+    except ApiError as error:
+        if error.code != 409:
+            raise
+
+
+def delete(client: Client, cluster: DeployedCluster, job: Object) -> None:
+    """Delete the Job of a warm pod, and the pod."""
+    path = f"{paths.collection('Job', cluster.namespace)}/{job['metadata']['name']}"
+    client.send("DELETE", path, {"propagationPolicy": "Background"})
+
+
+def find_pod(client: Client, cluster: DeployedCluster, job: Object) -> Object | None:
+    """Return the pod of a warm pod's Job."""
+    query = paths.labelled({_CONTROLLER: job["metadata"]["uid"]})
+    found = client.get(paths.collection("Pod", cluster.namespace), query)["items"]
+    return found[0] if found else None
+
+
+def _oldest(jobs: Iterable[Object], prefix: str, ending: Container[str]) -> Object | None:
+    """Return the first of the Jobs with this prefix that goes on."""
+    named = [job for job in jobs if job["metadata"]["name"].startswith(f"{prefix}-")]
+    own = [job for job in named if _goes_on(job) and job["metadata"]["uid"] not in ending]
+    return min(own, key=lambda job: (job["metadata"]["creationTimestamp"], job["metadata"]["name"]), default=None)
+
+
+def _goes_on(job: Object) -> bool:
+    conditions = job.get("status", {}).get("conditions", ())
+    has_ended = any(item["status"] == "True" and item["type"] in _ENDED for item in conditions)
+    return not has_ended and "deletionTimestamp" not in job["metadata"]
+
+
+def _user(client: Client) -> str | None:
+    """Return the name by which the API server knows this user; None if the API server does not say."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        return str(client.send("POST", _REVIEWS, body=body)["status"]["userInfo"]["username"])
+    except ApiError as error:
+        if error.code not in (403, 404):
+            raise
+    return None
+
+
+def _may_forward(client: Client, namespace: str) -> bool:
+    """Return whether this user may connect to a warm pod."""
+    resource = {"namespace": namespace, "verb": "create", "resource": "pods", "subresource": "portforward"}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": resource},
+    }  # fmt: skip
+    return bool(client.send("POST", _ACCESS_REVIEWS, body=body)["status"]["allowed"])
+
+
+def require_running(client: Client, pod: Object) -> None:
+    """Check that a warm pod goes on, unless the API server does not answer.
+
+    Raises:
+        ClusterError: the pod has ended; says why.
+        ScriptLost: Kubernetes removed the pod.
+    """
+    metadata = pod["metadata"]
+    with contextlib.suppress(BackendUnreachable):
+        found = client.find(paths.pod(metadata["namespace"], metadata["name"]))
+        if found is None or found["metadata"]["uid"] != metadata["uid"]:
+            raise ClusterError(f"the script was ended: its pod {metadata['name']} was deleted")
+        script_pod.require_kept(found, "the script was ended")
+        if end := script_status.ended(found):
+            script_pod.outcome(found, end)
+            raise ClusterError(f"the script was ended: its pod {metadata['name']} has ended")

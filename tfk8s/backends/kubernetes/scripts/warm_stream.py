@@ -1,0 +1,251 @@
+"""The stream of a script in a warm pod: its connection, this process' standard streams, and signals."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import json
+import os
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from typing import Any, TextIO
+
+from tfk8s import polling
+from tfk8s.backends.kubernetes.api_server import streams
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.scripts import warm_pods
+from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
+from tfk8s.errors import BackendUnreachable, ClusterError, TaskUnreachable
+from tfk8s.render.pods import Object
+from tfk8s.sessions.forks.scripts import ESCALATION
+from tfk8s.sessions.warm import channel
+from tfk8s.sessions.warm.channel import Channel
+
+_DETACH = "`tfk8s submit --detach` runs a script that needs no connection"
+CONNECT_TIMEOUT = 30.0  # until process 1 of a pod that has just started listens
+_BLOCK = 1 << 16
+_PIPE_BLOCK = 4096  # a pipe that takes anything takes so much (PIPE_BUF in pipe(7))
+_STREAMS = {channel.OUTPUT: "stdout", channel.ERROR: "stderr"}
+
+
+class Unusable(Exception):
+    """The warm pod does not take a script, which needs a pod of its own."""
+
+
+class WarmScript:
+    """A script in a warm pod, from the connection to the pod on.
+
+    Args:
+        client: the API server.
+        pod: the warm pod.
+
+    Raises:
+        Unusable: no process in the pod answers.
+    """
+
+    def __init__(self, client: Client, pod: Object) -> None:
+        self._client, self._pod = client, pod
+        self._name = f"script-{secrets.token_hex(3)}"
+        self._channel = Channel()
+        self._end: dict[str, Any] | None = None
+        self._is_known = self._has_begun = False  # to the pod; in the pod
+        self._input = 0 if streams.is_input(0) else None
+        self._decoders = {kind: codecs.getincrementaldecoder("utf-8")("replace") for kind in _STREAMS}
+        self._output = ScriptOutput()
+        self._connect()
+        self._signals, self._signals_end = os.pipe()
+
+    def close(self) -> None:
+        """End the script if it still runs, and the connection."""
+        if self._end is None:
+            self._channel.send(channel.SIGNAL, str(int(signal.SIGTERM)).encode())
+        self._channel.detach()
+        os.close(self._signals)
+        os.close(self._signals_end)
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            for kind in _STREAMS:
+                self._write_text(kind, b"", is_last=True)
+            self._output.close()
+
+    def run(self, request: dict[str, Any], archive: bytes) -> dict[str, Any]:
+        """Run the script to its end; return the frame `END`.
+
+        Raises:
+            Unusable: the pod refuses the script.
+            ClusterError, ScriptLost: the connection broke, and the pod is gone.
+        """
+        with self._forwarding_signals():
+            self._channel.send_json(channel.RUN, request)
+            for start in range(0, len(archive), _BLOCK):
+                self._channel.send(channel.ARCHIVE, archive[start : start + _BLOCK])
+            while self._end is None:
+                if self._channel.connection is None:
+                    self._reconnect()
+                self._step()
+        self._channel.acknowledge()
+        if "refused" in self._end:
+            raise Unusable
+        return self._end
+
+    # ---- the connection ----
+
+    def _connect(self) -> None:
+        """Connect to the pod, whose process 1 may have started just now."""
+        retries = polling.Retries(CONNECT_TIMEOUT)
+        try:
+            while not self._dial():
+                warm_pods.require_running(self._client, self._pod)
+                if not retries.wait():
+                    raise Unusable
+        except ClusterError as error:  # the pod ends now
+            raise Unusable from error
+
+    def _dial(self) -> bool:
+        """Connect to the pod, and continue where the last connection ended; return whether a process answers.
+
+        Raises:
+            Unusable: the user may not connect to the pod.
+            ClusterError: the pod does not know the script any more.
+        """
+        metadata = self._pod["metadata"]
+        try:
+            connection = streams.dial(self._client, metadata["namespace"], metadata["name"], channel.PORT)
+        except ApiError as error:
+            if error.code == 403:
+                raise Unusable from error
+            return False
+        except (TaskUnreachable, BackendUnreachable):
+            return False
+        try:
+            position = {"received": self._channel.received, "is_new": not self._is_known}
+            channel.say_hello(connection, {"script": self._name, **position})
+            hello = channel.hear_hello(connection)
+        except OSError:
+            connection.close()
+            return False
+        if "gone" in hello:
+            connection.close()
+            raise ClusterError(
+                "the script was ended: its connection was broken for too long, or its pod ends", help=_DETACH
+            )
+        self._channel.attach(connection, hello["received"])
+        self._is_known = True
+        return True
+
+    def _reconnect(self) -> None:
+        """Connect again after a connection broke.
+
+        Raises:
+            ClusterError, ScriptLost: the pod is gone, or can't be reached in time.
+        """
+        retries = polling.Retries(channel.RESUME_TIMEOUT)
+        try:
+            while not self._dial():
+                warm_pods.require_running(self._client, self._pod)
+                if not retries.wait():
+                    raise ClusterError(
+                        f"lost sight of the script: no connection to its pod for {channel.RESUME_TIMEOUT:g} s, "
+                        "after which the pod ends the script",
+                        help=_DETACH,
+                    )
+        except Unusable as error:  # the script runs, and may not run twice
+            raise ClusterError(
+                "lost sight of the script: you may not connect to its pod any more, which ends the script", help=_DETACH
+            ) from error
+
+    # ---- copying ----
+
+    def _step(self) -> None:
+        """Wait for something to do, and do it."""
+        connection = self._channel.connection
+        assert connection is not None
+        sources = {connection.fileno(), self._signals}
+        if self._input is not None and self._has_begun and not self._channel.is_full:
+            sources.add(self._input)
+        sink = connection.fileno() if self._channel.has_output else None
+        ready = polling.ready(sources, channel.PING_INTERVAL, sink=sink)
+        self._channel.write()
+        self._send_signals(ready)
+        if self._input in ready:
+            self._send_input(0)
+        if connection.fileno() in ready:
+            for kind, data in self._channel.read():
+                self._take(kind, data)
+            self._channel.acknowledge()
+        self._channel.keep_alive()
+
+    def _send_signals(self, ready: Collection[int]) -> None:
+        if self._signals in ready:
+            for number in os.read(self._signals, 16):
+                self._channel.send(channel.SIGNAL, str(number).encode())
+
+    def _send_input(self, source: int) -> None:
+        try:
+            block = os.read(source, _BLOCK)
+        except OSError:
+            block = b""
+        self._channel.send(channel.INPUT, block)
+        if not block:
+            self._input = None
+
+    def _take(self, kind: int, data: bytes) -> None:
+        if kind == channel.END:
+            self._end = json.loads(data)
+        elif kind == channel.BEGUN:
+            self._has_begun = True
+        elif kind in _STREAMS:
+            self._write(kind, data)
+
+    def _write(self, kind: int, data: bytes) -> None:
+        """Write bytes as they are, or as text where the stream takes nothing else, as in a notebook."""
+        stream: TextIO = getattr(sys, _STREAMS[kind])
+        stream.flush()
+        if (buffer := getattr(stream, "buffer", None)) is None:
+            self._write_text(kind, data)
+            return
+        for start in range(0, len(data), _PIPE_BLOCK):
+            with contextlib.suppress(io.UnsupportedOperation):  # a buffer in memory has no descriptor
+                self._wait_for_room(buffer.fileno())
+            block = data[start : start + _PIPE_BLOCK]
+            if self._output.is_in_place and stream.isatty():
+                self._write_text(kind, block)
+                continue
+            buffer.write(block)
+            buffer.flush()
+
+    def _write_text(self, kind: int, data: bytes, *, is_last: bool = False) -> None:
+        if text := self._decoders[kind].decode(data, is_last):
+            self._output.write(text, is_error=kind == channel.ERROR)
+
+    def _wait_for_room(self, sink: int) -> None:
+        """Wait until a stream takes a block, as a pager's does late; serve signals, and show the pod this is alive."""
+        while not polling.writable(sink):
+            ready = polling.ready({self._signals}, channel.PING_INTERVAL, sink=sink)
+            self._send_signals(ready)
+            self._channel.keep_alive()
+
+    @contextlib.contextmanager
+    def _forwarding_signals(self) -> Iterator[None]:
+        """Forward SIGINT and SIGTERM to the script. Only the main thread gets signals."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        escalation = iter(ESCALATION)
+
+        def forward(number: int, _: object) -> None:
+            to_send = next(escalation, None)
+            if to_send is None or self._channel.connection is None or not self._has_begun:
+                raise KeyboardInterrupt
+            os.write(self._signals_end, bytes([max(to_send, number, key=ESCALATION.index)]))
+
+        before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
