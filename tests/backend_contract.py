@@ -32,6 +32,7 @@ CALLS: dict[str, Callable[[Backend, str], object]] = {
     "restart": lambda backend, name: backend.restart(name, None),
     "run": lambda backend, name: backend.run(name, Script(path=Path(__file__))),
     "scale": lambda backend, name: backend.scale(name, {"worker": 1}),
+    "stacks": lambda backend, name: backend.stacks(name, [str(FIRST)]),
 }
 
 
@@ -73,6 +74,10 @@ class BackendContract:
         assert [task.task for task in status.tasks] == [FIRST, SECOND, PS]
         assert [task.restarts for task in status.tasks] == [0, 0, 0]
         assert status.master == FIRST
+
+    def test_stacks_have_the_chosen_names(self, backend: Backend, shared: str) -> None:
+        chosen = [str(PS), str(FIRST)]
+        assert [found.name for found in backend.stacks(shared, chosen)] == chosen
 
     def test_clusters_are_listed_by_name(self, backend: Backend, shared: str, own: str) -> None:
         names = [status.name for status in backend.clusters()]

@@ -21,6 +21,7 @@ from tfk8s.backends.devices import no_servers
 from tfk8s.backends.local.record import job_file_to_dict
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Backend, Observer, PollingObserver
+from tfk8s.backends.stacks import Stacks
 from tfk8s.core import addresses, kinds, roles
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling, compare
@@ -66,13 +67,9 @@ class FakeBackend:
         self.calls: list[str] = []
         self.updates: list[Callable[[ClusterStatus], ClusterStatus]] = []
         self.unresponsive: set[Task] = set()
-        self.exit_code = 0
         self.on_run: Callable[[Script], object] = lambda _: None
         self.connections: list[socket.socket] = []
-        self.first_phase = Phase.READY
-        self.refusal = ""
-        self.loss_reason = ""
-        self.observers = 0
+        self.first_phase, self.refusal, self.loss_reason, self.exit_code, self.observers = Phase.READY, "", "", 0, 0
         self.past_events: list[Event] = []
         for job_file in job_files:
             self._make(job_file, phase)
@@ -139,8 +136,8 @@ class FakeBackend:
         status = self._check(name)
         self.calls.append(f"logs {name} {' '.join(map(str, tasks))} {_words(options)}")
         restarted = {task.task for task in status.tasks if task.restarts}
-        shown = [task for task in tasks if task in restarted or not options.previous]
-        return iter([LogLine(task=task, text=f"{task} listens") for task in shown])
+        shown = (task for task in tasks if task in restarted or not options.previous)
+        return (LogLine(task=task, text=f"{task} listens") for task in shown)
 
     def run(self, name: str, script: Script) -> Outcome:
         """Call `on_run` with the script; return `exit_code`."""
@@ -220,6 +217,11 @@ class FakeBackend:
         self.calls.append(" ".join(["execute", name, str(task), *command]))
         return self.exit_code
 
+    def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
+        """Return names without processes."""
+        self._check(name)
+        return [Stacks(other, problem="has no process") for other in chosen]
+
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
         """Record the call."""
         self.calls.append(f"end_programs {' '.join((name, *jobs))} succeeded={succeeded}")
@@ -258,10 +260,9 @@ class FakeBackend:
             master=job_file.master_task, success=tuple(kinds.success_tasks(job_file)), requests=named(job_file),
             tasks=tuple(by_task.get(task.task) or self._start(task, phase) for task in tasks),
         )  # fmt: skip
-        self.past_events += [
-            Event(id=str(task), time=CREATED, about=str(task), warning=False, reason=phase.value, message="")
-            for task in job_file
-        ]
+        for task in map(str, job_file):
+            event = Event(id=task, time=CREATED, about=task, warning=False, reason=phase.value, message="")
+            self.past_events.append(event)
 
 
 @contextlib.contextmanager
@@ -289,8 +290,8 @@ def change(task: str, **values: Any) -> Callable[[ClusterStatus], ClusterStatus]
 
 def _words(options: LogOptions) -> str:
     """Return the options that differ from the defaults, and always the first two."""
-    values = {field.name: getattr(options, field.name) for field in fields(options)}
-    return " ".join(f"{name}={value}" for name, value in values.items() if value or name in ("follow", "tail"))
+    values = ((field.name, getattr(options, field.name)) for field in fields(options))
+    return " ".join(f"{name}={value}" for name, value in values if value or name in ("follow", "tail"))
 
 
 def _device(task: Task) -> bytes:

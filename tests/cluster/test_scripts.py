@@ -14,7 +14,8 @@ from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.cluster import each, timeline
+from tfk8s.backends.stacks import explain, troubles
+from tfk8s.cluster import each, stacks, timeline
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import Download, LogOptions, Script
@@ -296,3 +297,39 @@ def test_scripts_of_all_workers_show_progress_until_ctrl_c(backend, cluster, tmp
             backend, cluster, [Task("worker", 0), Task("worker", 1)], Script(path=tmp_path / "script.py"), interrupt
         )
     assert scripts() == []
+
+
+HANGING = """
+import tensorflow as tf
+with tf.device("/job:worker/task:1"):
+    queue = tf.queue.FIFOQueue(1, tf.int32)
+    item = queue.dequeue()
+session = tf.Session("grpc://localhost:2222")
+session.run(tf.constant(1))
+session.run(item)  # nobody fills the queue
+"""
+
+
+def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(backend, cluster, tmp_path):
+    (tmp_path / "hanging.py").write_text(HANGING)
+    script = backend.start(cluster, Script(path=tmp_path / "hanging.py", tf1=True))
+
+    def look():
+        status, found = stacks.read(backend, cluster)
+        by_name = {entry.name: entry for entry in found}
+        calls = by_name[script].calls if script in by_name else []
+        return (status, by_name) if any(call.is_same for call in calls) else None
+
+    try:
+        status, found = polling.wait_until(look, "the script to wait", 120)
+    finally:
+        backend.stop(cluster, script)
+    (process,) = found[script].processes
+    main = process.threads[0]
+    assert (main.name, main.frames[0].line, main.call.name) == ("MainThread", 8, "session.run")
+    assert main.frames[0].source == "session.run(item)  # nobody fills the queue"
+    assert main.call.needs == ("worker/0", "worker/1")
+    assert "worker/1" in explain(main.call, found, troubles(status.tasks))
+    (server,) = found["worker/1"].processes
+    assert (server.state, server.threads) == ("S", None)
+    assert "tf_Compute" in [pool.name for pool in server.pools]

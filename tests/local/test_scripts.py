@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import is_ready, pids, wait_for
+from clusters import is_ready, pids, tfk8s, wait_for
 from job_files import job_file
 
 from tfk8s.backends.local import LocalBackend, state
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import Download
 from tfk8s.core.spec import Task
+from tfk8s.polling import wait_until
 
 STUCK = """
 import tensorflow as tf
@@ -26,6 +28,20 @@ session = tf.Session("grpc://localhost:2222")
 session.run(tf.constant(1))
 print("running", flush=True)
 session.run(count)
+"""
+
+HANGING = """
+import tensorflow as tf
+parts = []
+for task in range(2):
+    with tf.device(f"/job:worker/task:{task}"):
+        parts.append(tf.random.uniform([]))
+session = tf.Session("grpc://localhost:2222")
+session.loss_timeout = 600  # else the script ends after three seconds
+session.run(parts)
+print("running", flush=True)
+while True:
+    session.run(parts, {})
 """
 
 
@@ -365,3 +381,34 @@ def test_a_script_has_its_callers_umask(run, pair: str) -> None:
         assert run(pair, text)[1] == run(pair, text, fresh=True)[1] == "0o77\n"
     finally:
         os.umask(before)
+
+
+def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(start, backend: LocalBackend, ready: str) -> None:
+    script = start(ready, HANGING)
+    assert script.stdout.readline() == "running\n"
+
+    def look() -> dict[str, object] | None:
+        shown = tfk8s("stacks", "--local", ready, "-o", "json")
+        assert shown.returncode == 0, shown.stderr
+        document = json.loads(shown.stdout)
+        (found,) = document["scripts"]
+        (process,) = found["processes"]
+        return document if process["threads"][0]["call"]["is_same"] else None
+
+    worker = pids(backend.observe(ready))[Task("worker", 1)]
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        document = wait_until(look, "the script to wait", 60)
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    thread = document["scripts"][0]["processes"][0]["threads"][0]
+    assert thread["name"] == "MainThread"
+    place = {"line": 12, "function": "<module>", "source": "session.run(parts, {})"}
+    assert {key: thread["frames"][0][key] for key in place} == place
+    assert thread["call"]["name"] == "session.run"
+    assert thread["call"]["needs"] == ["worker/0", "worker/1"]
+    assert thread["call"]["text"].endswith("; waits for worker/1 (stopped by a signal)")
+    tasks = {task["task"]: task for task in document["tasks"]}
+    assert tasks["worker/1"]["processes"][0]["activity"] == "stopped by a signal"
+    assert tasks["worker/1"]["needed_by"] == [document["scripts"][0]["script"]]
+    assert tasks["ps/0"]["needed_by"] == []

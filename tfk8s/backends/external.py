@@ -115,6 +115,11 @@ class ExternalBackend(ForegroundScripts):
         del task, command
         self._refuse(name, "run a command beside")
 
+    def stacks(self, name: str, chosen: Sequence[str]) -> NoReturn:
+        """Refuse: nobody knows the processes."""
+        del chosen
+        self._refuse(name, "look into")
+
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
         """Refuse."""
         del jobs, succeeded

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.backends.options import BackendOptions
+    from tfk8s.backends.stacks import Stacks
     from tfk8s.core.events import Event
     from tfk8s.core.plan import Plan, Scaling
     from tfk8s.core.spec import JobFile, Task
@@ -165,6 +166,15 @@ class Backend(Protocol):
 
         Raises:
             TaskUnreachable: the task does not run.
+        """
+        ...
+
+    def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
+        """Return what tasks and scripts do now, in the order of their names, in bounded time.
+
+        Args:
+            name: the cluster's.
+            chosen: the names of tasks ("worker/1"), and of scripts as the status has them.
         """
         ...
 

@@ -74,7 +74,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     for function in (
         job_file.init, job_file.validate, job_file.schema, job_file.render,
         lifecycle.diff, lifecycle.up, scripts.submit, scripts.run, programs.wait, scripts.stop, scripts.connect,
-        notebook, inspect.status, inspect.ls, inspect.devices, tasks.logs, tasks.exec, events,
+        notebook, inspect.status, inspect.ls, inspect.devices, tasks.logs, tasks.exec, tasks.stacks, events,
         lifecycle.scale, lifecycle.restart, lifecycle.down, job_file.roles,
         doctor, images.image, kind.kind, completion, server,
     )

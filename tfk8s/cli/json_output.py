@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tfk8s.backends import stacks as backend_stacks
 from tfk8s.backends.devices import TaskDevices
+from tfk8s.backends.stacks import Stacks, TensorFlowCall
 from tfk8s.cli.output import moment
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
@@ -59,6 +62,35 @@ def devices(answers: Iterable[TaskDevices]) -> list[Document]:
         }
         for answer in answers
     ]
+
+
+def stacks(status: ClusterStatus, found: Sequence[Stacks]) -> Document:
+    """Return the document that `stacks -o json` prints."""
+    by_name = {entry.name: entry for entry in found}
+    explained = functools.partial(backend_stacks.explain, tasks=by_name, troubles=backend_stacks.troubles(status.tasks))
+    tasks = [
+        {
+            **_name(task.task), "phase": task.phase, "reason": task.reason, **_stacks(entry, explained),
+            "needed_by": backend_stacks.needed_by(entry.name, found),
+        }
+        for task in status.tasks if (entry := by_name.get(str(task.task)))
+    ]  # fmt: skip
+    scripts = [
+        {"script": script.name, "command": script.command, **_stacks(by_name[script.name], explained)}
+        for script in status.scripts
+        if script.name in by_name
+    ]
+    return {"tasks": tasks, "scripts": scripts}
+
+
+def _stacks(entry: Stacks, explain: Callable[[TensorFlowCall], str]) -> Document:
+    processes = []
+    for process in entry.processes:
+        listed = {**dataclasses.asdict(process), "activity": process.activity}
+        for shown, thread in zip(listed["threads"] or (), process.threads or (), strict=True):
+            shown["call"] = thread.call and {**shown["call"], "text": explain(thread.call)}
+        processes.append(listed)
+    return {"problem": entry.problem, "processes": processes}
 
 
 def event(event: Event) -> Document:

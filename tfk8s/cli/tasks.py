@@ -1,4 +1,4 @@
-"""Commands that inspect tasks: logs, exec."""
+"""Commands that inspect tasks: logs, exec, stacks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from tfk8s.cli import completion, options
-from tfk8s.cli.output import note, paint, prefix_colour, say
+from tfk8s.cli.output import document, note, paint, prefix_colour, say, table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfk8s.backends.stacks import PythonThread, Stacks
     from tfk8s.core.script import LogLine
     from tfk8s.core.spec import Task
+    from tfk8s.core.status import ClusterStatus
+
+_STACKS = ("TASK", "PHASE", "CPU", "DOES", "NEEDED BY")
 
 
 def logs(
@@ -131,3 +137,86 @@ def exec(  # noqa: A001 - the command's name
     cluster = options.find_cluster(name, local, context, namespace)
     chosen = parse_task(task, [status.task for status in cluster.tasks()])
     return cluster.backend.execute(cluster.name, chosen, command)
+
+
+def stacks(
+    name: options.Name,
+    chosen: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TASK",
+            help="JOB/INDEX, JOB, or a script's name or process id; default: all tasks and running scripts.",
+            show_default=False,
+            autocompletion=completion.tasks_and_scripts,
+        ),
+    ] = None,
+    output: options.Output = None,
+    local: options.Local = False,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+) -> None:
+    """Show where tasks and scripts are, if nothing moves.
+
+    Prints the Python stack of each thread of scripts and programs, the innermost frame last. A line before each stack
+    says what TensorFlow does there, and which tasks the call waits for. CPU is the number of CPUs in use, over half a
+    second. Servers are C++: DOES names their busy threads.
+
+    Examples:
+        tfk8s stacks --local mnist
+        tfk8s stacks mnist worker/1
+        tfk8s stacks mnist script-4e9c21
+        tfk8s stacks mnist -o json
+
+    JSON: tasks, each with task, job, index, phase, reason, needed_by, problem, processes; and scripts, each with
+    script, command, problem, processes. A process has pid, state, cpu, activity, pools (name, states, cpu), problem,
+    and threads (null for C++), each with name, is_main, frames (file, line, function, source), and call (null, or
+    name, seconds, needs, is_same, text).
+    """
+    from tfk8s.cli import json_output
+    from tfk8s.cluster.stacks import read
+
+    cluster = options.find_cluster(name, local, context, namespace)
+    status, found = read(cluster.backend, cluster.name, chosen or ())
+    if output is not None:
+        document(json_output.stacks(status, found))
+        return
+    for number, part in enumerate(_stack_parts(status, found)):
+        say(f"\n{part}" if number else part)
+
+
+def _stack_parts(status: ClusterStatus, found: Sequence[Stacks]) -> Iterator[str]:
+    """Yield the table of tasks, then each thread of Python."""
+    from tfk8s.backends.stacks import needed_by, troubles
+
+    by_name = {entry.name: entry for entry in found}
+    rows = [
+        (
+            str(task.task), task.phase, "" if (cpu := entry.cpu) is None else f"{cpu:.1f}",
+            task.reason or entry.activity, ", ".join(needed_by(entry.name, found)),
+        )
+        for task in status.tasks if (entry := by_name.get(str(task.task)))
+    ]  # fmt: skip
+    if rows:
+        yield table(_STACKS, rows, sys.stdout, ("NEEDED BY",))
+    commands = {script.name: script.command for script in status.scripts}
+    for entry in found:
+        threads = [thread for process in entry.processes for thread in process.threads or ()]
+        problems = [process.problem for process in entry.processes if process.problem]
+        if entry.name in commands:
+            problems = problems or ([] if threads else [entry.activity])
+        if threads or problems:
+            command = f": {commands[entry.name]}" if entry.name in commands else ""
+            yield "\n".join([f"{entry.name}{command}", *problems])
+        for thread in threads:
+            yield _thread(thread, by_name, troubles(status.tasks))
+
+
+def _thread(thread: PythonThread, tasks: Mapping[str, Stacks], troubles: Mapping[str, str]) -> str:
+    from tfk8s.backends.stacks import explain
+
+    what = f", {explain(thread.call, tasks, troubles)}" if thread.call else ""
+    lines = [f"{thread.name}{what}"]
+    for frame in thread.frames:
+        lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.function}')
+        lines += [f"    {frame.source}"] if frame.source else []
+    return "\n".join(lines)

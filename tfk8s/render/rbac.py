@@ -16,9 +16,9 @@ SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
 LIMITS, PROGRAMS = FEATURES = "max_duration, idle", "programs"
 
-_SUBMITTERS = frozenset({"status", "logs", "submit", "stop"})  # what the Role for submitting allows
+_SUBMITTERS = frozenset({"status", "logs", "submit", "stop", "stacks"})  # what the Role for submitting allows
 _READERS = (
-    "ls", "status", "logs", "events", "devices", "exec", "submit", "stop", "connect", "scale",
+    "ls", "status", "logs", "events", "devices", "exec", "stacks", "submit", "stop", "connect", "scale",
     "restart", "down", "up",
 )  # fmt: skip
 _WATCHERS = ("status", "up", "scale", "restart")  # these commands poll
@@ -56,12 +56,12 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the group, the resource, the verbs, and the commands that need them."""
     yield "apps", "statefulsets", "list", _READERS
     yield "apps", "statefulsets", "watch", (*_WATCHERS, "logs")
-    yield "", "pods", "list", ("ls", "logs", "exec", *_STARTERS, "stop", *_WATCHERS, "down")
+    yield "", "pods", "list", ("ls", "logs", "exec", "stacks", *_STARTERS, "stop", *_WATCHERS, "down")
     yield "batch", "jobs", "list", (*_READERS, "diff")  # the Jobs of programs, of scripts and of limits
     yield "batch", "jobs", "watch", (*_WATCHERS, "logs")
     # The log shows that a server listens.
-    yield "", "pods/log", "get", ("logs", *_STARTERS, "status", "up", "restart", "scale", "down")
-    yield "", "events", "list", ("events", *_WATCHERS)
+    yield "", "pods/log", "get", ("logs", *_STARTERS, "status", "stacks", "up", "restart", "scale", "down")
+    yield "", "events", "list", ("events", "stacks", *_WATCHERS)
     yield "", "events", "watch", ("events", *_WATCHERS)
     # `submit` connects to the user's warm pod.
     yield "", "pods/portforward", "get create", ("up", "devices", "connect", *_STARTERS, "restart", "scale")
@@ -72,7 +72,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "pods", "get", ("submit", "logs", "restart")
     # A watch sees why pods of tasks and scripts end, even if they are deleted at once.
     yield "", "pods", "watch", (*_STARTERS, "logs", "status", "up", "restart", "scale")
-    yield "", "pods/exec", "get create", ("submit", "restart", "exec")
+    yield "", "pods/exec", "get create", ("submit", "restart", "exec", "stacks")
     yield "", "pods/attach", "get create", ("submit",)  # for the script's standard input
     yield "", "pods", "delete", ("restart",)
     yield "", "pods", "deletecollection", ("up", "restart", "scale", "down")

@@ -102,6 +102,7 @@ def test_another_name_is_no_cluster(backend: ExternalBackend) -> None:
     [
         (lambda backend, spec: backend.apply(spec), "start"),
         (lambda backend, spec: backend.restart("there", None), "restart"),
+        (lambda backend, spec: backend.stacks("there", []), "look into"),
         (lambda backend, spec: backend.delete("there"), "remove"),
     ],
 )

@@ -64,7 +64,7 @@ def tab(run: Run, state_home: Path, monkeypatch: pytest.MonkeyPatch) -> Tab:
 
 
 WORDS = [
-    ("tfk8s s", ["schema", "submit", "stop", "status", "scale", "server"]),
+    ("tfk8s s", ["schema", "submit", "stop", "status", "stacks", "scale", "server"]),
     ("tfk8s --", ["--version", "--help"]),
     ("tfk8s status --local ", ["mnist", "toy"]),
     ("tfk8s status --local m", ["mnist"]),

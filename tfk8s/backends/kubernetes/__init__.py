@@ -18,6 +18,7 @@ from tfk8s.backends.kubernetes.nodes import free_gpus, room
 from tfk8s.backends.kubernetes.workloads import deployed, program_archives, program_jobs, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.stacks import Stacks
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
@@ -171,6 +172,12 @@ class KubernetesBackend:
         cluster = self._find(name)
         pod = task_pods.names(self._client, cluster, [task])[task]
         return terminal.run(self._client, cluster.namespace, pod, command)
+
+    def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
+        """Look into the containers of tasks and scripts."""
+        from tfk8s.backends.kubernetes.scripts import script_stacks
+
+        return script_stacks.read(self._client, self._find(name), chosen)
 
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
         """End Jobs of programs after the end of another Job, which ends only its own pods."""

@@ -19,13 +19,14 @@ from tfk8s.backends.local import capacity, interpreter, logs, state, status, sup
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record, resize
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Observer, PollingObserver
+from tfk8s.backends.stacks import Stacks
 from tfk8s.core.events import Event
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.plan import Action, Change, Plan, Scaling, compare, fields
 from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
-from tfk8s.core.status import ClusterStatus, Phase
+from tfk8s.core.status import ClusterStatus
 from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 from tfk8s.log import log
@@ -79,7 +80,7 @@ class LocalBackend(ForegroundScripts):
             )
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
-            return Plan(name=name, restarts=tuple(_failed_servers(folder, job_file)))
+            return Plan(name=name, restarts=tuple(status.failed_servers(folder, job_file)))
         refusal = f"`up` changes only the numbers of tasks of a cluster that runs: tfk8s down --local {name} first"
         return Plan(
             name=name, changes=(change,), refusal="" if record.is_resized(job_file) else refusal,
@@ -188,6 +189,12 @@ class LocalBackend(ForegroundScripts):
 
         return task_commands.run(*_find(name), task, command)
 
+    def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
+        """Look at processes, inside the cluster's network."""
+        from tfk8s.backends.local import task_commands
+
+        return task_commands.read_stacks(*_find(name), chosen)
+
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
         """Do nothing: the supervisor ends the programs."""
 
@@ -282,18 +289,9 @@ def _check_same(record: Record, job_file: JobFile) -> None:
         )
 
 
-def _failed_servers(folder: state.Folder, job_file: JobFile) -> list[Task]:
-    """Return the tasks whose servers have failed and wait for a restart."""
-    return [
-        Task(task["job"], task["index"])
-        for task in supervisor_client.observe(folder)["tasks"]
-        if task["phase"] == Phase.FAILED and job_file.job(task["job"]).program is None
-    ]
-
-
 def _restart_failed(folder: state.Folder, job_file: JobFile) -> bool:
     """Restart the failed servers; return whether there were any."""
-    failed = _failed_servers(folder, job_file)
+    failed = status.failed_servers(folder, job_file)
     for task in failed:
         supervisor_client.send_request(folder, {"do": "restart", "task": str(task)})
     return bool(failed)

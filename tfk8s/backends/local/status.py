@@ -11,7 +11,7 @@ from tfk8s.core.kinds import success_tasks
 from tfk8s.core.progress import StepProgress, parse
 from tfk8s.core.resources import named
 from tfk8s.core.roles import DATA
-from tfk8s.core.spec import Job
+from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import ClusterError
 
@@ -39,6 +39,15 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         limits=record.job_file.limits, idle_since=idle_since, success=tuple(success_tasks(record.job_file)),
         is_elastic=record.elastic,
     )  # fmt: skip
+
+
+def failed_servers(folder: state.Folder, job_file: JobFile) -> list[Task]:
+    """Return the tasks whose servers have failed and wait for a restart."""
+    return [
+        Task(task["job"], task["index"])
+        for task in supervisor_client.observe(folder)["tasks"]
+        if task["phase"] == Phase.FAILED and job_file.job(task["job"]).program is None
+    ]
 
 
 def _all_tasks(record: Record, phase: Phase, reason: str) -> list[TaskStatus]:

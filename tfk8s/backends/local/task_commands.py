@@ -1,20 +1,25 @@
-"""Commands of `tfk8s exec`: with a task's network and variables, in the user's terminal."""
+"""Commands in the network of a cluster: those of `tfk8s exec` in the user's terminal, and that of `tfk8s stacks`."""
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from tfk8s.backends import local_scripts
-from tfk8s.backends.local import network_namespace, supervisor_client
+from tfk8s.backends import local_scripts, stacks
+from tfk8s.backends.local import interpreter, network_namespace, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.state import Folder
+from tfk8s.backends.stacks import Stacks
 from tfk8s.core.script import NOT_EXECUTABLE, NOT_FOUND
 from tfk8s.core.spec import Task
 from tfk8s.errors import ClusterError
+
+_STACKS_TIMEOUT = 30.0  # for two looks at all processes, on a busy machine
 
 
 def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int:
@@ -30,18 +35,62 @@ def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int
         SupervisorGone: the cluster has ended.
         ClusterError: this machine allows no process to join the cluster's network.
     """
-    supervisor = folder.supervisor()
-    if supervisor is None:
-        raise supervisor_client.gone_error(folder)
+    enter = _entrance(folder, record)
     own = next(other.environment for other in record.tasks if other.task == task)
     terminal = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
     environment = {**supervisor_client.variables(folder), **own, **terminal, CLUSTER_ID_VARIABLE: record.id}
-    enter = None if record.exposed else functools.partial(network_namespace.join, supervisor)
     try:
         code = local_scripts.run_program(words, environment, prepare=enter)
     except OSError as error:
         sys.stderr.write(f"tfk8s: can't run {words[0]}: {error.strerror}\n")
         return NOT_FOUND if isinstance(error, (FileNotFoundError, NotADirectoryError)) else NOT_EXECUTABLE
     except subprocess.SubprocessError as error:
-        raise ClusterError(f'this machine lets no process join the network of cluster "{record.name}"') from error
+        raise _refused(record) from error
     return code if code >= 0 else 128 - code
+
+
+def read_stacks(folder: Folder, record: Record, chosen: Sequence[str]) -> list[Stacks]:
+    """Return what tasks and scripts do now; see `Backend.stacks`.
+
+    Raises:
+        SupervisorGone: the cluster has ended.
+        ClusterError: this machine allows no process to join the cluster's network, or is too slow.
+    """
+    observed = supervisor_client.observe(folder)
+    pids = {f"{task['job']}/{task['index']}": task["pid"] for task in observed["tasks"]}
+    pids |= {f"pid {script['pid']}": script["pid"] for script in observed["scripts"]}
+    running = [str(pids[name]) for name in chosen if pids.get(name)]
+    found = {document["pid"]: document for document in _inspect(folder, record, running)} if running else {}
+    return [
+        stacks.parse(name, [found[pids[name]]]) if pids.get(name) else Stacks(name, problem="has no process")
+        for name in chosen
+    ]
+
+
+def _inspect(folder: Folder, record: Record, pids: Sequence[str]) -> list[dict[str, Any]]:
+    command = interpreter.command(sys.executable, "tfk8s.task.programs.inspector", *pids)
+    try:
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_STACKS_TIMEOUT, check=True,
+            preexec_fn=_entrance(folder, record),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise ClusterError(f"no stacks in {_STACKS_TIMEOUT:g} s: this machine has no CPU to spare") from error
+    except subprocess.CalledProcessError as error:
+        raise ClusterError(f"the stacks can't be read: exit code {error.returncode}") from error
+    except subprocess.SubprocessError as error:
+        raise _refused(record) from error
+    found: list[dict[str, Any]] = json.loads(ended.stdout)
+    return found
+
+
+def _entrance(folder: Folder, record: Record) -> Callable[[], None] | None:
+    """Return what a process calls to join the cluster's network; None if the network is this machine's."""
+    supervisor = folder.supervisor()
+    if supervisor is None:
+        raise supervisor_client.gone_error(folder)
+    return None if record.exposed else functools.partial(network_namespace.join, supervisor)
+
+
+def _refused(record: Record) -> ClusterError:
+    return ClusterError(f'this machine lets no process join the network of cluster "{record.name}"')

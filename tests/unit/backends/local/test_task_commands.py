@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tfk8s.backends.local import task_commands
+from tfk8s.backends.local import supervisor_client, task_commands
 from tfk8s.core.spec import Task
 
 
@@ -35,3 +36,20 @@ def test_a_command_that_can_not_start_has_the_exit_code_of_a_shell(
     path = str(tmp_path / program)
     assert task_commands.run(folder, record, task, [path]) == code
     assert capsys.readouterr().err == f"tfk8s: can't run {path}: {reason}\n"
+
+
+@pytest.mark.programs
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_stacks_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = [{"job": "worker", "index": 0, "pid": os.getpid()}, {"job": "worker", "index": 1, "pid": None}]
+    observed = {"tasks": tasks, "scripts": [{"pid": os.getppid()}]}
+    monkeypatch.setattr(supervisor_client, "observe", lambda _: observed)
+    folder: Any = SimpleNamespace(supervisor=os.getpid)
+    record: Any = SimpleNamespace(exposed=True)
+    found = task_commands.read_stacks(folder, record, ["worker/0", "worker/1", f"pid {os.getppid()}", "pid 0"])
+    assert [(entry.name, [process.pid for process in entry.processes], entry.problem) for entry in found] == [
+        ("worker/0", [os.getpid()], ""),
+        ("worker/1", [], "has no process"),
+        (f"pid {os.getppid()}", [os.getppid()], ""),
+        ("pid 0", [], "has no process"),
+    ]

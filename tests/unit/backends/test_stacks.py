@@ -1,0 +1,82 @@
+"""The work of tasks and scripts in words, and what a call waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfk8s.backends import stacks
+from tfk8s.backends.stacks import Stacks
+
+POOL: dict[str, Any] = {"name": "python", "states": {"S": 3}, "cpu": 0.0}
+
+
+def document(state: str = "S", cpu: float = 0.0, *pools: dict[str, Any], **more: Any) -> dict[str, Any]:
+    values = {"pid": 7, "state": state, "cpu": cpu, "threads": list(pools or [POOL]), "python": None, "problem": ""}
+    return {**values, **more}
+
+
+def pool(name: str, cpu: float) -> dict[str, Any]:
+    return {"name": name, "states": {"R": 1}, "cpu": cpu}
+
+
+@pytest.mark.parametrize(
+    ("process", "activity"),
+    [
+        (document(), "waits"),
+        (document("S", 0.04, pool("tf_Compute", 0.04)), "waits"),
+        (document("S", 1.9, pool("x", 0.2), pool("tf_Compute", 1.7)), "computes: tf_Compute 1.7, x 0.2"),
+        (document("T"), "stopped by a signal"),
+        (document("D", 0.5), "waits for a disk or a device"),
+        (document(""), "ended"),
+    ],
+)  # fmt: skip
+def test_activity(process: dict[str, Any], activity: str) -> None:
+    assert stacks.parse("worker/1", [process]).activity == activity
+
+
+TASKS = {
+    "ps/0": stacks.parse("ps/0", [document("S", 0.9, pool("tf_Compute", 0.9))]),
+    "ps/1": stacks.parse("ps/1", [document()]),
+    "worker/0": stacks.parse("worker/0", [document()]),
+    "worker/1": stacks.parse("worker/1", [document("T")]),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ({}, "in TensorFlow's f.run"),
+        ({"needs": []}, "in TensorFlow's f.run; the call needs no task"),
+        (
+            {"seconds": 41.23, "needs": ["ps/0", "worker/0", "worker/1"], "is_same": True},
+            "in TensorFlow's f.run for 41.2 s; waits for worker/1 (stopped by a signal)",
+        ),
+        (
+            {"seconds": 192.0, "needs": ["ps/0", "worker/0"]},
+            "in TensorFlow's f.run for 3m12s; waits for ps/0 (computes: tf_Compute 0.9)",
+        ),
+        (
+            {"needs": ["ps/1"]},
+            "in TensorFlow's f.run; needs ps/1; no task computes: all wait for a queue, a lock, data or the network",
+        ),
+        ({"needs": ["worker/0", "worker/9"]}, "in TensorFlow's f.run; needs worker/0, worker/9"),
+        ({"needs": ["chief/0", "ps/0"]}, "in TensorFlow's f.run; waits for chief/0 (killed by SIGKILL)"),
+        (
+            {"seconds": 0.1, "needs": ["worker/1"], "is_same": False},
+            "in TensorFlow's f.run, again and again: the script moves",
+        ),
+    ],
+)
+def test_call_in_words(call: dict[str, Any], text: str) -> None:
+    thread = {"name": "MainThread", "is_main": True, "frames": [], "call": {"name": "f.run", **call}}
+    (parsed,) = stacks.parse("pid 7", [document(python=[thread])]).calls
+    troubles = {"chief/0": "killed by SIGKILL; restarts in 1 s"}
+    assert stacks.explain(parsed, TASKS, troubles) == text
+
+
+def test_needed_by_names_whose_calls_need_the_task() -> None:
+    thread = {"name": "t", "is_main": False, "frames": [], "call": {"name": "session.run", "needs": ["ps/0"]}}
+    found = [*TASKS.values(), stacks.parse("pid 9", [document(python=[thread])]), Stacks("pid 8", problem="gone")]
+    assert (stacks.needed_by("ps/0", found), stacks.needed_by("worker/0", found)) == (["pid 9"], [])

@@ -1,0 +1,104 @@
+"""The stacks of tasks and scripts, by a program that runs in each container for a second."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from tfk8s.backends import stacks
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.commands import Output, RemoteCommand
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.workloads import task_pods
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
+from tfk8s.backends.stacks import Stacks
+from tfk8s.concurrency import map_parallel
+from tfk8s.core import naming
+from tfk8s.errors import ClusterError
+from tfk8s.render import script_job, warm_job
+from tfk8s.task.programs import inspector
+
+_TIMEOUT = 30.0  # for Python to start with a small share of a CPU, and to look twice
+_MAX_AT_ONCE = 32
+
+# Runs a program of a known size from standard input. API servers before Kubernetes 1.30 can't end that input.
+_RUN = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop())), 'inspector', 'exec'))"
+
+Place = tuple[str, str]  # a pod and a container
+Answer = tuple[Sequence[Mapping[str, Any]], str]  # the processes of a container, or the problem
+
+
+def read(client: Client, cluster: DeployedCluster, chosen: Sequence[str]) -> list[Stacks]:
+    """Return what tasks and scripts do now; see `Backend.stacks`.
+
+    Raises:
+        ApiError: this user may run no command in pods.
+    """
+    tasks = {str(task): task for task in cluster.tasks}
+    pods = task_pods.names(client, cluster, [tasks[name] for name in chosen if name in tasks])
+    places = {name: (pods[tasks[name]], naming.SERVER_CONTAINER) for name in chosen if name in tasks}
+    warm: list[Place] = []
+    if scripts := [name for name in chosen if name not in tasks]:
+        own, warm = _script_places(client, cluster, scripts)
+        places |= own
+    asked = [*places.values(), *warm]
+    answers = map_parallel(lambda place: _ask(client, cluster.namespace, *place), asked, _MAX_AT_ONCE)
+    by_place = dict(zip(asked, answers, strict=True))
+    return [
+        _stacks(name, by_place[places[name]]) if name in places else _in_warm_pod(name, map(by_place.get, warm))
+        for name in chosen
+    ]
+
+
+def _script_places(
+    client: Client, cluster: DeployedCluster, scripts: Collection[str]
+) -> tuple[dict[str, Place], list[Place]]:
+    """Return the places of scripts with pods of their own, and those of warm pods if there are other scripts."""
+    pods = client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name))["items"]
+    running = [pod for pod in pods if pod["status"].get("phase") == "Running"]
+    by_job = {pod["metadata"]["labels"].get(script_job.JOB_NAME): pod["metadata"]["name"] for pod in running}
+    jobs = {name: script_job.object_name(cluster.name, name) for name in scripts}
+    own = {name: (by_job[job], naming.SCRIPT_CONTAINER) for name, job in jobs.items() if job in by_job}
+    warm = [(pod["metadata"]["name"], naming.SCRIPT_CONTAINER) for pod in running if warm_job.is_warm(pod)]
+    return own, warm if len(own) < len(jobs) else []
+
+
+def _ask(client: Client, namespace: str, pod: str, container: str) -> Answer:
+    program = Path(inspector.__file__).read_bytes()
+    words = ["python3", "-I", "-c", _RUN, str(len(program))]  # without the user's modules in the working folder
+    try:
+        with RemoteCommand(client, namespace, pod, words, container=container, timeout=_TIMEOUT) as command:
+            command.send(program)
+            return json.loads(Output(command).readall() or b"[]"), ""
+    except ValueError:
+        return [], "the answer of python3 in its container can't be read"
+    except ApiError as error:
+        if error.code == HTTPStatus.FORBIDDEN:
+            raise
+        return [], str(error)
+    except ClusterError as error:
+        return [], str(error).rpartition("\n")[2]
+
+
+def _stacks(name: str, answer: Answer) -> Stacks:
+    documents, problem = answer
+    return Stacks(name, problem=problem) if problem else stacks.parse(name, documents)
+
+
+def _in_warm_pod(name: str, answers: Iterable[Answer | None]) -> Stacks:
+    """Return the stacks of a script in one of the warm pods."""
+    given = [answer for answer in answers if answer is not None]
+    found = [document for documents, _ in given for document in documents if document["script"] == name]
+    problems = [problem for _, problem in given if problem]
+    for process in stacks.parse(
+        name, (one for documents, _ in given for one in documents if not one["script"])
+    ).processes:
+        if process.problem or process.is_stopped:
+            problems.append(
+                f"pid {process.pid} of a warm pod, which may be the script: {process.problem or process.activity}"
+            )
+    return stacks.parse(name, found) if found else Stacks(name, problem="; ".join(problems) or "has no process")

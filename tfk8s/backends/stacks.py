@@ -1,0 +1,230 @@
+"""The answers to `tfk8s stacks`: the work of tasks and scripts now, from `task/programs/inspector.py`, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfk8s.core.progress import duration
+from tfk8s.core.status import TaskStatus
+
+BUSY = 0.05  # CPUs, from which a process counts as computing
+_MAX_POOLS = 3  # in a text
+_STATES = {"T": "stopped by a signal", "t": "stopped by a debugger", "D": "waits for a disk or a device", "Z": "ended"}
+
+
+@dataclass(frozen=True, slots=True)
+class StackFrame:
+    """One frame of a Python stack.
+
+    Attributes:
+        file, line, function: the place, as Python's tracebacks have it.
+        source: the text of the line; "" if unknown.
+    """
+
+    file: str
+    line: int
+    function: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorFlowCall:
+    """A call of TensorFlow or Keras that a thread is in.
+
+    Attributes:
+        name: the module and the function: `session.run`.
+        seconds: the time since the begin of the call; None if unknown.
+        needs: the tasks that the call needs; None if unknown.
+        is_same: whether the call was the same at both looks; None if unknown.
+    """
+
+    name: str
+    seconds: float | None = None
+    needs: tuple[str, ...] | None = None
+    is_same: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PythonThread:
+    """A thread of Python code.
+
+    Attributes:
+        name: the thread's name.
+        is_main: whether it is the main thread.
+        frames: the stack, the innermost frame last.
+        call: the call of TensorFlow; None for other code.
+    """
+
+    name: str
+    is_main: bool
+    frames: tuple[StackFrame, ...]
+    call: TensorFlowCall | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadPool:
+    """The threads of a process that have one name.
+
+    Attributes:
+        name: the name in the kernel, at most 15 characters.
+        states: the number of threads by the letter of their state (proc_pid_stat(5)).
+        cpu: the CPUs in use.
+    """
+
+    name: str
+    states: Mapping[str, int]
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStacks:
+    """A process at one moment.
+
+    Attributes:
+        pid: the process id, beside the process.
+        state: the letter of the main thread's state; "" if the process has ended.
+        cpu: the CPUs in use.
+        pools: the threads by name.
+        threads: the Python threads, the main thread first; None if the process answers nobody, as servers in C++ do.
+        problem: why Python threads are missing; "" if nothing is wrong.
+    """
+
+    pid: int
+    state: str
+    cpu: float
+    pools: tuple[ThreadPool, ...]
+    threads: tuple[PythonThread, ...] | None = None
+    problem: str = ""
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if a signal or a debugger has stopped the process."""
+        return self.state in ("T", "t")
+
+    @property
+    def activity(self) -> str:
+        """The work of the process, in words."""
+        if not self.state:
+            return "ended"
+        if self.state in _STATES:
+            return _STATES[self.state]
+        busy = sorted((pool for pool in self.pools if pool.cpu >= BUSY), key=lambda pool: -pool.cpu)
+        if self.cpu < BUSY or not busy:
+            return "waits"
+        return "computes: " + ", ".join(f"{pool.name} {pool.cpu:.1f}" for pool in busy[:_MAX_POOLS])
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """A task or a script at one moment.
+
+    Attributes:
+        name: the name, "worker/1", "script-4e9c21" or "pid 4711".
+        processes: its main processes.
+        problem: why nothing is known; "" if something is.
+    """
+
+    name: str
+    processes: tuple[ProcessStacks, ...] = ()
+    problem: str = ""
+
+    @property
+    def cpu(self) -> float | None:
+        """The CPUs in use; None if unknown."""
+        return sum(process.cpu for process in self.processes) if self.processes else None
+
+    @property
+    def activity(self) -> str:
+        """The work of the task or the script, in words."""
+        return self.problem or "; ".join(process.activity for process in self.processes)
+
+    @property
+    def calls(self) -> list[TensorFlowCall]:
+        """The calls of TensorFlow that the threads are in."""
+        threads = [thread for process in self.processes for thread in process.threads or ()]
+        return [thread.call for thread in threads if thread.call is not None]
+
+
+def parse(name: str, documents: Iterable[Mapping[str, Any]]) -> Stacks:
+    """Return the stacks that `task/programs/inspector.py` has printed."""
+    return Stacks(name, tuple(map(_process, documents)))
+
+
+def _process(document: Mapping[str, Any]) -> ProcessStacks:
+    python = document["python"]
+    return ProcessStacks(
+        pid=document["pid"], state=document["state"], cpu=document["cpu"], problem=document["problem"],
+        pools=tuple(ThreadPool(pool["name"], pool["states"], pool["cpu"]) for pool in document["threads"]),
+        threads=None if python is None else tuple(map(_thread, python)),
+    )  # fmt: skip
+
+
+def _thread(document: Mapping[str, Any]) -> PythonThread:
+    call = document["call"]
+    frames = tuple(StackFrame(*frame) for frame in document["frames"])
+    return PythonThread(document["name"], document["is_main"], frames, None if call is None else _call(call))
+
+
+def _call(document: Mapping[str, Any]) -> TensorFlowCall:
+    needs = document.get("needs")
+    return TensorFlowCall(
+        name=document["name"], seconds=document.get("seconds"), is_same=document.get("is_same"),
+        needs=None if needs is None else tuple(needs),
+    )  # fmt: skip
+
+
+def needed_by(task: str, found: Sequence[Stacks]) -> list[str]:
+    """Return the names of those whose calls need a task."""
+    return [other.name for other in found if any(task in (call.needs or ()) for call in other.calls)]
+
+
+def troubles(tasks: Iterable[TaskStatus]) -> dict[str, str]:
+    """Return the tasks that are not up, with the reason or the phase."""
+    return {str(task.task): task.reason or task.phase.lower() for task in tasks if not task.is_up}
+
+
+def explain(call: TensorFlowCall, tasks: Mapping[str, Stacks], troubles: Mapping[str, str]) -> str:
+    """Return what a call waits for, in words. TensorFlow does not tell; the states of the tasks do.
+
+    Args:
+        call: the call.
+        tasks: the tasks that were looked at, by name.
+        troubles: the tasks that are not ready, with the reason.
+    """
+    since = "" if call.seconds is None or call.is_same is False else f" for {_time(call.seconds)}"
+    text = f"in TensorFlow's {call.name}{since}"
+    if call.needs is None:
+        return text
+    if call.is_same is False:
+        return f"{text}, again and again: the script moves"
+    if not call.needs:
+        return f"{text}; the call needs no task"
+    return f"{text}; {_waits_for(call.needs, tasks, troubles)}"
+
+
+def _waits_for(needs: Sequence[str], tasks: Mapping[str, Stacks], troubles: Mapping[str, str]) -> str:
+    lost = [f"{name} ({reason.partition(';')[0]})" for name in needs if (reason := _trouble(name, tasks, troubles))]
+    if lost:
+        return f"waits for {', '.join(lost)}"
+    busy = [f"{name} ({tasks[name].activity})" for name in needs if name in tasks and (tasks[name].cpu or 0.0) >= BUSY]
+    if busy:
+        return f"waits for {', '.join(busy)}"
+    unseen = [name for name in needs if name not in tasks]
+    if unseen:
+        return f"needs {', '.join(needs)}"
+    return f"needs {', '.join(needs)}; no task computes: all wait for a queue, a lock, data or the network"
+
+
+def _trouble(name: str, tasks: Mapping[str, Stacks], troubles: Mapping[str, str]) -> str:
+    """Return why a task can't answer now; "" if nothing is known of that."""
+    if name in troubles:
+        return troubles[name]
+    seen = tasks.get(name)
+    stopped = seen is not None and any(process.is_stopped or not process.state for process in seen.processes)
+    return seen.activity if seen is not None and stopped else ""
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
