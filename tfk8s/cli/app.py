@@ -9,13 +9,12 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from tfk8s.cli import inspect, job_file, lifecycle, programs, scripts, tasks
+from tfk8s.cli import inspect, job_file, lifecycle, pages, programs, scripts, tasks
 from tfk8s.cli.command import Command, Group, ScriptCommand
 from tfk8s.cli.completion import keep_quick, one_of
 from tfk8s.cli.doctor import doctor
 from tfk8s.cli.groups import images, kind
 from tfk8s.cli.inspect import events
-from tfk8s.cli.notebook import notebook
 from tfk8s.cli.output import say
 from tfk8s.version import __version__
 
@@ -74,7 +73,8 @@ COMMANDS: dict[str, Callable[..., object]] = {
     for function in (
         job_file.init, job_file.validate, job_file.schema, job_file.render,
         lifecycle.diff, lifecycle.up, scripts.submit, scripts.run, programs.wait, scripts.stop, scripts.connect,
-        notebook, inspect.status, inspect.ls, inspect.devices, tasks.logs, tasks.exec, tasks.stacks, events,
+        pages.notebook, pages.tensorboard, inspect.status, inspect.ls, inspect.devices, tasks.logs, tasks.exec,
+        tasks.stacks, events,
         lifecycle.scale, lifecycle.restart, lifecycle.down, job_file.roles,
         doctor, images.image, kind.kind, completion, server,
     )

@@ -132,3 +132,14 @@ def own_spec(job: Object) -> Object:
         if key not in _CONTROLLER_LABELS and not key.startswith(CONTROLLER_PREFIX)
     }
     return made
+
+
+def template_without_program(job: Object) -> Object:
+    """Return the pod template of a Job from the API server, without the volumes that `volumes` adds for a script."""
+    template: Object = own_spec(job)["template"]
+    spec = template["spec"]
+    own = {volume["name"] for volume in volumes("", "")}
+    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] not in own]
+    for container in spec["containers"]:
+        container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] not in own]
+    return template

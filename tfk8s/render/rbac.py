@@ -18,11 +18,11 @@ LIMITS, PROGRAMS = FEATURES = "max_duration, idle", "programs"
 
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop", "stacks"})  # what the Role for submitting allows
 _READERS = (
-    "ls", "status", "logs", "events", "devices", "exec", "stacks", "submit", "stop", "connect", "scale",
+    "ls", "status", "logs", "events", "devices", "exec", "stacks", "submit", "stop", "connect", "tensorboard", "scale",
     "restart", "down", "up",
 )  # fmt: skip
 _WATCHERS = ("status", "up", "scale", "restart")  # these commands poll
-_STARTERS = ("submit",)  # this command starts a pod of their own
+_STARTERS = ("submit", "tensorboard")  # these commands start a pod of their own
 
 
 @dataclass(frozen=True, slots=True)

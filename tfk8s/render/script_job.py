@@ -2,7 +2,8 @@
 
 The Job is made from the master's StatefulSet in the API server, not from a job file. The script therefore has the
 master's image, volumes, variables and permissions, and its pod has the labels, annotations and node settings of the
-master's pod. What belongs to tasks alone is left out: see `other_pods`.
+master's pod. What belongs to tasks alone is left out: see `other_pods`. TensorBoard runs as such a script. It reads the
+volumes of any job, also of one with a program.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tfk8s.core import naming
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job
-from tfk8s.render import manifests, other_pods, package_files, placement, pods
+from tfk8s.render import manifests, other_pods, package_files, placement, pods, program_job
 from tfk8s.render.pods import Object
 
 JOB_NAME = "batch.kubernetes.io/job-name"  # the label of a Job's pods since Kubernetes 1.27
@@ -42,6 +43,9 @@ _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
 _DEFAULTS = {
     ("HOME", pods.SCRATCH_FOLDER), *_HIDDEN_GPUS.items(), *pods.gpu_environment(Job(name="any", gpus=1)).items(),
 }  # fmt: skip
+_API_VERSIONS = {"StatefulSet": "apps/v1", "Job": "batch/v1"}
+# The sources of volumes that don't outlive a pod, or that nobody can write to.
+_FLEETING = frozenset({"emptyDir", "ephemeral", "secret", "configMap", "downwardAPI", "projected", "image"})
 _PREFIXES = ("script-", "warm-")  # names of tasks have no "-", because TensorFlow's job names have none
 
 
@@ -72,6 +76,7 @@ class Run:
         gpus: the GPUs, or None.
         stdin: whether the script has a standard input, for a client that attaches to the pod.
         command: the program that runs as process 1.
+        read_only: whether lasting volumes are mounted for reading only.
     """
 
     arguments: Sequence[str]
@@ -81,6 +86,7 @@ class Run:
     gpus: Gpus | None = None
     stdin: bool = False
     command: Sequence[str] = COMMAND
+    read_only: bool = False
 
 
 def is_name(word: str) -> bool:
@@ -141,18 +147,19 @@ def job(name: str, master: Object, run: Run) -> Object:
 
     Args:
         name: the name of the Job and of the Secret.
-        master: the master's StatefulSet.
+        master: the master's StatefulSet; or the Job of a program, whose volumes the script gets.
         run: the settings of the script's pod.
     """
     labels = master["metadata"]["labels"]
     cluster = labels[manifests.INSTANCE]
     metadata = _metadata(name, cluster)
     # Kubernetes removes a cluster's scripts together with the cluster, whoever removes it.
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": master["metadata"]["name"]}
+    kind = master["kind"]
+    owner = {"apiVersion": _API_VERSIONS[kind], "kind": kind, "name": master["metadata"]["name"]}
     metadata["ownerReferences"] = [{**owner, "uid": master["metadata"]["uid"]}]
     if manifests.QUEUE in labels:
         metadata["labels"][manifests.QUEUE] = labels[manifests.QUEUE]
-    template = master["spec"]["template"]
+    template = program_job.template_without_program(master) if kind == "Job" else master["spec"]["template"]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -168,6 +175,16 @@ def job(name: str, master: Object, run: Run) -> Object:
             },
         },
     }
+
+
+def lasting_mounts(workload: Object) -> list[str]:
+    """Return the paths in a job's pods where volumes are mounted that outlive the pods."""
+    spec = workload["spec"]["template"]["spec"]
+    return [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"] if _lasts(mount, spec["volumes"])]
+
+
+def _lasts(mount: Object, volumes: Iterable[Object]) -> bool:
+    return not any(volume["name"] == mount["name"] and _FLEETING & volume.keys() for volume in volumes)
 
 
 def own_variables(master: Mapping[str, str]) -> dict[str, str]:
@@ -200,7 +217,7 @@ def _pod(name: str, master: Object, run: Run) -> Object:
             items = [*package_files.items(run.files), *[{"key": ARCHIVE, "path": ARCHIVE}] * run.archived]
             volume["secret"] = {"secretName": name, "items": items}
     spec["volumes"].append({"name": "work", "emptyDir": {"sizeLimit": pods.SCRATCH_SIZE}})
-    spec["containers"] = [_container(spec["containers"][0], run)]
+    spec["containers"] = [_container(spec["containers"][0], spec["volumes"], run)]
     if run.gpus:
         if run.gpus.labels:
             spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **run.gpus.labels}
@@ -210,8 +227,11 @@ def _pod(name: str, master: Object, run: Run) -> Object:
     return spec
 
 
-def _container(master: Object, run: Run) -> Object:
+def _container(master: Object, volumes: Sequence[Object], run: Run) -> Object:
     gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
+    mounts = master["volumeMounts"]
+    if run.read_only:
+        mounts = [{**mount, "readOnly": True} if _lasts(mount, volumes) else mount for mount in mounts]
     container = {
         "name": naming.SCRIPT_CONTAINER,
         "image": master["image"],
@@ -223,7 +243,7 @@ def _container(master: Object, run: Run) -> Object:
             "limits": {**_limits(master["resources"]["limits"]), "ephemeral-storage": pods.STORAGE_LIMIT, **gpus},
         },
         "securityContext": master["securityContext"],
-        "volumeMounts": [*master["volumeMounts"], {"name": "work", "mountPath": WORK_FOLDER}],
+        "volumeMounts": [*mounts, {"name": "work", "mountPath": WORK_FOLDER}],
     }
     container |= {key: master[key] for key in ("envFrom", "imagePullPolicy") if key in master}
     return {**container, "stdin": True, "stdinOnce": True} if run.stdin else container

@@ -60,7 +60,7 @@ class Forward:
         get_fields: GetFields | None = None,
     ) -> None:
         self._dial, self._notify, self._get_fields = dial, notify, get_fields
-        self._listener = _listen(port, shared=shared)
+        self._listener = listen(port, shared=shared)
         self._lock = threading.Lock()
         self._connections: dict[ProxiedConnection, bool] = {}  # True: to the server; False: to its stand-in
         self._is_lost = False
@@ -186,7 +186,12 @@ class Forward:
             self._notify(text)
 
 
-def _listen(port: int, *, shared: bool) -> socket.socket:
+def listen(port: int, *, shared: bool = False) -> socket.socket:
+    """Return a socket that listens on a loopback port; 0 is any free port.
+
+    Raises:
+        InvalidInput: the port is in use, or not allowed.
+    """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

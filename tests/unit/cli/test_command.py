@@ -29,34 +29,35 @@ Options:
   -h, --help  Show this message and exit.
 
 Commands:
-  init        Write a commented job file, cluster.yaml.
-  validate    Check a job file, and print every problem.
-  schema      Print the JSON Schema of job files.
-  render      Print Kubernetes objects, or a task's configuration.
-  diff        Show what `up` would change, without changing anything.
-  up          Start a cluster, and wait until every task is ready.
-  submit      Run a session script next to the master.
-  run         Start a cluster, run its programs or a script, and remove it.
-  wait        Wait until the programs of a cluster have ended.
-  stop        Stop a script that `tfk8s submit` started, and delete its log.
-  connect     Forward a local port to the master, until Ctrl-C.
-  notebook    Open JupyterLab with the cluster's sessions, until Ctrl-C.
-  status      Show a cluster and its tasks.
-  ls          List your clusters.
-  devices     Show the devices of each task: CPUs, GPUs, their memory.
-  logs        Print the output of tasks, or of a script.
-  exec        Run a command beside a task's server.
-  stacks      Show where tasks and scripts are, if nothing moves.
-  events      List the events of a cluster, oldest first.
-  scale       Change the number of tasks of jobs.
-  restart     Restart a task, or all tasks.
-  down        Remove a cluster: all that `tfk8s up` created.
-  roles       Print the Roles that users of a shared namespace need.
-  doctor      Check what is missing here, and say how to fix it.
-  image       Build images with TensorFlow, load them into kind, push them.
-  kind        Create and delete kind clusters for trying tfk8s.
-  completion  Print a script that completes commands in your shell.
-  server      Run one task's server by hand, in the foreground.
+  init         Write a commented job file, cluster.yaml.
+  validate     Check a job file, and print every problem.
+  schema       Print the JSON Schema of job files.
+  render       Print Kubernetes objects, or a task's configuration.
+  diff         Show what `up` would change, without changing anything.
+  up           Start a cluster, and wait until every task is ready.
+  submit       Run a session script next to the master.
+  run          Start a cluster, run its programs or a script, and remove it.
+  wait         Wait until the programs of a cluster have ended.
+  stop         Stop a script that `tfk8s submit` started, and delete its log.
+  connect      Forward a local port to the master, until Ctrl-C.
+  notebook     Open JupyterLab with the cluster's sessions, until Ctrl-C.
+  tensorboard  Open TensorBoard with what scripts write, until Ctrl-C.
+  status       Show a cluster and its tasks.
+  ls           List your clusters.
+  devices      Show the devices of each task: CPUs, GPUs, their memory.
+  logs         Print the output of tasks, or of a script.
+  exec         Run a command beside a task's server.
+  stacks       Show where tasks and scripts are, if nothing moves.
+  events       List the events of a cluster, oldest first.
+  scale        Change the number of tasks of jobs.
+  restart      Restart a task, or all tasks.
+  down         Remove a cluster: all that `tfk8s up` created.
+  roles        Print the Roles that users of a shared namespace need.
+  doctor       Check what is missing here, and say how to fix it.
+  image        Build images with TensorFlow, load them into kind, push them.
+  kind         Create and delete kind clusters for trying tfk8s.
+  completion   Print a script that completes commands in your shell.
+  server       Run one task's server by hand, in the foreground.
 
   Exit codes: 0 success; 1 the cluster failed; 2 bad input; 3 a task failed;
   124 timeout; 130 Ctrl-C.

@@ -58,7 +58,7 @@ def test_missing_packages(run: Run, monkeypatch: pytest.MonkeyPatch, module: str
 def test_port_in_use(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        message = f"port {port} can't be used: Address already in use\n  = help: leave out --port to use any free port"
+        message = f"port {port} is in use\n  = help: choose another port, or leave the port out"
         assert run("notebook", "--port", str(port), "mnist") == (2, "", f"error: {message}\n")
 
 

@@ -7,7 +7,9 @@ from fakes.stateful_sets import stateful_sets
 
 from tfk8s import render
 from tfk8s.backends.kubernetes import containers
-from tfk8s.core.spec import EnvSource, Job, JobFile, Topology
+from tfk8s.core.programs import Program
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import EnvSource, Job, JobFile, Topology, Volume
 from tfk8s.render import package_files, script_job
 
 
@@ -124,3 +126,28 @@ def test_a_script_has_the_labels_and_node_settings_of_the_master() -> None:
         {"disk": "ssd"}, "high", [{"name": "login"}], [{"ip": "10.0.0.1"}], {"nodeAffinity": {"a": 1}},
     ]  # fmt: skip
     assert "topologySpreadConstraints" not in template["spec"]
+
+
+def test_tensorboard_reads_the_volumes_of_a_program() -> None:
+    volumes = Volume(path="/logs", claim="logs"), Volume(path="/cache", size=Quantity.parse("1Gi"))
+    worker = Job(name="worker", program=Program(("train.py",)), volumes=volumes)
+    objects = render.objects(JobFile(name="a", image="tf:1", master="worker", jobs=(worker,), namespace="ns"))
+    (program,) = [item for item in objects if item["kind"] == "Job"]
+    program["metadata"]["uid"] = "1"
+    run = script_job.Run(
+        arguments=["/logs"], environment={}, archived=False, command=["python3", "-m", "a"], read_only=True
+    )
+    made = script_job.job("a-script-1", program, run)
+    spec = made["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a-worker", "uid": "1"}
+    assert made["metadata"]["ownerReferences"] == [owner]
+    assert container["command"] == ["python3", "-m", "a", "/logs"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "scratch", "volume-0", "volume-1", "work"]
+    assert container["volumeMounts"] == [
+        {"name": "tfk8s", "mountPath": "/opt/tfk8s/tfk8s", "readOnly": True},
+        {"name": "scratch", "mountPath": "/tmp"},
+        {"name": "volume-0", "mountPath": "/logs", "readOnly": True},
+        {"name": "volume-1", "mountPath": "/cache"},
+        {"name": "work", "mountPath": "/work"},
+    ]

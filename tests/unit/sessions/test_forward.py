@@ -55,6 +55,17 @@ def received(stream: socket.socket) -> bytes:
     return b"".join(iter(lambda: stream.recv(1 << 16), b""))
 
 
+def test_http_1_passes_unchanged(servers: Servers) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + bytes(range(250)) * 4000
+    with Forward(servers.dial) as to, connect(to) as client, client.makefile("rb") as answers:
+        server = servers.next()
+        for request in (b"GET /data/runs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"):
+            client.sendall(request)
+            assert server.recv(1 << 16) == request
+            threading.Thread(target=server.sendall, args=(answer,), daemon=True).start()
+            assert answers.read(len(answer)) == answer
+
+
 def test_both_directions(servers: Servers) -> None:
     with Forward(servers.dial) as to, connect(to) as client:
         server = servers.next()

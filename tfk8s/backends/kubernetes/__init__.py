@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfk8s import render
 from tfk8s.backends import devices
@@ -25,6 +28,9 @@ from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.render.pods import Object
+
+if TYPE_CHECKING:
+    from tfk8s.backends.kubernetes.scripts.tensorboard_pod import TensorBoardPod
 
 
 class KubernetesBackend:
@@ -130,6 +136,14 @@ class KubernetesBackend:
         from tfk8s.backends.kubernetes.scripts import script_jobs
 
         script_jobs.stop(self._client, self._find(name), script)
+
+    def tensorboard(
+        self, name: str, folder: str | None, requirements: Path | None, token: str, port: int
+    ) -> AbstractContextManager[TensorBoardPod]:
+        """Run TensorBoard in a pod, as `tensorboard_pod.run` does."""
+        from tfk8s.backends.kubernetes.scripts import tensorboard_pod
+
+        return tensorboard_pod.run(self._client, self._find(name), folder, requirements, token, port)
 
     def locator(self, name: str) -> BackendOptions:
         """Return the options by which another process finds the cluster, also after `kubectl config use-context`."""

@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
@@ -58,18 +57,6 @@ def require_notebook(path: str) -> Path:
     if not notebook.is_file():
         raise InvalidInput(f'there is no notebook "{path}"', help="leave it out to create one in JupyterLab")
     return notebook
-
-
-def require_port(port: int) -> None:
-    """Raise an InvalidInput if another program listens on a port; 0 is any free port."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((_ADDRESS, port))
-        except OSError as error:
-            raise InvalidInput(
-                f"port {port} can't be used: {error.strerror}", help="leave out --port to use any free port"
-            ) from error
 
 
 def require_master(cluster: Cluster) -> None:

@@ -1,1 +1,1 @@
-"""Code that only runs in the pod of a session script."""
+"""Code that runs in pods beside the tasks. TensorBoard's server also runs on the user's machine."""

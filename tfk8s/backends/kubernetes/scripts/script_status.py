@@ -25,7 +25,8 @@ def status(
         progress: of the script; None if unknown.
     """
     phase, exit_code, reason = _outcome(job, pod, events or PodEvents())
-    words = containers.spec(job["spec"]["template"])["command"][len(COMMAND) :]
+    words = containers.spec(job["spec"]["template"])["command"]
+    words = words[len(COMMAND) if tuple(words[: len(COMMAND)]) == COMMAND else COMMAND.index("-m") + 1 :]
     return ScriptStatus(
         name=name(job),
         phase=phase,

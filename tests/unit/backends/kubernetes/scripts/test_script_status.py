@@ -37,6 +37,17 @@ def test_names():
     assert not any(map(script_job.is_name, ("script", "script/0", "worker/1")))
 
 
+def test_command_of_tensorboard():
+    run = script_job.Run(
+        arguments=["/logs"],
+        environment={"TFK8S_JOBS": "chief=1"},
+        command=("python3", "-m", "tfk8s.sessions.pod.tensorboard"),
+    )
+    made = script_job.job("demo-script-0a1b2c", stateful_sets()[0], run)
+    made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    assert script_status.status({**made, "status": {}}, None).command == "tfk8s.sessions.pod.tensorboard /logs"
+
+
 OUTCOMES = [
     (make_pod({"running": {"startedAt": "2026-01-01T00:00:30Z"}}), "Running", None, ""),
     (make_pod(ended(0, "Completed"), "Succeeded"), "Succeeded", 0, ""),

@@ -1,0 +1,121 @@
+"""TensorBoard in a pod: what a script has written to a volume, and a package that pip installs for the pod."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from event_files import LOSSES, WRITE, losses
+from kube_api import MERGE, KubeApi
+from on_cluster import IMAGE, make_job, make_job_file, start_tfk8s
+
+from tfk8s import polling
+from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.core.script import Script
+from tfk8s.core.spec import JobFile, Volume
+
+# TensorBoard, and what it needs besides the packages of TensorFlow.
+PACKAGES = ("tensorboard", "werkzeug", "markupsafe", "markdown")
+KEEP_WHEELS = "import shutil; shutil.copytree('wheels', '/logs/wheels')"
+
+
+def write_wheels(folder: Path) -> None:
+    """Write wheels of the TensorBoard that is installed here: pods reach no index."""
+    folder.mkdir()
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        package = Path(spec.origin).parent
+        files = [path for path in package.rglob("*") if path.is_file() and path.suffix in (".py", ".zip")]
+        write_wheel(folder, name, {str(path.relative_to(package.parent)): path.read_bytes() for path in files})
+    # TensorBoard imports this module, and needs it for images only.
+    write_wheel(folder, "pillow", {"PIL/__init__.py": b"", "PIL/Image.py": b""})
+
+
+def write_wheel(folder: Path, name: str, files: Mapping[str, bytes]) -> None:
+    about = f"{name}-1.dist-info"
+    texts = {
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/RECORD": "",
+    }
+    with zipfile.ZipFile(folder / f"{name}-1-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path, content in {**files, **texts}.items():
+            wheel.writestr(path, content)
+
+
+@pytest.fixture
+def claim(client: KubeApi, namespace: str) -> str:
+    """A claim that every user can write to, also where the provisioner of volumes leaves them to root."""
+    core = f"/api/v1/namespaces/{namespace}"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "logs"}, "spec": spec}
+    client.send("POST", f"{core}/persistentvolumeclaims", body=body)
+    opener = {
+        "name": "opener", "image": IMAGE, "command": ["chmod", "777", "/logs"], "securityContext": {"runAsUser": 0},
+        "volumeMounts": [{"name": "logs", "mountPath": "/logs"}],
+    }  # fmt: skip
+    volume = {"name": "logs", "persistentVolumeClaim": {"claimName": "logs"}}
+    pod = {"restartPolicy": "Never", "containers": [opener], "volumes": [volume]}
+    enforce(client, namespace, "privileged")
+    try:
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "opener"}, "spec": pod}
+        polling.wait_until(  # the API server reads the label a little later
+            lambda: client.request("POST", f"{core}/pods", body=made).status == 201, "the pod to be accepted", 30
+        )
+        polling.wait_until(
+            lambda: client.get(f"{core}/pods/opener")["status"]["phase"] == "Succeeded", "the volume to be opened", 60
+        )
+    finally:
+        enforce(client, namespace, "restricted")
+        client.send("DELETE", f"{core}/pods/opener")
+    return "logs"
+
+
+def enforce(client: KubeApi, namespace: str, standard: str) -> None:
+    """Set the pod security standard of a namespace."""
+    labels = {"pod-security.kubernetes.io/enforce": standard}
+    client.send("PATCH", f"/api/v1/namespaces/{namespace}", body={"metadata": {"labels": labels}}, content_type=MERGE)
+
+
+def test_page_shows_what_a_script_writes_to_a_volume(
+    up: Callable[[JobFile], str], backend: KubernetesBackend, namespace: str, claim: str, tmp_path: Path
+) -> None:
+    volumes = (Volume(path="/logs", claim=claim),)
+    name = up(make_job_file("board", make_job(tasks=1), volumes=volumes))
+    write_wheels(tmp_path / "wheels")
+    (tmp_path / "write.py").write_text(WRITE + KEEP_WHEELS)
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("\n".join(["--no-index", "--find-links wheels", *PACKAGES, "pillow"]))
+    # `tf.summary.scalar` needs TensorBoard, too.
+    script = Script(path=tmp_path / "write.py", arguments=["/logs"], requirements=requirements)
+    assert backend.run(name, script).code == 0
+
+    command = ["tensorboard", "--no-browser", "--namespace", namespace, name]
+    without = start_tfk8s(*command)
+    assert without.communicate(timeout=240)[1].endswith(
+        f'error: image "{IMAGE}" has no TensorBoard\n'
+        "  = help: install it for this pod by --requirements FILE; the file needs the line: tensorboard\n"
+    )
+    assert without.returncode == 2
+
+    requirements.write_text(requirements.read_text().replace("links wheels", "links /logs/wheels"))
+    process = start_tfk8s(*command, "/logs/train", "--requirements", requirements)
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert losses(url, run=".") == LOSSES
+        (board,) = [script for script in backend.observe(name).scripts if script.exit_code is None]
+        assert board.command == "tfk8s.sessions.pod.tensorboard /logs/train"
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    polling.wait_until(
+        lambda: board.name not in [left.name for left in backend.observe(name).scripts], "the Job to be deleted", 30
+    )

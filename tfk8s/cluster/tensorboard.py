@@ -1,0 +1,232 @@
+"""TensorBoard for the event files of a cluster's scripts and programs, at a loopback address of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import importlib.util
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from tfk8s import polling
+from tfk8s.cluster.handle import Cluster
+from tfk8s.core.environment import SCRIPT_DEFAULTS
+from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.sessions.forks import processes
+from tfk8s.sessions.forward import listen
+from tfk8s.sessions.pod import tensorboard
+
+LOCAL_FOLDER = "logs"  # Keras' callback and many examples write there
+_START_TIMEOUT = 300.0  # pip may install TensorBoard meanwhile
+_START_INTERVAL = 0.3
+_ASK_INTERVAL = 5.0
+_ASK_TIMEOUT = 10.0
+_STOP_TIMEOUT = 10.0
+
+
+class Server(Protocol):
+    """A process or a pod that serves TensorBoard.
+
+    Attributes:
+        folder: the folder of event files.
+    """
+
+    folder: str
+
+    def require_running(self) -> None:
+        """Raise a Tfk8sError if the server has ended."""
+        ...
+
+    def show_messages(self) -> None:
+        """Write what the server has written elsewhere."""
+        ...
+
+
+class Page:
+    """The page of TensorBoard.
+
+    Args:
+        server: what serves the page.
+        port: the page's port on this machine.
+        token: the page's path.
+    """
+
+    def __init__(self, server: Server, port: int, token: str) -> None:
+        self._server, self._port, self._token = server, port, token
+        self.folder = server.folder
+
+    @property
+    def url(self) -> str:
+        """The address of the page, which nobody can guess."""
+        return f"http://{tensorboard.ADDRESS}:{self._port}/{self._token}/"
+
+    def wait_until_ready(self) -> None:
+        """Wait until the page can be opened.
+
+        Raises:
+            Tfk8sError: the server has ended.
+            WaitTimeout: the server does not answer.
+        """
+        polling.wait_until(self._poll, "TensorBoard to start", _START_TIMEOUT, announce=True, sleep=_pause)
+        self._server.show_messages()
+
+    def wait(self) -> None:
+        """Wait until the server ends, and ask for the page meanwhile: a server that nobody asks ends.
+
+        Raises:
+            Tfk8sError: the server has ended.
+        """
+        for _ in polling.every(_ASK_INTERVAL):
+            self._poll()
+
+    def _poll(self) -> bool:
+        self._server.require_running()
+        with contextlib.closing(http.client.HTTPConnection(tensorboard.ADDRESS, self._port, _ASK_TIMEOUT)) as server:
+            try:
+                server.request("GET", f"/{self._token}/data/runs")
+                return server.getresponse().status == http.HTTPStatus.OK
+            except (OSError, http.client.HTTPException):  # it starts, or can't be reached for a while
+                return False
+
+
+def _pause(seconds: float) -> None:
+    """Wait between two requests while TensorBoard starts: each takes a stream through the API server."""
+    polling.rest(max(seconds, _START_INTERVAL))
+
+
+@contextlib.contextmanager
+def in_browser(url: str) -> Iterator[None]:
+    """Open a page in the user's browser, in a `with`.
+
+    The browser gets a file that leads to the page. Other users can read the arguments of processes, but not the file.
+    """
+    with tempfile.NamedTemporaryFile("w", prefix="tfk8s-", suffix=".html") as file:
+        file.write(f'<meta http-equiv="refresh" content="0; url={url}">\n')
+        file.flush()
+        threading.Thread(target=webbrowser.open, args=(Path(file.name).as_uri(),), daemon=True).start()
+        yield
+
+
+@contextlib.contextmanager
+def serve(cluster: Cluster, folder: str | None, requirements: str | None, port: int) -> Iterator[Page]:
+    """Serve TensorBoard in a `with`; at its end, no process and no pod is left.
+
+    Args:
+        cluster: the cluster.
+        folder: the folder of event files; None is "logs" on this machine, and the only volume on Kubernetes.
+        requirements: a file for `pip install -r` in the pod.
+        port: the port; 0 is 6006, or a free one.
+
+    Raises:
+        InvalidInput: TensorBoard is missing, there is no such folder, or the port is in use.
+        ClusterError: the pod can't start.
+    """
+    port, token = choose_port(port), secrets.token_hex(24)
+    with _run(cluster, folder, requirements, token, port) as server:
+        page = Page(server, port, token)
+        page.wait_until_ready()
+        yield page
+
+
+def _run(
+    cluster: Cluster, folder: str | None, requirements: str | None, token: str, port: int
+) -> AbstractContextManager[Server]:
+    if cluster.backend.name == "kubernetes":
+        from tfk8s.backends.kubernetes import KubernetesBackend  # loaded already; a local cluster does without
+
+        assert isinstance(cluster.backend, KubernetesBackend)
+        if requirements is not None and not Path(requirements).is_file():
+            raise InvalidInput(f'there is no file of requirements "{requirements}"')
+        return cluster.backend.tensorboard(
+            cluster.name, folder, Path(requirements) if requirements else None, token, port
+        )
+    require_local(cluster, folder, requirements)
+    return LocalServer(folder or LOCAL_FOLDER, token, port)
+
+
+def require_local(cluster: Cluster, folder: str | None, requirements: str | None) -> None:
+    """Raise an InvalidInput if this machine can't show the folder of a cluster that runs here."""
+    if requirements is not None:
+        raise InvalidInput(
+            "--requirements is for Kubernetes: on this machine TensorBoard runs in tfk8s' own environment",
+            help="pip install 'tfk8s[tensorboard]'",
+        )
+    if importlib.util.find_spec("tensorboard") is None:
+        raise InvalidInput(
+            f"TensorBoard is not installed for {sys.executable}", help="pip install 'tfk8s[tensorboard]'"
+        )
+    cluster.status()  # a wrong name is an error here, too
+    if not Path(folder or LOCAL_FOLDER).is_dir():
+        raise InvalidInput(
+            f'there is no folder "{folder or LOCAL_FOLDER}"',
+            help="name the folder of the event files: tfk8s tensorboard NAME FOLDER",
+        )
+
+
+def choose_port(port: int) -> int:
+    """Return a port that nobody listens on: `port`, or for 0, TensorBoard's own or any other.
+
+    Raises:
+        InvalidInput: the port is in use.
+    """
+    try:
+        listener = listen(port or tensorboard.PORT)
+    except InvalidInput:
+        if port:
+            raise
+        listener = listen(0)
+    with listener:
+        return int(listener.getsockname()[1])
+
+
+class LocalServer:
+    """TensorBoard in a process that ends with this process; stopped at the end of a `with`.
+
+    Args:
+        folder: the folder of event files.
+        token: the page's path.
+        port: the page's port.
+    """
+
+    def __init__(self, folder: str, token: str, port: int) -> None:
+        self.folder = folder
+        command = [sys.executable, "-P", "-m", "tfk8s.sessions.pod.tensorboard", f"--port={port}", "--", folder]
+        self._process = subprocess.Popen(
+            command, env={**SCRIPT_DEFAULTS, **os.environ, tensorboard.TOKEN: token}, stdin=subprocess.DEVNULL,
+            start_new_session=True,  # away from Ctrl-C
+            preexec_fn=functools.partial(processes.die_with_parent, os.getpid()),
+        )  # fmt: skip
+
+    def require_running(self) -> None:
+        """Check that the process runs.
+
+        Raises:
+            Tfk8sError: the process has ended.
+        """
+        code = self._process.poll()
+        if code is not None:
+            raise Tfk8sError(f"TensorBoard ended with exit code {code}: its messages are above")
+
+    def show_messages(self) -> None:
+        """Do nothing: the process writes to this terminal."""
+
+    def __enter__(self) -> LocalServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
