@@ -46,11 +46,8 @@ update: .venv/dev   ## writes the files that are generated from the code
 	$(BIN)/tfk8s schema >docs/job-file.schema.json
 	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/jobfile/test_error_page.py tests/unit/render
 
-bench: .venv/dev    ## measures, as ratios in one run
-	$(BIN)/python bench/start.py
-	$(BIN)/python bench/strategy.py
-	$(BIN)/python bench/programs.py
-	$(BIN)/tfk8s run --local --tf1 examples/recover/cluster.yaml bench/session.py
+bench: .venv/dev    ## measures everything in one go, and writes bench/results.md
+	$(BIN)/python bench/results.py
 
 chart:              ## packages the Helm chart into dist/
 	helm package --destination dist helm/tfk8s

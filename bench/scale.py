@@ -30,7 +30,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-TFK8S = [sys.executable, "-m", "tfk8s"]
+from kube import new_namespace
+from measure import TFK8S, seconds
+
+from tfk8s import polling
+
 SIZES = (100, 1000)
 CLUSTER = """\
 apiVersion: tfk8s.dev/v1
@@ -48,7 +52,6 @@ PODS = "node_selector: {type: kwok}, tolerations: [{key: type, operator: Exists}
 READ = re.compile(rb"(GET|HEAD) /")
 WRITE = re.compile(rb"(POST|PUT|PATCH|DELETE) /")
 MADE_TIMEOUT_PER_TASK = 1.0  # seconds
-POLL_INTERVAL = 0.25
 
 
 # ---- a relay that counts --------------------------------------------------------------------------------------------
@@ -225,40 +228,28 @@ def wait_for(namespace: str, kind: str, number: int, tasks: int) -> None:
     """Wait until a namespace has a number of objects of a kind.
 
     Raises:
-        SystemExit: the objects do not come in time.
+        WaitTimeout: the objects do not come in time.
     """
-    deadline = time.monotonic() + max(60, tasks * MADE_TIMEOUT_PER_TASK)
-    while (now := count(namespace, kind)) != number:
-        if time.monotonic() > deadline:
-            raise SystemExit(f"{now} of {number} {kind} in {namespace}")
-        time.sleep(POLL_INTERVAL)
-
-
-@contextlib.contextmanager
-def new_namespace(name: str) -> Iterator[str]:
-    """Make a namespace; remove the namespace after use, and wait until the API server is done."""
-    name = f"tfk8s-scale-{name}-{int(time.time())}"
-    kubectl("create", "namespace", name)
-    try:
-        yield name
-    finally:
-        kubectl("delete", "namespace", name, "--timeout=30m")
+    timeout = max(60, tasks * MADE_TIMEOUT_PER_TASK)
+    polling.wait_until(lambda: count(namespace, kind) == number, f"{number} {kind} to exist", timeout)
 
 
 def made(namespace: str, tasks: int, apply: Callable[[], object], *kinds: str) -> float:
     """Apply, and return the seconds until the API server has as many objects of each kind as tasks."""
-    start = time.perf_counter()
-    apply()
-    for kind in kinds:
-        wait_for(namespace, kind, tasks, tasks)
-    return time.perf_counter() - start
+
+    def make() -> None:
+        apply()
+        for kind in kinds:
+            wait_for(namespace, kind, tasks, tasks)
+
+    return seconds(make)
 
 
 def by_tfk8s(tasks: int, folder: Path, port: int) -> float:
     """Run a cluster's life; print what each command costs; return the seconds until all pods are made."""
     job_file, ps = folder / "cluster.yaml", tasks // 10
     job_file.write_text(CLUSTER.format(pods=PODS, ps=ps, workers=tasks - ps - 1))
-    with new_namespace("tfk8s") as namespace:
+    with new_namespace("scale-tfk8s") as namespace:
         commands = Commands(namespace, folder, port)
         costs = {}
 
@@ -280,7 +271,7 @@ def by_tfjob(tasks: int, folder: Path) -> float:
     job_file, ps = folder / "tfjob.yaml", tasks // 10
     program = f"program: [sleep, infinity], {PODS}"
     job_file.write_text(CLUSTER.format(pods=program, ps=ps, workers=tasks - ps - 1))
-    with new_namespace("tfjob") as namespace:
+    with new_namespace("scale-tfjob") as namespace:
         tfjob = subprocess.check_output([*TFK8S, "render", str(job_file), "--format", "tfjob"], text=True)
         apply = ("apply", "--server-side", "--namespace", namespace, "-f", "-")
         return made(namespace, tasks, lambda: kubectl(*apply, stdin=tfjob), "pods", "services")
@@ -299,7 +290,7 @@ def by_stateful_set(tasks: int) -> float:
             "template": {"metadata": {"labels": labels}, "spec": {**spec, "containers": [container]}},
         },
     }  # fmt: skip
-    with new_namespace("plain") as namespace:
+    with new_namespace("scale-plain") as namespace:
         apply = ("apply", "--server-side", "--namespace", namespace, "-f", "-")
         return made(namespace, tasks, lambda: kubectl(*apply, stdin=json.dumps(stateful_set)), "pods")
 

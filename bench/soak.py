@@ -13,23 +13,18 @@ is the growth of TensorFlow itself.
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from tfk8s.backends.local import network_namespace, state
+from measure import TFK8S, in_another_network, local_cluster, own_state, plain_servers, seconds, tfk8s
 
-T = TypeVar("T")
+from tfk8s.backends.local import state
 
 NAME = "soak"
 JOB_FILE = f"apiVersion: tfk8s.dev/v1\nname: {NAME}\njobs: {{chief: 1, ps: 1, worker: 2}}\n"
@@ -51,15 +46,7 @@ with tf.Session(os.environ["TFK8S_TARGET"]) as session:
 """
 WARM_UP = 20
 MAX_GROWTH = 5  # of descriptors and threads, which vary from second to second
-PLAIN_SERVER = """
-import json, sys
-import tensorflow as tf
-server = tf.distribute.Server(json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
-print("up", flush=True)
-server.join()
-"""
 TASKS = {"chief": 1, "ps": 1, "worker": 2}
-TFK8S = (sys.executable, "-m", "tfk8s")
 
 
 @dataclass(frozen=True)
@@ -81,7 +68,7 @@ def size(pid: int) -> Size:
 
 def processes() -> dict[str, int]:
     """Return the process ids of the tasks, the supervisor and the fork server."""
-    status = json.loads(subprocess.run([*TFK8S, "status", "--local", NAME, "-o", "json"], capture_output=True).stdout)
+    status = json.loads(tfk8s("status", "--local", NAME, "-o", "json"))
     tasks = {task["task"]: int(task["where"].removeprefix("pid ")) for task in status["tasks"]}
     supervisor = state.folder(NAME).supervisor()
     assert supervisor is not None
@@ -96,14 +83,12 @@ def submit(script: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def sessions(script: Path, count: int, at_once: int = 1) -> float:
-    """Run sessions, and return the seconds that they took."""
-    start = time.perf_counter()
+def sessions(script: Path, count: int, at_once: int = 1) -> None:
+    """Run sessions."""
     for _ in range(0, count, at_once):
         for process in [submit(script) for _ in range(at_once)]:
             if process.wait(120) != 0:
                 raise SystemExit(f"a script ended with {process.returncode}")
-    return time.perf_counter() - start
 
 
 def settled_sizes(pids: dict[str, int]) -> dict[str, Size]:
@@ -138,37 +123,14 @@ def show(before: dict[str, Size], after: dict[str, Size]) -> None:
 # ---- TensorFlow alone ----------------------------------------------------------------------------------------------
 
 
-def in_another_network(work: Callable[[], T]) -> T:
-    """Call a function in a process with its own network namespace, where all ports are free."""
-    with concurrent.futures.ProcessPoolExecutor(
-        1, multiprocessing.get_context("fork"), network_namespace.enter
-    ) as pool:
-        return pool.submit(work).result()
-
-
-def plain_servers(warm_up: int, count: int) -> tuple[dict[str, Size], dict[str, Size]]:
+def sizes_without_tfk8s(warm_up: int, count: int) -> tuple[dict[str, Size], dict[str, Size]]:
     """Return the sizes of plain servers after the warm-up, and after more sessions."""
-    ports = iter(range(2222, 2300))
-    cluster = {job: [f"localhost:{next(ports)}" for _ in range(tasks)] for job, tasks in TASKS.items()}
-    servers: dict[str, subprocess.Popen[bytes]] = {}
-    try:
-        for job, addresses in cluster.items():
-            for index in range(len(addresses)):
-                command = [sys.executable, "-c", PLAIN_SERVER, json.dumps(cluster), job, str(index)]
-                servers[f"{job}/{index}"] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        for server in servers.values():
-            assert server.stdout is not None
-            assert server.stdout.readline() == b"up\n"
-        os.environ["TFK8S_TARGET"] = f"grpc://{cluster['chief'][0]}"
-        pids = {name: server.pid for name, server in servers.items()}
+    with plain_servers(TASKS) as pids:
+        os.environ["TFK8S_TARGET"] = "grpc://localhost:2222"
         run_sessions(warm_up)
         before = settled_sizes(pids)
         run_sessions(count)
         return before, settled_sizes(pids)
-    finally:
-        for server in servers.values():
-            server.kill()
-            server.wait()
 
 
 def run_sessions(count: int) -> None:
@@ -183,28 +145,25 @@ def run_sessions(count: int) -> None:
 def main() -> int:
     """Measure, print the results, and return the exit code."""
     count, at_once = (int(word) for word in [*sys.argv[1:], *("200", "16")[len(sys.argv) - 1 :]])
-    folder = Path(os.environ.setdefault("XDG_STATE_HOME", tempfile.mkdtemp(prefix="tfk8s-soak-")))
-    (folder / "job.yaml").write_text(JOB_FILE)
-    script = folder / "session.py"
-    script.write_text(SCRIPT)
-    subprocess.run([*TFK8S, "up", "--local", str(folder / "job.yaml")], check=True, stderr=subprocess.DEVNULL)
-    try:
-        sessions(script, WARM_UP)
-        sessions(script, at_once, at_once)
-        pids = processes()
-        before = settled_sizes(pids)
-        serial_seconds = sessions(script, count)
-        parallel_seconds = sessions(script, 2 * at_once, at_once)
-        after = settled_sizes(pids)
-        assert processes() == pids, "a process restarted"
-    finally:
-        subprocess.run([*TFK8S, "down", "--local", NAME], check=True)
+    with own_state() as folder:
+        job_file, script = folder / "job.yaml", folder / "session.py"
+        job_file.write_text(JOB_FILE)
+        script.write_text(SCRIPT)
+        with local_cluster(NAME, job_file):
+            sessions(script, WARM_UP)
+            sessions(script, at_once, at_once)
+            pids = processes()
+            before = settled_sizes(pids)
+            serial_seconds = seconds(lambda: sessions(script, count))
+            parallel_seconds = seconds(lambda: sessions(script, 2 * at_once, at_once))
+            after = settled_sizes(pids)
+            assert processes() == pids, "a process restarted"
     print(
         f"{count} sessions one after another: {serial_seconds:.0f} s; 2 × {at_once} at once: {parallel_seconds:.0f} s"
     )
     show(before, after)
     print(f"the same {count + 2 * at_once} sessions on servers without tfk8s", flush=True)
-    show(*in_another_network(functools.partial(plain_servers, WARM_UP + at_once, count + 2 * at_once)))
+    show(*in_another_network(functools.partial(sizes_without_tfk8s, WARM_UP + at_once, count + 2 * at_once)))
     return int(any(has_grown(before[name], after[name]) for name in pids))
 
 

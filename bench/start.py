@@ -1,117 +1,125 @@
-"""Measures the start of clusters and scripts, relative to `import tensorflow` on the same machine.
+"""Measures the start of clusters and scripts on this machine, relative to separate processes.
 
-    python bench/start.py [RUNS]
+    python bench/start.py
 
-Each command is timed as a whole process. Commands and imports take turns, so that a change of the machine's speed
-affects both. The output has medians, the median ratio of the pairs, and the project's bound.
+A separate process imports TensorFlow and starts a `tf.distribute.Server`. The last process ends the start when it has
+its server. `up` returns when all servers answer. The memory is PSS, which counts shared pages once. That of tfk8s is
+the memory of the tasks and of their supervisor.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import statistics
-import subprocess
+import functools
+import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import page
+from measure import (
+    Bound,
+    Comparison,
+    call,
+    compare,
+    in_another_network,
+    local_cluster,
+    plain_servers,
+    pss,
+    seconds,
+    take_turns,
+    tfk8s,
+)  # fmt: skip
+
+TITLE = "Clusters and scripts on this machine"
 EXAMPLES = Path(__file__).parents[1] / "examples" / "tutorial"
-CLUSTER, TWO_TASKS = str(EXAMPLES / "cluster.yaml"), str(EXAMPLES / "two_tasks.py")
-TFK8S = [sys.executable, "-m", "tfk8s"]
-SIXTEEN = "apiVersion: tfk8s.dev/v1\nname: sixteen\njobs:\n  worker: 16\n"
+CLUSTER, TWO_TASKS = EXAMPLES / "cluster.yaml", EXAMPLES / "two_tasks.py"
+TURNS = 5
+TURNS_OF = {2: TURNS, 8: TURNS, 16: 3, 32: 3}  # by the number of tasks
+MAX_IMPORTS = {2: 0.5, 16: 0.8}  # the start's bound, relative to `import tensorflow`
+MAX_MEMORY = {16: 1e9}
+SCRIPT = """
+import os
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+x = tf.placeholder(tf.int32, [])
+with tf.Session(os.environ.get("TFK8S_TARGET", "")) as session:
+    print(session.run(x + 300, {x: 2}))
+"""
+Cost = tuple[float, float]  # seconds and bytes
 
 
-def call(*command: str) -> str:
-    """Run a command, and return its output."""
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+def import_tensorflow() -> float:
+    """Return the seconds of a process that imports TensorFlow."""
+    return seconds(lambda: call(sys.executable, "-c", "import tensorflow"))
 
 
-def tfk8s(*arguments: str) -> str:
-    """Run tfk8s, and return its output."""
-    return call(*TFK8S, *arguments)
-
-
-def seconds(action: Callable[[], object]) -> float:
-    """Return the seconds that an action takes."""
+def by_tfk8s(tasks: int, folder: Path) -> Cost:
+    """Return the cost of a cluster."""
+    job_file = folder / "cluster.yaml"
+    job_file.write_text(f"apiVersion: tfk8s.dev/v1\nname: large\njobs: {{worker: {tasks}}}\n")
     start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
-def import_tensorflow() -> None:
-    """Import TensorFlow in a new process."""
-    call(sys.executable, "-c", "import tensorflow")
-
-
-def up_and_down(job_file: str, name: str) -> float:
-    """Return the seconds that `up` takes, and remove the cluster."""
-    up_seconds = seconds(lambda: tfk8s("up", "--local", job_file))
-    tfk8s("down", "--local", name)
-    return up_seconds
-
-
-def run_two_tasks() -> float:
-    """Return the seconds of a whole `run`, which starts and removes a cluster."""
-    return seconds(lambda: tfk8s("run", "--local", "--tf1", CLUSTER, TWO_TASKS))
-
-
-def second_submit(runs: int) -> list[float]:
-    """Return the seconds of scripts on a cluster that has run a script before."""
-    tfk8s("up", "--local", CLUSTER)
-    try:
-        tfk8s("submit", "--local", "--tf1", "tutorial", TWO_TASKS)
-        return [seconds(lambda: tfk8s("submit", "--local", "--tf1", "tutorial", TWO_TASKS)) for _ in range(runs)]
-    finally:
-        tfk8s("down", "--local", "tutorial")
-
-
-def memory(job_file: str, name: str) -> float:
-    """Return the memory of a cluster's supervisor and tasks in GB, with shared pages counted once (PSS)."""
-    tfk8s("up", "--local", job_file)
-    try:
-        pids = re.findall(r'"pid (\d+)"', tfk8s("status", "--local", name, "-o", "json"))
+    with local_cluster("large", job_file):
+        elapsed = time.perf_counter() - start
+        status = json.loads(tfk8s("status", "--local", "large", "-o", "json"))
+        pids = [task["where"].removeprefix("pid ") for task in status["tasks"]]
         supervisor = Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1]
-        return sum(pss(pid) for pid in (*pids, supervisor)) / 1e9
-    finally:
-        tfk8s("down", "--local", name)
+        return elapsed, sum(map(pss, (*pids, supervisor)))
 
 
-def pss(pid: str) -> int:
-    """Return a process' proportional share of memory in bytes (proc_pid_smaps_rollup(5))."""
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return 1024 * int(re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)[1])
+def by_hand(tasks: int) -> Cost:
+    """Return the cost of a process for each server."""
+    start = time.perf_counter()
+    with plain_servers({"worker": tasks}) as pids:
+        return time.perf_counter() - start, sum(map(pss, pids.values()))
 
 
-def main() -> None:
-    """Measure, and print the results."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tfk8s-bench-")
-    sixteen = Path(os.environ["XDG_STATE_HOME"]) / "sixteen.yaml"
-    sixteen.write_text(SIXTEEN)
+def clusters(tasks: int, folder: Path) -> Iterator[Comparison]:
+    """Measure the start of a cluster."""
+    ways: dict[str, Callable[[], Cost]] = {
+        "tfk8s": lambda: by_tfk8s(tasks, folder),
+        "by hand": lambda: in_another_network(functools.partial(by_hand, tasks)),
+        "import": lambda: (import_tensorflow(), 0.0),
+    }
+    if tasks not in MAX_IMPORTS:
+        del ways["import"]
+    figures = take_turns(ways, TURNS_OF[tasks])
+    times = {name: [cost[0] for cost in costs] for name, costs in figures.items()}
+    ours, theirs = ([cost[1] for cost in figures[name]] for name in ("tfk8s", "by hand"))
+    processes, memory = f"{tasks} separate processes", MAX_MEMORY.get(tasks)
+    yield compare(f"`up` of {tasks} tasks", processes, "s", times["tfk8s"], times["by hand"])
+    if tasks in MAX_IMPORTS:
+        bound = Bound(highest=MAX_IMPORTS[tasks])
+        yield compare(f"`up` of {tasks} tasks", "`import tensorflow`", "s", times["tfk8s"], times["import"], bound)
+    yield compare(
+        f"memory of {tasks} tasks", processes, "B", ours, theirs, Bound(highest=memory, unit="B") if memory else None
+    )
+
+
+def scripts(folder: Path) -> Iterator[Comparison]:
+    """Measure scripts in a new cluster, and in a cluster that has run a script before."""
+    run = functools.partial(tfk8s, "run", "--local", "--tf1", CLUSTER, TWO_TASKS)
+    figures = take_turns({"tfk8s": lambda: seconds(run), "import": import_tensorflow}, TURNS)
+    yield compare("`run` of a script", "`import tensorflow`", "s", *figures.values(), Bound(highest=1.4))
+    script = folder / "script.py"
+    script.write_text(SCRIPT)
+    submit = functools.partial(tfk8s, "submit", "--local", "tutorial", script)
+    with local_cluster("tutorial", CLUSTER):
+        submit()
+        python = functools.partial(call, sys.executable, script)
+        figures = take_turns({"tfk8s": lambda: seconds(submit), "python": lambda: seconds(python)}, TURNS)
+    yield compare("second `submit`", "`python script.py`", "s", *figures.values(), Bound(highest=0.5, unit="s"))
+
+
+def comparisons() -> Iterator[Comparison | str]:
+    """Measure clusters and scripts."""
     import_tensorflow()  # the first import reads from disk
-    print(f"{'command':34} {'median':>8} {'import':>8} {'ratio':>7}   bound")
-    for name, action, bound in (
-        ("run --local two_tasks.py", run_two_tasks, 1.4),
-        ("up --local, 2 tasks", lambda: up_and_down(CLUSTER, "tutorial"), 0.5),
-        ("up --local, 16 tasks", lambda: up_and_down(str(sixteen), "sixteen"), 0.8),
-    ):
-        pairs = [(seconds(import_tensorflow), action()) for _ in range(runs)]
-        reference, median = (statistics.median(column) for column in zip(*pairs, strict=True))
-        ratio = statistics.median(command / reference for reference, command in pairs)
-        print(f"{name:34} {median:7.2f}s {reference:7.2f}s {ratio:7.2f} < {bound}")
-    print(f"{'submit to a running cluster':34} {statistics.median(second_submit(runs)):7.2f}s {'':16} < 0.5 s")
-    print(f"{'16 tasks and their supervisor':34} {memory(str(sixteen), 'sixteen'):6.2f}GB {'':16} < 1 GB")
-    for name, arguments, bound in (
-        ("--help", ["--help"], 120),
-        ("--version", ["--version"], 60),
-        ("validate", ["validate", CLUSTER], None),
-    ):
-        elapsed = statistics.median(seconds(lambda arguments=arguments: tfk8s(*arguments)) for _ in range(3 * runs))
-        print(f"{name:34} {1000 * elapsed:6.0f}ms" + (f" {'':17} < {bound} ms" if bound else ""))
+    with tempfile.TemporaryDirectory() as name:
+        for tasks in TURNS_OF:
+            yield from clusters(tasks, Path(name))
+        yield from scripts(Path(name))
 
 
 if __name__ == "__main__":
-    main()
+    page.show(TITLE, comparisons())

@@ -2,12 +2,12 @@
 
     python bench/strategy.py
 
-All train with the same global batch. The programs take turns, so that a change of the machine's speed affects all of
-them. The ratio is that of the best rounds.
+All train with the same global batch.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
@@ -15,12 +15,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import page
+from measure import TFK8S, Comparison, compare, local_cluster, take_turns
+
+TITLE = "Strategies"
+TURNS = 3
 STEPS = 100
 BATCH = 512
-ROUNDS = 2
+KINDS = ("`tfk8s.strategy()`", "MultiWorkerMirroredStrategy", "one process")
 SIZES = {"small": 32, "large": 512}  # units of each of two layers
 JOB_FILE = """
 apiVersion: tfk8s.dev/v1
@@ -30,7 +35,7 @@ jobs: {ps: 1, worker: 2}
 
 
 def train(kind: str) -> None:
-    """Train models of each size, and print the steps/s."""
+    """Train models of each size, and print the steps/s. Runs in a script, or in a process of its own."""
     import keras
     import numpy as np
     import tensorflow as tf
@@ -38,9 +43,9 @@ def train(kind: str) -> None:
     import tfk8s
 
     make: dict[str, Callable[[], tf.distribute.Strategy]] = {
+        "`tfk8s.strategy()`": tfk8s.strategy,
+        "MultiWorkerMirroredStrategy": tf.distribute.MultiWorkerMirroredStrategy,
         "one process": tf.distribute.get_strategy,
-        "tfk8s.strategy()": tfk8s.strategy,
-        "MultiWorkerMirrored": tf.distribute.MultiWorkerMirroredStrategy,
     }
     strategy = make[kind]()
     tfk8s.correct_keras()  # for MultiWorkerMirroredStrategy
@@ -82,8 +87,8 @@ def rates(processes: list[subprocess.Popen[str]]) -> dict[str, float]:
 
 def measure(kind: str, job_file: str) -> dict[str, float]:
     """Run one kind of training; return the rate of each size."""
-    if kind == "tfk8s.strategy()":
-        return rates([start([sys.executable, "-m", "tfk8s", "submit", "--local", job_file, __file__, kind])])
+    if kind == KINDS[0]:
+        return rates([start([*TFK8S, "submit", "--local", job_file, __file__, kind])])
     if kind == "one process":
         return rates([program(kind)])
     listeners = [socket.create_server(("localhost", 0)) for _ in range(2)]
@@ -96,25 +101,19 @@ def measure(kind: str, job_file: str) -> dict[str, float]:
     )
 
 
-def main() -> None:
-    """Measure, and print a table."""
-    kinds = ("one process", "tfk8s.strategy()", "MultiWorkerMirrored")
-    best = {kind: dict.fromkeys(SIZES, 0.0) for kind in kinds}
-    with tempfile.TemporaryDirectory() as folder:
-        job_file = Path(folder, "cluster.yaml")
+def comparisons() -> Iterator[Comparison]:
+    """Measure the steps/s."""
+    with tempfile.TemporaryDirectory() as name:
+        job_file = Path(name, "cluster.yaml")
         job_file.write_text(JOB_FILE)
-        subprocess.run([sys.executable, "-m", "tfk8s", "up", "--local", job_file], check=True, capture_output=True)
-        try:
-            for kind in kinds * ROUNDS:
-                rate = measure(kind, str(job_file))
-                best[kind] = {size: max(best[kind][size], rate[size]) for size in SIZES}
-        finally:
-            subprocess.run([sys.executable, "-m", "tfk8s", "down", "--local", "bench-strategy"], check=True)
-    print(f"{'steps/s':22}" + "".join(f"{size:>10} {'ratio':>7}" for size in SIZES))
-    for kind in kinds:
-        columns = (f"{best[kind][size]:10.1f} {best[kind][size] / best[kinds[0]][size]:7.2f}" for size in SIZES)
-        print(f"{kind:22}" + "".join(columns))
+        with local_cluster("bench-strategy", job_file):
+            ways = {kind: functools.partial(measure, kind, str(job_file)) for kind in KINDS}
+            figures = take_turns(ways, TURNS)
+    for size, units in SIZES.items():
+        rate = {kind: [rates[size] for rates in figures[kind]] for kind in KINDS}
+        for kind in KINDS[:2]:
+            yield compare(f"{kind}, {units} units", "one process", "steps/s", rate[kind], rate["one process"])
 
 
 if __name__ == "__main__":
-    train(sys.argv[1]) if len(sys.argv) > 1 else main()
+    train(sys.argv[1]) if len(sys.argv) > 1 else page.show(TITLE, comparisons())

@@ -1,0 +1,55 @@
+"""The statistics of bench/: pairs in turn, their ratios and spreads."""
+
+from __future__ import annotations
+
+import pytest
+from measure import Bound, Spread, compare, take_turns
+
+
+def test_each_way_runs_once_a_turn_and_the_first_comes_last_in_the_next() -> None:
+    order: list[str] = []
+    results = take_turns({name: lambda name=name: order.append(name) or len(order) for name in "abc"}, 3)
+    assert "".join(order) == "abcbcacab"
+    assert results == {"a": [1, 6, 8], "b": [2, 4, 9], "c": [3, 5, 7]}
+
+
+def test_a_spread_has_the_median_and_both_ends() -> None:
+    assert Spread.of([5.0, 1.0, 2.0]) == Spread(2.0, 1.0, 5.0)
+    assert Spread.of([4.0, 1.0]) == Spread(2.5, 1.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [((1.0, 2.0), (1.5, 3.0), True), ((1.0, 2.0), (2.0, 3.0), True), ((1.0, 2.0), (2.1, 3.0), False)],
+)
+def test_two_spreads_overlap(one: tuple[float, float], other: tuple[float, float], overlap: bool) -> None:
+    first, second = (Spread(sum(ends) / 2, *ends) for ends in (one, other))
+    assert (first.overlaps(second), second.overlaps(first)) == (overlap, overlap)
+
+
+def test_the_ratio_is_that_of_each_turn_not_of_the_medians() -> None:
+    """The machine is four times slower in the last turn, for both ways."""
+    comparison = compare("work", "other work", "s", [1.0, 2.0, 4.0], [2.0, 3.0, 8.0])
+    assert (comparison.ours, comparison.theirs) == (Spread(2.0, 1.0, 4.0), Spread(3.0, 2.0, 8.0))
+    assert (comparison.ratio, comparison.turns) == (Spread(0.5, 0.5, 2 / 3), 3)
+
+
+def test_both_ways_have_a_figure_in_each_turn() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        compare("work", "other work", "s", [1.0, 2.0], [2.0])
+
+
+@pytest.mark.parametrize(
+    ("bound", "holds"),
+    [
+        (None, True),
+        (Bound(highest=0.5), True),
+        (Bound(highest=0.49), False),
+        (Bound(lowest=0.51), False),
+        (Bound(0.4, 0.6), True),
+        (Bound(highest=1.0, unit="s"), True),
+        (Bound(highest=0.9, unit="s"), False),
+    ],
+)
+def test_a_bound_limits_the_ratio_or_the_median_of_tfk8s(bound: Bound | None, holds: bool) -> None:
+    assert compare("work", "other work", "s", [1.0], [2.0], bound).holds is holds
