@@ -9,7 +9,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-cluster check update bench chart push-chart release clean
+.PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-cluster check update site bench chart push-chart release clean
 
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
@@ -46,6 +46,11 @@ update: .venv/dev   ## writes the files that are generated from the code
 	$(BIN)/tfk8s schema >docs/job-file.schema.json
 	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/jobfile/test_error_page.py tests/unit/render
 
+site: .venv/docs    ## builds the documentation site into build/site; a broken link or anchor fails
+	@rm -rf build/site build/doctrees    # Sphinx warns of a page only when it reads the page
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir website --doctree-dir build/doctrees . build/site
+	@echo "open build/site/index.html"
+
 bench: .venv/dev    ## measures everything in one go, and writes bench/results.md
 	$(BIN)/python bench/results.py
 
@@ -75,7 +80,7 @@ release: .venv/dev   ## builds a release in dist/: the wheel, the sources, the w
 	@echo "next: git tag v$(VERSION), $(BIN)/twine upload dist/*.whl dist/*.tar.gz, the image and the chart: see CONTRIBUTING.md"
 
 clean:
-	rm -rf .venv dist build
+	rm -rf .venv dist build docs/reference
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -87,3 +92,7 @@ clean:
 .venv/dev: .venv/bin/python pyproject.toml
 	$(PIP) --editable '.[dev]'
 	@touch $@ .venv/local
+
+.venv/docs: .venv/dev
+	$(PIP) --editable '.[docs]'
+	@touch $@

@@ -62,7 +62,7 @@ def test_the_source_archive_is_the_repository(tmp_path):
     assert {name.parts[0] for name in names} == {
         *(".gitignore", "PKG-INFO", "pyproject.toml", "Makefile", "kind-config.yaml"),
         *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"),
-        *("bench", "docs", "examples", "helm", "images", "manifests", "tests", "tfk8s"),
+        *("bench", "docs", "examples", "helm", "images", "manifests", "tests", "tfk8s", "website"),
     }
     assert not [name for name in names if {"__pycache__", ".venv", "dist"} & set(name.parts)]
     assert Path("tfk8s/py.typed") in names

@@ -217,7 +217,7 @@ class Cluster:
 
     @property
     def target(self) -> str:
-        """The address for sessions of this process, until `close`: "grpc://127.0.0.1:PORT", or a given address."""
+        """The address for sessions of this process, valid until `close`, on 127.0.0.1 or as the job file gives it."""
         return self._connection.connect()[0]
 
     def forward(self, port: int = 0, without: Iterable[str] = ()) -> contextlib.AbstractContextManager[Forward]:

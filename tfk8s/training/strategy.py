@@ -27,7 +27,7 @@ def strategy(job: str | None = None, *, variables: str | None = None) -> tf.dist
 
     Each step divides the global batch among the replicas: one for each GPU of a task, or one for a task without GPUs.
     The gradients are summed before the variables change. So the losses equal those of one process with the same
-    global batch. The script reads its data itself, and sends each replica its part.
+    global batch. The script reads its data itself, and sends each replica its part::
 
         strategy = tfk8s.strategy()
         with strategy.scope():

@@ -1,0 +1,146 @@
+"""Writes the pages of reference that come from the code: the commands, the job file and the Python API."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import tfk8s
+import tfk8s.testing
+from tfk8s.cli.app import COMMANDS, program
+from tfk8s.jobfile.schema import json_schema
+
+
+def write_pages(folder: Path) -> None:
+    """Write all pages into a folder."""
+    folder.mkdir(exist_ok=True)
+    for name, lines in (("commands", commands()), ("job-file", job_file()), ("python", python())):
+        (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
+
+
+def commands() -> Iterator[str]:
+    """Yield the lines of the page of all commands, as `--help` has them."""
+    yield "# All commands and options\n"
+    yield "This page has the text of `tfk8s COMMAND --help`. [Commands](../commands.md) has an overview.\n"
+    for name in COMMANDS:
+        command = program().get_command(None, name)
+        yield from _command(f"tfk8s {name}", command)
+        for child, inner in getattr(command, "commands", {}).items():
+            yield from _command(f"tfk8s {name} {child}", inner)
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    context = command.context_class(command, info_name=name)
+    yield f"## {name}\n\n```text\n{context.get_usage().removeprefix('Usage: ')}\n```\n"
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        first, *examples = paragraph.splitlines()
+        if first == "Examples:":
+            yield "```console\n" + "\n".join(f"$ {line.strip()}" for line in examples) + "\n```\n"
+        else:
+            yield f"{_prose(paragraph)}\n"
+    rows = [(parameter.metavar, parameter.help) for parameter in command.params if _is_argument(parameter)]
+    yield from _table("argument", rows)
+    options = (parameter for parameter in command.params if not _is_argument(parameter))
+    yield from _table("option", list(filter(None, (option.get_help_record(context) for option in options))))
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def job_file() -> Iterator[str]:
+    """Yield the lines of the page of all keys of a job file, as the JSON Schema has them."""
+    schema = json_schema()
+    yield "# All keys of a job file\n"
+    yield "This page has the JSON Schema of job files as tables. [The job file](../job-file.md) describes their use.\n"
+    yield from _struct("The job file", schema)
+    definitions = schema["$defs"]
+    for name in sorted(definitions, key=lambda name: (name != "Job", name)):
+        yield from _struct(name, definitions[name])
+
+
+def _struct(title: str, schema: dict[str, Any]) -> Iterator[str]:
+    yield f"## {title}\n\n{_prose(schema.get('description', ''))}\n"
+    rows = schema.get("properties", {})
+    if not rows:
+        return
+    required = schema.get("required", [])
+    yield "| key | value | meaning |\n| --- | --- | --- |"
+    for name, value in rows.items():
+        meaning = [value.get("description", "")]
+        meaning += ["Required."] if name in required else []
+        meaning += [f"Default: `{value['default']}`."] if value.get("default") not in (None, [], {}) else []
+        meaning += [f"Example: `{json.dumps(value['examples'][0])}`."] if value.get("examples") else []
+        yield f"| `{name}` | {_cell(_type(value))} | {_cell(' '.join(meaning))} |"
+    yield ""
+
+
+def _type(schema: Any) -> str:
+    """Return the type of a value in words, with a link to a type that has a section."""
+    if not isinstance(schema, dict):
+        return "any value"
+    if reference := schema.get("$ref"):
+        name = reference.rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if "enum" in schema:
+        return " or ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
+    forms = schema.get("type", [])
+    names = {
+        "array": f"list of {_type(schema.get('items'))}",
+        "object": f"mapping to {_type(schema.get('additionalProperties'))}",
+        "string": "text", "integer": "whole number", "number": "number", "boolean": "true or false",
+    }  # fmt: skip
+    if "then" in schema:
+        names["object"] = _type(schema["then"])
+    forms = [forms] if isinstance(forms, str) else forms
+    return ", or ".join(names[form] for form in forms) or "any value"
+
+
+def python() -> Iterator[str]:
+    """Yield the lines of the page of the Python API, which Sphinx fills with the docstrings."""
+    yield "# The Python API\n"
+    yield "This page has the docstrings. [tfk8s from Python](../python.md) describes their use.\n"
+    values = {name: getattr(tfk8s, name) for name in tfk8s.__all__}
+    errors = [name for name, value in values.items() if inspect.isclass(value) and issubclass(value, Exception)]
+    yield from _directives("Functions", tfk8s, [name for name, value in values.items() if inspect.isfunction(value)])
+    yield from _directives("Cluster", tfk8s, ["Cluster"])
+    yield from _directives("Errors", tfk8s, errors)
+    for module in (*filter(inspect.ismodule, values.values()), tfk8s.testing):
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        names = getattr(module, "__all__", own)
+        yield from _directives(module.__name__, module, [name for name in names if not name.startswith("_")])
+
+
+def _directives(title: str, module: ModuleType, names: list[str]) -> Iterator[str]:
+    yield f"## {title}\n\n```{{eval-rst}}"
+    for name in names:
+        value = getattr(module, name)
+        is_error = inspect.isclass(value) and issubclass(value, Exception)
+        directive = "autoexception" if is_error else "autoclass" if inspect.isclass(value) else "autofunction"
+        yield f".. {directive}:: {module.__name__}.{name}"
+        yield from ["   :members:", ""] if directive == "autoclass" else [""]
+    yield "```\n"
+
+
+def _table(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:
+    if rows:
+        yield f"| {title} | meaning |\n| --- | --- |"
+        yield from (f"| `{_cell(name)}` | {_cell(_prose(text))} |" for name, text in rows)
+        yield ""
+
+
+def _prose(text: str) -> str:
+    """Return a text as Markdown: what looks like HTML is shown as it is, and options are code."""
+    text = text.replace("<", "\\<")
+    return re.sub(r"(?<![\w`-])(--[a-z][a-z-]*)(?![`\w])", r"`\1`", text)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
