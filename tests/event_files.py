@@ -22,7 +22,11 @@ def losses(url: str, run: str = "train") -> list[float]:
     """Return the losses that the page at this address shows, as soon as there are some."""
 
     def ask() -> list[list[float]] | None:
-        answer = urllib3.request("GET", f"{url}data/plugin/scalars/scalars?run={run}&tag=loss", retries=False)
+        address = f"{url}data/plugin/scalars/scalars?run={run}&tag=loss"
+        try:
+            answer = urllib3.request("GET", address, retries=False, timeout=10)
+        except urllib3.exceptions.HTTPError:
+            return None
         return answer.json() if answer.status == 200 else None
 
     return [value for _, _, value in polling.wait_until(ask, "TensorBoard to read the event files", 60)]

@@ -61,16 +61,16 @@ def test_a_folder_too_large_for_a_secret_is_streamed(run, tmp_path):
 def test_steps_are_recorded_in_the_pod(backend, cluster, tmp_path):
     (tmp_path / "steps.py").write_text(
         "import os\nimport tensorflow as tf\n"
-        "with tf.device('/job:worker/task:1'):\n    w1 = tf.Variable(tf.ones([512, 512]), name='w1')\n"
+        "with tf.device('/job:worker/task:1'):\n    w1 = tf.Variable(tf.ones([2048, 2048]), name='w1')\n"
         "with tf.device('/job:worker/task:0'):\n    mean = tf.reduce_mean(w1 + 1)\n"
         "with tf.Session(os.environ['TFK8S_TARGET']) as session:\n"
-        "    session.run(w1.initializer)\n    print(session.run(mean))\n"
+        "    session.run(w1.initializer)\n    for _ in range(3): session.run(mean)\n"
     )
     page = tmp_path / "steps.html"
     script = Script(path=tmp_path / "steps.py", tf1=True, isolate=True)
     with timeline.recorded(script, timeline.Timeline(page), Cluster(backend, cluster)) as recorded:
         assert backend.run(cluster, recorded).code == 0
-    assert "of the step waits for worker/1 to send w1 to worker/0 (1 MiB)" in page.read_text()
+    assert "of the step waits for worker/1 to send w1 to worker/0 (16 MiB)" in page.read_text()
 
 
 def test_a_folder_over_100_mb_is_refused(run, tmp_path, backend, client, namespace):
@@ -317,8 +317,10 @@ def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(backend, clus
     def look():
         status, found = stacks.read(backend, cluster)
         by_name = {entry.name: entry for entry in found}
-        calls = by_name[script].calls if script in by_name else []
-        return (status, by_name) if any(call.is_same for call in calls) else None
+        processes = by_name[script].processes if script in by_name else ()
+        threads = [thread for process in processes for thread in process.threads or ()]
+        waits = any(thread.call and thread.call.is_same and thread.frames[0].line == 8 for thread in threads)
+        return (status, by_name) if waits else None
 
     try:
         status, found = polling.wait_until(look, "the script to wait", 120)

@@ -69,7 +69,7 @@ def claim(client: KubeApi, namespace: str) -> str:
             lambda: client.request("POST", f"{core}/pods", body=made).status == 201, "the pod to be accepted", 30
         )
         polling.wait_until(
-            lambda: client.get(f"{core}/pods/opener")["status"]["phase"] == "Succeeded", "the volume to be opened", 60
+            lambda: client.get(f"{core}/pods/opener")["status"]["phase"] == "Succeeded", "the volume to be opened", 120
         )
     finally:
         enforce(client, namespace, "restricted")

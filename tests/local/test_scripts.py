@@ -391,9 +391,10 @@ def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(start, backen
         shown = tfk8s("stacks", "--local", ready, "-o", "json")
         assert shown.returncode == 0, shown.stderr
         document = json.loads(shown.stdout)
-        (found,) = document["scripts"]
-        (process,) = found["processes"]
-        return document if process["threads"][0]["call"]["is_same"] else None
+        processes = [process for found in document["scripts"] for process in found["processes"]]
+        calls = [thread["call"] for process in processes for thread in process["threads"] or ()]
+        waits = any(call and call["is_same"] for call in calls)
+        return document if waits and len(document["scripts"]) == 1 else None
 
     worker = pids(backend.observe(ready))[Task("worker", 1)]
     os.kill(worker, signal.SIGSTOP)

@@ -46,6 +46,11 @@ def server_of(command: subprocess.Popen[str]) -> int:
     return int(polling.wait_until(children.read_text, "the server to start", 60))
 
 
+def at_any_speed(errors: str) -> str:
+    """Return messages without the one that only a slow machine shows."""
+    return errors.replace("tfk8s: waiting for TensorBoard to start\n", "")
+
+
 def test_page_shows_what_a_script_writes(start: Start, pair: str, tmp_path: Path) -> None:
     command = start()
     server = server_of(command)
@@ -54,19 +59,20 @@ def test_page_shows_what_a_script_writes(start: Start, pair: str, tmp_path: Path
     match = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)([0-9a-f]{48})/", url)
     assert match, url
     (tmp_path / "write.py").write_text(WRITE)
-    script = tfk8s("submit", "--local", pair, "write.py", "logs", cwd=tmp_path)
+    script = tfk8s("submit", "--local", pair, "write.py", "logs", cwd=tmp_path, timeout=120)
     assert script.returncode == 0, script.stderr
     assert losses(url) == LOSSES
     assert urllib3.request("GET", f"{match[1]}data/runs").status == 404  # the path is a secret
     assert match[2] not in Path(f"/proc/{server}/cmdline").read_text()
-    address, page = (tmp_path / "opened").read_text().split(" ", 1)
+    opened = tmp_path / "opened"
+    polling.wait_until(lambda: opened.exists() and opened.read_text().endswith("\n"), "the browser", 60)
+    address, page = opened.read_text().split(" ", 1)
     assert address.startswith("file://")
     assert page == f'<meta http-equiv="refresh" content="0; url={url}">\n'
     command.send_signal(signal.SIGINT)
     _, errors = command.communicate(timeout=60)
     assert command.returncode == 130
-    shown = errors.replace("tfk8s: waiting for TensorBoard to start\n", "")  # on a slow machine
-    assert shown.startswith(f'{EMPTY}TensorBoard shows the event files below "logs", until Ctrl-C\n')
+    assert at_any_speed(errors).startswith(f'{EMPTY}TensorBoard shows the event files below "logs", until Ctrl-C\n')
     wait_until_gone(server)
     assert not Path(address.removeprefix("file://")).exists()
 
@@ -81,4 +87,5 @@ def test_server_ends_with_a_killed_command(start: Start) -> None:
 def test_tensorboard_that_does_not_start(start: Start, tmp_path: Path) -> None:
     (tmp_path / "tensorboard.py").write_text("import sys; sys.exit(5)")
     out, errors = start(PYTHONPATH=str(tmp_path)).communicate(timeout=60)
-    assert (out, errors) == ("", f"{EMPTY}error: TensorBoard ended with exit code 5: its messages are above\n")
+    assert out == ""
+    assert at_any_speed(errors) == f"{EMPTY}error: TensorBoard ended with exit code 5: its messages are above\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -47,10 +48,11 @@ class WarmPod:
 
     def dial(self, *_: object) -> socket.socket:
         try:
-            self.connections.append(socket.create_connection(("127.0.0.1", self.port)))
+            connection = socket.create_connection(("127.0.0.1", self.port))
         except OSError as error:
             raise TaskUnreachable(str(error)) from error
-        return self.connections[-1]
+        self.connections.append(connection)
+        return connection
 
     def run(self, text: str, *arguments: str, stdin: bool = False, **environment: str) -> dict[str, Any]:
         folder = self.folder.parent / f"script-{len(self.connections)}-{threading.get_ident()}"
@@ -66,10 +68,17 @@ class WarmPod:
             return running.run(request, archive)
 
     def processes(self) -> dict[int, int]:
-        """Return the number of open files of process 1 and its children."""
+        """Return the number of open files of process 1 and its children, 0 for a zombie."""
         pid = self.process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return {number: len(list(Path(f"/proc/{number}/fd").iterdir())) for number in (pid, *map(int, children))}
+        found = {}
+        for number in (pid, *map(int, children)):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+                try:
+                    found[number] = len(list(Path(f"/proc/{number}/fd").iterdir()))
+                except PermissionError:  # only root may look at a zombie's
+                    found[number] = 0
+        return found
 
     def rest(self) -> dict[int, int]:
         """Return `processes` once no script is left."""
@@ -161,15 +170,13 @@ def test_input_reaches_the_script(pod: WarmPod, capfd: pytest.CaptureFixture[str
     text = b"".join(b"%d\n" % number for number in range(300_000))
 
     def write(writer: int) -> None:
-        with open(writer, "wb", closefd=False) as file:
+        with open(writer, "wb") as file:
             file.write(text)
-        os.close(writer)
 
-    with standard_input() as writer:
-        writing = threading.Thread(target=write, args=[writer])
-        writing.start()
+    with ThreadPoolExecutor(1) as pool, standard_input() as writer:
+        writing = pool.submit(write, writer)
         pod.run("import sys\nsys.stdout.write(sys.stdin.read())", stdin=True)
-        writing.join()
+        writing.result()
     assert capfd.readouterr().out == text.decode()
 
 
@@ -183,7 +190,7 @@ def test_output_is_complete_over_connections_that_break(
     def cut() -> None:
         polling.wait_until(lambda: any(pod.folder.glob("*/files/here")), "the script to start", TIMEOUT)
         for number in range(1, cuts + 1):
-            polling.wait_until(lambda n=number: len(pod.connections) == before + n, "a connection", TIMEOUT)  # type: ignore[misc]
+            polling.wait_until(lambda n=number: len(pod.connections) >= before + n, "a connection", TIMEOUT)  # type: ignore[misc]
             with contextlib.suppress(OSError):
                 pod.connections[-1].shutdown(socket.SHUT_RDWR)
         cut_all.touch()
@@ -196,7 +203,7 @@ def test_output_is_complete_over_connections_that_break(
     lines = capfd.readouterr().out.splitlines()
     assert lines == [f"{number} {'x' * 5000}" for number in range(len(lines))]
     assert len(lines) >= 60
-    assert len(pod.connections) == before + 1 + cuts
+    assert len(pod.connections) >= before + 1 + cuts
     pod.rest()
 
 
@@ -220,27 +227,33 @@ def test_a_killed_script_is_named(pod: WarmPod) -> None:
     assert pod.run("import os\nos.kill(os.getpid(), 9)")["exit"] == -signal.SIGKILL
 
 
-def test_a_script_of_another_size_needs_a_pod_of_its_own_while_others_run(pod: WarmPod) -> None:
+@contextlib.contextmanager
+def another_script(pod: WarmPod, end: Path) -> Iterator[None]:
+    """Run a script beside the test, until the file `end` exists."""
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(pod.run, "import time\nopen('here', 'w').close()\ntime.sleep(2)")
-        polling.wait_until(lambda: any(pod.folder.glob("*/files/here")), "the other script to start", TIMEOUT)
-        with pytest.raises(Unusable):
-            pod.run("", TFK8S_JOBS="worker=0,ps=0")
+        other = pool.submit(pod.run, PRINTS_UNTIL_FILE, str(end))
+        try:
+            polling.wait_until(lambda: any(pod.folder.glob("*/files/here")), "the other script to start", TIMEOUT)
+            yield
+        finally:
+            end.touch()
         assert other.result()["exit"] == 0
+    pod.rest()
+
+
+def test_a_script_of_another_size_needs_a_pod_of_its_own_while_others_run(pod: WarmPod, tmp_path: Path) -> None:
+    with another_script(pod, tmp_path / "end"), pytest.raises(Unusable):
+        pod.run("", TFK8S_JOBS="worker=0,ps=0")
     assert pod.run("", TFK8S_JOBS="worker=0,ps=0")["exit"] == 0
 
 
-def test_a_refused_script_leaves_its_input(pod: WarmPod) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(pod.run, "import time\nopen('here', 'w').close()\ntime.sleep(2)")
-        polling.wait_until(lambda: any(pod.folder.glob("*/files/here")), "the other script to start", TIMEOUT)
-        with standard_input() as writer:
-            os.write(writer, b"data")
-            os.close(writer)
-            with pytest.raises(Unusable):
-                pod.run("", stdin=True, TFK8S_JOBS="worker=0,ps=0,master=0")
-            assert os.read(0, 10) == b"data"
-        assert other.result()["exit"] == 0
+def test_a_refused_script_leaves_its_input(pod: WarmPod, tmp_path: Path) -> None:
+    with another_script(pod, tmp_path / "end"), standard_input() as writer:
+        os.write(writer, b"data")
+        os.close(writer)
+        with pytest.raises(Unusable):
+            pod.run("", stdin=True, TFK8S_JOBS="worker=0,ps=0,master=0")
+        assert os.read(0, 10) == b"data"
 
 
 def test_a_script_that_the_pod_has_forgotten_does_not_begin_again(pod: WarmPod) -> None:
@@ -253,7 +266,9 @@ def test_a_script_that_the_pod_has_forgotten_does_not_begin_again(pod: WarmPod) 
         os.kill(relay, signal.SIGKILL)
         with pytest.raises(ClusterError, match=r"^the script was ended: its connection was broken for too long"):
             running.result()
-    polling.wait_until(lambda: pod.processes().keys() == kept, "the script to end", TIMEOUT)
+    polling.wait_until(lambda: pod.processes().keys() == kept, "the relay to end", TIMEOUT)
+    for left in pod.folder.iterdir():  # by the killed relay, which would have removed it
+        shutil.rmtree(left)
 
 
 def test_a_warm_pod_ends_when_no_script_has_run_for_a_while(libraries: Path, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_the_ladder_of_data_parallelism(tmp_path: Path) -> None:
     picture = tmp_path / "curves.png"
     compare = EXAMPLES / "data_parallel" / "compare.py"
     done = subprocess.run(
-        [sys.executable, compare, picture, "--steps=201", "--batch=32"], capture_output=True, text=True, timeout=240
+        [sys.executable, compare, picture, "--steps=201", "--batch=32"], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -13,7 +13,12 @@ from pages import REAL, ROOT, page_commands
 _TUTORIAL = [page for page in REAL if re.search("tutorial|modern", page)]
 _GPU = "remote_gpu.py"  # prints something else on a machine with GPUs: test_examples.py runs it
 # What differs from run to run, and what stands for it.
-_VARYING = [(r"pid \d+ +", "pid N "), (r"\b\d+(ms|s)\b", "T"), (r"\S+/tfk8s/(?=\w+\n)", "STATE/tfk8s/"), (r" +", " ")]
+_VARYING = [
+    (r"pid \d+ +", "pid N "),
+    (r"\b(\d+[hm])?\d+(ms|[smh])\b", "T"),
+    (r"\S+/tfk8s/(?=\w+\n)", "STATE/tfk8s/"),
+    (r" +", " "),
+]
 
 
 def test_pages_with_the_cluster_of_the_tutorial() -> None:

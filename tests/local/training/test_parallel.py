@@ -5,10 +5,6 @@ The tests of the ladder's examples run the same functions on servers, with Tenso
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,14 +29,14 @@ class Servers:
 
     def dial(self) -> socket.socket:
         here, there = socket.socketpair()
-        there.settimeout(5)
+        there.settimeout(60)
         self.ends.append(there)
         self.dialled.release()
         return here
 
     def next(self) -> socket.socket:
         """The server's end of the next connection."""
-        assert self.dialled.acquire(timeout=5)
+        assert self.dialled.acquire(timeout=60)
         return self.ends[-1]
 
 
@@ -48,7 +49,7 @@ def servers() -> Iterator[Servers]:
 
 
 def connect(to: Forward) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", to.port), timeout=5)
+    return socket.create_connection(("127.0.0.1", to.port), timeout=60)
 
 
 def received(stream: socket.socket) -> bytes:
@@ -62,8 +63,10 @@ def test_http_1_passes_unchanged(servers: Servers) -> None:
         for request in (b"GET /data/runs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"):
             client.sendall(request)
             assert server.recv(1 << 16) == request
-            threading.Thread(target=server.sendall, args=(answer,), daemon=True).start()
-            assert answers.read(len(answer)) == answer
+            with ThreadPoolExecutor(1) as pool:
+                sending = pool.submit(server.sendall, answer)
+                assert answers.read(len(answer)) == answer
+                sending.result()
 
 
 def test_both_directions(servers: Servers) -> None:
@@ -183,7 +186,7 @@ def test_error_of_the_stream_is_reported() -> None:
 def test_only_loopback_is_listened_on(servers: Servers) -> None:
     with Forward(servers.dial) as to:
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.2", to.port), timeout=5)
+            socket.create_connection(("127.0.0.2", to.port), timeout=60)
         assert to.target == f"grpc://127.0.0.1:{to.port}"
 
 

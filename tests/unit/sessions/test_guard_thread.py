@@ -88,7 +88,7 @@ def test_thread_answers_requests_for_stacks() -> None:
     listener = StackListener()
     thread = GuardThread(Guard(), None, listener)
     thread.start()
-    answer = inspector.ask([os.getpid()])[os.getpid()]
+    answer = inspector.ask([os.getpid()], timeout=60)[os.getpid()]
     thread.stop()
     listener.close()
     assert "MainThread" in [found["name"] for found in json.loads(answer or b"")["threads"]]

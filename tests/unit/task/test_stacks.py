@@ -103,7 +103,7 @@ def test_threads_that_faulthandler_leaves_out_are_no_secret() -> None:
         thread.start()
     try:
         with answering(StackListener()):
-            answer = inspector.ask([os.getpid()])[os.getpid()]
+            answer = inspector.ask([os.getpid()], timeout=60)[os.getpid()]
     finally:
         leave.set()
         for thread in waiting:
@@ -134,7 +134,7 @@ def test_process_answers_its_user_with_its_stacks() -> None:
     assert entered.wait(60)
     try:
         with answering(StackListener()):
-            answer = inspector.ask([os.getpid()])[os.getpid()]
+            answer = inspector.ask([os.getpid()], timeout=60)[os.getpid()]
     finally:
         leave.set()
         waiting.join(60)
@@ -158,4 +158,4 @@ def test_calls_that_can_not_be_read_do_not_end_the_listener() -> None:
         raise AttributeError("no frame")
 
     with answering(StackListener(fail)):
-        assert inspector.ask([os.getpid()])[os.getpid()]
+        assert inspector.ask([os.getpid()], timeout=60)[os.getpid()]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tfk8s import polling
 from tfk8s.sessions.warm import channel
 from tfk8s.sessions.warm.channel import Channel
 
@@ -32,8 +33,8 @@ def connect(one: Channel, other: Channel) -> None:
 def receive(one: Channel) -> list[channel.Frame]:
     """Return the frames of a channel until its connection has no more."""
     frames = []
-    while found := one.read():
-        frames += found
+    while one.connection is not None and polling.ready({one.connection.fileno()}, 0):
+        frames += one.read()
     return frames
 
 

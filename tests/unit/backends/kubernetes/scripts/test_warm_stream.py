@@ -41,7 +41,11 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Channel, Future[di
         far.settimeout(10)
         assert pod.read() == [(channel.RUN, b'{"archive": 0}')]
         pod.send(channel.BEGUN)
-        yield pod, end
+        try:
+            yield pod, end
+        except BaseException:  # the script must end before the pool does
+            pod.send_json(channel.END, END)
+            raise
     pod.detach()
 
 
