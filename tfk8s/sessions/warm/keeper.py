@@ -125,7 +125,10 @@ class WarmKeeper:
             return {"answer": "new"}
         if owner is None:
             return {"answer": "gone"}
-        ipc.send(owner.control, {"attach": message["received"]}, descriptors)
+        try:
+            ipc.send(owner.control, {"attach": message["received"]}, descriptors)
+        except OSError:  # the owner has just ended
+            return {"answer": "gone"}
         return {"answer": "handed on"}
 
     def _run(self, message: ipc.Message, descriptors: list[int]) -> ipc.Message:
