@@ -154,7 +154,7 @@ def submits(namespace: str, folder: Path) -> Iterator[Comparison]:
     pod = ("kubectl", "--namespace", namespace, "run", "script", "--image", IMAGE, "--restart", "Never")
     ways = {
         "`submit`": submit,
-        "`submit --fresh`": (*submit, "--fresh"),
+        "`submit --fresh`": (*submit[:-2], "--fresh", *submit[-2:]),
         "`kubectl run --attach`": (*pod, "--attach", "--rm", "--command", "--", "python3", "-c", SCRIPT),
         "import of the official client": (sys.executable, "-c", "import kubernetes.config.kube_config"),
     }
