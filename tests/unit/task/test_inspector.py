@@ -76,7 +76,8 @@ def test_process_that_does_not_answer_takes_a_limited_time() -> None:
 
 
 @linux
-def test_process_without_a_listener_has_no_python_threads() -> None:
+def test_process_without_a_listener_has_no_python_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspector, "SAMPLE_INTERVAL", 0.01)
     (found,) = inspector.inspect([os.getpid()])
     assert (found["state"], found["python"], found["problem"]) == ("R", None, "")
     assert sum(pool["states"].get("R", 0) for pool in found["threads"]) >= 1
@@ -84,6 +85,7 @@ def test_process_without_a_listener_has_no_python_threads() -> None:
 
 @linux
 def test_answer_that_is_cut_off_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspector, "SAMPLE_INTERVAL", 0.01)
     monkeypatch.setattr(inspector, "ask", lambda pids, *_: dict.fromkeys(pids, b'{"threads": ['))
     (found,) = inspector.inspect([os.getpid()])
     assert (found["python"], found["problem"]) == (None, "ended while it answered")
