@@ -72,12 +72,17 @@ def ratios(text: str) -> dict[Key, Spread]:
     return found
 
 
+def shown(ratio: Spread) -> Spread:
+    """Return a ratio with the digits that a page has, as `before` in `agreement` has them."""
+    return Spread(*(float(number(value).replace(",", "")) for value in ratio))
+
+
 def agreement(comparisons: Iterable[Comparison], before: Mapping[Key, Spread]) -> str:
     """Return a sentence on the ratios that agree with those of the run before; "" if there are none."""
     both = [one for one in comparisons if (one.what, one.against) in before]
     if not both:
         return ""
-    differ = [one for one in both if not one.ratio.overlaps(before[one.what, one.against])]
+    differ = [one for one in both if not shown(one.ratio).overlaps(before[one.what, one.against])]
     if not differ:
         return f"All {len(both)} ratios agree with the run before."
     names = "; ".join(f"{one.what}, against {one.against}" for one in differ)

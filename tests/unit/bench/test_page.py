@@ -98,6 +98,11 @@ def test_ratios_that_do_not_agree_are_named() -> None:
     )
 
 
+def test_ratios_agree_if_they_differ_in_digits_that_no_page_has() -> None:
+    before = page.section("Start", [memory(5.001e8)])
+    assert page.section("Start", [memory(5.004e8)], before).splitlines()[2] == "All 1 ratios agree with the run before."
+
+
 def test_what_the_run_before_had_not_is_not_compared() -> None:
     after = page.section("Start", [up(0.5), memory(5e8)], page.section("Start", [memory(5e8)]))
     assert after.splitlines()[2] == "All 1 ratios agree with the run before."
