@@ -26,8 +26,8 @@ html_title = f"tfk8s {release}"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 
 root_doc = "README"
-include_patterns = ["*.md", "docs/**", "examples/*/README.md"]
-exclude_patterns = [".*", "bench", "build", "dist", "helm", "images", "manifests", "tests", "tfk8s", "website"]
+include_patterns = ["*.md", "docs/**", "examples/*/README.md", "bench/results.md"]
+exclude_patterns = [".*", "build", "dist", "helm", "images", "manifests", "tests", "tfk8s", "website"]
 myst_heading_anchors = 4  # as on GitHub: each heading is an anchor
 suppress_warnings = ["misc.highlighting_failure"]  # examples have "…" where code stands
 
@@ -60,7 +60,10 @@ NAVIGATION = {
         *("docs/commands", "docs/reference/commands", "docs/job-file", "docs/reference/job-file"),
         *("docs/job-file-errors", "docs/reference/python", "docs/reliability"),
     ],
-    "Project": ["docs/scope", "docs/critique", "docs/architecture", "docs/principles", "CONTRIBUTING", "CHANGELOG"],
+    "Project": [
+        *("docs/scope", "docs/critique", "bench/results", "docs/architecture", "docs/principles"),
+        *("CONTRIBUTING", "CHANGELOG"),
+    ],
 }
 _LISTED = {page for pages in NAVIGATION.values() for page in pages}
 NAVIGATION["How to"] += sorted({f"docs/{path.stem}" for path in ROOT.glob("docs/*.md")} - _LISTED)
