@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -94,15 +94,15 @@ def active_calls() -> dict[Hashable, AnyCall]:
     }
 
 
-def describe_calls(view: ClusterView) -> dict[int, dict[str, Any]]:
-    """Return the calls of threads as plain data, by the identifier of the thread.
+def describe_calls(view: ClusterView, threads: Collection[int]) -> dict[int, dict[str, Any]]:
+    """Return the calls of threads that wait as plain data, by the identifier of the thread.
 
-    A call has the tasks that it needs, the seconds since its begin, and the begin as the key of the call; these two are
-    None if unknown.
+    The other threads may run, and CPython 3.11 can't read the frames of such threads safely. A call has the tasks that
+    it needs, the seconds since its begin, and the begin as the key of the call; these two are None if unknown.
     """
     tasks = [task for task in view.addresses if task not in view.without]
     found = {}
-    for thread, (call, stack) in _calls().items():
+    for thread, (call, stack) in _calls(threads).items():
         began = _began(stack)
         seconds = None if began is None else round(time.monotonic() - began, 1)
         found[thread] = {"key": began, "seconds": seconds, "needs": needed_tasks(call, tasks, view)}
@@ -116,10 +116,11 @@ def needed_tasks(call: AnyCall, tasks: Iterable[str], view: ClusterView) -> list
     return [task for task in tasks if task in needed]
 
 
-def _calls() -> dict[int, tuple[AnyCall, list[types.FrameType]]]:
-    """Return the call of each thread that waits in one, with the stack of the thread."""
+def _calls(threads: Collection[int] | None = None) -> dict[int, tuple[AnyCall, list[types.FrameType]]]:
+    """Return the call of each thread that waits in one, with the stack of the thread; None means all threads."""
     main = threading.main_thread().ident
-    stacks = {thread: list(_stack(frame)) for thread, frame in sys._current_frames().items()}
+    current = sys._current_frames().items()
+    stacks = {thread: list(_stack(frame)) for thread, frame in current if threads is None or thread in threads}
     found = {
         thread: (_call(stack) or eager_call(stack, is_background=thread != main), stack)
         for thread, stack in stacks.items()

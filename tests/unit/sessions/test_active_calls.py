@@ -87,7 +87,7 @@ def test_call_is_described_with_the_tasks_that_it_needs() -> None:
     view = ClusterView({"master/0": "m:1", "worker/0": "w0:1", "worker/1": "w1:1"}, without=["worker/1"])
     leave, thread = in_a_thread("_extend_graph")
     try:
-        call = active_calls.describe_calls(view)[thread.ident or 0]
+        call = active_calls.describe_calls(view, [thread.ident or 0])[thread.ident or 0]
     finally:
         leave.set()
         thread.join(60)
@@ -110,7 +110,7 @@ def test_call_of_a_patched_session_has_its_time() -> None:
     thread.start()
     assert entered.wait(60)
     try:
-        call = active_calls.describe_calls(ClusterView({}))[thread.ident or 0]
+        call = active_calls.describe_calls(ClusterView({}), [thread.ident or 0])[thread.ident or 0]
     finally:
         leave.set()
         thread.join(60)

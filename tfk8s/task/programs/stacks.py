@@ -18,7 +18,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,8 +29,8 @@ _MAIN = str(Path(__file__).with_name("main_script.py"))  # executes scripts
 _STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
 _SEND_TIMEOUT = 2.0  # for a client that does not read
 _ROOT = 0
-_OWN_THREADS = "tfk8s-"
 SHARED_POD = "TFK8S_SCRIPT"  # the variable of scripts that share a pod
+_OWN_THREADS = "tfk8s-"
 
 # The lines of faulthandler, Python/traceback.c; since Python 3.14, the name of a thread follows its id.
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)(?: \[.*\])? \(most recent call first\):")
@@ -60,13 +60,13 @@ class StackListener:
     """Answers `tfk8s stacks` with the stacks of this process.
 
     Args:
-        get_calls: returns what is known of TensorFlow's calls, by the identifier of the thread.
+        get_calls: returns what is known of TensorFlow's calls in some threads, by the identifier of the thread.
 
     Raises:
         OSError: this system has no such sockets, or the address is in use.
     """
 
-    def __init__(self, get_calls: Callable[[], Calls] = dict) -> None:
+    def __init__(self, get_calls: Callable[[Collection[int]], Calls] = lambda _: {}) -> None:
         self._get_calls = get_calls
         if sys.platform != "linux":
             raise OSError("abstract sockets need Linux")
@@ -97,11 +97,12 @@ class StackListener:
 
     def _describe(self) -> dict[str, Any]:
         """Return the threads, and the name of the script if several scripts share a pod."""
+        text = dump()
+        stacks = parse(text)
         calls: Calls = {}
         with contextlib.suppress(Exception):  # a frame can change while it is read
-            calls = self._get_calls()
-        text = dump()
-        threads = describe(text, {thread.ident: thread.name for thread in threading.enumerate()}, calls)
+            calls = self._get_calls([ident for ident, frames in stacks.items() if tensorflow_call(frames)])
+        threads = describe(stacks, {thread.ident: thread.name for thread in threading.enumerate()}, calls)
         problem = "only the 100 newest threads are shown" if _MORE_THREADS in text.splitlines() else ""
         return {"script": os.environ.get(SHARED_POD, ""), "threads": threads, "problem": problem}
 
@@ -126,17 +127,17 @@ def dump() -> str:
         return file.read()
 
 
-def describe(text: str, names: Mapping[int | None, str], calls: Calls) -> list[dict[str, Any]]:
-    """Return the threads in faulthandler's text as plain data, the main thread first, without those of tfk8s.
+def describe(stacks: Mapping[int, list[Frame]], names: Mapping[int | None, str], calls: Calls) -> list[dict[str, Any]]:
+    """Return threads as plain data, the main thread first, without those of tfk8s.
 
     Args:
-        text: the text.
+        stacks: the frames of each thread by its identifier, as `parse` returns them.
         names: the names of threads by their identifiers. Threads without a name belong to no Python code.
         calls: what is known of TensorFlow's calls, by the same.
     """
     main = threading.main_thread().ident
     found = []
-    for ident, frames in parse(text).items():
+    for ident, frames in stacks.items():
         thread = names.get(ident, f"thread {ident:#x}")
         if ident == threading.get_ident() or not frames or thread.startswith(_OWN_THREADS):
             continue
