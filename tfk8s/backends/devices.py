@@ -7,12 +7,12 @@ is asked itself, and the master is asked whether it can reach them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tfk8s import concurrency
 from tfk8s.backends.protocol import Backend
+from tfk8s.core import naming
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import InvalidInput, TaskError, TaskUnreachable
@@ -24,7 +24,6 @@ from tfk8s.task.probe import Device
 
 ANSWER_TIMEOUT = 2.0
 _MAX_PARALLEL = 32
-_OWNER = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)/")
 
 _Ask = Callable[..., list[Device]]
 
@@ -194,7 +193,7 @@ def by_task(devices: Iterable[Device]) -> list[TaskDevices]:
     """Return devices grouped by the tasks in their names."""
     groups: dict[Task, list[Device]] = {}
     for device in devices:
-        if match := _OWNER.match(device.name):
+        if match := naming.TASK.match(device.name):
             groups.setdefault(Task(match[1], int(match[2])), []).append(device)
     return [TaskDevices(task, tuple(group)) for task, group in groups.items()]
 

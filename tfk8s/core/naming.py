@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+# A task as TensorFlow writes it, mostly with a replica, which is always 0.
+TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)", re.ASCII)
 JOB_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?", re.ASCII)
 
@@ -25,6 +27,8 @@ LIFETIME_CONTAINER = "lifetime"  # of the Job that removes a cluster at its limi
 CONTAINERS = (SERVER_CONTAINER, SCRIPT_CONTAINER, LIFETIME_CONTAINER)
 
 RUN_END = "tfk8s.dev/run-end"  # an annotation of a Job whose program was ended after the end of its run
+
+SHARED_POD = "TFK8S_SCRIPT"  # the variable of scripts that share a pod, with the script's name
 
 SHM_FOLDER = "/dev/shm"  # noqa: S108 - the path is in the pod
 

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 
+from tfk8s.core import naming
 from tfk8s.core.roles import MIN_DATA_TASKS
 from tfk8s.core.spec import MAX_TASKS, Task
 from tfk8s.errors import InvalidInput, there_are
@@ -13,7 +14,6 @@ from tfk8s.errors import InvalidInput, there_are
 _HOLDERS = "ps"  # the job whose tasks hold variables
 _SHORT = re.compile(r"(\w+)/(\d+)", re.ASCII)
 _COUNT = re.compile(r"(\w+)=(\d{1,9})", re.ASCII)
-_DEVICE = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)", re.ASCII)
 
 
 def parse_task(word: str, tasks: Iterable[Task]) -> Task:
@@ -27,7 +27,7 @@ def parse_task(word: str, tasks: Iterable[Task]) -> Task:
         InvalidInput: no task has this name. The message lists the tasks, the help names the closest.
     """
     known = list(tasks)
-    match = _SHORT.fullmatch(word) or _DEVICE.fullmatch(word)
+    match = _SHORT.fullmatch(word) or naming.TASK.fullmatch(word)
     if match is None:
         raise InvalidInput(f'"{word}" is not a task', help=f"write JOB/INDEX; there are {format_tasks(known)}")
     task = Task(match[1], int(match[2]))

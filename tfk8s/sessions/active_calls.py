@@ -6,7 +6,6 @@ fetches, and the graph has the tasks on which that depends. A call that does not
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 import time
@@ -15,17 +14,15 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tfk8s.core import naming
 from tfk8s.sessions import patch
 from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.device_names import ANY_DEVICE, may_have, tasks_of
 from tfk8s.sessions.eager.waits import EagerCall, eager_call
 from tfk8s.sessions.timing import TIMING
 
 _SESSION = "tensorflow/python/client/session.py"
 _RECOVERING = "tensorflow/python/training/monitored_session.py"
-_JOB = re.compile(r"/job:(\w+)(?:/replica:\d+)?(?:/task:(\d+))?")
 # The work of such operations is in functions, outside the graph.
-ANY_DEVICE = "*"  # of functions
 _CALLS_FUNCTIONS = ("PartitionedCall", "While", "If", "Case")
 
 
@@ -65,7 +62,7 @@ class Call:
     def leaves_out(self, task: str) -> bool:
         """Return whether the device filters of the session leave a task out. They never leave out its own master."""
         filters = getattr(getattr(self.session, "_config", None), "device_filters", ())
-        return bool(filters) and not any(_may_have(device, task) for device in filters)
+        return bool(filters) and not any(may_have(task, device) for device in filters)
 
     def needed(self, tasks: Iterable[str]) -> list[str]:
         """Return those of the tasks that the call needs, besides the session's master; all if that can't be known."""
@@ -74,7 +71,7 @@ class Call:
                 local = frame.f_locals
                 operations = [*local["target_list"], *(tensor.op for tensor in local["fetch_list"])]
                 devices = devices_of(operations, {tensor.deref().op for tensor in local["feed_dict"]})
-                return [task for task in tasks if may_run_on(devices, task)]
+                return tasks_of(devices, tasks)
         return list(tasks)
 
 
@@ -170,16 +167,3 @@ def devices_of(operations: list[Any], fed: set[Any]) -> set[str]:
         seen.update(new)
         operations.extend(new)
     return devices
-
-
-def may_run_on(devices: Iterable[str], task: str) -> bool:
-    """Return whether one of the devices may be a task's. A device without a job is the master's."""
-    return any(device == ANY_DEVICE or _may_have(device, task) for device in devices)
-
-
-def _may_have(device: str, task: str) -> bool:
-    """Return whether a name of a device, which may be a part, names devices of a task."""
-    match = _JOB.search(device)
-    if match is None:
-        return False
-    return naming.task(match[1], int(match[2])) == task if match[2] else task.startswith(f"{match[1]}/")

@@ -30,8 +30,6 @@ VARIABLE = "TFK8S_VERDICT"
 A_TASK_FAILED = "a task failed"
 A_TASK_FAILED_JUST_NOW = "a task failed just now"  # the backend may not have the reason yet
 
-# A task as TensorFlow writes it, in most messages with a replica, which is always 0.
-_TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
 _JOB = re.compile(r"/job:(\w+)")
 _PLACEMENT = re.compile(
     r"Cannot assign a device for operation (\S+): .*?explicitly assigned to (\S+) but available devices are \[(.*?)\]",
@@ -158,7 +156,7 @@ def _placement(kind: str, message: str, changes: TaskChanges) -> Tfk8sError | No
     operation, pinned, available = match.groups()
     devices: dict[str, list[str]] = {}
     for device in available.split(","):
-        if task := _TASK.search(device):
+        if task := naming.TASK.search(device):
             devices.setdefault(naming.task(task[1], int(task[2])), []).extend(_DEVICE.findall(device))
     if missing := _missing_job(pinned, devices, changes):
         return DeviceMissing(
@@ -182,7 +180,7 @@ def _missing_job(pinned: str, tasks: Iterable[str], changes: TaskChanges) -> str
 
 
 def _missing_device(pinned: str, devices: Mapping[str, Sequence[str]], changes: TaskChanges) -> str:
-    match, device = _TASK.search(pinned), _DEVICE.search(pinned)
+    match, device = naming.TASK.search(pinned), _DEVICE.search(pinned)
     if match is None:
         return (
             f"no task of the session has it; the session has {', '.join(devices)}"
@@ -293,5 +291,5 @@ def _consequence(task: str, master: str) -> str:
 
 def _mentioned(message: str, among: Mapping[str, str] | None) -> str:
     """Return the first task that a message names, or the first of `among`; "" if there is none."""
-    tasks = (naming.task(job, int(index)) for job, index in _TASK.findall(message))
+    tasks = (naming.task(job, int(index)) for job, index in naming.TASK.findall(message))
     return next((task for task in tasks if among is None or task in among), "")

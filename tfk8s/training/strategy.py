@@ -11,9 +11,9 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
+from tfk8s.core import naming
 from tfk8s.core.addresses import SCHEME, host_and_port, script_ports
 from tfk8s.errors import InvalidInput, TaskUnreachable
-from tfk8s.task.programs.stacks import SHARED_POD
 from tfk8s.training import task_roles
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def own_address(target: str) -> str:
             family, host = connection.family, str(connection.getsockname()[0])
     except OSError as error:
         raise TaskUnreachable(f"the master does not answer at {target}: {error}") from error
-    port = _own_port(server[1]) if SHARED_POD in os.environ else _free_port(family, host, server[1])
+    port = _own_port(server[1]) if naming.SHARED_POD in os.environ else _free_port(family, host, server[1])
     return f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tfk8s.sessions import active_calls, patch
 from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.device_names import tasks_of
 
 
 class Operation(SimpleNamespace):
@@ -34,7 +35,7 @@ OPERATIONS = [
 
 
 def needs(operations: list[Operation], fed: set[Operation], task: str = "worker/1") -> bool:
-    return active_calls.may_run_on(active_calls.devices_of(operations, fed), task)
+    return bool(tasks_of(active_calls.devices_of(operations, fed), [task]))
 
 
 def test_operation_needs_the_task_of_its_device() -> None:

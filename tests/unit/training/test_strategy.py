@@ -8,6 +8,7 @@ import traceback
 import pytest
 
 import tfk8s
+from tfk8s.core import naming
 from tfk8s.core.addresses import script_ports
 from tfk8s.errors import InvalidInput, TaskUnreachable
 from tfk8s.sessions.forward import Forward
@@ -61,7 +62,7 @@ def test_addresses_of_ipv6_have_brackets() -> None:
 
 
 def test_scripts_that_share_a_pod_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(strategy.SHARED_POD, "script-1")
+    monkeypatch.setenv(naming.SHARED_POD, "script-1")
     with socket.create_server(("127.0.0.1", 0)) as master, socket.socket(socket.AF_UNIX) as other:
         port = master.getsockname()[1]
         own = script_ports(port)

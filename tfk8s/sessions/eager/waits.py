@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfk8s.core import naming
+from tfk8s.sessions.device_names import ANY_DEVICE, tasks_of
 from tfk8s.sessions.eager import remote_context
 from tfk8s.sessions.timing import TIMING
 
@@ -28,7 +28,6 @@ _CONNECTING = ("ensure_initialized", "set_server_def", "update_server_def")
 _COORDINATOR_THREAD = "WorkerClosureProcessingLoop-"  # of each worker, in cluster_coordinator.py
 _WORKER = "worker/"
 _FUNCTION_NAME = "__"  # "__inference_step_12", "__backward_step_7"
-_TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,23 +73,23 @@ class EagerCall:
 
     def needed(self, tasks: Iterable[str]) -> list[str]:
         """Return those of the tasks that the call needs, or may need."""
-        return [task for task in tasks if self.needs(task)]
+        return tasks_of(self._devices(), tasks)
 
-    def needs(self, task: str) -> bool:
-        """Return whether the call needs a task; True if that can't be known."""
+    def _devices(self) -> set[str]:
+        """Return the devices that the call needs, with `ANY_DEVICE` if they can't be known."""
         waiting = self.stack[0]
         inputs = list(_tensors(waiting.f_locals.values()))
-        if any(_is_on(tensor.device, task) for tensor in inputs):
-            return True
+        devices = {tensor.device for tensor in inputs}
         if not waiting.f_code.co_filename.endswith(_EXECUTE):
             # The device of a waiting operation is hidden, unless a resource has it.
-            return not any(str(tensor.dtype).endswith("'resource'>") for tensor in inputs)
-        if _is_on(str(waiting.f_locals.get("device_name")), task):
-            return True
+            is_known = any(str(tensor.dtype).endswith("'resource'>") for tensor in inputs)
+            return devices if is_known else {ANY_DEVICE}
+        devices.add(str(waiting.f_locals.get("device_name")))
         functions = [frame.f_locals["self"] for frame in self.stack if frame.f_code.co_filename.endswith(_FUNCTION)]
-        if not functions:  # an operation, or a function of an older TensorFlow
-            return _FUNCTION_NAME in str(waiting.f_locals.get("op_name"))
-        return _function_needs(functions[0], task)
+        if functions:
+            return devices | _function_devices(functions[0])
+        # An operation, or a function of an older TensorFlow.
+        return {ANY_DEVICE} if _FUNCTION_NAME in str(waiting.f_locals.get("op_name")) else devices
 
 
 def eager_call(stack: Sequence[types.FrameType], *, is_background: bool) -> EagerCall | None:
@@ -111,17 +110,9 @@ def _tensors(values: Iterable[Any]) -> Iterator[Any]:
             yield value
 
 
-def _function_needs(function: Any, task: str) -> bool:
-    """Return whether a function, or one that it calls, names a device of a task."""
+def _function_devices(function: Any) -> set[str]:
+    """Return the devices that a function names, and those of the functions that it calls."""
     definition = getattr(function, "cached_definition", None)
     if definition is None:  # in older versions of TensorFlow
-        return True
-    nodes = definition.node_def
-    return any(_is_on(node.device, task) for node in nodes) or any(
-        _function_needs(child, task) for child in function.children
-    )
-
-
-def _is_on(device: str, task: str) -> bool:
-    match = _TASK.search(device)
-    return match is not None and naming.task(match[1], int(match[2])) == task
+        return {ANY_DEVICE}
+    return {node.device for node in definition.node_def}.union(*map(_function_devices, function.children))

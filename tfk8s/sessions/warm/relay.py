@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tfk8s.core import naming
 from tfk8s.sessions import error_names
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.scripts import KILL_TIMEOUT
 from tfk8s.sessions.warm import channel
 from tfk8s.sessions.warm.channel import Channel
-from tfk8s.task.programs.stacks import SHARED_POD
 
 _MAX_INPUT = 1 << 20  # bytes that the script has not read
 _DRAIN_TIMEOUT = 1.0  # a process that the script left behind may hold its streams open
@@ -169,7 +169,7 @@ class Relay:
         self._archive.clear()
         environment = {
             **os.environ, "TMPDIR": str(self._folder / "tmp"), **self._request["environment"],
-            "TFK8S_ARCHIVE": str(archive), error_names.VARIABLE: str(verdict), SHARED_POD: self._folder.name,
+            "TFK8S_ARCHIVE": str(archive), error_names.VARIABLE: str(verdict), naming.SHARED_POD: self._folder.name,
             "TFK8S_PROGRESS": str(self._folder / "progress"),
         }  # fmt: skip
         self._script, theirs = socket.socketpair()
@@ -284,7 +284,7 @@ def memory_kills() -> int:
 
 def end_left_behind(name: str) -> None:
     """Kill the processes that a script has left behind: its environment marks them."""
-    mark = f"{SHARED_POD}={name}".encode()
+    mark = f"{naming.SHARED_POD}={name}".encode()
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has ended
             if mark in environ.read_bytes().split(b"\0"):

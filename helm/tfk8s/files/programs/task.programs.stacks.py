@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfk8s.core import naming
 from tfk8s.task.programs import inspector
 
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
@@ -29,7 +30,6 @@ _MAIN = str(Path(__file__).with_name("main_script.py"))  # executes scripts
 _STANDARD_LIBRARY = str(Path(os.__file__).parent) + os.sep
 _SEND_TIMEOUT = 2.0  # for a client that does not read
 _ROOT = 0
-SHARED_POD = "TFK8S_SCRIPT"  # the variable of scripts that share a pod
 _OWN_THREADS = "tfk8s-"
 
 # The lines of faulthandler, Python/traceback.c; since Python 3.14, the name of a thread follows its id.
@@ -104,7 +104,7 @@ class StackListener:
             calls = self._get_calls([ident for ident, frames in stacks.items() if tensorflow_call(frames)])
         threads = describe(stacks, {thread.ident: thread.name for thread in threading.enumerate()}, calls)
         problem = "only the 100 newest threads are shown" if _MORE_THREADS in text.splitlines() else ""
-        return {"script": os.environ.get(SHARED_POD, ""), "threads": threads, "problem": problem}
+        return {"script": os.environ.get(naming.SHARED_POD, ""), "threads": threads, "problem": problem}
 
 
 def serve() -> None:

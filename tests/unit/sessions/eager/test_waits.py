@@ -70,22 +70,22 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 )
 def test_tasks_of_a_function(inputs: list[object], device: str | None, behind: object, needed: bool) -> None:
     outer = [frame(FUNCTION, "call_flat", self=behind)] if behind else []
-    assert call(frame(EXECUTE, inputs=inputs, device_name=device), *outer).needs("ps/0") == needed
+    assert call(frame(EXECUTE, inputs=inputs, device_name=device), *outer).needed(["ps/0"]) == ["ps/0"] * needed
 
 
 @pytest.mark.parametrize(
     ("name", "needed"), [(b"__inference_step_12", True), ("__forward_step_3", True), ("MatMul", False)]
 )
 def test_a_function_of_an_older_tensorflow_may_need_any_task(name: object, needed: bool) -> None:
-    assert call(frame(EXECUTE, inputs=[tensor(LOCAL)], op_name=name)).needs("ps/0") == needed
-    assert call(frame(EXECUTE, inputs=[]), frame(FUNCTION, self=SimpleNamespace())).needs("ps/0")
+    assert call(frame(EXECUTE, inputs=[tensor(LOCAL)], op_name=name)).needed(["ps/0"]) == ["ps/0"] * needed
+    assert call(frame(EXECUTE, inputs=[]), frame(FUNCTION, self=SimpleNamespace())).needed(["ps/0"])
 
 
 @pytest.mark.parametrize(
     ("value", "needed"), [(tensor(PS), True), (tensor(LOCAL), True), (tensor(LOCAL, "<dtype: 'resource'>"), False)]
 )
 def test_tasks_of_an_operation(value: object, needed: bool) -> None:
-    assert call(frame("ops/gen_math_ops.py", "mat_mul", a=value)).needs("ps/0") == needed
+    assert call(frame("ops/gen_math_ops.py", "mat_mul", a=value)).needed(["ps/0"]) == ["ps/0"] * needed
 
 
 def test_only_the_innermost_frame_waits() -> None:
