@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
 from tfk8s.core.timeline.steps import TracedDevice, TracedOperation, TracedStep, Transfer
 
 MIB = 1 << 20
@@ -47,3 +51,22 @@ def training_step(name: str = "mm0") -> TracedStep:
         operation("ps/0", "loss", 790, 1000, f"{name}_S7", "mm1_S9", kind="AddN"),
         duration=1200, fed={"x": 64 << 10},
     )  # fmt: skip
+
+
+class _Scanned(tuple[Any, ...]):
+    """A tuple that counts how often code goes through its entries."""
+
+    __slots__ = ()
+    scans = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        type(self).scans += 1
+        return super().__iter__()
+
+
+def scans(look: Callable[[TracedStep], object], found: TracedStep) -> int:
+    """Return how often a function goes through all operations of a step."""
+    counted = dataclasses.replace(found, operations=_Scanned(found.operations))
+    before = _Scanned.scans
+    look(counted)
+    return _Scanned.scans - before

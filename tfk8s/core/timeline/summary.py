@@ -33,13 +33,17 @@ class TaskTimes:
 
 def task_times(step: TracedStep) -> list[TaskTimes]:
     """Return the times of each task."""
-    return [_times(step, task) for task in step.tasks]
-
-
-def _times(step: TracedStep, task: str) -> TaskTimes:
     span = step.span
-    running = [(one.start, one.end) for one in step.operations if one.device.task == task]
-    arriving = [(one.start, one.end) for one in step.transfers if one.target.task == task]
+    running: dict[str, list[tuple[int, int]]] = {task: [] for task in step.tasks}
+    arriving: dict[str, list[tuple[int, int]]] = {task: [] for task in running}
+    for operation in step.operations:
+        running[operation.device.task].append((operation.start, operation.end))
+    for transfer in step.transfers:
+        arriving[transfer.target.task].append((transfer.start, transfer.end))
+    return [_times(task, running[task], arriving[task], span) for task in running]
+
+
+def _times(task: str, running: list[tuple[int, int]], arriving: list[tuple[int, int]], span: int) -> TaskTimes:
     gaps = tuple(_gaps([*running, *arriving], span))
     not_busy = sum(end - start for start, end in _gaps(running, span))
     idle = sum(end - start for start, end in gaps)
@@ -64,7 +68,8 @@ def sentences(causes: Sequence[Cause], step: TracedStep) -> list[tuple[float, st
 
     Causes of less than half a percent share a sentence for each task.
     """
-    shares = [(100 * cause.time / (step.span or 1), cause) for cause in causes]
+    span = step.span or 1
+    shares = [(100 * cause.time / span, cause) for cause in causes]
     named = [(share, _sentence(cause, step)) for share, cause in shares if share >= _LEAST_SHARE]
     short: dict[tuple[Wait, str], list[tuple[float, int]]] = {}
     for share, cause in shares:

@@ -70,20 +70,21 @@ def chart(step: TracedStep, path: Sequence[Segment], key: str) -> str:
         path: the critical path.
         key: a text that no other chart of the page has.
     """
+    span = step.span
     on_path = {id(segment.event) for segment in path}
     operations = _most_important(step.operations, on_path, MAX_OPERATIONS)
     transfers = _most_important(step.transfers, on_path, MAX_TRANSFERS)
     rows = _rows(step, operations, transfers)
     height = max((row.top + row.height for row in rows.values()), default=_AXIS)
     times = {one.task: one for one in task_times(step)}
-    names = "".join(_name(row, times[row.device.task], step.span) for row in rows.values())
-    bars = "".join(_bars(row, times[row.device.task], step.span or 1, on_path) for row in rows.values())
+    names = "".join(_name(row, times[row.device.task], span) for row in rows.values())
+    bars = "".join(_bars(row, times[row.device.task], span or 1, on_path) for row in rows.values())
     return (
         f"{''.join(_zoom(key, factor) for factor in ZOOMS)}"
         f"<div class=chart><div class=names><div class=axis></div>{names}</div><div class=scroll>"
-        f"<div class=plot><div class=axis>{_axis(step.span)}</div>{bars}"
+        f"<div class=plot><div class=axis>{_axis(span)}</div>{bars}"
         f'<svg height={height} viewBox="0 0 {_UNITS} {height}" preserveAspectRatio="none">'
-        f"{_lines(rows, step.span or 1, on_path)}</svg></div></div></div>{_LEGEND}"
+        f"{_lines(rows, span or 1, on_path)}</svg></div></div></div>{_LEGEND}"
         f"{_left_out(len(step.operations) - len(operations), 'operations')}"
         f"{_left_out(len(step.transfers) - len(transfers), 'transfers')}"
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from traced import operation, step, training_step, transfer
+from traced import operation, scans, step, training_step, transfer
 
 from tfk8s.core.timeline import summary
-from tfk8s.core.timeline.critical_path import causes, critical_path
+from tfk8s.core.timeline.critical_path import Cause, Wait, causes, critical_path
 from tfk8s.core.timeline.steps import CallCount, Recording, TracedStep
 from tfk8s.core.timeline.summary import TaskTimes
 
@@ -37,6 +37,16 @@ def test_many_short_operations_share_a_sentence() -> None:
 def test_runs_of_one_operation_are_counted() -> None:
     looped = [operation("a/0", "x", 10 * n, 10 * n + 10, *["x"] * bool(n), kind="Add") for n in range(3)]
     assert words(step(*looped)) == ["100 % of the step waits for a/0 to compute x (Add, 3 times)"]
+
+
+def test_a_large_step_is_scanned_as_often_as_a_small_one() -> None:
+    def of(count: int) -> tuple[int, int]:
+        found = step(*[operation(f"a/{n}", f"x{n}", 4 * n, 4 * n + 4) for n in range(count)])
+        reasons = [Cause(Wait.COMPUTE, f"a/{n}", name=f"x{n}", time=4) for n in range(count)]
+        in_words = scans(lambda counted: summary.sentences(reasons, counted), found)
+        return in_words, scans(summary.task_times, found)
+
+    assert of(300) == of(1)
 
 
 def test_times_of_tasks() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from traced import operation, step, training_step, transfer
+from traced import operation, scans, step, training_step, transfer
 
 from tfk8s.core.timeline.steps import CallCount, Recording, TracedStep
 from tfk8s.render.timeline.chart import MAX_OPERATIONS
@@ -112,6 +112,14 @@ def test_large_steps_make_a_small_page() -> None:
     assert len(text) < 3_000_000
     assert text.count("<details") == MAX_STEPS
     assert f"{2_000 - MAX_OPERATIONS:,} shorter operations are not drawn." in text
+
+
+def test_a_step_of_many_tasks_is_scanned_as_often_as_one_of_two() -> None:
+    def of(tasks: int) -> int:
+        found = step(*[operation(f"worker/{n}", f"x{n}", 4 * n, 4 * n + 4) for n in range(tasks)])
+        return scans(lambda counted: page(recording(counted), "train.py on mnist", 100), found)
+
+    assert of(50) == of(2)
 
 
 def test_limits_of_the_recording_are_said() -> None:
