@@ -30,14 +30,29 @@ def parse(texts: Sequence[str]) -> tuple[Download, ...]:
     """Return what to copy, from `PATH` or `PATH:LOCAL`. Without LOCAL, a relative PATH has the same place here.
 
     Raises:
-        InvalidInput: a text is invalid, or nothing can be written to its LOCAL.
+        InvalidInput: a text is invalid, nothing can be written to its LOCAL, or Python is too old.
     """
+    if texts:
+        require_safe_tarfile("--get")
     parsed = tuple(_parse(text) for text in texts)
     places = [os.path.abspath(download.local) for download in parsed]  # noqa: PTH100 - it resolves no links
     for text, place in zip(texts, places, strict=True):
         if places.count(place) > 1:
             raise InvalidInput(f"--get {quoted(text)}: another --get copies to {quoted(place)}, too")
     return parsed
+
+
+def require_safe_tarfile(option: str) -> None:
+    """Require a Python that unpacks archives of scripts safely.
+
+    Args:
+        option: the option that asks for files of a script.
+
+    Raises:
+        InvalidInput: Python is too old.
+    """
+    if not hasattr(tarfile, "data_filter"):
+        raise InvalidInput(f"{option} needs Python 3.11.4 or later, whose tarfile unpacks safely")
 
 
 def _parse(text: str) -> Download:
@@ -54,8 +69,6 @@ def _parse(text: str) -> Download:
     except RuntimeError as error:
         home = quoted(local.partition("/")[0])
         raise InvalidInput(f"--get {quoted(text)}: {home} is no home folder", help="name the whole path") from error
-    if not hasattr(tarfile, "data_filter"):
-        raise InvalidInput("--get needs Python 3.11.4 or later, whose tarfile unpacks safely")
     parent = _beside(place)
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise InvalidInput(f"--get {quoted(text)}: {quoted(str(parent))} is not a folder that you may write")

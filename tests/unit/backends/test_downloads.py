@@ -56,6 +56,13 @@ def test_two_files_for_one_place_are_refused() -> None:
     assert str(caught.value) == '--get "a:/tmp/out": another --get copies to "/tmp/out", too'
 
 
+def test_an_old_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(tarfile, "data_filter")
+    assert downloads.parse([]) == ()
+    with pytest.raises(InvalidInput, match=r"^--get needs Python 3\.11\.4 or later"):
+        downloads.parse(["model"])
+
+
 def archive(*paths: str) -> io.BytesIO:
     sink = io.BytesIO()
     file_server.pack(paths, sink)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -57,6 +58,15 @@ def test_a_recording_in_a_pod_is_copied(page: Path) -> None:
         assert script.environment["TFK8S_TRACE"] == f"5:{download.path}"
         download.local.write_text(LINES)
     assert page.exists()
+
+
+def test_an_old_python_is_refused_before_the_script_runs_in_a_pod(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(tarfile, "data_filter")
+    refused = timeline.recorded(SCRIPT, Timeline(page), ON_KUBERNETES)
+    with pytest.raises(InvalidInput, match=r"^--trace on Kubernetes needs Python 3\.11\.4 or later"):
+        refused.__enter__()
+    with timeline.recorded(SCRIPT, Timeline(page), ON_KUBERNETES, here=True), timeline.recorded(SCRIPT, None, HERE):
+        pass
 
 
 def test_a_script_here_leaves_its_recording_here(page: Path) -> None:
