@@ -14,7 +14,7 @@ from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.stacks import explain, troubles
+from tfk8s.backends.stacks import explainer
 from tfk8s.cluster import each, stacks, timeline
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.progress import StepProgress
@@ -331,7 +331,7 @@ def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(backend, clus
     assert (main.name, main.frames[0].line, main.call.name) == ("MainThread", 8, "session.run")
     assert main.frames[0].source == "session.run(item)  # nobody fills the queue"
     assert main.call.needs == ("worker/0", "worker/1")
-    assert "worker/1" in explain(main.call, found, troubles(status.tasks))
+    assert "worker/1" in explainer(status, found.values())(main.call)
     (server,) = found["worker/1"].processes
     assert (server.state, server.threads) == ("S", None)
     assert "tf_Compute" in [pool.name for pool in server.pools]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfk8s.core.progress import duration
-from tfk8s.core.status import TaskStatus
+from tfk8s.core.status import ClusterStatus
 
 BUSY = 0.05  # CPUs, from which a process counts as computing
 _MAX_POOLS = 3  # in a text
@@ -175,24 +176,28 @@ def _call(document: Mapping[str, Any]) -> TensorFlowCall:
     )  # fmt: skip
 
 
-def needed_by(task: str, found: Sequence[Stacks]) -> list[str]:
-    """Return the names of those whose calls need a task."""
-    return [other.name for other in found if any(task in (call.needs or ()) for call in other.calls)]
+def needed_by(found: Iterable[Stacks]) -> dict[str, list[str]]:
+    """Return the tasks that calls need, each with the names of those whose calls need the task."""
+    names: dict[str, list[str]] = {}
+    for other in found:
+        for task in dict.fromkeys(task for call in other.calls for task in call.needs or ()):
+            names.setdefault(task, []).append(other.name)
+    return names
 
 
-def troubles(tasks: Iterable[TaskStatus]) -> dict[str, str]:
-    """Return the tasks that are not up, with the reason or the phase."""
-    return {str(task.task): task.reason or task.phase.lower() for task in tasks if not task.is_up}
-
-
-def explain(call: TensorFlowCall, tasks: Mapping[str, Stacks], troubles: Mapping[str, str]) -> str:
-    """Return what a call waits for, in words. TensorFlow does not tell; the states of the tasks do.
+def explainer(status: ClusterStatus, found: Iterable[Stacks]) -> Callable[[TensorFlowCall], str]:
+    """Return a function that says in words what a call waits for. TensorFlow does not tell; the states of the tasks do.
 
     Args:
-        call: the call.
-        tasks: the tasks that were looked at, by name.
-        troubles: the tasks that are not ready, with the reason.
+        status: the status of the cluster.
+        found: the tasks and scripts that were looked at.
     """
+    tasks = {entry.name: entry for entry in found}
+    troubles = {str(task.task): task.reason or task.phase.lower() for task in status.tasks if not task.is_up}
+    return functools.partial(_explain, tasks=tasks, troubles=troubles)
+
+
+def _explain(call: TensorFlowCall, tasks: Mapping[str, Stacks], troubles: Mapping[str, str]) -> str:
     since = "" if call.seconds is None or call.is_same is False else f" for {_time(call.seconds)}"
     text = f"in TensorFlow's {call.name}{since}"
     if call.needs is None:

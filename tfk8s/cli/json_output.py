@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -67,16 +66,16 @@ def devices(answers: Iterable[TaskDevices]) -> list[Document]:
 def stacks(status: ClusterStatus, found: Sequence[Stacks]) -> Document:
     """Return the document that `stacks -o json` prints."""
     by_name = {entry.name: entry for entry in found}
-    explained = functools.partial(backend_stacks.explain, tasks=by_name, troubles=backend_stacks.troubles(status.tasks))
+    explain, needing = backend_stacks.explainer(status, found), backend_stacks.needed_by(found)
     tasks = [
         {
-            **_name(task.task), "phase": task.phase, "reason": task.reason, **_stacks(entry, explained),
-            "needed_by": backend_stacks.needed_by(entry.name, found),
+            **_name(task.task), "phase": task.phase, "reason": task.reason, **_stacks(entry, explain),
+            "needed_by": needing.get(entry.name, []),
         }
         for task in status.tasks if (entry := by_name.get(str(task.task)))
     ]  # fmt: skip
     scripts = [
-        {"script": script.name, "command": script.command, **_stacks(by_name[script.name], explained)}
+        {"script": script.name, "command": script.command, **_stacks(by_name[script.name], explain)}
         for script in status.scripts
         if script.name in by_name
     ]

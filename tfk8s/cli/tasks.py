@@ -12,9 +12,9 @@ from tfk8s.cli import completion, options
 from tfk8s.cli.output import document, note, paint, prefix_colour, say, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from tfk8s.backends.stacks import PythonThread, Stacks
+    from tfk8s.backends.stacks import PythonThread, Stacks, TensorFlowCall
     from tfk8s.core.script import LogLine
     from tfk8s.core.spec import Task
     from tfk8s.core.status import ClusterStatus
@@ -186,13 +186,14 @@ def stacks(
 
 def _stack_parts(status: ClusterStatus, found: Sequence[Stacks]) -> Iterator[str]:
     """Yield the table of tasks, then each thread of Python."""
-    from tfk8s.backends.stacks import needed_by, troubles
+    from tfk8s.backends.stacks import explainer, needed_by
 
+    explain, needing = explainer(status, found), needed_by(found)
     by_name = {entry.name: entry for entry in found}
     rows = [
         (
             str(task.task), task.phase, "" if (cpu := entry.cpu) is None else f"{cpu:.1f}",
-            task.reason or entry.activity, ", ".join(needed_by(entry.name, found)),
+            task.reason or entry.activity, ", ".join(needing.get(entry.name, ())),
         )
         for task in status.tasks if (entry := by_name.get(str(task.task)))
     ]  # fmt: skip
@@ -208,13 +209,11 @@ def _stack_parts(status: ClusterStatus, found: Sequence[Stacks]) -> Iterator[str
             command = f": {commands[entry.name]}" if entry.name in commands else ""
             yield "\n".join([f"{entry.name}{command}", *problems])
         for thread in threads:
-            yield _thread(thread, by_name, troubles(status.tasks))
+            yield _thread(thread, explain)
 
 
-def _thread(thread: PythonThread, tasks: Mapping[str, Stacks], troubles: Mapping[str, str]) -> str:
-    from tfk8s.backends.stacks import explain
-
-    what = f", {explain(thread.call, tasks, troubles)}" if thread.call else ""
+def _thread(thread: PythonThread, explain: Callable[[TensorFlowCall], str]) -> str:
+    what = f", {explain(thread.call)}" if thread.call else ""
     lines = [f"{thread.name}{what}"]
     for frame in thread.frames:
         lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.function}')

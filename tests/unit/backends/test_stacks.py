@@ -8,6 +8,8 @@ import pytest
 
 from tfk8s.backends import stacks
 from tfk8s.backends.stacks import Stacks
+from tfk8s.core.spec import Task
+from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 
 POOL: dict[str, Any] = {"name": "python", "states": {"S": 3}, "cpu": 0.0}
 
@@ -44,6 +46,19 @@ TASKS = {
 }
 
 
+def task(job: str, phase: Phase, reason: str = "") -> TaskStatus:
+    return TaskStatus(task=Task(job, 0), phase=phase, address="", reason=reason)
+
+
+STATUS = ClusterStatus(
+    name="mnist", backend="local", location="", target="", master=Task("chief", 0),
+    tasks=(
+        task("chief", Phase.FAILED, "killed by SIGKILL; restarts in 1 s"), task("evaluator", Phase.UNKNOWN),
+        task("ps", Phase.READY, "ended with exit code 1 before"),
+    ),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [
@@ -63,6 +78,7 @@ TASKS = {
         ),
         ({"needs": ["worker/0", "worker/9"]}, "in TensorFlow's f.run; needs worker/0, worker/9"),
         ({"needs": ["chief/0", "ps/0"]}, "in TensorFlow's f.run; waits for chief/0 (killed by SIGKILL)"),
+        ({"needs": ["evaluator/0", "ps/0"]}, "in TensorFlow's f.run; waits for evaluator/0 (unknown)"),
         (
             {"seconds": 0.1, "needs": ["worker/1"], "is_same": False},
             "in TensorFlow's f.run, again and again: the script moves",
@@ -72,11 +88,17 @@ TASKS = {
 def test_call_in_words(call: dict[str, Any], text: str) -> None:
     thread = {"name": "MainThread", "is_main": True, "frames": [], "call": {"name": "f.run", **call}}
     (parsed,) = stacks.parse("pid 7", [document(python=[thread])]).calls
-    troubles = {"chief/0": "killed by SIGKILL; restarts in 1 s"}
-    assert stacks.explain(parsed, TASKS, troubles) == text
+    assert stacks.explainer(STATUS, TASKS.values())(parsed) == text
 
 
-def test_needed_by_names_whose_calls_need_the_task() -> None:
-    thread = {"name": "t", "is_main": False, "frames": [], "call": {"name": "session.run", "needs": ["ps/0"]}}
-    found = [*TASKS.values(), stacks.parse("pid 9", [document(python=[thread])]), Stacks("pid 8", problem="gone")]
-    assert (stacks.needed_by("ps/0", found), stacks.needed_by("worker/0", found)) == (["pid 9"], [])
+def test_needed_by_names_whose_calls_need_each_task() -> None:
+    def script(name: str, *needs: list[str] | None) -> Stacks:
+        calls = [{"name": "session.run", "needs": one} for one in needs]
+        threads = [{"name": "t", "is_main": False, "frames": [], "call": call} for call in [*calls, None]]
+        return stacks.parse(name, [document(python=threads)])
+
+    found = [
+        *TASKS.values(), script("pid 9", ["ps/0"], ["ps/1", "ps/0"], None), Stacks("pid 8", problem="gone"),
+        script("pid 7", ["ps/0"]),
+    ]  # fmt: skip
+    assert stacks.needed_by(found) == {"ps/0": ["pid 9", "pid 7"], "ps/1": ["pid 9"]}
