@@ -107,11 +107,16 @@ class TracedStep:
     is_cut: bool = False
 
     @property
-    def tasks(self) -> list[str]:
-        """The tasks of the step, in the order of their names."""
+    def devices(self) -> list[TracedDevice]:
+        """The devices of the step, in the order of their tasks and names."""
         devices = {operation.device for operation in self.operations}
         devices.update(device for transfer in self.transfers for device in (transfer.source, transfer.target))
-        return sorted({device.task for device in devices}, key=naming_order)
+        return sorted(devices, key=lambda device: (naming_order(device.task), device.name))
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks of the step, in the order of their names."""
+        return list(dict.fromkeys(device.task for device in self.devices))
 
     @property
     def span(self) -> int:

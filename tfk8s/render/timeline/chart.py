@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tfk8s.core.timeline.critical_path import Event, Segment, tensor_name
-from tfk8s.core.timeline.steps import TracedDevice, TracedOperation, TracedStep, Transfer, naming_order
+from tfk8s.core.timeline.steps import TracedDevice, TracedOperation, TracedStep, Transfer
 from tfk8s.core.timeline.summary import TaskTimes, percent, size_text, task_times, time_text
+from tfk8s.render.timeline.lanes import take_lane
 
 MAX_OPERATIONS = 600
 MAX_TRANSFERS = 200
@@ -32,12 +33,7 @@ class _Lanes:
 
     def add(self, event: Event) -> None:
         """Put an event into the first lane that is free, or into the last one."""
-        free = (lane for lane, end in enumerate(self.ends) if end <= event.start)
-        lane = next(free, min(len(self.ends), MAX_LANES - 1))
-        if lane == len(self.ends):
-            self.ends.append(0)
-        self.ends[lane] = event.end
-        self.bars.append((lane, event))
+        self.bars.append((take_lane(self.ends, event.start, event.end, MAX_LANES), event))
 
 
 @dataclass
@@ -124,10 +120,7 @@ def _most_important(events: Iterable[_Event], on_path: set[int], limit: int) -> 
 def _rows(
     step: TracedStep, operations: Iterable[TracedOperation], transfers: Iterable[Transfer]
 ) -> dict[TracedDevice, _Row]:
-    devices = {one.device for one in step.operations}
-    devices.update(device for one in step.transfers for device in (one.source, one.target))
-    ordered = sorted(devices, key=lambda device: (naming_order(device.task), device.name))
-    rows = {device: _Row(device) for device in ordered}
+    rows = {device: _Row(device) for device in step.devices}
     for operation in sorted(operations, key=lambda one: (one.start, -one.end)):
         rows[operation.device].operations.add(operation)
     for transfer in sorted(transfers, key=lambda one: (one.start, -one.end)):

@@ -15,6 +15,7 @@ from tfk8s.core.timeline import clocks
 from tfk8s.core.timeline.critical_path import tensor_name
 from tfk8s.core.timeline.steps import SCRIPT, Recording, TracedDevice, TracedStep, naming_order
 from tfk8s.core.timeline.summary import size_text
+from tfk8s.render.timeline.lanes import take_lane
 
 MAX_EVENTS = 100_000
 _ARRIVALS = "received"  # the name of the thread with a task's transfers
@@ -61,7 +62,7 @@ class _Trace:
         })  # fmt: skip
         lanes: dict[TracedDevice, list[int]] = {}
         for one in sorted(step.operations, key=lambda one: one.start):
-            lane = _free_lane(lanes.setdefault(one.device, []), one.start, one.end)
+            lane = take_lane(lanes.setdefault(one.device, []), one.start, one.end)
             self.events.append({
                 "ph": "X", "name": one.name, "cat": one.kind or "operation",
                 **self._place(one.device.task, one.device.name, lane), "ts": step.began + one.start,
@@ -72,7 +73,7 @@ class _Trace:
     def _add_transfers(self, step: TracedStep) -> None:
         lanes: dict[str, list[int]] = {}
         for one in sorted(step.transfers, key=lambda one: one.start):
-            lane = _free_lane(lanes.setdefault(one.target.task, []), one.start, one.end)
+            lane = take_lane(lanes.setdefault(one.target.task, []), one.start, one.end)
             place = self._place(one.target.task, _ARRIVALS, lane)
             name, flow = tensor_name(one.tensor), {"cat": "transfer", "id": next(self._flows)}
             sender = self._place(one.source.task, one.source.name, 0)
@@ -98,10 +99,3 @@ class _Trace:
         for task, device, lane in self._threads:
             place = self._place(task, device, lane)
             yield {"ph": "M", "name": "thread_name", **place, "args": {"name": f"{device} {lane}" if lane else device}}
-
-
-def _free_lane(lanes: list[int], start: int, end: int) -> int:
-    """Return the first lane that is free at a time, and take the lane until another time."""
-    lane = next((number for number, until in enumerate(lanes) if until <= start), len(lanes))
-    lanes[lane : lane + 1] = [end]
-    return lane

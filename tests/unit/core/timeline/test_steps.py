@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 from traced import operation, step, training_step, transfer
@@ -43,3 +45,14 @@ def test_span_and_tasks() -> None:
     found = step(operation("worker/10", "a", 5, 90), operation("worker/2", "b", 0, 3), duration=200)
     assert (found.span, found.tasks) == (90, ["worker/2", "worker/10"])
     assert step(duration=200).span == 200
+
+
+def test_devices_with_those_that_only_send() -> None:
+    sent = transfer("a", "worker/2", "ps/0", 0, 3)
+    gpu = dataclasses.replace(operation("worker/10", "a", 0, 3), device=TracedDevice("worker/10", "GPU:0"))
+    found = step(gpu, operation("worker/10", "b", 0, 3), sent)
+    assert found.devices == [
+        TracedDevice("ps/0", "CPU:0"), TracedDevice("worker/2", "CPU:0"), TracedDevice("worker/10", "CPU:0"),
+        TracedDevice("worker/10", "GPU:0"),
+    ]  # fmt: skip
+    assert found.tasks == ["ps/0", "worker/2", "worker/10"]
