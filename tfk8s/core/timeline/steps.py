@@ -137,9 +137,9 @@ class CallCount:
     """
 
     call: str
-    count: int
-    plain: int
-    seconds: float
+    count: int = 0
+    plain: int = 0
+    seconds: float = 0.0
 
     @property
     def mean(self) -> float | None:
@@ -210,7 +210,7 @@ def parse(text: str) -> Recording:
         content = json.loads(line)
         if "step" in content:
             steps.append(step := _step(content))
-            calls.setdefault(step.call, CallCount(step.call, step.number, 0, 0.0))
+            calls.setdefault(step.call, CallCount(step.call, step.number))
         else:
             calls |= {count.call: count for count in (CallCount(*values) for values in content["calls"])}
             is_full = content["full"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import functools
 import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,6 @@ def start(setting: str) -> Recorder:
     return Recorder(Path(path), int(interval))
 
 
-@dataclass
-class _Calls:
-    """The calls with the same fetches: their number, and the number and the time of those that were not recorded."""
-
-    count: int = 0
-    plain: int = 0
-    seconds: float = 0.0
-
-
 class Recorder:
     """Records the first two calls of `session.run` with the same fetches, and every N-th call.
 
@@ -55,7 +46,7 @@ class Recorder:
     def __init__(self, path: Path, interval: int, max_steps: int = MAX_STEPS) -> None:
         self._path, self._interval, self._max_steps = path, interval, max_steps
         self._process = os.getpid()
-        self._calls: dict[str, _Calls] = {}
+        self._calls: dict[str, CallCount] = {}
         self._lock = threading.Lock()
         self._steps = self._bytes = 0
         self._has_failed = self._has_left_out = False
@@ -104,20 +95,20 @@ class Recorder:
     def _count(self, call: str) -> int | None:
         """Count a call; return its number if it is to be recorded, else None."""
         with self._lock:
-            calls = self._calls.setdefault(call, _Calls())
-            calls.count += 1
-            is_due = calls.count <= FIRST_CALLS or calls.count % self._interval == 0
+            calls = self._calls.get(call, CallCount(call))
+            number = calls.count + 1
+            self._calls[call] = dataclasses.replace(calls, count=number)
+            is_due = number <= FIRST_CALLS or number % self._interval == 0
             is_here = os.getpid() == self._process  # not in a fork of the script
             if not (is_due and is_here) or self._has_failed:
                 return None
             self._has_left_out = self._has_left_out or self._is_full
-            return None if self._is_full else calls.count
+            return None if self._is_full else number
 
     def _add_plain(self, call: str, seconds: float) -> None:
         with self._lock:
             calls = self._calls[call]
-            calls.plain += 1
-            calls.seconds += seconds
+            self._calls[call] = dataclasses.replace(calls, plain=calls.plain + 1, seconds=calls.seconds + seconds)
 
     def _write(
         self, call: str, number: int, times: tuple[float, float, float], feed_dict: Any, step_stats: Any
@@ -140,8 +131,7 @@ class Recorder:
         if os.getpid() != self._process:
             return
         with self._lock, contextlib.suppress(OSError):
-            counts = [CallCount(call, calls.count, calls.plain, calls.seconds) for call, calls in self._calls.items()]
-            self._append(steps.calls_line(counts, is_full=self._has_left_out))
+            self._append(steps.calls_line(self._calls.values(), is_full=self._has_left_out))
 
     def _give_up(self, error: Exception) -> None:
         log.warning("no more steps are recorded: %s", error)
