@@ -12,7 +12,7 @@ body { margin: 0 auto; padding: 1.5rem; max-width: 90rem; background: var(--pape
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 0; display: inline; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
-p, ul { margin: .25rem 0; } .soft { color: var(--soft); } code { font-size: .92em; overflow-wrap: anywhere; }
+p { margin: .25rem 0; } .soft { color: var(--soft); } code { font-size: .92em; overflow-wrap: anywhere; }
 details { border-top: 1px solid var(--rule); margin-top: 1.25rem; padding-top: 1rem; } summary { cursor: pointer; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; } .wide { overflow-x: auto; }
 th, td { text-align: left; padding: .2rem .9rem .2rem 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
@@ -23,7 +23,6 @@ ol.causes li { position: relative; padding: .3rem .6rem; margin: 0 0 3px; backgr
   overflow-wrap: anywhere; }
 ol.causes li i { position: absolute; inset: 0 auto 0 0; background: var(--path); opacity: .28; }
 ol.causes li span { position: relative; }
-.zoom { font-size: 13px; color: var(--soft); margin: .5rem 0; } .zoom label { margin-right: .8rem; cursor: pointer; }
 .chart { display: flex; border: 1px solid var(--rule); }
 .names { flex: 0 0 auto; width: 15rem; border-right: 1px solid var(--rule); font-size: 12px; line-height: 1.25; }
 .names div { overflow: hidden; white-space: nowrap; text-overflow: ellipsis; padding: 2px 8px;

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 from traced import operation, scans, step, training_step, transfer
 
 from tfk8s.core.timeline.steps import CallCount, Recording, TracedStep
-from tfk8s.render.timeline.chart import MAX_OPERATIONS
+from tfk8s.render.timeline.chart import MAX_OPERATIONS, zoom_style
 from tfk8s.render.timeline.page import MAX_STEPS, page
+from tfk8s.render.timeline.style import STYLE
 
 _VOID = ("meta", "input", "br", "line")
 EVIL = '<script>alert("w1")</script>'
@@ -120,6 +122,18 @@ def test_a_step_of_many_tasks_is_scanned_as_often_as_one_of_two() -> None:
         return scans(lambda counted: page(recording(counted), "train.py on mnist", 100), found)
 
     assert of(50) == of(2)
+
+
+def test_each_rule_of_the_style_has_an_element() -> None:
+    found = shown(training_step(), step(call="init")).elements
+    elements = [("body", []), *[(tag, (entry.get("class") or "").split()) for tag, entry in found]]  # body is implicit
+    rules = re.findall(r"([^{};]+)\{[^{}]*\}", re.sub(r"@media[^{]*\{", "", STYLE + zoom_style()))
+    parts = [part for rule in rules for part in re.findall(r"[\w.-]+", re.sub(r"::?[\w-]+", "", rule))]
+    assert {"li", "td.n", "i.sent.path", ".l-idle", "input.z4"} <= set(parts)
+    for part in parts:
+        wanted, *classes = part.split(".")
+        assert any(wanted in ("", tag) and set(classes) <= set(its) for tag, its in elements), part
+    assert set(re.findall(r"(--[\w-]+):", STYLE)) == set(re.findall(r"var\((--[\w-]+)\)", STYLE))
 
 
 def test_limits_of_the_recording_are_said() -> None:
