@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -130,6 +131,8 @@ def typical_steps(recording: Recording, limit: int) -> list[TracedStep]:
     """Return a step of each kind of call: that of the median duration, those with the most time first.
 
     The first call of a kind prepares the graph on the tasks. So the first call is no typical one, if there are others.
+    A step may lack transfers, because TensorFlow turns their recording on by messages for which the step does not wait
+    (distributed_runtime/master_session.cc). So a step with fewer transfers than most is no typical one, either.
 
     Args:
         recording: the recording.
@@ -140,8 +143,10 @@ def typical_steps(recording: Recording, limit: int) -> list[TracedStep]:
         by_call.setdefault(step.call, []).append(step)
     chosen: dict[str, TracedStep] = {}
     for call, steps in by_call.items():
-        others = sorted((step for step in steps if step.number > 1), key=lambda step: step.duration)
-        chosen[call] = others[(len(others) - 1) // 2] if others else steps[0]
+        others = [step for step in steps if step.number > 1]
+        usual = statistics.median_high(len(step.transfers) for step in others) if others else 0
+        complete = sorted((step for step in others if len(step.transfers) >= usual), key=lambda step: step.duration)
+        chosen[call] = complete[(len(complete) - 1) // 2] if complete else steps[0]
     return sorted(chosen.values(), key=lambda step: -total_time(recording, step))[:limit]
 
 

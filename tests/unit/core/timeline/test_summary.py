@@ -90,6 +90,12 @@ def test_typical_steps_are_the_median_without_the_first_call() -> None:
     assert summary.typical_steps(recording, 2) == [train[3], recording.steps[0]]
 
 
+def test_a_step_that_lacks_transfers_is_not_typical() -> None:
+    sent = [transfer("w1", "ps/0", worker, 0, 10) for worker in ("worker/0", "worker/1")]
+    steps = [step(*sent[:count], number=number, duration=number) for number, count in ((2, 2), (10, 1), (20, 2))]
+    assert summary.typical_steps(Recording(tuple(steps), {"loss": CallCount("loss")}), 1) == [steps[0]]
+
+
 @pytest.mark.parametrize(
     ("size", "text"),
     [(0, "0 B"), (1023, "1023 B"), (16 << 20, "16 MiB"), (1_500_000, "1.43 MiB"), (3 << 50, "3072 TiB")],
