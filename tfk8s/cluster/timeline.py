@@ -19,6 +19,7 @@ from tfk8s.log import log
 
 if TYPE_CHECKING:
     from tfk8s.cluster.handle import Cluster
+    from tfk8s.core.timeline.steps import Recording
 
 EVERY = 100
 _POD_PATH = "/tmp/tfk8s-recording"  # noqa: S108 - in the script's pod, which has a /tmp of its own
@@ -110,10 +111,7 @@ def _write(recording: Path, timeline: Timeline, title: str, *, has_failed: bool)
         log.warning("%s is not written: the recording can't be read: %s", timeline.page, error)
         return
     if not found.steps:
-        log.warning(
-            "%s is not written: there is nothing to show, because the script ran no step of a session"
-            " (TensorFlow 2's eager calls are no steps)", timeline.page,
-        )  # fmt: skip
+        log.warning("%s is not written: there is nothing to show, because %s", timeline.page, _why_empty(found))
         return
     from tfk8s.render.timeline import chrome, page
 
@@ -122,9 +120,15 @@ def _write(recording: Path, timeline: Timeline, title: str, *, has_failed: bool)
         trace, drawn = chrome.chrome_trace(found)
         timeline.chrome_trace.write_text(trace, encoding="utf-8")
     except OSError as error:
-        log.warning("the timeline can't be written: %s", error)
+        log.warning("%s can't be written: %s", error.filename or timeline.page, error.strerror or error)
         return
     count = len(found.steps)
     many = f"{count} recorded steps are" if count > 1 else "1 recorded step is"
     cut = "" if drawn == count else f", which has room for the first {drawn}"
     log.info("%s in %s and %s%s", many, timeline.page, timeline.chrome_trace, cut)
+
+
+def _why_empty(recording: Recording) -> str:
+    if recording.calls:
+        return "no step had ended; while a step waits, `tfk8s stacks` shows the task"
+    return "the script ran no step of a session (TensorFlow 2's eager calls are no steps)"

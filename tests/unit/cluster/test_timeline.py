@@ -94,6 +94,13 @@ def test_nothing_to_show(page: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert not page.exists()
 
 
+def test_a_step_that_never_ended_is_no_step_to_show(page: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with timeline.recorded(SCRIPT, Timeline(page), HERE) as script:
+        recording_of(script).write_text(steps.calls_line([CallCount("loss", 1)], is_full=False))
+    reason = "no step had ended; while a step waits, `tfk8s stacks` shows the task"
+    assert caplog.messages == [f"{page} is not written: there is nothing to show, because {reason}"]
+
+
 def test_a_script_that_never_began_leaves_no_recording(page: Path, caplog: pytest.LogCaptureFixture) -> None:
     with timeline.recorded(SCRIPT, Timeline(page), HERE):
         pass
@@ -112,7 +119,7 @@ def test_a_page_that_can_not_be_written_any_more_is_no_error(page: Path, caplog:
     with timeline.recorded(SCRIPT, Timeline(page), HERE) as script:
         recording_of(script).write_text(LINES)
         page.mkdir()
-    assert caplog.messages == [f"the timeline can't be written: [Errno 21] Is a directory: '{page}'"]
+    assert caplog.messages == [f"{page} can't be written: Is a directory"]
 
 
 def test_options_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
