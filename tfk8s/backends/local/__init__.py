@@ -96,7 +96,9 @@ class LocalBackend(ForegroundScripts):
             after = dataclasses.replace(before, jobs=tuple(jobs))
             if after == before:
                 return Scaling.UNCHANGED
-            if folder.is_running() and record.is_resized(after):
+            if not folder.is_running():
+                raise supervisor_client.gone_error(folder)
+            if record.is_resized(after):
                 _resize(folder, record, after)
                 return Scaling.IN_PLACE
             _start(folder, after, exposed=record.exposed, created=record.created)

@@ -285,7 +285,9 @@ def test_a_cluster_whose_record_is_damaged_can_be_removed(monkeypatch: pytest.Mo
 def test_ctrl_c_in_scale_waits_until_the_cluster_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = state.folder("c")
-    folder.create(make_record(job_file("c", Job(name="worker", tasks=2)), exposed=False))
+    worker = Job(name="worker", tasks=2, program=Program(("sleep", "1")))
+    folder.create(make_record(job_file("c", worker), exposed=False))
+    monkeypatch.setattr(state.Folder, "is_running", lambda _: True)
     started = []
     monkeypatch.setattr(supervisor_client, "end", lambda *_: os.kill(os.getpid(), signal.SIGINT))
     monkeypatch.setattr(supervisor_client, "start", lambda _, record: started.append(record))
@@ -293,6 +295,13 @@ def test_ctrl_c_in_scale_waits_until_the_cluster_is_started(monkeypatch: pytest.
         LocalBackend().scale("c", {"worker": 3})
     assert started == [folder.read()]
     assert len(started[0].tasks) == 3
+
+
+def test_ended_cluster_is_not_scaled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    state.folder("c").create(make_record(job_file("c", Job(name="worker", tasks=2)), exposed=False))
+    with pytest.raises(ClusterError, match=r'^cluster "c" has ended: its supervisor is gone'):
+        LocalBackend().scale("c", {"worker": 3})
 
 
 def test_a_lock_of_another_command_is_awaited(
