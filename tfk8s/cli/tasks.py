@@ -193,7 +193,7 @@ def _stack_parts(status: ClusterStatus, found: Sequence[Stacks]) -> Iterator[str
     rows = [
         (
             str(task.task), task.phase, "" if (cpu := entry.cpu) is None else f"{cpu:.1f}",
-            task.reason or entry.activity, ", ".join(needing.get(entry.name, ())),
+            entry.activity if task.is_up else task.reason or entry.activity, ", ".join(needing.get(entry.name, ())),
         )
         for task in status.tasks if (entry := by_name.get(str(task.task)))
     ]  # fmt: skip

@@ -72,7 +72,8 @@ def backend() -> Iterator[Looking]:
     scripts = (script(9, "train.py --steps 9"), script(8, "other.py"), script(7, "third.py"), ended)
     reason = "stopped by a signal; kill -CONT 103 continues it"
     stopped = change("worker/1", phase=Phase.UNKNOWN, reason=reason)
-    backend.updates = [lambda status: stopped(dataclasses.replace(status, scripts=scripts))]
+    restarted = change("worker/0", restarts=1, reason="killed by SIGKILL")
+    backend.updates = [lambda status: restarted(stopped(dataclasses.replace(status, scripts=scripts)))]
     with use_backend(backend):
         yield backend
 
