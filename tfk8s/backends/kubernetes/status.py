@@ -67,7 +67,7 @@ def read(
     scripts = _scripts(jobs, pods)
     warm = warm_status.warm_pods(jobs, pods)
     keepers = lifetime.limit_keepers(jobs, pods)
-    needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *keepers]))))
+    needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *warm, *keepers]))))
     master = cluster.workload(cluster.master.job)
     events = read_events(client, cluster.namespace) if needs_events else {}
     data_service = {DATA_SERVICE: cluster.data_service} if cluster.data_service else {}

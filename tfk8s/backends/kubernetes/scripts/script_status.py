@@ -24,7 +24,7 @@ def status(
         events: of the pod, else of the Job.
         progress: of the script; None if unknown.
     """
-    phase, exit_code, reason = _outcome(job, pod, events or PodEvents())
+    phase, exit_code, reason = outcome(master_job(job), job, pod, events or PodEvents())
     words = containers.spec(job["spec"]["template"])["command"]
     words = words[len(COMMAND) if tuple(words[: len(COMMAND)]) == COMMAND else COMMAND.index("-m") + 1 :]
     return ScriptStatus(
@@ -39,7 +39,15 @@ def status(
     )
 
 
-def _outcome(job: Object, pod: Object | None, events: PodEvents) -> tuple[ScriptPhase, int | None, str]:
+def outcome(master: str, job: Object, pod: Object | None, events: PodEvents) -> tuple[ScriptPhase, int | None, str]:
+    """Return the phase of a script or of a warm pod, the exit code if there is one, and the reason.
+
+    Args:
+        master: the master's job in the job file.
+        job: the Job of the script or of the warm pod.
+        pod: the Job's pod; None without a pod.
+        events: of the pod, else of the Job.
+    """
     if pod is None:
         if any((item["type"], item["status"]) == ("Failed", "True") for item in job["status"].get("conditions", ())):
             return ScriptPhase.FAILED, None, "its pod was deleted"
@@ -49,7 +57,7 @@ def _outcome(job: Object, pod: Object | None, events: PodEvents) -> tuple[Script
         return _ended(pod, end)
     elif pod["status"].get("phase") == "Running":
         return ScriptPhase.RUNNING, None, ""
-    phase, reason = pod_status.phase_and_reason(master_job(job), pod, events, QUOTA_ADVICE)
+    phase, reason = pod_status.phase_and_reason(master, pod, events, QUOTA_ADVICE)
     return (ScriptPhase.FAILED if phase is Phase.FAILED else ScriptPhase.PENDING), None, reason
 
 

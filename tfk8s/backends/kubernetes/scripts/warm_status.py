@@ -14,12 +14,13 @@ from tfk8s.core.progress import latest
 from tfk8s.core.status import ScriptPhase, ScriptStatus
 from tfk8s.render import warm_job
 from tfk8s.render.pods import Object
-from tfk8s.render.script_job import JOB_NAME, QUOTA_ADVICE
+from tfk8s.render.script_job import JOB_NAME
 
 WarmScripts = Sequence[Mapping[str, Any]]
 _TAIL = {"tailLines": 20, "limitBytes": 1 << 20}
 _LINE = '{"scripts":'
 _COMMAND = "(warm pod: keeps TensorFlow imported)"
+_PHASES = {ScriptPhase.PENDING: ScriptPhase.STARTING, ScriptPhase.RUNNING: ScriptPhase.READY}
 
 
 def read_scripts(client: Reader, pods: Sequence[Object]) -> Mapping[str, WarmScripts]:
@@ -64,16 +65,8 @@ def status(
             name=script["name"], phase=ScriptPhase.RUNNING, command=script["command"], runs_on=runs_on,
             since=script["since"], progress=latest([script["progress"]]),
         )  # fmt: skip
-    phase, reason = ScriptPhase.STARTING, ""
-    if pod and script_status.ended(pod):
-        phase = ScriptPhase.SUCCEEDED
-        if (script_status.ended(pod) or {}).get("exitCode") != 0:
-            phase, reason = ScriptPhase.FAILED, pod_status.phase_and_reason(master, pod, events)[1]
-    elif pod and pod["status"].get("phase") == "Running":
-        phase = ScriptPhase.READY
-    else:
-        reason = pod_status.phase_and_reason(master, pod, events, QUOTA_ADVICE)[1]
+    phase, exit_code, reason = script_status.outcome(master, job, pod, events)
     yield ScriptStatus(
-        name=warm_job.name(job), phase=phase, command=_COMMAND, runs_on=runs_on,
-        since=pod_status.since(pod or job), reason=reason,
+        name=warm_job.name(job), phase=_PHASES.get(phase, phase), command=_COMMAND, runs_on=runs_on,
+        since=pod_status.since(pod or job), exit_code=exit_code, reason=reason,
     )  # fmt: skip

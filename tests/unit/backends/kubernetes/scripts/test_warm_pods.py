@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fakes.stateful_sets import stateful_sets
 
+from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.scripts import warm_pods, warm_scripts, warm_status
@@ -65,6 +66,7 @@ class StubClient:
 def cluster(*jobs: Object, **annotations: str) -> deployed.DeployedCluster:
     sets = stateful_sets()
     for item in sets:
+        item["metadata"]["creationTimestamp"] = CREATED
         item["metadata"]["annotations"].update({f"tfk8s.dev/{name}": value for name, value in annotations.items()})
     return deployed.describe([*sets, *({**job, "kind": "Job"} for job in jobs)])
 
@@ -166,3 +168,62 @@ def test_the_log_of_a_warm_pod_lists_its_scripts() -> None:
     assert waiting.phase == "Starting"
     cut_off = warm_status.read_scripts(StubClient(log='{"scripts": [{"na'), [warm_pod()])  # type: ignore[arg-type]
     assert cut_off == {}
+
+
+QUOTA = "exceeded quota: q, requested: cpu=1, used: cpu=2, limited: cpu=2"
+SECURITY = 'pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
+
+
+@pytest.mark.parametrize(
+    ("refusal", "phase", "reason"),
+    [
+        (QUOTA, "Starting", 'the namespace\'s quota "q" is used up'),
+        (SECURITY, "Failed", 'the namespace\'s pod security "restricted:latest" refuses its pod'),
+        ("", "Starting", ""),
+    ],
+    ids=["quota", "PodSecurity", "none"],
+)
+def test_the_status_says_why_a_warm_pod_is_not_created(refusal: str, phase: str, reason: str) -> None:
+    job = start(StubClient())
+    assert job
+    events = [{"involvedObject": {"uid": job["metadata"]["uid"]}, "type": "Warning", "message": refusal}]
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [
+        {"name": "tensorflow", "state": {"running": {"startedAt": CREATED}}, "ready": True, "restartCount": 0},
+    ]}  # fmt: skip
+
+    class Reader(StubClient):
+        def get(self, path: str, *_: object) -> Object:  # type: ignore[override]
+            if path.endswith("/events"):
+                return {"items": events if refusal else []}
+            return {"items": [task_pod(item, number, ready) for item in stateful_sets() for number in range(2)]}
+
+    (found,) = status.read(Reader(), cluster(job)).scripts
+    assert (found.phase, found.reason.partition(" (")[0].partition(": run")[0]) == (phase, reason)
+
+
+def task_pod(stateful_set: Object, index: int, state: Object) -> Object:
+    name = f"{stateful_set['metadata']['name']}-{index}"
+    template = stateful_set["spec"]["template"]
+    labels = {**template["metadata"]["labels"], "apps.kubernetes.io/pod-index": str(index)}
+    metadata = {"name": name, "uid": name, "namespace": "ns", "labels": labels, "creationTimestamp": CREATED}
+    return {"metadata": metadata, "spec": template["spec"], "status": state}
+
+
+def test_a_warm_pod_waits_for_its_queue_and_says_that_its_pod_was_deleted() -> None:
+    job = start(StubClient())
+    assert job
+    suspended = {**job, "spec": {**job["spec"], "suspend": True}}
+    (waiting,) = warm_status.status("chief", (suspended, None), (), PodEvents())
+    assert (waiting.phase, waiting.reason) == ("Starting", "its queue has not admitted it")
+    failed = {**job, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    (gone,) = warm_status.status("chief", (failed, None), (), PodEvents())
+    assert (gone.phase, gone.reason) == ("Failed", "its pod was deleted")
+
+
+def test_the_end_of_a_warm_pod() -> None:
+    job = start(StubClient())
+    assert job
+    for code, phase in ((0, "Succeeded"), (1, "Failed")):
+        end = {"exitCode": code, "finishedAt": CREATED}
+        (found,) = warm_status.status("chief", (job, warm_pod(terminated=end)), (), PodEvents())
+        assert (found.phase, found.exit_code, found.reason) == (phase, code, "")
