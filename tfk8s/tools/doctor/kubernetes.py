@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfk8s import concurrency, render
+from tfk8s.backends.kubernetes.api_server import access_review
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes import free_gpus
@@ -17,7 +18,6 @@ from tfk8s.tools.doctor import network_policy as network_policy_module
 from tfk8s.tools.doctor.check import Check, State
 
 _COMMANDS = ("up", "submit", "down")
-_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _MAX_REQUESTS = 8  # at the same time
 _MAX_NAMED = 3
 
@@ -102,7 +102,7 @@ def _permissions(client: Client, namespace: str) -> list[Check]:
     needed = [permission for permission in rbac.PERMISSIONS if not set(permission.commands).isdisjoint(_COMMANDS)]
     try:
         allowed = concurrency.map_parallel(
-            lambda permission: _may(client, namespace, permission), needed, _MAX_REQUESTS
+            lambda permission: access_review.may(client, namespace, permission), needed, _MAX_REQUESTS
         )
     except Tfk8sError as error:
         return [Check("permissions", State.UNKNOWN, str(error), error.help or "")]
@@ -144,20 +144,6 @@ def permissions_check(command: str, namespace: str, missing: Sequence[Permission
         f"ask an administrator for the Role {role}: `tfk8s roles | kubectl apply -n {namespace} -f -` creates it, "
         f"`kubectl create rolebinding YOU -n {namespace} --role={role} --user=YOU` grants it",
     )
-
-
-def _may(client: Client, namespace: str, permission: Permission) -> bool:
-    resource, _, subresource = permission.resource.partition("/")
-    attributes = {
-        "namespace": namespace, "verb": permission.verb, "group": permission.group,
-        "resource": resource, "subresource": subresource,
-    }  # fmt: skip
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
-    return bool(client.send("POST", _REVIEWS, body=review)["status"]["allowed"])
 
 
 # ---- GPUs ----------------------------------------------------------------------------------------------------------

@@ -11,18 +11,17 @@ import secrets
 from collections.abc import Container, Iterable
 
 from tfk8s.backends.kubernetes import lifetime
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server import access_review, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.scripts import script_pod, script_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.errors import BackendUnreachable, ClusterError
-from tfk8s.render import package_files, script_job, warm_job
+from tfk8s.render import package_files, rbac, script_job, warm_job
 from tfk8s.render.pods import Object
 
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _CONTROLLER = "batch.kubernetes.io/controller-uid"  # a label of pods
 _ENDED = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
 
@@ -141,12 +140,8 @@ def _user(client: Client) -> str | None:
 
 def _may_forward(client: Client, namespace: str) -> bool:
     """Return whether this user may connect to a warm pod."""
-    resource = {"namespace": namespace, "verb": "create", "resource": "pods", "subresource": "portforward"}
-    body = {
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": resource},
-    }  # fmt: skip
-    return bool(client.send("POST", _ACCESS_REVIEWS, body=body)["status"]["allowed"])
+    needed = (permission for permission in rbac.PERMISSIONS if permission.resource == "pods/portforward")
+    return all(access_review.may(client, namespace, permission) for permission in needed)
 
 
 def require_running(client: Client, pod: Object) -> None:

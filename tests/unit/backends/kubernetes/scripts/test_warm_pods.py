@@ -25,12 +25,12 @@ SCRIPT = Script(path=Path("train.py"))
 
 
 class StubClient:
-    """An API server that creates Jobs, for a user that may connect to pods or not."""
+    """An API server that creates Jobs, for a user with some verbs for connections to pods."""
 
     context = "lab"
 
-    def __init__(self, user: str | None = "ann", *, may_connect: bool = True, log: str = "") -> None:
-        self._user, self._may_connect, self._log = user, may_connect, log
+    def __init__(self, user: str | None = "ann", *, verbs: str = "get create", log: str = "") -> None:
+        self._user, self._verbs, self._log = user, verbs.split(), log
         self.jobs: list[Object] = []
         self.deleted: list[str] = []
         self.secrets: set[str] = set()
@@ -48,7 +48,9 @@ class StubClient:
         if kind == "selfsubjectreviews":
             return {"status": {"userInfo": {"username": self._user}}}
         if kind == "selfsubjectaccessreviews":
-            return {"status": {"allowed": self._may_connect}}
+            asked = body["spec"]["resourceAttributes"]
+            assert (asked["resource"], asked["subresource"]) == ("pods", "portforward")
+            return {"status": {"allowed": asked["verb"] in self._verbs}}
         if kind == "jobs":
             own = {"uid": f"{len(self.jobs)}", "creationTimestamp": f"2026-01-01T00:00:{len(self.jobs):02}Z"}
             body = {**body, "metadata": {**body["metadata"], **own}}
@@ -98,8 +100,8 @@ def test_two_commands_at_once_use_the_same_warm_pod() -> None:
     assert {again["metadata"]["name"]} | set(client.deleted) == {job["metadata"]["name"] for job in client.jobs}
 
 
-@pytest.mark.parametrize("client", [StubClient(may_connect=False), StubClient(user=None)])
-def test_a_user_without_a_name_or_the_right_to_connect_starts_none(client: StubClient) -> None:
+@pytest.mark.parametrize("client", [StubClient(verbs="create"), StubClient(verbs="get"), StubClient(user=None)])
+def test_a_user_without_a_name_or_a_right_to_connect_starts_none(client: StubClient) -> None:
     assert start(client) is None
     assert client.jobs == []
 
