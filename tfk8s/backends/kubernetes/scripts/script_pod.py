@@ -36,6 +36,10 @@ _STREAMS = 2
 _INTERRUPTED = 128 + signal.SIGINT
 
 
+class PodDeleted(ClusterError):
+    """Somebody deleted the pod of a script, or its Job."""
+
+
 def find(client: Client, cluster: DeployedCluster, name: str) -> Object | None:
     """Return the pod of a script; None before and after its life."""
     query = paths.labelled({script_job.JOB_NAME: script_job.object_name(cluster.name, name)})
@@ -48,6 +52,7 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
 
     Raises:
         ClusterError: the script can't start; says why.
+        PodDeleted: somebody deleted the pod or its Job.
         ScriptLost: Kubernetes removed the pod before its start.
     """
     reason, needs_node = "", False
@@ -86,11 +91,17 @@ def _events(informer: Informer, pod: Object) -> PodEvents:
 
 
 def _why_no_pod(informer: Informer, name: str) -> str:
-    """Return why a script's Job has no pod."""
+    """Return why a script's Job has no pod.
+
+    Raises:
+        PodDeleted: somebody deleted the Job.
+    """
+    reasons = [""]
     with contextlib.suppress(ClusterError):  # users who may not read all of the status learn less
         reasons = [script.reason for script in informer.status().scripts if script.name == name]
-        return (reasons or ["its Job is gone"])[0] or "its pod is not created yet"
-    return "its pod is not created yet"
+    if not reasons:
+        raise PodDeleted("the script can't start: its Job was deleted")
+    return reasons[0] or "its pod is not created yet"
 
 
 def show(client: Client, cluster: DeployedCluster, name: str, options: LogOptions) -> None:
@@ -204,14 +215,14 @@ def require_kept(pod: Object, state: str, deleted: bool = False) -> None:
 
     Raises:
         ScriptLost: Kubernetes removes it, for reasons that have nothing to do with the script.
-        ClusterError: somebody deleted it; begins with the state of the script.
+        PodDeleted: somebody deleted it; begins with the state of the script.
     """
     if disrupted := disruptions.disruption("", pod):
         raise ScriptLost(
             f"the script was lost with its pod: {disrupted[0]}", help="`tfk8s submit --retries 3` runs it again"
         )
     if deleted or "deletionTimestamp" in pod["metadata"]:
-        raise ClusterError(f"{state}: {disruptions.DELETED}")
+        raise PodDeleted(f"{state}: {disruptions.DELETED}")
 
 
 def _with_ends(pod: Object, options: LogOptions) -> LogOptions:

@@ -36,22 +36,35 @@ def get(client: Client, cluster: DeployedCluster) -> Object | None:
     while job := start(client, cluster, ending):
         pod = find_pod(client, cluster, job)
         if pod is None or pod["status"].get("phase") == "Pending":
-            return _wait_for_start(client, cluster, job)
-        if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
+            if started := _wait_for_start(client, cluster, job):
+                return started
+        elif pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
             return pod
         ending.add(job["metadata"]["uid"])
     return None
 
 
-def _wait_for_start(client: Client, cluster: DeployedCluster, job: Object) -> Object:
-    """Return the pod of a Job once the pod runs. A pod that does not start would stay for ever, so its Job goes."""
+def _wait_for_start(client: Client, cluster: DeployedCluster, job: Object) -> Object | None:
+    """Return the pod of a Job once the pod runs. A pod that does not start would stay for ever, so its Job goes.
+
+    None if the Job is gone: another command of the user waited for the same pod, and its wait ended, as by Ctrl-C.
+    """
     try:
         _add_files(client, cluster, job)
         with Informer(client, cluster.namespace, cluster.name) as informer:
             return script_pod.wait_for_start(informer, cluster, warm_job.name(job))
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, script_pod.PodDeleted) and _is_gone(client, cluster, job):
+            return None
         delete(client, cluster, job)
         raise
+
+
+def _is_gone(client: Client, cluster: DeployedCluster, job: Object) -> bool:
+    jobs = client.get(paths.collection("Job", cluster.namespace), paths.of_cluster(cluster.name))["items"]
+    return job["metadata"]["uid"] not in {
+        item["metadata"]["uid"] for item in jobs if "deletionTimestamp" not in item["metadata"]
+    }
 
 
 def start(client: Client, cluster: DeployedCluster, ending: Container[str] = ()) -> Object | None:

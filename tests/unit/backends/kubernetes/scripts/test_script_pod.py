@@ -12,6 +12,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes import pod_events
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
 from tfk8s.backends.kubernetes.scripts import script_pod
+from tfk8s.backends.kubernetes.scripts.script_pod import PodDeleted
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.core.spec import Task
@@ -109,6 +110,15 @@ def test_waiting_for_the_start_names_the_reason(
     ]
 
 
+def test_the_wait_for_the_pod_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
+    informer: Any = ScriptedInformer(None)
+    monkeypatch.setattr(informer, "status", lambda: SimpleNamespace(scripts=[]))
+    with pytest.raises(PodDeleted) as caught:
+        script_pod.wait_for_start(informer, CLUSTER, NAME)
+    assert str(caught.value) == "the script can't start: its Job was deleted"
+
+
 def test_a_script_waits_for_the_node_that_an_autoscaler_starts(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,10 +134,10 @@ def test_a_script_waits_for_the_node_that_an_autoscaler_starts(
 
 ENDLESS = [
     (
-        [pod({"waiting": {}}), gone(pod({"waiting": {}}))], ClusterError,
+        [pod({"waiting": {}}), gone(pod({"waiting": {}}))], PodDeleted,
         "the script can't start: its pod was deleted",
     ),
-    ([pod({"waiting": {}}, deleted=True)], ClusterError, "the script can't start: its pod was deleted"),
+    ([pod({"waiting": {}}, deleted=True)], PodDeleted, "the script can't start: its pod was deleted"),
     (
         [pod({"waiting": {"reason": "InvalidImageName"}})], ClusterError,
         ('the script can\'t start: "tf:1" is not the name of an image: change jobs.chief.image '
@@ -141,7 +151,7 @@ ENDLESS = [
         [pod(RUNNING), ended(130, DRAINED, deleted=True)], ScriptLost,
         "the script was lost with its pod: evicted from its node a, as by `kubectl drain`",
     ),
-    ([pod(RUNNING), ended(130, deleted=True)], ClusterError, "the script was ended: its pod was deleted"),
+    ([pod(RUNNING), ended(130, deleted=True)], PodDeleted, "the script was ended: its pod was deleted"),
     (
         [pod(RUNNING), gone(pod(RUNNING))], ClusterError,
         "the script's pod demo-script-123456-abcde is gone: it was deleted",

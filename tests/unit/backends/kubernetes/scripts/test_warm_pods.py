@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from fakes.stateful_sets import stateful_sets
 from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.scripts import warm_pods, warm_scripts, warm_status
+from tfk8s.backends.kubernetes.scripts import script_pod, warm_pods, warm_scripts, warm_status
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import Download, Script
@@ -123,6 +124,43 @@ def test_a_warm_pod_that_does_not_start_gets_its_files_again_and_goes() -> None:
         warm_pods.get(client, cluster(job))  # type: ignore[arg-type]
     assert client.secrets
     assert client.deleted == [job["metadata"]["name"]]
+
+
+@pytest.mark.parametrize("is_made_by_another", [True, False])
+def test_a_command_that_waits_survives_the_end_of_another_that_waits(
+    monkeypatch: pytest.MonkeyPatch, *, is_made_by_another: bool
+) -> None:
+    client = StubClient()
+    before = [made] if is_made_by_another and (made := start(client)) else []
+    waited: list[str] = []
+
+    def wait_for_start(_: object, __: object, name: str) -> Object:
+        waited.append(name)
+        if len(waited) == 1:  # the other gets Ctrl-C, and deletes the Job
+            client.jobs.clear()
+            raise script_pod.PodDeleted("the script can't start: its pod was deleted")
+        return warm_pod()
+
+    monkeypatch.setattr(client, "get", lambda path, _: {"items": client.jobs if path.endswith("/jobs") else []})
+    monkeypatch.setattr(warm_pods, "Informer", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(script_pod, "wait_for_start", wait_for_start)
+    assert warm_pods.get(client, cluster(*before)) == warm_pod()  # type: ignore[arg-type]
+    assert waited[1:] == [warm_job.name(job) for job in client.jobs]
+    assert client.deleted == []
+
+
+def test_a_pod_that_was_deleted_without_its_job_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = StubClient()
+
+    def wait_for_start(*_: object) -> Object:
+        raise script_pod.PodDeleted("the script can't start: its pod was deleted")
+
+    monkeypatch.setattr(client, "get", lambda path, _: {"items": client.jobs if path.endswith("/jobs") else []})
+    monkeypatch.setattr(warm_pods, "Informer", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(script_pod, "wait_for_start", wait_for_start)
+    with pytest.raises(script_pod.PodDeleted):
+        warm_pods.get(client, cluster())  # type: ignore[arg-type]
+    assert client.deleted == [job["metadata"]["name"] for job in client.jobs]
 
 
 @pytest.mark.parametrize(
