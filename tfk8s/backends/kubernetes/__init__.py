@@ -107,11 +107,14 @@ class KubernetesBackend:
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script in the user's warm pod, or as a Job of its own, beside the cluster's tasks."""
-        from tfk8s.backends.kubernetes.scripts import script_jobs, warm_scripts  # pack folders; imported in 14 ms
+        from tfk8s.backends.kubernetes.scripts import script_archive, script_jobs, warm_scripts  # imported in 14 ms
 
         cluster = self._find_servers(name)
-        outcome = warm_scripts.run(self._client, cluster, script) if warm_scripts.fits(cluster, script) else None
-        return outcome or script_jobs.run(self._client, cluster, script)
+        archive = script_archive.pack(script.path, script.requirements)
+        outcome = None
+        if warm_scripts.fits(cluster, script):
+            outcome = warm_scripts.run(self._client, cluster, script, archive)
+        return outcome or script_jobs.run(self._client, cluster, script, archive)
 
     def start(self, name: str, script: Script) -> str:
         """Create the script's Job; return the script's name."""

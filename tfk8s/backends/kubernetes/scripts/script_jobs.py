@@ -38,8 +38,8 @@ os.rename(part.name, sys.argv[1])
 """
 
 
-def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
-    """Run a script to its end; return how it ended.
+def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes) -> Outcome:
+    """Run a script, whose folder is packed in the archive, to its end; return how it ended.
 
     Ctrl-C and SIGTERM end the script too. After Ctrl-C, the script's downloads are copied. The script continues if this
     process is killed, loses its terminal, or can't reach the API server.
@@ -52,7 +52,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome:
         delete_job(client, cluster, name)
 
     with Informer(client, cluster.namespace, cluster.name) as informer:
-        name = _create(informer, cluster, script, stdin=blocks is not None)
+        name = _create(informer, cluster, script, archive, stdin=blocks is not None)
         try:
             pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
             files = script_files.ScriptFiles(client, cluster.namespace, pod, script.downloads)
@@ -92,16 +92,18 @@ def require_cluster(client: Client, cluster: DeployedCluster, script: Script) ->
 
 def start(client: Client, cluster: DeployedCluster, script: Script) -> str:
     """Create the Job; return the script's name once its pod needs this process no longer."""
+    archive = script_archive.pack(script.path, script.requirements)
     with Informer(client, cluster.namespace, cluster.name) as informer:
-        return _create(informer, cluster, script)
+        return _create(informer, cluster, script, archive)
 
 
-def _create(informer: Informer, cluster: DeployedCluster, script: Script, *, stdin: bool = False) -> str:
+def _create(
+    informer: Informer, cluster: DeployedCluster, script: Script, archive: bytes, *, stdin: bool = False
+) -> str:
     """Create the Job and bring it the script's folder; return the script's name.
 
     With `stdin`, the script waits until somebody attaches to its standard input.
     """
-    archive = script_archive.pack(script.path, script.requirements)
     small = len(archive) <= MAX_SECRET_BYTES
     master = cluster.workload(cluster.master.job)
     if master is None:

@@ -11,18 +11,17 @@ import secrets
 from collections.abc import Container, Iterable
 
 from tfk8s.backends.kubernetes import lifetime
-from tfk8s.backends.kubernetes.api_server import access_review, paths
+from tfk8s.backends.kubernetes.api_server import access_review, objects, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.backends.kubernetes.scripts import script_pod, script_status
+from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, script_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.errors import BackendUnreachable, ClusterError
 from tfk8s.render import package_files, rbac, script_job, warm_job
 from tfk8s.render.pods import Object
 
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-_CONTROLLER = "batch.kubernetes.io/controller-uid"  # a label of pods
 _ENDED = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
 
 
@@ -34,7 +33,7 @@ def get(client: Client, cluster: DeployedCluster) -> Object | None:
     """
     ending: set[str] = set()
     while job := start(client, cluster, ending):
-        pod = find_pod(client, cluster, job)
+        pod = script_pod.find(client, cluster, warm_job.name(job))
         if pod is None or pod["status"].get("phase") == "Pending":
             if started := _wait_for_start(client, cluster, job):
                 return started
@@ -50,13 +49,14 @@ def _wait_for_start(client: Client, cluster: DeployedCluster, job: Object) -> Ob
     None if the Job is gone: another command of the user waited for the same pod, and its wait ended, as by Ctrl-C.
     """
     try:
-        _add_files(client, cluster, job)
+        if job in cluster.other_jobs:  # the command that created the Job may have crashed before it created the Secret
+            _add_files(client, cluster, job)
         with Informer(client, cluster.namespace, cluster.name) as informer:
             return script_pod.wait_for_start(informer, cluster, warm_job.name(job))
     except BaseException as error:
         if isinstance(error, script_pod.PodDeleted) and _is_gone(client, cluster, job):
             return None
-        delete(client, cluster, job)
+        script_jobs.delete_job(client, cluster, warm_job.name(job))
         raise
 
 
@@ -95,11 +95,12 @@ def start(client: Client, cluster: DeployedCluster, ending: Container[str] = ())
         # Another command of the user may have started a warm pod just now.
         jobs = client.get(collection, paths.of_cluster(cluster.name))["items"]
     except BaseException:
-        delete(client, cluster, made)
+        script_jobs.delete_job(client, cluster, warm_job.name(made))
         raise
     oldest = _oldest(jobs, prefix, ending) or made
     if oldest["metadata"]["uid"] != made["metadata"]["uid"]:
-        delete(client, cluster, made)
+        script_jobs.delete_job(client, cluster, warm_job.name(made))
+        _add_files(client, cluster, oldest)  # the other command may crash before it does
     return oldest
 
 
@@ -107,24 +108,7 @@ def _add_files(client: Client, cluster: DeployedCluster, job: Object) -> None:
     """Create the Secret with tfk8s' files, for which the pod waits, unless the Secret exists."""
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
     secret = script_job.secret(name, uid, cluster.name, package_files.of_scripts(), None)
-    try:
-        client.send("POST", paths.collection("Secret", cluster.namespace), body=secret)
-    except ApiError as error:
-        if error.code != 409:
-            raise
-
-
-def delete(client: Client, cluster: DeployedCluster, job: Object) -> None:
-    """Delete the Job of a warm pod, and the pod."""
-    path = f"{paths.collection('Job', cluster.namespace)}/{job['metadata']['name']}"
-    client.send("DELETE", path, {"propagationPolicy": "Background"})
-
-
-def find_pod(client: Client, cluster: DeployedCluster, job: Object) -> Object | None:
-    """Return the pod of a warm pod's Job."""
-    query = paths.labelled({_CONTROLLER: job["metadata"]["uid"]})
-    found = client.get(paths.collection("Pod", cluster.namespace), query)["items"]
-    return found[0] if found else None
+    objects.create_missing(client, cluster.namespace, secret)
 
 
 def _oldest(jobs: Iterable[Object], prefix: str, ending: Container[str]) -> Object | None:

@@ -8,7 +8,7 @@ from typing import Any
 from tfk8s.backends.kubernetes import containers
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.scripts import script_archive, script_jobs, script_pod, warm_pods
+from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, warm_pods
 from tfk8s.backends.kubernetes.scripts.end_watch import EndWatch
 from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable, WarmScript
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
@@ -31,8 +31,10 @@ def fits(cluster: DeployedCluster, script: Script) -> bool:
     return cluster.warm is not False and not (needs_pod or at_import or _OWN_TASK in script.environment)
 
 
-def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome | None:
-    """Run a script in the user's warm pod to its end; return how it ended. None if it needs a pod of its own.
+def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes) -> Outcome | None:
+    """Run a script, whose folder is packed in the archive, in the user's warm pod to its end; return how it ended.
+
+    None if the script needs a pod of its own.
 
     The first SIGINT or SIGTERM goes to the script as it is, the second as SIGTERM, the third as SIGKILL.
 
@@ -40,7 +42,6 @@ def run(client: Client, cluster: DeployedCluster, script: Script) -> Outcome | N
         ClusterError: the script did not end by itself; says why.
         ScriptLost: Kubernetes removed the pod.
     """
-    archive = script_archive.pack(script.path)
     pod = warm_pods.get(client, cluster)
     if pod is None:
         return None

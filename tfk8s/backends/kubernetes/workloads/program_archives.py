@@ -6,9 +6,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server import objects, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.scripts import script_archive
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
@@ -17,7 +16,6 @@ from tfk8s.render.pods import Object
 
 MAX_BYTES = 700_000  # an object has at most 1.5 MB, and base64 adds a third
 _DIGEST_LENGTH = 10
-_CONFLICT = 409
 
 
 def pack(job_file: JobFile) -> bytes | None:
@@ -61,11 +59,7 @@ def create(client: Client, namespace: str, secret: Object, config_map: Object) -
     metadata = config_map["metadata"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": metadata["name"], "uid": metadata["uid"]}
     owned = {**secret, "metadata": {**secret["metadata"], "ownerReferences": [owner]}}
-    try:
-        client.send("POST", paths.collection("Secret", namespace), body=owned)
-    except ApiError as error:
-        if error.code != _CONFLICT:
-            raise
+    objects.create_missing(client, namespace, owned)
 
 
 def delete_obsolete(

@@ -10,13 +10,21 @@ from typing import Any
 import pytest
 from fakes.stateful_sets import stateful_sets
 
+from tfk8s.backends import kubernetes
 from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.scripts import script_pod, warm_pods, warm_scripts, warm_status
+from tfk8s.backends.kubernetes.scripts import (
+    script_archive,
+    script_jobs,
+    script_pod,
+    warm_pods,
+    warm_scripts,
+    warm_status,
+)
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.progress import StepProgress
-from tfk8s.core.script import Download, Script
+from tfk8s.core.script import Download, Outcome, Script
 from tfk8s.errors import BackendUnreachable
 from tfk8s.render import warm_job
 from tfk8s.render.pods import Object
@@ -35,6 +43,7 @@ class StubClient:
         self.jobs: list[Object] = []
         self.deleted: list[str] = []
         self.secrets: set[str] = set()
+        self.sent_secrets = 0
 
     def send(self, method: str, path: str, *_: object, body: Any = None) -> Object:
         kind = path.rpartition("/")[2]
@@ -43,6 +52,7 @@ class StubClient:
         if kind == "selfsubjectreviews" and self._user is None:
             raise errors.from_response(403, b"{}", "lab")
         if kind == "secrets":
+            self.sent_secrets += 1
             if body["metadata"]["name"] in self.secrets:
                 raise errors.from_response(409, b"{}", "lab")
             self.secrets.add(body["metadata"]["name"])
@@ -146,6 +156,7 @@ def test_a_command_that_waits_survives_the_end_of_another_that_waits(
     monkeypatch.setattr(script_pod, "wait_for_start", wait_for_start)
     assert warm_pods.get(client, cluster(*before)) == warm_pod()  # type: ignore[arg-type]
     assert waited[1:] == [warm_job.name(job) for job in client.jobs]
+    assert client.sent_secrets == (3 if is_made_by_another else 2)
     assert client.deleted == []
 
 
@@ -180,6 +191,17 @@ def test_a_pod_that_was_deleted_without_its_job_is_an_error(monkeypatch: pytest.
 )  # fmt: skip
 def test_scripts_that_need_more_than_a_fork_get_a_pod(script: Script, warm: dict[str, str], fits: bool) -> None:
     assert warm_scripts.fits(cluster(**warm), script) is fits
+
+
+def test_a_script_that_the_warm_pod_refuses_is_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+    monkeypatch.setattr(kubernetes, "Client", lambda _: StubClient())
+    monkeypatch.setattr(deployed, "find", lambda *_: cluster())
+    monkeypatch.setattr(script_archive, "pack", lambda *arguments: given.append(arguments) or b"folder")
+    monkeypatch.setattr(warm_scripts, "run", lambda *arguments: given.append(arguments[-1]))
+    monkeypatch.setattr(script_jobs, "run", lambda *arguments: given.append(arguments[-1]) or Outcome(0))
+    assert kubernetes.KubernetesBackend(namespace="ns").run("demo", SCRIPT) == Outcome(0)
+    assert given == [(SCRIPT.path, None), b"folder", b"folder"]
 
 
 def warm_pod(**state: object) -> Object:
