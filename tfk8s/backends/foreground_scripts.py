@@ -1,4 +1,4 @@
-"""Scripts that end with the command that runs them: common parts of the backends without pods."""
+"""Scripts that end with the command that runs them: common parts of the backends without pods, and of warm pods."""
 
 from __future__ import annotations
 
@@ -26,6 +26,22 @@ def check(script: Script) -> None:
             "--gpus is for Kubernetes: on this machine a script sees the GPUs that CUDA_VISIBLE_DEVICES shows it",
             help=f"CUDA_VISIBLE_DEVICES={','.join(map(str, range(script.gpus)))} tfk8s submit …",
         )
+
+
+def outcome(script: Script, code: int, note: str) -> Outcome:
+    """Return how a script ended; log the signal that ended it.
+
+    Args:
+        script: the script.
+        code: the return code of its process, as in `subprocess`.
+        note: the runner's note; "" if there is none.
+    """
+    if code < 0:
+        from tfk8s.sessions import failures  # most scripts end without
+
+        if message := failures.ended_by_signal(str(script.path), code):
+            log.warning(message)
+    return Outcome(code if code >= 0 else 128 - code, task_failed=error_names.is_task_failure(note))
 
 
 class FailureFile:
@@ -63,16 +79,11 @@ class FailureFile:
 
     def outcome(self, code: int) -> Outcome:
         """Return how the script ended, from its process' return code; log the signal that ended it."""
-        if code < 0:
-            from tfk8s.sessions import failures  # most scripts end without
-
-            if message := failures.ended_by_signal(str(self._script.path), code):
-                log.warning(message)
         note = ""
         if self._file is not None:
             self._file.seek(0)  # where /dev/fd/N shares the position
             note = self._file.read()
-        return Outcome(code if code >= 0 else 128 - code, task_failed=error_names.is_task_failure(note))
+        return outcome(self._script, code, note)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -30,6 +30,7 @@ from tfk8s.sessions.pod import entrypoint, file_server
 from tfk8s.sessions.timing import TIMING
 
 START_TIMEOUT = 120.0
+RETRY_ADVICE = "`tfk8s submit --retries 3` runs it again"
 _MARK = entrypoint.MARK.decode()
 _FILES_WAIT = entrypoint.FILES_WAIT.decode()
 _STREAMS = 2
@@ -151,9 +152,8 @@ def follow(
         ) from error
     result = outcome(pod, end)
     if result.task_failed:
-        is_recent = end["message"] == error_names.A_TASK_FAILED_JUST_NOW
-        ends = informer.ends(TIMING.script_reason_timeout if is_recent else 0.0)
-        explain(informer.client, cluster, pod_status.seconds(pod["metadata"]["creationTimestamp"]), ends)
+        since = pod_status.seconds(pod["metadata"]["creationTimestamp"])
+        explain(informer.client, cluster, since, end["message"], informer.ends)
     return result
 
 
@@ -184,8 +184,20 @@ def _follow(
     return (pod, end) if end else result or (pod, {})
 
 
-def explain(client: Client, cluster: DeployedCluster, since: float, ends: Mapping[str, str]) -> None:
-    """Write why tasks are missing, or were lost since a time. Kubernetes knows more than the script's pod."""
+def explain(
+    client: Client, cluster: DeployedCluster, since: float, note: str, read_ends: Callable[[float], Mapping[str, str]]
+) -> None:
+    """Write why tasks are missing, or were lost while a script ran. Kubernetes knows more than the script's pod.
+
+    Args:
+        client: the API server.
+        cluster: the script's cluster.
+        since: when the script began.
+        note: the note of the script's runner, which says that a task failed.
+        read_ends: as `Informer.ends`.
+    """
+    is_recent = note == error_names.A_TASK_FAILED_JUST_NOW
+    ends = read_ends(TIMING.script_reason_timeout if is_recent else 0.0)
     for task in status.read(client, cluster).tasks:
         pod = naming.pod(cluster.name, task.task.job, task.task.index)
         if why := ends.get(pod) or task.reason_since(since):
@@ -205,22 +217,34 @@ def outcome(pod: Object, end: Object) -> Outcome:
     if code is None:
         raise ClusterError(f"the script's pod {pod['metadata']['name']} is gone: {end.get('reason', 'it was deleted')}")
     if end.get("reason") == "OOMKilled":
-        cause, change = containers.out_of_memory(pod)
-        raise ClusterError(f"the script was killed {cause}", help=f"{change} the memory of the master's job")
+        raise killed(pod)
     return Outcome(int(code), task_failed=error_names.is_task_failure(end.get("message", "")))
 
 
-def require_kept(pod: Object, state: str, deleted: bool = False) -> None:
+def killed(pod: Object, subject: str = "the script") -> ClusterError:
+    """Return the error about a pod whose container ran out of memory."""
+    cause, change = containers.out_of_memory(pod)
+    return ClusterError(f"{subject} was killed {cause}", help=f"{change} the memory of the master's job")
+
+
+def require_kept(
+    pod: Object, state: str, deleted: bool = False, *, subject: str = "the script", advice: str | None = RETRY_ADVICE
+) -> None:
     """Check that a script's pod is not removed.
+
+    Args:
+        pod: the last version of the pod.
+        state: the state of the script, for an error, if somebody deleted the pod.
+        deleted: whether the pod is gone.
+        subject: the script, for an error.
+        advice: the help if Kubernetes removes the pod.
 
     Raises:
         ScriptLost: Kubernetes removes it, for reasons that have nothing to do with the script.
         PodDeleted: somebody deleted it; begins with the state of the script.
     """
     if disrupted := disruptions.disruption("", pod):
-        raise ScriptLost(
-            f"the script was lost with its pod: {disrupted[0]}", help="`tfk8s submit --retries 3` runs it again"
-        )
+        raise ScriptLost(f"{subject} was lost with its pod: {disrupted[0]}", help=advice)
     if deleted or "deletionTimestamp" in pod["metadata"]:
         raise PodDeleted(f"{state}: {disruptions.DELETED}")
 

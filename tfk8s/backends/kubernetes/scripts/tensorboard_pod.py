@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from tfk8s.backends.kubernetes import containers, disruptions
+from tfk8s.backends.kubernetes import containers
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
@@ -133,13 +133,9 @@ class TensorBoardPod:
                 f'image "{containers.spec(pod)["image"]}" has no TensorBoard',
                 help="install it for this pod by --requirements FILE; the file needs the line: tensorboard",
             )
-        if disrupted := disruptions.disruption("", pod):
-            raise ClusterError(f"TensorBoard was lost with its pod: {disrupted[0]}")
-        if change.deleted or "deletionTimestamp" in pod["metadata"]:
-            raise ClusterError(f"TensorBoard was ended: {disruptions.DELETED}")
+        script_pod.require_kept(pod, "TensorBoard was ended", change.deleted, subject="TensorBoard", advice=None)
         if end.get("reason") == "OOMKilled":
-            cause, verb = containers.out_of_memory(pod)
-            raise ClusterError(f"TensorBoard was killed {cause}", help=f"{verb} the memory of the master's job")
+            raise script_pod.killed(pod, "TensorBoard")
         if end:
             self.show_messages()
             raise ClusterError(f"TensorBoard ended with exit code {end.get('exitCode')}: its messages are above")

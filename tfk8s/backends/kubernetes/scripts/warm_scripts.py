@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from tfk8s.backends.kubernetes import containers
+from tfk8s.backends import foreground_scripts
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, warm_pods
@@ -15,11 +15,8 @@ from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
 from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import ClusterError, ScriptLost
-from tfk8s.log import log
 from tfk8s.render.pods import Object
-from tfk8s.sessions import error_names, failures
 from tfk8s.sessions.forks.fork_client import READ_LATER, read_at_import
-from tfk8s.sessions.timing import TIMING
 
 _OWN_TASK = "TFK8S_INDEX"  # the variable of scripts that run once for each task
 
@@ -62,9 +59,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
             script_jobs.require_cluster(client, cluster, script)
             raise
         if outcome.task_failed:
-            is_recent = end["note"] == error_names.A_TASK_FAILED_JUST_NOW
-            ends = watch.ends(TIMING.script_reason_timeout if is_recent else 0.0)
-            script_pod.explain(client, cluster, end["since"], ends)
+            script_pod.explain(client, cluster, end["since"], end["note"], watch.ends)
     return outcome
 
 
@@ -78,11 +73,7 @@ def _outcome(client: Client, script: Script, pod: Object, end: dict[str, Any]) -
     if (end["pod_ends"] and end.get("exit")) or "error" in end:
         warm_pods.require_running(client, pod)
     if "error" in end:
-        raise ScriptLost(f"the script was lost: {end['error']}", help="`tfk8s submit --retries 3` runs it again")
+        raise ScriptLost(f"the script was lost: {end['error']}", help=script_pod.RETRY_ADVICE)
     if end["out_of_memory"]:
-        cause, change = containers.out_of_memory(pod)
-        raise ClusterError(f"the script was killed {cause}", help=f"{change} the memory of the master's job")
-    code = int(end["exit"])
-    if message := failures.ended_by_signal(str(script.path), code):
-        log.warning(message)
-    return Outcome(code if code >= 0 else 128 - code, task_failed=error_names.is_task_failure(end["note"]))
+        raise script_pod.killed(pod)
+    return foreground_scripts.outcome(script, int(end["exit"]), end["note"])
