@@ -27,7 +27,8 @@ class EndWatch:
         self._informer = Informer(client, namespace, name)
         self._timer = threading.Timer(DELAY, self._start)
         self._timer.daemon = True
-        self._lock, self._is_started, self._is_over = threading.Lock(), False, False
+        self._lock, self._has_begun = threading.Lock(), threading.Event()
+        self._is_called = self._is_watching = self._is_over = False
 
     def __enter__(self) -> Self:
         self._timer.start()
@@ -39,15 +40,29 @@ class EndWatch:
         self._timer.cancel()
         with self._lock:
             self._is_over = True
-        self._informer.__exit__(kind, error, trace)
+        if self._is_watching:  # else the thread that begins to watch ends this
+            self._informer.__exit__(kind, error, trace)
 
     def ends(self, timeout: float) -> Mapping[str, str]:
-        """Return why pods of tasks ended, by their names; wait for the first end until the timeout."""
+        """Return why pods of tasks ended, by their names; wait for the first end until the timeout.
+
+        Nothing is returned, and nobody waits, if the cluster can't be observed.
+        """
         self._start()
-        return self._informer.ends(timeout)
+        self._has_begun.wait(timeout)
+        return self._informer.ends(timeout) if self._is_watching else {}
 
     def _start(self) -> None:
-        with self._lock, contextlib.suppress(Tfk8sError):  # users who may not watch learn less
-            if not (self._is_started or self._is_over):
-                self._is_started = True
-                self._informer.__enter__()
+        with self._lock:
+            if self._is_called or self._is_over:
+                return
+            self._is_called = True
+        try:
+            with contextlib.suppress(Tfk8sError):  # users who may not watch learn less
+                self._informer.__enter__()  # takes seconds while the API server does not answer
+                with self._lock:
+                    self._is_watching = not self._is_over
+                if not self._is_watching:
+                    self._informer.__exit__(None, None, None)
+        finally:
+            self._has_begun.set()
