@@ -87,9 +87,7 @@ def read(
         tasks=tuple(_with_listening(client, tasks, by_task, is_listening)),
         created=min(pod_status.seconds(item["metadata"]["creationTimestamp"]) for item in cluster.workloads.values()),
         reason=_why_hopeless(cluster, tasks, by_task),
-        requests=requested(
-            cluster.workloads.values(), [pod for _, pod in warm if pod and not script_status.ended(pod)]
-        ),
+        requests=requested(cluster.workloads.values(), warm_status.running(warm)),
         scripts=(
             *_in_warm_pods(client, cluster.master.job, warm, events, read_scripts),
             *(
