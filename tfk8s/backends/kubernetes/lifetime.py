@@ -16,7 +16,6 @@ from tfk8s.core.status import Phase
 from tfk8s.render import manifests
 from tfk8s.render.lifetime import COMPONENT, IDLE, MAX_DURATION, QUOTA_ADVICE
 from tfk8s.render.pods import Object
-from tfk8s.render.script_job import JOB_NAME
 
 
 def is_lifetime(item: Object) -> bool:
@@ -57,11 +56,9 @@ def limits(jobs: Iterable[Object]) -> Limits:
 def limit_keepers(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:
     """Return the Job that removes the cluster at its limits, with its pod; nothing without such a Job."""
     own = [job for job in jobs if is_lifetime(job) and "completionTime" not in job.get("status", {})]
-    by_job = {
-        pod["metadata"]["labels"].get(JOB_NAME): pod
-        for pod in pods
-        if "deletionTimestamp" not in pod["metadata"] and not script_status.ended(pod)
-    }
+    by_job = script_status.pods_by_job(
+        pod for pod in pods if "deletionTimestamp" not in pod["metadata"] and not script_status.ended(pod)
+    )
     return [(job, by_job.get(job["metadata"]["name"])) for job in own[:1]]
 
 

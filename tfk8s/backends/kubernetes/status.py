@@ -105,7 +105,7 @@ def read(
 
 def _scripts(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:
     """Return the Jobs of a cluster's scripts, the latest first, each with its pod."""
-    by_job = {pod["metadata"]["labels"].get(script_job.JOB_NAME): pod for pod in pods}
+    by_job = script_status.pods_by_job(pods)
     scripts = [job for job in jobs if script_job.is_script(job)]
     scripts.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]), reverse=True)
     return [(job, by_job.get(job["metadata"]["name"])) for job in scripts]

@@ -13,6 +13,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.commands import Output, RemoteCommand
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.scripts import script_status
 from tfk8s.backends.kubernetes.workloads import task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.stacks import Stacks
@@ -60,9 +61,11 @@ def _script_places(
     """Return the places of scripts with pods of their own, and those of warm pods if there are other scripts."""
     pods = client.get(paths.collection("Pod", cluster.namespace), paths.of_cluster(cluster.name))["items"]
     running = [pod for pod in pods if pod["status"].get("phase") == "Running"]
-    by_job = {pod["metadata"]["labels"].get(script_job.JOB_NAME): pod["metadata"]["name"] for pod in running}
+    by_job = script_status.pods_by_job(running)
     jobs = {name: script_job.object_name(cluster.name, name) for name in scripts}
-    own = {name: (by_job[job], naming.SCRIPT_CONTAINER) for name, job in jobs.items() if job in by_job}
+    own = {
+        name: (by_job[job]["metadata"]["name"], naming.SCRIPT_CONTAINER) for name, job in jobs.items() if job in by_job
+    }
     warm = [(pod["metadata"]["name"], naming.SCRIPT_CONTAINER) for pod in running if warm_job.is_warm(pod)]
     return own, warm if len(own) < len(jobs) else []
 

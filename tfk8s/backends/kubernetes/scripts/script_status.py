@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 
 from tfk8s.backends.kubernetes import containers, disruptions, pod_status
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object
-from tfk8s.render.script_job import COMMAND, QUOTA_ADVICE, name
+from tfk8s.render.script_job import COMMAND, JOB_NAME, QUOTA_ADVICE, name
 
 
 def status(
@@ -77,6 +78,11 @@ def _ended(pod: Object, end: Object) -> tuple[ScriptPhase, int | None, str]:
     if end.get("reason") == "OOMKilled":
         return ScriptPhase.FAILED, code, f"killed {containers.out_of_memory(pod)[0]}"
     return ScriptPhase.FAILED, code, "" if code is not None else f"its pod failed: {end.get('reason')}"
+
+
+def pods_by_job(pods: Iterable[Object]) -> dict[str, Object]:
+    """Return the pods of Jobs by the names of the Jobs."""
+    return {labels[JOB_NAME]: pod for pod in pods if JOB_NAME in (labels := pod["metadata"]["labels"])}
 
 
 def ended(pod: Object) -> Object | None:

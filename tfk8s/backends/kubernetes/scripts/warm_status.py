@@ -14,7 +14,6 @@ from tfk8s.core.progress import latest
 from tfk8s.core.status import ScriptPhase, ScriptStatus
 from tfk8s.render import warm_job
 from tfk8s.render.pods import Object
-from tfk8s.render.script_job import JOB_NAME
 
 WarmScripts = Sequence[Mapping[str, Any]]
 _TAIL = {"tailLines": 20, "limitBytes": 1 << 20}
@@ -38,7 +37,7 @@ def _last_scripts(lines: Sequence[str]) -> WarmScripts | None:
 
 def warm_pods(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:
     """Return the Jobs of a cluster's warm pods, each with its pod."""
-    by_job = {pod["metadata"]["labels"].get(JOB_NAME): pod for pod in pods}
+    by_job = script_status.pods_by_job(pods)
     return [(job, by_job.get(job["metadata"]["name"])) for job in jobs if warm_job.is_warm(job)]
 
 
