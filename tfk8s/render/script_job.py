@@ -37,7 +37,9 @@ QUOTA_ADVICE = (
     "if the master has limits"
 )
 
-COMMAND = ("python3", "-m", "tfk8s.sessions.pod.entrypoint")
+_PYTHON = ("python3", "-m")
+COMMAND = (*_PYTHON, "tfk8s.sessions.pod.entrypoint")
+TENSORBOARD_COMMAND = (*_PYTHON, "tfk8s.sessions.pod.tensorboard")
 _TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD", "TFK8S_ACTIVITY_PORT")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
 _DEFAULTS = {
@@ -107,6 +109,12 @@ def object_name(cluster: str, script: str) -> str:
 def name(job: Object) -> str:
     """Return the name of the script that a Job runs."""
     return str(job["metadata"]["name"])[-len("script-000000") :]
+
+
+def shown_command(command: Sequence[str]) -> Sequence[str]:
+    """Return the words of a script's command that users know: the script's own, or those of TensorBoard."""
+    hidden = COMMAND if tuple(command[: len(COMMAND)]) == COMMAND else _PYTHON
+    return command[len(hidden) :]
 
 
 def secret(name: str, uid: str, cluster: str, files: Mapping[str, str], archive: bytes | None) -> Object:

@@ -11,7 +11,7 @@ from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object
-from tfk8s.render.script_job import COMMAND, JOB_NAME, QUOTA_ADVICE, name
+from tfk8s.render.script_job import JOB_NAME, QUOTA_ADVICE, name, shown_command
 
 
 def status(
@@ -26,8 +26,7 @@ def status(
         progress: of the script; None if unknown.
     """
     phase, exit_code, reason = outcome(master_job(job), job, pod, events or PodEvents())
-    words = containers.spec(job["spec"]["template"])["command"]
-    words = words[len(COMMAND) if tuple(words[: len(COMMAND)]) == COMMAND else COMMAND.index("-m") + 1 :]
+    words = shown_command(containers.spec(job["spec"]["template"])["command"])
     return ScriptStatus(
         name=name(job),
         phase=phase,

@@ -21,7 +21,6 @@ from tfk8s.render.pods import Object
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.pod import tensorboard
 
-_COMMAND = ("python3", "-m", "tfk8s.sessions.pod.tensorboard")
 _REQUIREMENTS = "requirements.txt"  # beside the files of this package
 _ADVICE = "write event files to a volume of the job file, such as volumes: [{path: /logs, claim: CLAIM}]"
 
@@ -53,7 +52,12 @@ def run(
         files[_REQUIREMENTS] = requirements.read_text()
         environment["TFK8S_REQUIREMENTS"] = f"{pods.PACKAGE_FOLDER}/tfk8s/{_REQUIREMENTS}"
     settings = script_job.Run(
-        arguments=[folder], environment=environment, files=list(files), archived=False, command=_COMMAND, read_only=True
+        arguments=[folder],
+        environment=environment,
+        files=list(files),
+        archived=False,
+        command=script_job.TENSORBOARD_COMMAND,
+        read_only=True,
     )
     with Informer(client, cluster.namespace, cluster.name) as informer:
         name = script_jobs.create_job(client, cluster, workload, settings, files, None)

@@ -41,7 +41,7 @@ def test_command_of_tensorboard():
     run = script_job.Run(
         arguments=["/logs"],
         environment={"TFK8S_JOBS": "chief=1"},
-        command=("python3", "-m", "tfk8s.sessions.pod.tensorboard"),
+        command=script_job.TENSORBOARD_COMMAND,
     )
     made = script_job.job("demo-script-0a1b2c", stateful_sets()[0], run)
     made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
