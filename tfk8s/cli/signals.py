@@ -10,6 +10,7 @@ from types import FrameType, TracebackType
 from typing import NoReturn
 
 from tfk8s.cli.output import note
+from tfk8s.errors import WaitTimeout
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _IMPORTS = "<frozen importlib._bootstrap>"
@@ -37,9 +38,12 @@ def exit_code() -> int | None:
 
 @contextlib.contextmanager
 def leaving(advice: str) -> Iterator[None]:
-    """In a `with`, print advice if a signal ends this process."""
+    """In a `with`, print advice if a signal ends this process, or if a wait reaches its limit."""
     try:
         yield
+    except WaitTimeout as error:
+        error.help = error.help or advice
+        raise
     except (KeyboardInterrupt, SystemExit):
         if _first is not None:
             with contextlib.suppress(OSError):  # the terminal is gone

@@ -74,7 +74,9 @@ def test_failed_up_leaves_the_cluster(run: Run, backend: FakeBackend) -> None:
     backend.first_phase = Phase.PENDING
     code, out, err = run("up", "--timeout", "0", "new.yaml")
     assert (code, out) == (124, "")
-    assert err.endswith('error: waited 0 s for cluster "new" to be ready: chief/0, worker/0 to worker/1 are pending\n')
+    error, advice = err.splitlines()[-2:]
+    assert error == 'error: waited 0 s for cluster "new" to be ready: chief/0, worker/0 to worker/1 are pending'
+    assert advice.startswith("  = help: a cluster that starts already continues; `tfk8s up` waits for the cluster")
     assert "new" in backend.statuses
 
 
