@@ -117,5 +117,5 @@ class ForegroundScripts:
         del name
         raise InvalidInput(
             f"{script} can't be stopped by name: a script on this machine ends with the command that runs it",
-            help="press Ctrl-C in the terminal that started it",
+            help="press Ctrl-C in the terminal that started it, or end the process that `tfk8s status` shows: kill PID",
         )
