@@ -83,7 +83,7 @@ clean:
 	rm -rf .venv dist build docs/reference
 
 .venv/bin/python:
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -m venv .venv
 
 .venv/local: .venv/bin/python pyproject.toml
 	@$(PIP) --editable '.[local]'
