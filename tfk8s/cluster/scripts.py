@@ -36,14 +36,24 @@ def make_script(
     Raises:
         InvalidInput: the script or the file of requirements does not exist, or nothing can be copied as `get` says.
     """
-    if requirements is not None and not Path(requirements).is_file():
-        raise InvalidInput(f'there is no file of requirements "{requirements}"')
+    requirements = find_requirements(requirements)
     excluded = {"TFK8S_WITHOUT": ",".join(without)} if without else {}
     return Script(
         path=require_script(path), arguments=tuple(arguments), tf1=tf1, fresh=fresh, isolate=isolate,
-        environment={**(environment or {}), **excluded}, gpus=gpus,
-        requirements=Path(requirements) if requirements else None, downloads=downloads.parse(get),
+        environment={**(environment or {}), **excluded}, gpus=gpus, requirements=requirements,
+        downloads=downloads.parse(get),
     )  # fmt: skip
+
+
+def find_requirements(path: str | Path | None) -> Path | None:
+    """Return the path of a file for `pip install -r`, or None for None.
+
+    Raises:
+        InvalidInput: there is no such file.
+    """
+    if path is not None and not Path(path).is_file():
+        raise InvalidInput(f'there is no file of requirements "{path}"')
+    return None if path is None else Path(path)
 
 
 def require_servers(job_file: JobFile) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import http.client
 import importlib.util
 import os
 import secrets
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,10 +17,11 @@ from pathlib import Path
 from typing import Protocol
 
 from tfk8s import polling
+from tfk8s.backends import child_process
 from tfk8s.cluster.handle import Cluster
+from tfk8s.cluster.scripts import find_requirements
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.errors import InvalidInput, Tfk8sError
-from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forward import listen
 from tfk8s.sessions.pod import tensorboard
 
@@ -145,11 +144,7 @@ def _run(
         from tfk8s.backends.kubernetes import KubernetesBackend  # loaded already; a local cluster does without
 
         assert isinstance(cluster.backend, KubernetesBackend)
-        if requirements is not None and not Path(requirements).is_file():
-            raise InvalidInput(f'there is no file of requirements "{requirements}"')
-        return cluster.backend.tensorboard(
-            cluster.name, folder, Path(requirements) if requirements else None, token, port
-        )
+        return cluster.backend.tensorboard(cluster.name, folder, find_requirements(requirements), token, port)
     require_local(cluster, folder, requirements)
     return LocalServer(folder or LOCAL_FOLDER, token, port)
 
@@ -201,11 +196,7 @@ class LocalServer:
     def __init__(self, folder: str, token: str, port: int) -> None:
         self.folder = folder
         command = [sys.executable, "-P", "-m", "tfk8s.sessions.pod.tensorboard", f"--port={port}", "--", folder]
-        self._process = subprocess.Popen(
-            command, env={**SCRIPT_DEFAULTS, **os.environ, tensorboard.TOKEN: token}, stdin=subprocess.DEVNULL,
-            start_new_session=True,  # away from Ctrl-C
-            preexec_fn=functools.partial(processes.die_with_parent, os.getpid()),
-        )  # fmt: skip
+        self._process = child_process.start(command, {**SCRIPT_DEFAULTS, **os.environ, tensorboard.TOKEN: token})
 
     def require_running(self) -> None:
         """Check that the process runs.
@@ -224,9 +215,4 @@ class LocalServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        child_process.stop(self._process, _STOP_TIMEOUT)

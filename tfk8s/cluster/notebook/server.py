@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.util
 import json
 import os
 import secrets
-import subprocess
 import sys
 import tempfile
 import urllib.parse
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s import polling
-from tfk8s.backends import devices
+from tfk8s.backends import child_process, devices
 from tfk8s.backends.local import interpreter
 from tfk8s.cluster.connection import require_access
 from tfk8s.cluster.handle import Cluster
@@ -26,7 +24,6 @@ from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.errors import InvalidInput, Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import preflight
-from tfk8s.sessions.forks import processes
 
 _ADDRESS = "127.0.0.1"
 # The path of a Unix socket has at most 107 bytes on Linux, and 103 on macOS (sys/un.h).
@@ -150,10 +147,7 @@ class Jupyter:
             **os.environ, "JUPYTER_TOKEN": secrets.token_hex(24), "JUPYTER_RUNTIME_DIR": str(self._runtime),
             "JUPYTER_PATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("JUPYTER_PATH")))),
         }  # fmt: skip
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,  # away from Ctrl-C
-            preexec_fn=functools.partial(processes.die_with_parent, os.getpid()),
-        )  # fmt: skip
+        self._process = child_process.start(command, environment)
 
     def wait_until_ready(self) -> None:
         """Wait until JupyterLab listens.
@@ -181,13 +175,8 @@ class Jupyter:
         return code if code >= 0 else 128 - code
 
     def stop(self) -> None:
-        """End JupyterLab and its kernels."""
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_TIMEOUT)
-        except subprocess.TimeoutExpired:  # the kernels then end by themselves
-            self._process.kill()
-            self._process.wait()
+        """End JupyterLab and its kernels, which end by themselves if JupyterLab is killed."""
+        child_process.stop(self._process, _STOP_TIMEOUT)
 
     def _has_ended(self) -> bool:
         return self._process.poll() is not None

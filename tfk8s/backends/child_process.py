@@ -1,0 +1,33 @@
+"""A child process that serves a page to the user, beside the command that runs in this process."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from tfk8s.sessions.forks import processes
+
+
+def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a process that writes where this process writes, reads nothing, and ends with this process.
+
+    Args:
+        command: the program and its arguments.
+        environment: its whole environment.
+    """
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,  # away from Ctrl-C
+        preexec_fn=functools.partial(processes.die_with_parent, os.getpid()),
+    )  # fmt: skip
+
+
+def stop(process: subprocess.Popen[bytes], timeout: float) -> None:
+    """End a process; kill it if it has not ended after `timeout` seconds."""
+    process.terminate()
+    try:
+        process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
