@@ -28,11 +28,18 @@ Timeout = float | Callable[[], float]
 Sleep = Callable[[float], None]
 
 
-def poll(timeout: Timeout | None, *, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Iterator[float]:
+def poll(
+    timeout: Timeout | None,
+    *,
+    least_interval: float = MIN_INTERVAL,
+    clock: Clock = time.monotonic,
+    sleep: Sleep = time.sleep,
+) -> Iterator[float]:
     """Yield at once, then at growing intervals, and a last time when the timeout is over.
 
     Args:
         timeout: in seconds, or a function that returns the timeout, which may grow; None means no end.
+        least_interval: in seconds, for polls that cost much.
         clock: for tests.
         sleep: for tests.
 
@@ -47,7 +54,7 @@ def poll(timeout: Timeout | None, *, clock: Clock = time.monotonic, sleep: Sleep
         if is_last and _seconds(timeout) <= limit:
             return
         waited = clock() - start
-        rest, next_pause = _seconds(timeout) - waited, pause(waited)
+        rest, next_pause = _seconds(timeout) - waited, max(least_interval, pause(waited))
         sleep(max(0.0, min(rest, next_pause)))
         waited = clock() - start
         is_last = rest <= next_pause or waited >= _seconds(timeout)
@@ -73,6 +80,7 @@ def wait_until(
     timeout: Timeout,
     *,
     announce: bool = False,
+    least_interval: float = MIN_INTERVAL,
     clock: Clock = time.monotonic,
     sleep: Sleep = time.sleep,
 ) -> T:
@@ -83,6 +91,7 @@ def wait_until(
         what: the awaited event, "… to …", for messages; or a function that returns it.
         timeout: as for `poll`.
         announce: whether to log the awaited event after `TELL_SECONDS`, and again after each change of it.
+        least_interval: as for `poll`.
         clock: for tests.
         sleep: for tests.
 
@@ -93,7 +102,7 @@ def wait_until(
     unreachable: BackendUnreachable | None = None
     logged = ""
     start = clock()
-    for number, _ in enumerate(poll(timeout, clock=clock, sleep=sleep)):
+    for number, _ in enumerate(poll(timeout, least_interval=least_interval, clock=clock, sleep=sleep)):
         try:
             if result := poll_once():
                 return result

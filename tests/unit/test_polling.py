@@ -76,6 +76,13 @@ def test_intervals_grow_to_a_maximum() -> None:
     assert polling.MAX_INTERVAL <= 0.25
 
 
+def test_intervals_have_a_minimum() -> None:
+    clock = Clock()
+    with pytest.raises(WaitTimeout):
+        polling.wait_until(lambda: None, "it", 0.7, least_interval=0.3, clock=clock, sleep=clock.sleep)
+    assert clock.sleeps == pytest.approx([0.3, 0.3, 0.1])
+
+
 def test_no_sleep_exceeds_the_timeout() -> None:
     clock = Clock()
     for _ in polling.poll(1, clock=clock, sleep=clock.sleep):

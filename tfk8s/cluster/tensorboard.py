@@ -27,7 +27,7 @@ from tfk8s.sessions.pod import tensorboard
 
 LOCAL_FOLDER = "logs"  # Keras' callback and many examples write there
 _START_TIMEOUT = 300.0  # pip may install TensorBoard meanwhile
-_START_INTERVAL = 0.3
+_START_INTERVAL = 0.3  # each request takes a stream through the API server
 _ASK_INTERVAL = 5.0
 _ASK_TIMEOUT = 10.0
 _STOP_TIMEOUT = 10.0
@@ -76,7 +76,9 @@ class Page:
             Tfk8sError: the server has ended.
             WaitTimeout: the server does not answer.
         """
-        polling.wait_until(self._poll, "TensorBoard to start", _START_TIMEOUT, announce=True, sleep=_pause)
+        polling.wait_until(
+            self._poll, "TensorBoard to start", _START_TIMEOUT, announce=True, least_interval=_START_INTERVAL
+        )
         self._server.show_messages()
 
     def wait(self) -> None:
@@ -96,11 +98,6 @@ class Page:
                 return server.getresponse().status == http.HTTPStatus.OK
             except (OSError, http.client.HTTPException):  # it starts, or can't be reached for a while
                 return False
-
-
-def _pause(seconds: float) -> None:
-    """Wait between two requests while TensorBoard starts: each takes a stream through the API server."""
-    polling.rest(max(seconds, _START_INTERVAL))
 
 
 @contextlib.contextmanager
