@@ -33,6 +33,7 @@ CALLS: dict[str, Callable[[Backend, str], object]] = {
     "run": lambda backend, name: backend.run(name, Script(path=Path(__file__))),
     "scale": lambda backend, name: backend.scale(name, {"worker": 1}),
     "stacks": lambda backend, name: backend.stacks(name, [str(FIRST)]),
+    "tensorboard": lambda backend, name: backend.tensorboard(name, folder="/", requirements=None, token="", port=0),
 }
 
 

@@ -13,7 +13,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
 from tfk8s import api
@@ -116,9 +116,8 @@ class FakeBackend:
 
     def observe(self, name: str) -> ClusterStatus:
         """Return the status, after the next of `updates`."""
-        self._check(name)
-        if self.updates:
-            self.statuses[name] = self.updates.pop(0)(self.statuses[name])
+        status = self._check(name)
+        self.statuses[name] = self.updates.pop(0)(status) if self.updates else status
         return self.statuses[name]
 
     def clusters(self) -> list[ClusterStatus]:
@@ -204,11 +203,9 @@ class FakeBackend:
         """Make the task, or all tasks, other ones."""
         status = self._check(name)
         self.calls.append(f"restart {name} {task}")
-        tasks = tuple(
-            self._start(replace(old, restarts=old.restarts + 1), self.first_phase) if task in (None, old.task) else old
-            for old in status.tasks
-        )
-        self.statuses[name] = replace(status, tasks=tasks)
+        again = [self._start(replace(old, restarts=old.restarts + 1), self.first_phase) for old in status.tasks]
+        tasks = (new if task in (None, new.task) else old for old, new in zip(status.tasks, again, strict=True))
+        self.statuses[name] = replace(status, tasks=tuple(tasks))
         return True
 
     def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
@@ -221,6 +218,10 @@ class FakeBackend:
         """Return names without processes."""
         self._check(name)
         return [Stacks(other, problem="has no process") for other in chosen]
+
+    def tensorboard(self, name: str, **_: object) -> NoReturn:
+        """Refuse: nothing serves a page."""
+        raise InvalidInput(f'cluster "{self._check(name).name}" has no TensorBoard: its backend is a fake')
 
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
         """Record the call."""
@@ -260,9 +261,8 @@ class FakeBackend:
             master=job_file.master_task, success=tuple(kinds.success_tasks(job_file)), requests=named(job_file),
             tasks=tuple(by_task.get(task.task) or self._start(task, phase) for task in tasks),
         )  # fmt: skip
-        for task in map(str, job_file):
-            event = Event(id=task, time=CREATED, about=task, warning=False, reason=phase.value, message="")
-            self.past_events.append(event)
+        event = Event(id="", time=CREATED, about="", warning=False, reason=phase.value, message="")
+        self.past_events += (replace(event, id=task, about=task) for task in map(str, job_file))
 
 
 @contextlib.contextmanager

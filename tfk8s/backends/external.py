@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from tfk8s.backends import devices, foreground_scripts, local_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
+from tfk8s.backends.local_tensorboard import LocalTensorBoard
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core import addresses
 from tfk8s.core.environment import texts
@@ -23,7 +24,7 @@ from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.sessions import task_monitor
 
 
-class ExternalBackend(ForegroundScripts):
+class ExternalBackend(ForegroundScripts, LocalTensorBoard):
     """Connects to the servers of one job file.
 
     Args:

@@ -1,8 +1,8 @@
 """The protocol of backends, which run clusters.
 
 A backend plans, applies, scales, observes, lists, yields events and logs, runs scripts, dials a task, runs commands
-beside a task, restarts and deletes. Everything else (waiting, probing, devices, `connect`, retries, panels) is built on
-these methods, once for all backends.
+beside a task, serves TensorBoard, restarts and deletes. Everything else (waiting, probing, devices, `connect`, retries,
+panels) is built on these methods, once for all backends.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module too
+    from pathlib import Path
+
     from tfk8s.backends.options import BackendOptions
     from tfk8s.backends.stacks import Stacks
     from tfk8s.core.events import Event
@@ -51,6 +53,24 @@ class PollingObserver:
 
     status: Callable[[], ClusterStatus]
     why_lost: Callable[[Task, str], str] = lambda task, symptom: symptom  # noqa: ARG005 - part of the protocol
+
+
+class TensorBoard(Protocol):
+    """A process or a pod that serves TensorBoard.
+
+    Attributes:
+        folder: the folder of event files.
+    """
+
+    folder: str
+
+    def require_running(self) -> None:
+        """Raise a Tfk8sError if the server has ended."""
+        ...
+
+    def show_messages(self) -> None:
+        """Write what the server has written elsewhere."""
+        ...
 
 
 class Backend(Protocol):
@@ -175,6 +195,24 @@ class Backend(Protocol):
         Args:
             name: the cluster's.
             chosen: the names of tasks ("worker/1"), and of scripts as the status has them.
+        """
+        ...
+
+    def tensorboard(
+        self, name: str, *, folder: str | None, requirements: Path | None, token: str, port: int
+    ) -> AbstractContextManager[TensorBoard]:
+        """Serve TensorBoard in a `with`; at its end, no process and no pod is left.
+
+        Args:
+            name: the cluster's.
+            folder: the folder of event files; None is the backend's default.
+            requirements: a file for `pip install -r` in a pod.
+            token: the page's path.
+            port: a free port of this machine.
+
+        Raises:
+            InvalidInput: TensorBoard is missing, or there is no such folder.
+            ClusterError: the pod can't start.
         """
         ...
 

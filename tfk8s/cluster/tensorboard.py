@@ -4,51 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import importlib.util
-import os
 import secrets
-import sys
 import tempfile
 import threading
 import webbrowser
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
 
 from tfk8s import polling
-from tfk8s.backends import child_process
+from tfk8s.backends.protocol import TensorBoard
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.scripts import find_requirements
-from tfk8s.core.environment import SCRIPT_DEFAULTS
-from tfk8s.errors import InvalidInput, Tfk8sError
+from tfk8s.errors import InvalidInput
 from tfk8s.sessions.forward import listen
 from tfk8s.sessions.pod import tensorboard
 
-LOCAL_FOLDER = "logs"  # Keras' callback and many examples write there
 _START_TIMEOUT = 300.0  # pip may install TensorBoard meanwhile
 _START_INTERVAL = 0.3  # each request takes a stream through the API server
 _ASK_INTERVAL = 5.0
 _ASK_TIMEOUT = 10.0
-_STOP_TIMEOUT = 10.0
-
-
-class Server(Protocol):
-    """A process or a pod that serves TensorBoard.
-
-    Attributes:
-        folder: the folder of event files.
-    """
-
-    folder: str
-
-    def require_running(self) -> None:
-        """Raise a Tfk8sError if the server has ended."""
-        ...
-
-    def show_messages(self) -> None:
-        """Write what the server has written elsewhere."""
-        ...
 
 
 class Page:
@@ -60,7 +34,7 @@ class Page:
         token: the page's path.
     """
 
-    def __init__(self, server: Server, port: int, token: str) -> None:
+    def __init__(self, server: TensorBoard, port: int, token: str) -> None:
         self._server, self._port, self._token = server, port, token
         self.folder = server.folder
 
@@ -128,41 +102,11 @@ def serve(cluster: Cluster, folder: str | None, requirements: str | None, port: 
         ClusterError: the pod can't start.
     """
     port, token = choose_port(port), secrets.token_hex(24)
-    with _run(cluster, folder, requirements, token, port) as server:
+    file = find_requirements(requirements)
+    with cluster.backend.tensorboard(cluster.name, folder=folder, requirements=file, token=token, port=port) as server:
         page = Page(server, port, token)
         page.wait_until_ready()
         yield page
-
-
-def _run(
-    cluster: Cluster, folder: str | None, requirements: str | None, token: str, port: int
-) -> AbstractContextManager[Server]:
-    if cluster.backend.name == "kubernetes":
-        from tfk8s.backends.kubernetes import KubernetesBackend  # loaded already; a local cluster does without
-
-        assert isinstance(cluster.backend, KubernetesBackend)
-        return cluster.backend.tensorboard(cluster.name, folder, find_requirements(requirements), token, port)
-    require_local(cluster, folder, requirements)
-    return LocalServer(folder or LOCAL_FOLDER, token, port)
-
-
-def require_local(cluster: Cluster, folder: str | None, requirements: str | None) -> None:
-    """Raise an InvalidInput if this machine can't show the folder of a cluster that runs here."""
-    if requirements is not None:
-        raise InvalidInput(
-            "--requirements is for Kubernetes: on this machine TensorBoard runs in tfk8s' own environment",
-            help="pip install 'tfk8s[tensorboard]'",
-        )
-    if importlib.util.find_spec("tensorboard") is None:
-        raise InvalidInput(
-            f"TensorBoard is not installed for {sys.executable}", help="pip install 'tfk8s[tensorboard]'"
-        )
-    cluster.status()  # a wrong name is an error here, too
-    if not Path(folder or LOCAL_FOLDER).is_dir():
-        raise InvalidInput(
-            f'there is no folder "{folder or LOCAL_FOLDER}"',
-            help="name the folder of the event files: tfk8s tensorboard NAME FOLDER",
-        )
 
 
 def choose_port(port: int) -> int:
@@ -179,37 +123,3 @@ def choose_port(port: int) -> int:
         listener = listen(0)
     with listener:
         return int(listener.getsockname()[1])
-
-
-class LocalServer:
-    """TensorBoard in a process that ends with this process; stopped at the end of a `with`.
-
-    Args:
-        folder: the folder of event files.
-        token: the page's path.
-        port: the page's port.
-    """
-
-    def __init__(self, folder: str, token: str, port: int) -> None:
-        self.folder = folder
-        command = [sys.executable, "-P", "-m", "tfk8s.sessions.pod.tensorboard", f"--port={port}", "--", folder]
-        self._process = child_process.start(command, {**SCRIPT_DEFAULTS, **os.environ, tensorboard.TOKEN: token})
-
-    def require_running(self) -> None:
-        """Check that the process runs.
-
-        Raises:
-            Tfk8sError: the process has ended.
-        """
-        code = self._process.poll()
-        if code is not None:
-            raise Tfk8sError(f"TensorBoard ended with exit code {code}: its messages are above")
-
-    def show_messages(self) -> None:
-        """Do nothing: the process writes to this terminal."""
-
-    def __enter__(self) -> LocalServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        child_process.stop(self._process, _STOP_TIMEOUT)

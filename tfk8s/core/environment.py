@@ -24,7 +24,7 @@
     TFK8S_ARCHIVE       kubernetes/, render/program_job   pod/entrypoint, task/       the archive of the script's folder
     TFK8S_REQUIREMENTS  kubernetes/                       pod/entrypoint, runner      the file for `pip install -r`
     TFK8S_DOWNLOADS     kubernetes/                       pod/entrypoint              the files of `--get`, as JSON
-    TFK8S_TOKEN         cluster/, kubernetes/             pod/tensorboard             the path of TensorBoard's page
+    TFK8S_TOKEN         local_tensorboard, kubernetes/    pod/tensorboard             the path of TensorBoard's page
     TFK8S_SCRIPT        warm/relay                        strategy, programs/stacks   the name of a script in a warm pod
     TFK8S_TRACE         cluster/timeline                  sessions/runner             interval and file of `--trace`
     TFK8S_PROGRESS      local/, warm/relay                training/progress           the file for `tfk8s.progress`

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from job_files import job_file
 
-from tfk8s.cluster.tensorboard import Page, choose_port
+from tfk8s.cluster.handle import Cluster
+from tfk8s.cluster.tensorboard import Page, choose_port, serve
 from tfk8s.errors import ClusterError
 from tfk8s.sessions.forward import listen
 from tfk8s.sessions.pod import tensorboard
+from tfk8s.testing import FakeBackend
 
 
 class Server:
@@ -45,13 +52,19 @@ class Runs(http.server.BaseHTTPRequestHandler):
         """Write nothing."""
 
 
-@pytest.fixture
-def port() -> Iterator[int]:
+@contextlib.contextmanager
+def page_server(port: int) -> Iterator[int]:
     Runs.requests = []
-    with http.server.HTTPServer(("127.0.0.1", 0), Runs) as server:
+    with http.server.HTTPServer(("127.0.0.1", port), Runs) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server.server_port
         server.shutdown()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with page_server(0) as port:
+        yield port
 
 
 def test_page_is_ready_when_its_server_answers(port: int) -> None:
@@ -63,6 +76,23 @@ def test_page_is_ready_when_its_server_answers(port: int) -> None:
     assert page.url == f"http://127.0.0.1:{port}/secret/"
     with pytest.raises(ClusterError, match=r"^TensorBoard was ended: its pod was deleted$"):
         page.wait()
+
+
+@pytest.mark.parametrize("name", ["kubernetes", "local"])
+def test_every_backend_serves_a_page(name: str) -> None:
+    class Backend(FakeBackend):
+        @contextlib.contextmanager
+        def tensorboard(self, name: str, **asked: Any) -> Iterator[Server]:  # type: ignore[override]
+            calls.append((name, asked["folder"], asked["requirements"]))
+            with page_server(asked["port"]):
+                yield Server(polls=2)
+
+    calls: list[object] = []
+    backend = Backend(job_file())
+    backend.name = name
+    with serve(Cluster(backend, "mnist"), "/logs", __file__, 0) as page:
+        assert Runs.requests == [f"{urlsplit(page.url).path}data/runs"] * 2
+    assert calls == [("mnist", "/logs", Path(__file__))]
 
 
 def test_server_that_ends_ends_the_wait() -> None:

@@ -141,7 +141,7 @@ class KubernetesBackend:
         script_jobs.stop(self._client, self._find(name), script)
 
     def tensorboard(
-        self, name: str, folder: str | None, requirements: Path | None, token: str, port: int
+        self, name: str, *, folder: str | None, requirements: Path | None, token: str, port: int
     ) -> AbstractContextManager[TensorBoardPod]:
         """Run TensorBoard in a pod, as `tensorboard_pod.run` does."""
         from tfk8s.backends.kubernetes.scripts import tensorboard_pod

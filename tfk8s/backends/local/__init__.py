@@ -17,6 +17,7 @@ from tfk8s.backends import devices, downloads, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.local import capacity, interpreter, logs, state, status, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record, resize
+from tfk8s.backends.local_tensorboard import LocalTensorBoard
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.backends.stacks import Stacks
@@ -37,7 +38,7 @@ _MAX_END_AGE = 20.0
 _STREAMS = (0, 1, 2)
 
 
-class LocalBackend(ForegroundScripts):
+class LocalBackend(ForegroundScripts, LocalTensorBoard):
     """Runs each task as a process, in the cluster's own network namespace.
 
     Args:
