@@ -13,13 +13,13 @@ from tfk8s.cli.output import age, note, say, table
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.training.progress import can_change
 
 if TYPE_CHECKING:
     from rich.live import Live
 
 _HEAD = ("TASK", "PHASE", "ADDRESS", "WHERE", "RESTARTS", "AGE", "PROGRESS", "REASON")
 _BAR_WIDTH = 10
-_NO_CURSOR = ("dumb", "unknown")  # terminals on which rich prints nothing
 
 
 class Progress:
@@ -33,7 +33,7 @@ class Progress:
     def __init__(self, stream: TextIO | None = None, *, in_place: bool = True) -> None:
         self._stream = stream or sys.stderr
         self._omits_ready = stream is None
-        in_place = in_place and self._stream.isatty() and os.environ.get("TERM") not in _NO_CURSOR
+        in_place = in_place and can_change(self._stream, os.environ)
         self._panel = Panel(self._stream, transient=stream is None) if in_place else None
         self._last: dict[Task, TaskStatus] | None = None
 

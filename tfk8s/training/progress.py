@@ -132,8 +132,11 @@ class Meter:
 
 
 def can_change(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Return whether a stream is a terminal whose last line can be written again."""
-    return stream.isatty() and environment.get("TERM", "dumb") not in ("dumb", "unknown")
+    """Return whether a stream is a terminal whose lines can be written again, by the rule of rich.
+
+    A terminal without a name, as under `env -i`, is taken for one that can.
+    """
+    return stream.isatty() and environment.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 class StatusLine:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tfk8s.training import progress
 from tfk8s.training.progress import Meter, StatusLine, StreamAbove
@@ -226,6 +227,18 @@ def test_fork_prints_without_the_line(screen: Screen, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert StreamAbove(screen, line).write("text\n") == 5
     assert screen.getvalue() == f"{before}text\n"
+
+
+@pytest.mark.parametrize(("name", "can"), [(None, True), ("xterm", True), ("dumb", False), ("Unknown", False)])
+def test_terminals_whose_lines_can_be_written_again(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, name: str | None, can: bool
+) -> None:
+    monkeypatch.delenv("TERM", raising=False)
+    if name is not None:
+        monkeypatch.setenv("TERM", name)
+    assert progress.can_change(screen, os.environ) is can
+    assert Console(file=screen).is_dumb_terminal is not can
+    assert not progress.can_change(io.StringIO(), os.environ)
 
 
 def test_only_streams_on_the_terminal_are_taken(
