@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,28 +33,15 @@ def seconds(text: str | float) -> float:
     return 3600 * hours + 60 * minutes + rest
 
 
-def count(text: str | int) -> int:
-    """Parse a number of lines or GPUs.
+def whole_number(least: int) -> Callable[[str | int], int]:
+    """Return a parser of whole numbers from `least` on, which raises BadParameter for an invalid text."""
 
-    Raises:
-        BadParameter: the text is invalid.
-    """
-    if not str(text).isdecimal():
-        raise typer.BadParameter(f'"{text}" is not a whole number of 0 or more')
-    return int(text)
+    def parse(text: str | int) -> int:
+        if not str(text).isdecimal() or int(text) < least:
+            raise typer.BadParameter(f'"{text}" is not a whole number of {least} or more')
+        return int(text)
 
-
-def interval(text: str | int | None) -> int | None:
-    """Parse a number of 1 or more.
-
-    Raises:
-        BadParameter: the text is invalid.
-    """
-    if text is None:
-        return None
-    if not str(text).isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f'"{text}" is not a whole number of 1 or more')
-    return int(text)
+    return parse
 
 
 def port(text: str | int) -> int:
@@ -160,7 +148,7 @@ Gpus = Annotated[
     typer.Option(
         "--gpus",
         metavar="N",
-        callback=count,
+        callback=whole_number(0),
         show_default=False,
         help="On Kubernetes: the number of GPUs for the script.",
     ),
@@ -182,7 +170,7 @@ TraceEvery = Annotated[
     typer.Option(
         "--trace-every",
         metavar="N",
-        callback=interval,
+        callback=whole_number(1),
         show_default=False,
         help="With --trace: record every N-th call of session.run; default: 100.",
     ),
@@ -202,7 +190,7 @@ Retries = Annotated[
     typer.Option(
         "--retries",
         metavar="N",
-        callback=count,
+        callback=whole_number(0),
         show_default=False,
         help="Retry up to N times if a task is lost.",
     ),

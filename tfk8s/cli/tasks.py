@@ -36,7 +36,9 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new output until Ctrl-C.")] = False,
     tail: Annotated[
         int | None,
-        typer.Option("--tail", metavar="N", callback=options.count, help="Print only the last N lines of each."),
+        typer.Option(
+            "--tail", metavar="N", callback=options.whole_number(0), help="Print only the last N lines of each."
+        ),
     ] = None,
     previous: Annotated[
         bool, typer.Option("--previous", "-p", help="Print the output before each task's last restart.")

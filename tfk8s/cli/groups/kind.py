@@ -21,7 +21,7 @@ def up(
     gpus: Annotated[
         int,
         typer.Option(
-            "--gpus", metavar="N", callback=options.count, show_default=False,
+            "--gpus", metavar="N", callback=options.whole_number(0), show_default=False,
             help="Let each node pretend to have N GPUs.",
         ),
     ] = 0,
