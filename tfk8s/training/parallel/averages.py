@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from tfk8s.training.parallel.checks import check_number, check_tasks, invalid
-from tfk8s.training.parallel.division import map_tasks
+from tfk8s.training.parallel.division import equal_sizes, map_tasks
 from tfk8s.training.parallel.packing import Packing, on_device
 
 Weights = Sequence[Any]
@@ -145,7 +145,7 @@ def _mean_on_each(
 def _ring_sum(vectors: Sequence[tf.Tensor], tasks: Sequence[str]) -> list[tf.Tensor]:
     """Return the sum on each task. Each task sends to the next one only."""
     count, length = len(tasks), int(vectors[0].shape[0])
-    sizes = [length // count + (i < length % count) for i in range(count)]
+    sizes = equal_sizes(length, count)
     chunks = []
     for vector, task in zip(vectors, tasks, strict=True):
         with tf.device(task):

@@ -45,9 +45,14 @@ def split(x: Any, tasks: Sequence[str], sizes: Sequence[int] | None = None) -> l
 
 def _sizes(x: tf.Tensor, rows: int | None, count: int) -> Any:
     if rows is not None:
-        return [rows // count + (i < rows % count) for i in range(count)]
+        return equal_sizes(rows, count)
     number = tf.shape(x)[0]
     return number // count + tf.cast(tf.range(count) < number % count, tf.int32)
+
+
+def equal_sizes(number: int, count: int) -> list[int]:
+    """Return the sizes of `count` parts of a number, as equal as possible. The first parts have one more."""
+    return [number // count + (i < number % count) for i in range(count)]
 
 
 def map_tasks(function: Callable[[Any], T], xs: Sequence[Any], tasks: Sequence[str]) -> list[T]:
