@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 SCHEME = "grpc://"  # of a session's target
 POD_NAMESPACE = "$(TFK8S_NAMESPACE)"  # Kubernetes expands this in the variables of a container
+MAX_PORT = 65535
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SCRIPTS_OF_A_POD = 32
-_HIGHEST_PORT = 65535
 
 
 def script_ports(port: int) -> range:
@@ -29,7 +29,7 @@ def script_ports(port: int) -> range:
     Args:
         port: the master's.
     """
-    start = port + 100 if port + 100 + _SCRIPTS_OF_A_POD <= _HIGHEST_PORT else port - 1000
+    start = port + 100 if port + 100 + _SCRIPTS_OF_A_POD <= MAX_PORT else port - 1000
     return range(start, start + _SCRIPTS_OF_A_POD)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfk8s.core import naming
+from tfk8s.core.addresses import MAX_PORT
 from tfk8s.core.spec import MAX_TASKS
 from tfk8s.errors import quoted
 from tfk8s.jobfile import syntax, values
@@ -185,7 +186,7 @@ BOOLEAN = Boolean()
 
 COUNT = Number(1, MAX_TASKS)
 TASKS = Number(1, MAX_TASKS, of="the tasks of ")
-PORT = Number(1, 65535)
+PORT = Number(1, MAX_PORT)
 GPUS = Number(0, 1000, whole="write a whole number: Kubernetes allocates whole GPUs only")
 RESTARTS = Number(0, 1000)
 SECONDS = Number(0, values.MAX_SECONDS)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfk8s.core import kinds, naming
-from tfk8s.core.addresses import POD_NAMESPACE, pod_address
+from tfk8s.core.addresses import MAX_PORT, POD_NAMESPACE, pod_address
 from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.environment import data_variables
 from tfk8s.core.quantity import Quantity
@@ -34,7 +34,6 @@ MIN_CPU_LIMIT = "1"
 # The storage for the scratch folder and the logs. Security scanners require both values.
 STORAGE_REQUEST = "128Mi"
 STORAGE_LIMIT = "4Gi"
-MAX_PORT = 65535
 
 POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
 

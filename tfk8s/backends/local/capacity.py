@@ -138,8 +138,9 @@ def check_new_ports(after: Mapping[Task, str], before: Mapping[Task, str], *, ex
 
 def _valid_port(task: Task, address: str) -> int:
     _, port = addresses.host_and_port(address)
-    if port > 65535:
-        raise InvalidInput(f"{task} would listen on port {port}, past 65535", help="lower `port` in the job file")
+    if port > addresses.MAX_PORT:
+        reason = f"{task} would listen on port {port}, past {addresses.MAX_PORT}"
+        raise InvalidInput(reason, help="lower `port` in the job file")
     return port
 
 
