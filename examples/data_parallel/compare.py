@@ -10,7 +10,6 @@ import csv
 import dataclasses
 import json
 import os
-import statistics
 import tempfile
 from pathlib import Path
 
@@ -36,7 +35,6 @@ parser.add_argument("picture", nargs="?", type=Path, default="curves.png")
 parser.add_argument("--steps", type=int, default=400)
 parser.add_argument("--batch", type=int, default=20_000, help="the examples of a worker in a step")
 parser.add_argument("--every", type=int, default=20, help="the steps of a run, for the rungs that have several")
-parser.add_argument("--rounds", type=int, default=1, help="all rungs run so often; the speed is the median")
 parser.add_argument("--rungs", nargs="+", default=list(RUNGS), choices=RUNGS, metavar="SCRIPT")
 parser.add_argument("--one-core", action="store_true", help="a core for each worker, and one for the one process")
 options = parser.parse_args()
@@ -74,21 +72,21 @@ def rate(result):
 
 
 def report(results):
-    rates = {script: statistics.median(map(rate, rounds)) for script, rounds in results.items()}
+    rates = {script: rate(result) for script, result in results.items()}
     print(f"{'':29}{'steps/s':>9}{'samples/s':>12}{'ratio':>8}{'bytes a step':>14}{'loss':>10}")
-    for script, rounds in results.items():
-        speed, last = rates[script], rounds[-1]
+    for script, result in results.items():
+        speed = rates[script]
         samples, ratio = speed * options.batch * WORKERS, speed / rates[next(iter(results))]
         print(
-            f"{RUNGS[script][0]:29}{speed:9.1f}{samples:12,.0f}{ratio:8.2f}{last['bytes']:14,.0f}"
-            f"{last['costs'][-1]:10.5f}"
+            f"{RUNGS[script][0]:29}{speed:9.1f}{samples:12,.0f}{ratio:8.2f}{result['bytes']:14,.0f}"
+            f"{result['costs'][-1]:10.5f}"
         )
 
 
 def draw(results):
     plt.switch_backend("Agg")  # draws into files: no screen needed
     figure, (steps, seconds) = plt.subplots(1, 2, figsize=(11, 5), sharey=True, layout="constrained")
-    for offset, (script, (result, *_)) in enumerate(results.items()):
+    for offset, (script, result) in enumerate(results.items()):
         name, _, line, marker = RUNGS[script]
         gap = max(1, len(result["costs"]) // 10)
         style = {"linestyle": line, "marker": marker, "markevery": (offset * gap // 8, gap), "markerfacecolor": "none"}
@@ -105,17 +103,14 @@ def write(results):
     with options.picture.with_suffix(".csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["method", "step", "seconds", "loss"])
-        for script, (result, *_) in results.items():
+        for script, result in results.items():
             for step, (second, cost) in enumerate(zip(result["seconds"], result["costs"], strict=True)):
                 table.writerow([RUNGS[script][0], step, f"{second:.6f}", f"{cost:.6g}"])
 
 
-results = {script: [] for script in options.rungs}
 with tempfile.TemporaryDirectory() as folder, tfk8s.up(HERE / "cluster.yaml", local=True) as servers:
     pin(servers)
-    for _ in range(options.rounds):
-        for script in options.rungs:
-            results[script].append(run(script, Path(folder, "result.json")))
+    results = {script: run(script, Path(folder, "result.json")) for script in options.rungs}
 report(results)
 draw(results)
 write(results)
