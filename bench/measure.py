@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from tfk8s.backends.local import network_namespace
+from tfk8s.backends.local import network_namespace, state
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -187,8 +187,24 @@ def pss(pid: int | str) -> float:
 def descendants(pid: int) -> Iterator[int]:
     """Yield a process and all processes below it."""
     yield pid
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:  # the process has ended
+        return
+    for child in children:
         yield from descendants(int(child))
+
+
+def supervisor(name: str) -> int:
+    """Return the process id of the supervisor of a cluster on this machine."""
+    pid = state.folder(name).supervisor()
+    assert pid is not None, f"{name} has no supervisor"
+    return pid
+
+
+def cluster_memory(name: str) -> float:
+    """Return the memory of a cluster on this machine: the supervisor, its tasks, the fork server and its forks."""
+    return sum(map(pss, descendants(supervisor(name))))
 
 
 # ---- servers without tfk8s -------------------------------------------------------------------------------------------

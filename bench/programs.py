@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import page
-from measure import TFK8S, Bound, Comparison, compare, descendants, in_another_network, pss, take_turns
+from measure import TFK8S, Bound, Comparison, cluster_memory, compare, in_another_network, pss, take_turns
 
 TITLE = "Programs"
 TURNS = 5
@@ -73,9 +73,7 @@ def by_tfk8s(folder: Path) -> Cost:
     try:
         wait_for_steps(iter(command.stdout), WORKERS)
         elapsed = time.perf_counter() - start
-        state = Path(os.environ["XDG_STATE_HOME"], "tfk8s", "bench", "supervisor.json")
-        supervisor = json.loads(state.read_text())["pid"]
-        return elapsed, sum(map(pss, (command.pid, *descendants(supervisor))))
+        return elapsed, pss(command.pid) + cluster_memory("bench")
     finally:
         command.terminate()
         command.communicate()

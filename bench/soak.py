@@ -22,9 +22,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from measure import TFK8S, in_another_network, local_cluster, own_state, plain_servers, seconds, tfk8s
-
-from tfk8s.backends.local import state
+from measure import TFK8S, in_another_network, local_cluster, own_state, plain_servers, seconds, supervisor, tfk8s
 
 NAME = "soak"
 JOB_FILE = f"apiVersion: tfk8s.dev/v1\nname: {NAME}\njobs: {{chief: 1, ps: 1, worker: 2}}\n"
@@ -70,11 +68,10 @@ def processes() -> dict[str, int]:
     """Return the process ids of the tasks, the supervisor and the fork server."""
     status = json.loads(tfk8s("status", "--local", NAME, "-o", "json"))
     tasks = {task["task"]: int(task["where"].removeprefix("pid ")) for task in status["tasks"]}
-    supervisor = state.folder(NAME).supervisor()
-    assert supervisor is not None
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    parent = supervisor(NAME)
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     (fork_server,) = {int(child) for child in children} - set(tasks.values())
-    return {**tasks, "supervisor": supervisor, "fork server": fork_server}
+    return {**tasks, "supervisor": parent, "fork server": fork_server}
 
 
 def submit(script: Path) -> subprocess.Popen[bytes]:

@@ -3,8 +3,9 @@
     python bench/start.py
 
 A separate process imports TensorFlow and starts a `tf.distribute.Server`. The last process ends the start when it has
-its server. `up` returns when all servers answer. The memory is PSS, which counts shared pages once. That of tfk8s is
-the memory of the tasks and of their supervisor.
+its server. `up` returns when all servers answer. The memory is PSS, which counts shared pages once. The memory of
+servers is that of the tasks and of their supervisor. The memory of a cluster has the fork server, too, which imports
+TensorFlow for all scripts; it counts after a script that does nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import page
 from measure import (
     Bound,
     Comparison,
     call,
+    cluster_memory,
     compare,
     in_another_network,
     local_cluster,
     plain_servers,
     pss,
     seconds,
+    supervisor,
     take_turns,
     tfk8s,
 )  # fmt: skip
@@ -47,7 +51,14 @@ x = tf.placeholder(tf.int32, [])
 with tf.Session(os.environ.get("TFK8S_TARGET", "")) as session:
     print(session.run(x + 300, {x: 2}))
 """
-Cost = tuple[float, float]  # seconds and bytes
+
+
+class Cost(NamedTuple):
+    """The seconds of a start, then the memory of the servers and of all processes in bytes."""
+
+    seconds: float
+    servers: float = 0.0
+    cluster: float = 0.0
 
 
 def import_tensorflow() -> float:
@@ -57,22 +68,25 @@ def import_tensorflow() -> float:
 
 def by_tfk8s(tasks: int, folder: Path) -> Cost:
     """Return the cost of a cluster."""
-    job_file = folder / "cluster.yaml"
+    job_file, script = folder / "cluster.yaml", folder / "nothing.py"
+    script.touch()
     job_file.write_text(f"apiVersion: tfk8s.dev/v1\nname: large\njobs: {{worker: {tasks}}}\n")
     start = time.perf_counter()
     with local_cluster("large", job_file):
         elapsed = time.perf_counter() - start
         status = json.loads(tfk8s("status", "--local", "large", "-o", "json"))
         pids = [task["where"].removeprefix("pid ") for task in status["tasks"]]
-        supervisor = Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1]
-        return elapsed, sum(map(pss, (*pids, supervisor)))
+        servers = sum(map(pss, (*pids, supervisor("large"))))
+        tfk8s("submit", "--local", "large", script)  # ends after the fork server's import
+        return Cost(elapsed, servers, cluster_memory("large"))
 
 
 def by_hand(tasks: int) -> Cost:
     """Return the cost of a process for each server."""
     start = time.perf_counter()
     with plain_servers({"worker": tasks}) as pids:
-        return time.perf_counter() - start, sum(map(pss, pids.values()))
+        elapsed, memory = time.perf_counter() - start, sum(map(pss, pids.values()))
+        return Cost(elapsed, memory, memory)
 
 
 def clusters(tasks: int, folder: Path) -> Iterator[Comparison]:
@@ -80,21 +94,22 @@ def clusters(tasks: int, folder: Path) -> Iterator[Comparison]:
     ways: dict[str, Callable[[], Cost]] = {
         "tfk8s": lambda: by_tfk8s(tasks, folder),
         "by hand": lambda: in_another_network(functools.partial(by_hand, tasks)),
-        "import": lambda: (import_tensorflow(), 0.0),
+        "import": lambda: Cost(import_tensorflow()),
     }
     if tasks not in MAX_IMPORTS:
         del ways["import"]
     figures = take_turns(ways, TURNS_OF[tasks])
-    times = {name: [cost[0] for cost in costs] for name, costs in figures.items()}
-    ours, theirs = ([cost[1] for cost in figures[name]] for name in ("tfk8s", "by hand"))
+    times, servers, cluster = (
+        {name: [cost[part] for cost in costs] for name, costs in figures.items()} for part in range(3)
+    )
     processes, memory = f"{tasks} separate processes", MAX_MEMORY.get(tasks)
     yield compare(f"`up` of {tasks} tasks", processes, "s", times["tfk8s"], times["by hand"])
     if tasks in MAX_IMPORTS:
         bound = Bound(highest=MAX_IMPORTS[tasks])
         yield compare(f"`up` of {tasks} tasks", "`import tensorflow`", "s", times["tfk8s"], times["import"], bound)
-    yield compare(
-        f"memory of {tasks} tasks", processes, "B", ours, theirs, Bound(highest=memory, unit="B") if memory else None
-    )
+    bound = Bound(highest=memory, unit="B") if memory else None
+    yield compare(f"memory of {tasks} servers", processes, "B", servers["tfk8s"], servers["by hand"], bound)
+    yield compare(f"memory of a cluster of {tasks} tasks", processes, "B", cluster["tfk8s"], cluster["by hand"])
 
 
 def scripts(folder: Path) -> Iterator[Comparison]:

@@ -1,9 +1,16 @@
-"""The statistics of bench/: pairs in turn, their ratios and spreads."""
+"""The statistics of bench/: pairs in turn, their ratios and spreads; and the processes that bench/ measures."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
+import measure
 import pytest
 from measure import Bound, Spread, compare, take_turns
+
+from tfk8s.backends.local import state
 
 
 def test_each_way_runs_once_a_turn_and_the_first_comes_last_in_the_next() -> None:
@@ -53,3 +60,24 @@ def test_both_ways_have_a_figure_in_each_turn() -> None:
 )
 def test_a_bound_limits_the_ratio_or_the_median_of_tfk8s(bound: Bound | None, holds: bool) -> None:
     assert compare("work", "other work", "s", [1.0], [2.0], bound).holds is holds
+
+
+@pytest.mark.programs
+def test_the_memory_of_a_cluster_is_that_of_its_supervisor_and_all_below(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    counted: list[int] = []
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(measure, "pss", lambda pid: counted.append(pid) or 1.0)
+    folder = state.folder("c")
+    folder.path.mkdir(parents=True)
+    folder.write_supervisor(os.getpid())
+    with subprocess.Popen(["sleep", "60"]) as task:
+        assert measure.cluster_memory("c") == len(counted)
+        task.kill()
+    assert {os.getpid(), task.pid} <= set(counted)
+
+
+def test_a_process_that_has_ended_has_no_descendants() -> None:
+    ended = 1 << 22  # the kernel's PID_MAX_LIMIT
+    assert list(measure.descendants(ended)) == [ended]
