@@ -207,7 +207,7 @@ def cluster_memory(name: str) -> float:
     return sum(map(pss, descendants(supervisor(name))))
 
 
-# ---- servers without tfk8s -------------------------------------------------------------------------------------------
+# ---- processes without tfk8s -----------------------------------------------------------------------------------------
 
 
 def in_another_network(work: Callable[[], T]) -> T:
@@ -243,3 +243,24 @@ def plain_servers(jobs: Mapping[str, int]) -> Iterator[dict[str, int]]:
         for server in servers.values():
             server.kill()
             server.wait()
+
+
+@contextlib.contextmanager
+def workers(count: int, *command: str | Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start a program as each worker of a cluster, by TF_CONFIG; end the workers after use.
+
+    The first worker is at port 2222 of this process' network, and the others are at the next ports.
+
+    Yields:
+        The processes, whose output is a pipe.
+    """
+    cluster = {"worker": [f"localhost:{2222 + index}" for index in range(count)]}
+    pipe = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for index in range(count):
+            config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+            environment = {**os.environ, "TF_CONFIG": config, "TF_CPP_MIN_LOG_LEVEL": "1"}
+            processes.append(stack.enter_context(subprocess.Popen(command, env=environment, **pipe)))
+            stack.callback(processes[-1].kill)
+        yield processes

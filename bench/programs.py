@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import page
-from measure import TFK8S, Bound, Comparison, cluster_memory, compare, in_another_network, pss, take_turns
+from measure import TFK8S, Bound, Comparison, cluster_memory, compare, in_another_network, pss, take_turns, workers
 
 TITLE = "Programs"
 TURNS = 5
@@ -81,24 +80,11 @@ def by_tfk8s(folder: Path) -> Cost:
 
 def by_hand(folder: Path) -> Cost:
     """Return the cost of a process for each worker."""
-    reader, writer = os.pipe()
-    cluster = {"worker": [f"localhost:{2222 + index}" for index in range(WORKERS)]}
     start = time.perf_counter()
-    processes = []
-    try:
-        for index in range(WORKERS):
-            config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-            environment = {**os.environ, "TF_CONFIG": config, "TF_CPP_MIN_LOG_LEVEL": "1"}
-            command = [sys.executable, folder / "program.py"]
-            processes.append(subprocess.Popen(command, stdout=writer, stderr=subprocess.DEVNULL, env=environment))
-        os.close(writer)
-        with open(reader) as lines:
-            wait_for_steps(lines, WORKERS)
-        return time.perf_counter() - start, sum(pss(process.pid) for process in processes)
-    finally:
+    with workers(WORKERS, sys.executable, folder / "program.py") as processes:
         for process in processes:
-            process.kill()
-            process.wait()
+            wait_for_steps(iter(process.stdout), 1)
+        return time.perf_counter() - start, sum(pss(process.pid) for process in processes)
 
 
 def comparisons() -> Iterator[Comparison]:

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import page
-from measure import TFK8S, Comparison, compare, local_cluster, take_turns
+from measure import Comparison, call, compare, in_another_network, local_cluster, take_turns, tfk8s, workers
 
 TITLE = "Strategies"
 TURNS = 3
@@ -67,38 +64,25 @@ def train(kind: str) -> None:
     print(json.dumps(rates))
 
 
-def program(kind: str, **environment: str) -> subprocess.Popen[str]:
-    """Start this file without a cluster."""
-    return start([sys.executable, __file__, kind], {**os.environ, **environment})
+def rates(output: str) -> dict[str, float]:
+    """Return the rates in the last line of a program's output."""
+    return dict(json.loads(output.splitlines()[-1]))
 
 
-def start(command: list[str], environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start a program whose last line of output has its rates."""
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, stdin=subprocess.DEVNULL
-    )
-
-
-def rates(processes: list[subprocess.Popen[str]]) -> dict[str, float]:
-    """Return the rates of programs that train together, from the first."""
-    outputs = [process.communicate()[0] for process in processes]
-    return dict(json.loads(outputs[0].splitlines()[-1]))
+def by_hand(kind: str) -> dict[str, float]:
+    """Return the rates of two workers that train together, from the first."""
+    with workers(2, sys.executable, __file__, kind) as processes:
+        outputs = [process.communicate()[0] for process in processes]
+    return rates(outputs[0])
 
 
 def measure(kind: str, job_file: str) -> dict[str, float]:
     """Run one kind of training; return the rate of each size."""
     if kind == KINDS[0]:
-        return rates([start([*TFK8S, "submit", "--local", job_file, __file__, kind])])
+        return rates(tfk8s("submit", "--local", job_file, __file__, kind))
     if kind == "one process":
-        return rates([program(kind)])
-    listeners = [socket.create_server(("localhost", 0)) for _ in range(2)]
-    workers = [f"localhost:{listener.getsockname()[1]}" for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    config = {"cluster": {"worker": workers}}
-    return rates(
-        [program(kind, TF_CONFIG=json.dumps({**config, "task": {"type": "worker", "index": i}})) for i in range(2)]
-    )
+        return rates(call(sys.executable, __file__, kind))
+    return in_another_network(functools.partial(by_hand, kind))
 
 
 def comparisons() -> Iterator[Comparison]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -81,3 +83,12 @@ def test_the_memory_of_a_cluster_is_that_of_its_supervisor_and_all_below(
 def test_a_process_that_has_ended_has_no_descendants() -> None:
     ended = 1 << 22  # the kernel's PID_MAX_LIMIT
     assert list(measure.descendants(ended)) == [ended]
+
+
+@pytest.mark.programs
+def test_workers_have_their_place_in_tf_config_and_end_after_use() -> None:
+    with measure.workers(2, "sh", "-c", 'echo "$TF_CONFIG"; exec sleep 60') as processes:
+        configs = [json.loads(process.stdout.readline()) for process in processes]
+    cluster = {"worker": ["localhost:2222", "localhost:2223"]}
+    assert configs == [{"cluster": cluster, "task": {"type": "worker", "index": index}} for index in range(2)]
+    assert [process.poll() for process in processes] == [-signal.SIGKILL] * 2
