@@ -51,7 +51,7 @@ site: .venv/docs    ## builds the documentation site into build/site; a broken l
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir website --doctree-dir build/doctrees . build/site
 	@echo "open build/site/index.html"
 
-bench: .venv/dev    ## measures everything in one go, and writes bench/results.md
+bench: .venv/dev    ## measures in one go, and writes bench/results.md; without bench/soak.py and bench/scale.py
 	$(BIN)/python bench/results.py
 
 chart:              ## packages the Helm chart into dist/

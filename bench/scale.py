@@ -9,9 +9,10 @@ and no container runs. So the figures are those of tfk8s, of the API server and 
 through a relay that counts its requests and bytes. The memory is the largest resident set of the command's process
 (getrusage(2)).
 
-Three ways make the same number of pods, in turn: `tfk8s up`; a TFJob, if its operator runs, which also makes a Service
-a pod; and one plain StatefulSet. The StatefulSet shows Kubernetes' own limit: its controllers send 20 requests a second
-(kube-controller-manager, --kube-api-qps). The times are those until the API server has all objects.
+Three ways make the same number of pods, one after the other and once each: `tfk8s up`; one plain StatefulSet; and a
+TFJob, if its operator runs, which also makes a Service a pod. The StatefulSet shows Kubernetes' own limit: its
+controllers send 20 requests a second (kube-controller-manager, --kube-api-qps). The times are those until the API
+server has all objects.
 """
 
 from __future__ import annotations
