@@ -15,7 +15,7 @@ from sphinx.util import logging
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-sys.path[:0] = [str(HERE), str(ROOT)]
+sys.path.insert(0, str(HERE))
 
 import reference  # noqa: E402 - stands beside this file
 
