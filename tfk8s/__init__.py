@@ -1,5 +1,7 @@
 """Distributed TensorFlow on this machine or on Kubernetes, from one job file.
 
+A script starts a cluster, and opens a session::
+
     import tfk8s
 
     with tfk8s.up("cluster.yaml", local=True) as cluster:

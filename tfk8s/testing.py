@@ -1,10 +1,10 @@
 """A backend in memory, for tests of programs that use tfk8s.
 
+docs/testing.md has a complete example. The shortest test::
+
     with use_backend(FakeBackend()) as backend:
         train.main(["cluster.yaml"])
     assert backend.calls == ["apply mnist", "run mnist train.py", "delete mnist"]
-
-docs/testing.md has a complete example.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
-"""Writes the pages of reference that come from the code: the commands, the job file and the Python API."""
+"""Writes the pages of reference that come from the code: the commands and the job file. Sphinx fills python.md."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import tfk8s
-import tfk8s.testing
 from tfk8s.cli.app import COMMANDS, program
 from tfk8s.jobfile.schema import json_schema
 
@@ -19,8 +17,9 @@ from tfk8s.jobfile.schema import json_schema
 def write_pages(folder: Path) -> None:
     """Write all pages into a folder."""
     folder.mkdir(exist_ok=True)
-    for name, lines in (("commands", commands()), ("job-file", job_file()), ("python", python())):
+    for name, lines in (("commands", commands()), ("job-file", job_file())):
         (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
+    shutil.copy(Path(__file__).with_name("python.md"), folder)
 
 
 def commands() -> Iterator[str]:
@@ -101,32 +100,6 @@ def _type(schema: Any) -> str:
         names["object"] = _type(schema["then"])
     forms = [forms] if isinstance(forms, str) else forms
     return ", or ".join(names[form] for form in forms) or "any value"
-
-
-def python() -> Iterator[str]:
-    """Yield the lines of the page of the Python API, which Sphinx fills with the docstrings."""
-    yield "# The Python API\n"
-    yield "This page has the docstrings. [tfk8s from Python](../python.md) describes their use.\n"
-    values = {name: getattr(tfk8s, name) for name in tfk8s.__all__}
-    errors = [name for name, value in values.items() if inspect.isclass(value) and issubclass(value, Exception)]
-    yield from _directives("Functions", tfk8s, [name for name, value in values.items() if inspect.isfunction(value)])
-    yield from _directives("Cluster", tfk8s, ["Cluster"])
-    yield from _directives("Errors", tfk8s, errors)
-    for module in (*filter(inspect.ismodule, values.values()), tfk8s.testing):
-        own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-        names = getattr(module, "__all__", own)
-        yield from _directives(module.__name__, module, [name for name in names if not name.startswith("_")])
-
-
-def _directives(title: str, module: ModuleType, names: list[str]) -> Iterator[str]:
-    yield f"## {title}\n\n```{{eval-rst}}"
-    for name in names:
-        value = getattr(module, name)
-        is_error = inspect.isclass(value) and issubclass(value, Exception)
-        directive = "autoexception" if is_error else "autoclass" if inspect.isclass(value) else "autofunction"
-        yield f".. {directive}:: {module.__name__}.{name}"
-        yield from ["   :members:", ""] if directive == "autoclass" else [""]
-    yield "```\n"
 
 
 def _table(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:

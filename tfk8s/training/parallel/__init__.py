@@ -1,7 +1,7 @@
 """Data parallelism over plain graphs and sessions: functions to divide, replicate, send, average and repeat.
 
 All functions add operations to the current graph: TensorFlow 1's default graph, or a `tf.Graph` of TensorFlow 2. A task
-is a device as TensorFlow writes it, "/job:worker/task:0", or "/job:worker/task:0/device:GPU:0".
+is a device as TensorFlow writes it, "/job:worker/task:0", or "/job:worker/task:0/device:GPU:0"::
 
     from tfk8s import parallel
 
