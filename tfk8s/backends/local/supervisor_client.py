@@ -10,9 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from tfk8s.core.environment import script_environment, without_proxy
 from tfk8s.core.script import Script
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.sessions.forks import ipc, processes
-from tfk8s.sessions.forks.scripts import ESCALATION
+from tfk8s.sessions.forks.scripts import forwarded_signals
 
 _ANSWER_TIMEOUT = 10.0
 _START_TIMEOUT = 10.0
@@ -177,7 +176,13 @@ def run(folder: state.Folder, request: ipc.Message, descriptors: Sequence[int]) 
         connection = ipc.connect(folder.control, _ANSWER_TIMEOUT)
     except OSError as error:
         raise gone_error(folder) from error
-    with connection, _forward_signals(connection):
+
+    def send(number: int) -> bool:
+        with contextlib.suppress(OSError):  # the script has ended
+            ipc.send(connection, {"signal": number})
+        return True
+
+    with connection, forwarded_signals(send):
         connection.settimeout(None)
         try:
             ipc.send(connection, request, descriptors)
@@ -191,32 +196,6 @@ def run(folder: state.Folder, request: ipc.Message, descriptors: Sequence[int]) 
     if not answers:
         raise gone_error(folder)
     return answers
-
-
-@contextlib.contextmanager
-def _forward_signals(connection: socket.socket) -> Iterator[None]:
-    """Forward SIGINT and SIGTERM to the script; after the last of `ESCALATION`, stop waiting for the script.
-
-    Only the main thread gets signals, so other threads forward none.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    escalation = iter(ESCALATION)
-
-    def forward(number: int, _: object) -> None:
-        number_to_send = next(escalation, None)
-        if number_to_send is None:  # the supervisor ends the script when this process has ended
-            raise KeyboardInterrupt
-        with contextlib.suppress(OSError):  # the script has ended
-            ipc.send(connection, {"signal": max(number_to_send, number, key=ESCALATION.index)})
-
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def end(folder: state.Folder, reason: str) -> None:

@@ -10,8 +10,7 @@ import os
 import secrets
 import signal
 import sys
-import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, TextIO
 
 from tfk8s import polling
@@ -22,7 +21,7 @@ from tfk8s.backends.kubernetes.scripts import warm_pods
 from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 from tfk8s.errors import BackendUnreachable, ClusterError, TaskUnreachable
 from tfk8s.render.pods import Object
-from tfk8s.sessions.forks.scripts import ESCALATION
+from tfk8s.sessions.forks.scripts import forwarded_signals
 from tfk8s.sessions.warm import channel
 from tfk8s.sessions.warm.channel import Channel
 
@@ -79,7 +78,7 @@ class WarmScript:
             Unusable: the pod refuses the script.
             ClusterError, ScriptLost: the connection broke, and the pod is gone.
         """
-        with self._forwarding_signals():
+        with forwarded_signals(self._forward_signal):
             self._channel.send_json(channel.RUN, request)
             for start in range(0, len(archive), _BLOCK):
                 self._channel.send(channel.ARCHIVE, archive[start : start + _BLOCK])
@@ -179,6 +178,13 @@ class WarmScript:
             self._channel.acknowledge()
         self._channel.keep_alive()
 
+    def _forward_signal(self, number: int) -> bool:
+        """Have a signal sent to the script, if the script can get signals now; return whether that is so."""
+        if self._channel.connection is None or not self._has_begun:
+            return False
+        os.write(self._signals_end, bytes([number]))
+        return True
+
     def _send_signals(self, ready: Collection[int]) -> None:
         if self._signals in ready:
             for number in os.read(self._signals, 16):
@@ -228,24 +234,3 @@ class WarmScript:
             ready = polling.ready({self._signals}, channel.PING_INTERVAL, sink=sink)
             self._send_signals(ready)
             self._channel.keep_alive()
-
-    @contextlib.contextmanager
-    def _forwarding_signals(self) -> Iterator[None]:
-        """Forward SIGINT and SIGTERM to the script. Only the main thread gets signals."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        escalation = iter(ESCALATION)
-
-        def forward(number: int, _: object) -> None:
-            to_send = next(escalation, None)
-            if to_send is None or self._channel.connection is None or not self._has_begun:
-                raise KeyboardInterrupt
-            os.write(self._signals_end, bytes([max(to_send, number, key=ESCALATION.index)]))
-
-        before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.sessions.warm import channel
@@ -102,3 +104,22 @@ def test_a_script_whose_terminal_is_gone_gets_sigterm(monkeypatch: pytest.Monkey
     assert b"1/2 (50%)" in shown
     assert isinstance(end.exception(), OSError)
     assert frames == [(channel.SIGNAL, b"15")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_script_has_begun_ends_the_command(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def end(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    near, far = socket.socketpair()
+    monkeypatch.setattr(streams, "dial", lambda *_: near)
+    monkeypatch.setattr(polling, "ready", lambda *_, **__: signal.raise_signal(number))
+    channel.say_hello(far, {"received": 0})
+    before = signal.signal(number, end)
+    try:
+        script = WarmScript(None, POD)  # type: ignore[arg-type]
+        with far, contextlib.closing(script), pytest.raises(SystemExit) as ended:
+            script.run({"archive": 0}, b"")
+    finally:
+        signal.signal(number, before)
+    assert ended.value.code == 128 + number

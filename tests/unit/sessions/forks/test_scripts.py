@@ -1,0 +1,52 @@
+"""Signals for scripts that run as forks."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tfk8s.sessions.forks.scripts import forwarded_signals
+
+INT, TERM, KILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
+
+
+@pytest.fixture
+def handled() -> Iterator[list[int]]:
+    """The signals that the handler of before has got."""
+    numbers: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: numbers.append(number)) for number in (INT, TERM)}
+    yield numbers
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def raised(*numbers: int) -> list[int]:
+    """Raise signals; return those that a script got."""
+    sent: list[int] = []
+    with forwarded_signals(lambda number: sent.append(number) or True):  # type: ignore[func-returns-value]
+        for number in numbers:
+            signal.raise_signal(number)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"), [((INT, INT, INT), [INT, TERM, KILL]), ((TERM, INT), [TERM, TERM]), ((TERM,), [TERM])]
+)
+def test_each_signal_is_stronger(numbers: tuple[int, ...], expected: list[int], handled: list[int]) -> None:
+    assert raised(*numbers) == expected
+    assert handled == []
+
+
+def test_a_signal_after_the_last_ends_the_command(handled: list[int]) -> None:
+    assert raised(INT, INT, INT, TERM) == [INT, TERM, KILL]
+    assert handled == [TERM]
+
+
+def test_a_signal_that_no_script_can_get_ends_the_command(handled: list[int]) -> None:
+    with forwarded_signals(lambda _: False):
+        signal.raise_signal(TERM)
+    assert handled == [TERM]
+    signal.raise_signal(INT)
+    assert handled == [TERM, INT], "the handlers are restored"
