@@ -173,7 +173,10 @@ class WarmScript:
         if self._input in ready:
             self._send_input(0)
         if connection.fileno() in ready:
-            for kind, data in self._channel.read():
+            frames = self._channel.read()
+            if frames and frames[-1][0] == channel.END:  # what is left to write needs no connection
+                self._end = json.loads(frames[-1][1])
+            for kind, data in frames:
                 self._take(kind, data)
             self._channel.acknowledge()
         self._channel.keep_alive()
@@ -200,9 +203,7 @@ class WarmScript:
             self._input = None
 
     def _take(self, kind: int, data: bytes) -> None:
-        if kind == channel.END:
-            self._end = json.loads(data)
-        elif kind == channel.BEGUN:
+        if kind == channel.BEGUN:
             self._has_begun = True
         elif kind in _STREAMS:
             self._write(kind, data)
@@ -231,6 +232,8 @@ class WarmScript:
     def _wait_for_room(self, sink: int) -> None:
         """Wait until a stream takes a block, as a pager's does late; serve signals, and show the pod this is alive."""
         while not polling.writable(sink):
+            if self._channel.connection is None and self._end is None:
+                self._reconnect()
             ready = polling.ready({self._signals}, channel.PING_INTERVAL, sink=sink)
             self._send_signals(ready)
             self._channel.keep_alive()

@@ -66,6 +66,54 @@ def test_a_client_whose_output_is_blocked_shows_that_it_is_alive(monkeypatch: py
         assert end.result() == END
 
 
+def test_a_client_whose_output_is_blocked_connects_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "PING_INTERVAL", 0.01)
+    (near, far), (reader, writer) = socket.socketpair(), os.pipe()
+    with open(writer, "w") as pipe, played(monkeypatch) as (pod, end), open(reader, "rb") as source:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        monkeypatch.setattr(streams, "dial", lambda *_: near)
+        pod.send(channel.OUTPUT, b"x" * 100_000)
+        assert pod.read() == [], "a sign of life"
+        pod.detach()
+        hello = channel.hear_hello(far)
+        assert not hello["is_new"]
+        channel.say_hello(far, {"received": pod.received})
+        pod.attach(far, hello["received"])
+        assert len(source.read(100_000)) == 100_000
+        pod.send_json(channel.END, END)
+        assert end.result() == END
+
+
+def test_a_client_that_knows_the_end_needs_no_connection_to_write_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "PING_INTERVAL", 0.01)
+    reader, writer = os.pipe()
+    polls: list[int] = []
+    is_writable = polling.writable
+
+    def writable(sink: int) -> bool:
+        polls.append(sink)
+        return is_writable(sink)
+
+    with open(writer, "w") as pipe, played(monkeypatch) as (pod, end), open(reader, "rb") as source:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        monkeypatch.setattr(polling, "writable", writable)
+        with monkeypatch.context() as together:
+            together.setattr(pod, "write", lambda: None)
+            pod.send(channel.OUTPUT, b"x" * 70_000)
+            pod.send_json(channel.END, END)
+        pod.write()
+        while not pod.is_acknowledged:
+            assert pod.read() == []
+            assert pod.connection is not None
+        monkeypatch.setattr(streams, "dial", lambda *_: pytest.fail("connects again"))
+        pod.detach()
+        before = len(polls)
+        polling.wait_until(lambda: end.done() or len(polls) > before + 5, "the client to see the break", 10)
+        assert not end.done(), end.exception()
+        assert len(source.read(70_000)) == 70_000
+        assert end.result() == END
+
+
 def test_characters_may_be_cut_between_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     class TextStream:
         """A stream without bytes, as in a notebook."""
