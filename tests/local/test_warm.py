@@ -247,6 +247,15 @@ def test_a_script_of_another_size_needs_a_pod_of_its_own_while_others_run(pod: W
     assert pod.run("", TFK8S_JOBS="worker=0,ps=0")["exit"] == 0
 
 
+def test_a_script_whose_tasks_can_t_be_forwarded_needs_a_pod_of_its_own(pod: WarmPod) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        jobs = f"worker=1:{taken.getsockname()[1]}"
+        for _ in range(2):
+            with pytest.raises(Unusable):
+                pod.run("", TFK8S_JOBS=jobs)
+    assert pod.run("")["exit"] == 0
+
+
 def test_a_refused_script_leaves_its_input(pod: WarmPod, tmp_path: Path) -> None:
     with another_script(pod, tmp_path / "end"), standard_input() as writer:
         os.write(writer, b"data")

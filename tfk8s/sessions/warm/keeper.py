@@ -38,10 +38,11 @@ IDLE_VARIABLE = "TFK8S_IDLE"
 IDLE_TIMEOUT = 600.0
 CLUSTER_VARIABLES = ("TFK8S_JOBS", "TFK8S_PORT", "TFK8S_DATA_SERVICE")
 REPORT_INTERVAL = 5.0  # between two looks at the progress of scripts
-_READY = 3  # the descriptor that the process for loopback ports closes when it listens
+_READY = 3  # the descriptor to which the process for loopback ports writes a byte when it listens
 _END_TIMEOUT = 4.0  # of a deleted pod, for its scripts
 _MAX_COMMAND_LENGTH = 500
 _BUSY = "scripts of another size of the cluster run in the pod"
+_NO_FORWARDS = "the pod's loopback ports can't be forwarded to the tasks"
 
 
 @dataclass(eq=False)
@@ -153,6 +154,7 @@ class WarmKeeper:
             return _BUSY
         if self._forwards:
             os.kill(self._forwards, signal.SIGKILL)
+        self._forwarded = ""
         ready, ready_end = os.pipe()
         parent = os.getpid()
         self._forwards = processes.fork()
@@ -160,8 +162,10 @@ class WarmKeeper:
             forward(environment, ready_end, parent)
         self._loop.on_end(self._forwards, functools.partial(self._on_forwards_end, self._forwards))
         os.close(ready_end)
-        os.read(ready, 1)  # to its end
+        is_ready = os.read(ready, 1)
         os.close(ready)
+        if not is_ready:
+            return _NO_FORWARDS
         self._forwarded = cluster
         return ""
 
@@ -233,7 +237,7 @@ def forward(environment: Mapping[str, str], ready: int, parent: int) -> NoReturn
         processes.take_descriptors([os.open(os.devnull, os.O_RDWR), 1, 2, ready])
         processes.reset_signals()
         entrypoint.forward_loopback(lists(derive_tasks(environment)), derive_cluster(environment))
-        os.close(_READY)
+        os.write(_READY, b"1")
         while True:
             signal.pause()
     except BaseException:
