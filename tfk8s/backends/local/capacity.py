@@ -12,6 +12,7 @@ from pathlib import Path
 from tfk8s.core import addresses
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import InvalidInput
+from tfk8s.sessions.forks import processes
 
 _MIB = 1024 * 1024
 # Measured with TensorFlow 2.21: all tasks share 300 MB of the library, and an idle task needs 25 to 45 MB.
@@ -79,11 +80,7 @@ def _cgroup_free(cgroup: Path) -> Iterator[int]:
 
 def count_oom_kills(proc: Path = Path("/proc")) -> int:
     """Return the number of processes that the kernel has killed since the boot because memory was short."""
-    try:
-        lines = (line.split() for line in (proc / "vmstat").read_text().splitlines())
-        return next((int(line[1]) for line in lines if line[0] == "oom_kill"), 0)
-    except OSError:
-        return 0
+    return processes.count_oom_kills(proc / "vmstat")
 
 
 def _gib(size: int | Decimal) -> str:

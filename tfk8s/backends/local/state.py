@@ -32,6 +32,7 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
 from tfk8s.polling import wait_until
+from tfk8s.sessions.forks import processes
 
 LOCK_TIMEOUT = 60.0
 RESTARTED = "restarted on request"  # the reason of an event
@@ -279,13 +280,5 @@ def is_stopped(pid: int) -> bool:
 
 
 def cluster_processes(id: str) -> list[int]:  # noqa: A002 - the record's word
-    """Return the processes of the cluster with this id."""
-    variable = f"{CLUSTER_ID_VARIABLE}={id}".encode()
-    pids = []
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if variable in environ.read_bytes().split(b"\0"):
-                pids.append(int(environ.parent.name))
-        except OSError:  # another user's process, or it has ended
-            continue
-    return pids
+    """Return the other processes of the cluster with this id."""
+    return processes.marked(CLUSTER_ID_VARIABLE, id)

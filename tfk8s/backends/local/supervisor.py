@@ -21,17 +21,17 @@ import socket
 import sys
 from pathlib import Path
 
-from tfk8s.backends.local import interpreter, network_namespace, state, task_processes
+from tfk8s.backends.local import interpreter, network_namespace, task_processes
 from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections
 from tfk8s.backends.local.programs.process import PROGRAM_RUNNER, ProgramProcess
 from tfk8s.backends.local.programs.run import ProgramRun
-from tfk8s.backends.local.record import Record, TaskRecord
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord
 from tfk8s.backends.local.script_processes import RUNNER, ScriptRunner
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.task_processes import PortHandover, ServerProcess, TaskProcess, TaskSettings
 from tfk8s.core.roles import DATA
 from tfk8s.core.status import Phase
-from tfk8s.sessions.forks import ipc
+from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import FORK_SERVER, ForkClient
 from tfk8s.sessions.task_events import lost
@@ -93,9 +93,7 @@ class Supervisor:
         self._lifetime.start()
         self._loop.run()
         if self._folder.end():
-            for pid in set(state.cluster_processes(self._record.id)) - {os.getpid()}:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            processes.kill_marked(CLUSTER_ID_VARIABLE, self._record.id)
 
     def _settings(self, record: TaskRecord) -> TaskSettings:
         cluster = {job: dict(enumerate(addresses)) for job, addresses in self._record.cluster.items()}

@@ -217,7 +217,7 @@ def end(folder: state.Folder, reason: str) -> None:
             _kill(pid)
             _wait_for_end(pid, time.monotonic() + _ANSWER_TIMEOUT)
     deadline = time.monotonic() + _ANSWER_TIMEOUT
-    for pid in set(state.cluster_processes(cluster_id) if cluster_id else []) - {os.getpid()}:
+    for pid in state.cluster_processes(cluster_id) if cluster_id else []:
         _kill(pid)
         _wait_for_end(pid, deadline)
 

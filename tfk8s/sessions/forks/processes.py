@@ -1,4 +1,4 @@
-"""Processes that end with the process that starts them."""
+"""Processes that end with the process that starts them, and processes that a variable marks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
@@ -107,6 +108,37 @@ def kill_group(leader: int, number: int) -> None:
             os.killpg(leader, number)
         except ProcessLookupError:  # the process does not lead a group yet
             os.kill(leader, number)
+
+
+def marked(variable: str, value: str) -> list[int]:
+    """Return the other processes of this user whose environment has a variable with this value."""
+    mark, found = f"{variable}={value}".encode(), []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # another user's process, or it has ended
+            if mark in environ.read_bytes().split(b"\0"):
+                found.append(int(environ.parent.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def kill_marked(variable: str, value: str) -> None:
+    """Kill the processes that `marked` returns."""
+    for pid in marked(variable, value):
+        with contextlib.suppress(OSError):  # it has ended
+            os.kill(pid, signal.SIGKILL)
+
+
+def count_oom_kills(counters: Path) -> int:
+    """Return the number of processes that the kernel has killed because memory was short.
+
+    Args:
+        counters: the file with the kernel's counters: a cgroup's `memory.events`, or `vmstat` for the machine.
+    """
+    with contextlib.suppress(OSError):  # cgroups of version 1 have no such file
+        for line in counters.read_text().splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return 0
 
 
 def exit_child(message: str, code: int) -> NoReturn:

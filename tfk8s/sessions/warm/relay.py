@@ -45,7 +45,7 @@ class Relay:
         self._channel = Channel()
         self._last_heard = self._last_connected = time.monotonic()
         self._request: dict[str, Any] = {}
-        self._since, self._memory_kills = time.time(), memory_kills()
+        self._since, self._memory_kills = time.time(), processes.count_oom_kills(_MEMORY_EVENTS)
         self._archive = bytearray()
         self._script: socket.socket | None = None  # the connection to the script's owner, the keeper
         self._outputs: dict[int, int] = {}  # the kinds of frames, by the descriptors that the script writes to
@@ -249,7 +249,7 @@ class Relay:
     def _finish(self, result: dict[str, Any]) -> None:
         self._result = result
         self._drain_until = time.monotonic() + _DRAIN_TIMEOUT
-        end_left_behind(self._folder.name)
+        processes.kill_marked(naming.SHARED_POD, self._folder.name)  # those that the script has left behind
 
     def _check_end(self) -> None:
         """Send the end of the script once all of its output is sent; end this process once the client has it."""
@@ -264,28 +264,10 @@ class Relay:
             note = ""
             with contextlib.suppress(OSError):
                 note = (self._folder / "verdict").read_text()
-            is_oom = self._result.get("exit") == -signal.SIGKILL and memory_kills() > self._memory_kills
+            was_killed = self._result.get("exit") == -signal.SIGKILL
+            is_oom = was_killed and processes.count_oom_kills(_MEMORY_EVENTS) > self._memory_kills
             more = {"note": note, "since": self._since, "pod_ends": self._pod_ends, "out_of_memory": is_oom}
             self._channel.send_json(channel.END, {**self._result, **more})
             while self._outputs:
                 os.close(self._outputs.popitem()[0])
         self._is_over = self._is_over or self._channel.is_acknowledged
-
-
-def memory_kills() -> int:
-    """Return the number of processes in this pod that the kernel has killed because memory ran out."""
-    with contextlib.suppress(OSError):  # cgroups of version 1 do not count
-        for line in _MEMORY_EVENTS.read_text().splitlines():
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
-    return 0
-
-
-def end_left_behind(name: str) -> None:
-    """Kill the processes that a script has left behind: its environment marks them."""
-    mark = f"{naming.SHARED_POD}={name}".encode()
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # it has ended
-            if mark in environ.read_bytes().split(b"\0"):
-                os.kill(int(environ.parent.name), signal.SIGKILL)
