@@ -22,9 +22,11 @@ from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.scripts import script_archive, warm_pods
 from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable, WarmScript
 from tfk8s.errors import ClusterError, TaskUnreachable
+from tfk8s.sessions.warm import channel
 
 TIMEOUT = 60.0
 KEEPER = "import sys; from tfk8s.sessions.warm import keeper; sys.exit(keeper.main(int(sys.argv[1])))"
+HASTY = f"from tfk8s.sessions.warm import channel; channel.RESUME_TIMEOUT = 0; {KEEPER}"  # waits for no client
 POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
 CLUSTER = {"TFK8S_JOBS": "worker=0", "TFK8S_TARGET": "grpc://127.0.0.1:9"}  # no task, so that none has to answer
 
@@ -87,7 +89,7 @@ class WarmPod:
         return self.processes()
 
 
-def start(libraries: Path, folder: Path, **environment: str) -> WarmPod:
+def start(libraries: Path, folder: Path, keeper: str = KEEPER, **environment: str) -> WarmPod:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     work = folder / "work"
@@ -96,7 +98,7 @@ def start(libraries: Path, folder: Path, **environment: str) -> WarmPod:
         "PYTHONPATH": os.pathsep.join([str(libraries), *sys.path]), "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "lab",
         "TFK8S_PORT": "2222",
     }  # fmt: skip
-    command = [sys.executable, "-c", KEEPER, str(port)]
+    command = [sys.executable, "-c", keeper, str(port)]
     process = subprocess.Popen(
         command, cwd=work, env={**os.environ, **own, **environment}, text=True, stdout=subprocess.DEVNULL
     )
@@ -115,6 +117,10 @@ def pod(libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 def dialed(pod: WarmPod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "dial", pod.dial)
     monkeypatch.setattr(warm_pods, "require_running", lambda *_: None)
+
+
+def unreachable(*_: object) -> socket.socket:
+    raise TaskUnreachable("no network")
 
 
 @contextlib.contextmanager
@@ -278,6 +284,27 @@ def test_a_script_that_the_pod_has_forgotten_does_not_begin_again(pod: WarmPod) 
     polling.wait_until(lambda: pod.processes().keys() == kept, "the relay to end", TIMEOUT)
     for left in pod.folder.iterdir():  # by the killed relay, which would have removed it
         shutil.rmtree(left)
+
+
+@pytest.mark.parametrize("handler", ["lambda *_: (open(sys.argv[1], 'w').close(), sys.exit())", "signal.SIG_IGN"])
+def test_a_script_whose_client_stays_away_ends(
+    libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handler: str
+) -> None:
+    pod = start(libraries, tmp_path, HASTY)
+    monkeypatch.setattr(streams, "dial", pod.dial)
+    text = f"import signal, sys, time\nsignal.signal(signal.SIGTERM, {handler})\nopen('here', 'w').close()\n"
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(pod.run, f"{text}while True:\n    time.sleep(1)", str(tmp_path / "got-sigterm"))
+        polling.wait_until(lambda: any(pod.folder.glob("*/files/here")), "the script to start", TIMEOUT)
+        monkeypatch.setattr(streams, "dial", unreachable)
+        monkeypatch.setattr(channel, "RESUME_TIMEOUT", 0)
+        pod.connections[-1].shutdown(socket.SHUT_RDWR)
+        with pytest.raises(ClusterError, match=r"^lost sight of the script: no connection to its pod"):
+            running.result()
+    pod.rest()
+    assert (tmp_path / "got-sigterm").exists() == (handler != "signal.SIG_IGN")
+    pod.process.send_signal(signal.SIGTERM)
+    assert pod.process.wait(TIMEOUT) == 0
 
 
 def test_a_warm_pod_ends_when_no_script_has_run_for_a_while(libraries: Path, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from typing import Any
 from tfk8s.core import naming
 from tfk8s.sessions import error_names
 from tfk8s.sessions.forks import ipc, processes
-from tfk8s.sessions.forks.scripts import KILL_TIMEOUT
 from tfk8s.sessions.warm import channel
 from tfk8s.sessions.warm.channel import Channel
 
@@ -54,7 +53,6 @@ class Relay:
         self._input_ends = False
         self._result: dict[str, Any] | None = None  # once the script has ended
         self._drain_until = 0.0
-        self._kill_at: float | None = None
         self._pod_ends = self._sent_end = self._is_over = False
 
     def attach(self, connection: socket.socket, received: int) -> None:
@@ -115,17 +113,14 @@ class Relay:
             self._last_connected = now
         elif now - self._last_connected > channel.RESUME_TIMEOUT or not self._request:
             self._give_up()
-        if self._kill_at is not None and now >= self._kill_at:
-            self._kill_at = None
-            self._signal(signal.SIGKILL)
 
     def _give_up(self) -> None:
-        """End the script of a client that stays away."""
+        """Have the keeper end the script of a client that stays away."""
         if self._script is None:
             self._is_over = True
-        elif self._kill_at is None:
-            self._signal(signal.SIGTERM)
-            self._kill_at = time.monotonic() + KILL_TIMEOUT
+            return
+        with contextlib.suppress(OSError):  # the keeper has closed the connection
+            self._script.shutdown(socket.SHUT_WR)
 
     # ---- the client ----
 
