@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -67,12 +66,7 @@ class Supervisor:
         self._lifetime = LocalLifetime(self._loop, limits, record.created, self._is_used, self._end)
         self._outside = OutsideConnections()
         self._loop.on_readable(self._listener, self._accept)
-        end, wakeup = os.pipe()
-        os.set_blocking(wakeup, False)
-        signal.set_wakeup_fd(wakeup)
-        signal.signal(signal.SIGTERM, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._loop.on_readable(end, lambda: self._on_signal(end))
+        self._loop.on_termination(lambda: self._stop("has ended: its supervisor got a signal"))
 
     def run(self) -> None:
         """Start the tasks, and serve until a request or a signal to stop."""
@@ -232,10 +226,6 @@ class Supervisor:
         print(f"the cluster ends {reason}", file=sys.stderr, flush=True)
         self._folder.write_end(reason)
         self._stop(f"has ended {reason}")
-
-    def _on_signal(self, end: int) -> None:
-        os.read(end, 64)
-        self._stop("has ended: its supervisor got a signal")
 
     def _stop(self, reason: str) -> None:
         """End scripts and programs, then servers. `supervisor_client.end` finds the processes that scripts left."""

@@ -11,6 +11,7 @@ import heapq
 import itertools
 import os
 import selectors
+import signal
 import socket
 import time
 import traceback
@@ -53,6 +54,20 @@ class Loop:
             callback(os.waitpid(pid, 0)[1])
 
         self.on_readable(descriptor, ended)
+
+    def on_termination(self, callback: Callback) -> None:
+        """Call `callback` at each SIGTERM, and ignore SIGINT. Forks restore both by `processes.reset_signals`."""
+        reader, wakeup = os.pipe()
+        os.set_blocking(wakeup, False)
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+        def terminated() -> None:
+            os.read(reader, 64)
+            callback()
+
+        self.on_readable(reader, terminated)
 
     def waits_for(self, pid: int) -> bool:
         """Return whether `on_end` was called with this process, which has not ended yet."""

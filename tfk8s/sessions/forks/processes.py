@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -92,6 +93,29 @@ def spawn(
         # The text of an OSError also has the path that was tried last.
         reason = error.strerror if isinstance(error, OSError) else error
         exit_child(f"can't start {command[0]}: {reason}", 127)
+
+
+def run_in_fork(function: Callable[[], None], descriptors: Sequence[int]) -> int:
+    """Call a function in a fork that dies with this process, and leads its own session; return the fork's id.
+
+    Args:
+        function: what the fork does until its end.
+        descriptors: the fork's descriptors 1, 2, …; 0 is /dev/null.
+    """
+    parent = os.getpid()
+    pid = fork()
+    if pid:
+        return pid
+    try:
+        die_with_parent(parent)
+        os.setsid()
+        take_descriptors([os.open(os.devnull, os.O_RDWR), *descriptors])
+        reset_signals()
+        function()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 
 def umask() -> int:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
-import traceback
 from pathlib import Path
-from typing import NoReturn
 
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.warm import channel
@@ -17,18 +14,14 @@ from tfk8s.sessions.warm.relay import Relay
 _CONNECTION, _CONTROL = 3, 4  # descriptors
 
 
-def become(connection: socket.socket, control: socket.socket, parent: int) -> NoReturn:
-    """Serve a connection in this fork of the keeper, until its script has ended."""
-    try:
-        processes.die_with_parent(parent)
-        os.setsid()
-        processes.take_descriptors([os.open(os.devnull, os.O_RDWR), 1, 2, connection.detach(), control.detach()])
-        processes.reset_signals()
+def fork(connection: socket.socket, control: socket.socket) -> int:
+    """Serve a connection in a fork of the keeper, until its script has ended; return the fork's id."""
+
+    def run() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         serve(socket.socket(fileno=_CONNECTION), socket.socket(fileno=_CONTROL), Path.cwd())
-    except BaseException:
-        traceback.print_exc()
-    os._exit(0)
+
+    return processes.run_in_fork(run, [1, 2, connection.fileno(), control.fileno()])
 
 
 def serve(connection: socket.socket, control: socket.socket, base: Path) -> None:

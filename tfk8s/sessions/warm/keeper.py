@@ -19,7 +19,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,10 +87,7 @@ class WarmKeeper:
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
         control, theirs = socket.socketpair()
-        parent = os.getpid()
-        pid = processes.fork()
-        if pid == 0:
-            connections.become(connection, theirs, parent)
+        pid = connections.fork(connection, theirs)
         connection.close()
         theirs.close()
         process = _Relay(control)
@@ -112,11 +108,15 @@ class WarmKeeper:
             self._used = time.monotonic()
             return
         message, descriptors = received
-        with contextlib.closing(_Descriptors(descriptors)), contextlib.suppress(OSError):
-            if "hello" in message:
-                ipc.send(process.control, self._greet(process, message, descriptors))
-            else:
-                ipc.send(process.control, self._run(message, descriptors))
+        try:
+            with contextlib.suppress(OSError):
+                if "hello" in message:
+                    ipc.send(process.control, self._greet(process, message, descriptors))
+                else:
+                    ipc.send(process.control, self._run(message, descriptors))
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def _greet(self, process: _Relay, message: ipc.Message, descriptors: list[int]) -> ipc.Message:
         """Give a connection to the relay of its script; let the asking relay serve a connection of a new script."""
@@ -156,10 +156,7 @@ class WarmKeeper:
             os.kill(self._forwards, signal.SIGKILL)
         self._forwarded = ""
         ready, ready_end = os.pipe()
-        parent = os.getpid()
-        self._forwards = processes.fork()
-        if self._forwards == 0:
-            forward(environment, ready_end, parent)
+        self._forwards = processes.run_in_fork(lambda: forward(environment), [1, 2, ready_end])
         self._loop.on_end(self._forwards, functools.partial(self._on_forwards_end, self._forwards))
         os.close(ready_end)
         is_ready = os.read(ready, 1)
@@ -218,31 +215,12 @@ class WarmKeeper:
         self._loop.after(0.05, self._stop_when_done)
 
 
-class _Descriptors:
-    """Descriptors that are closed together."""
-
-    def __init__(self, descriptors: list[int]) -> None:
-        self._descriptors = descriptors
-
-    def close(self) -> None:
-        for descriptor in self._descriptors:
-            os.close(descriptor)
-
-
-def forward(environment: Mapping[str, str], ready: int, parent: int) -> NoReturn:
-    """Forward the loopback ports of a single machine to the tasks, in this fork, until the keeper ends."""
-    try:
-        processes.die_with_parent(parent)
-        os.setsid()
-        processes.take_descriptors([os.open(os.devnull, os.O_RDWR), 1, 2, ready])
-        processes.reset_signals()
-        entrypoint.forward_loopback(lists(derive_tasks(environment)), derive_cluster(environment))
-        os.write(_READY, b"1")
-        while True:
-            signal.pause()
-    except BaseException:
-        traceback.print_exc()
-    os._exit(1)
+def forward(environment: Mapping[str, str]) -> NoReturn:
+    """Forward the loopback ports of a single machine to the tasks, in a fork, until the keeper ends."""
+    entrypoint.forward_loopback(lists(derive_tasks(environment)), derive_cluster(environment))
+    os.write(_READY, b"1")
+    while True:
+        signal.pause()
 
 
 def _read(progress: str) -> str:
@@ -268,20 +246,10 @@ def listen(port: int) -> socket.socket:
 def main(port: int = channel.PORT) -> int:
     """Keep a fork server until no script has run for a while, or the pod is deleted."""
     loop = Loop()
-    end, wakeup = os.pipe()
-    os.set_blocking(wakeup, False)
-    signal.set_wakeup_fd(wakeup)
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    loop.on_termination(lambda: keeper.end())
     command = [sys.executable, "-m", FORK_SERVER, SCRIPT_MODULE]
     forks = ForkClient(loop, command, dict(os.environ))
     keeper = WarmKeeper(loop, forks, listen(port), os.environ)
-
-    def on_signal() -> None:
-        loop.forget(end)
-        keeper.end()
-
-    loop.on_readable(end, on_signal)
     keeper.start()
     loop.run()
     return 0
