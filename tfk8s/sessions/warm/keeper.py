@@ -93,7 +93,7 @@ class WarmKeeper:
         process = _Relay(control)
         self._relays.add(process)
         self._loop.on_readable(control, lambda: self._on_message(process))
-        self._loop.on_end(pid, lambda _: self._reap())
+        self._loop.on_end(pid, lambda _: self._on_relay_end())
 
     def _on_message(self, process: _Relay) -> None:
         """Take a message of a relay: the name of its script, and later the script itself."""
@@ -189,9 +189,12 @@ class WarmKeeper:
         elif time.monotonic() - self._used >= self._idle:
             self._loop.stop()
 
+    def _on_relay_end(self) -> None:
+        self._report()
+        self._reap()
+
     def _reap(self) -> None:
         """Wait for the orphans that scripts leave to process 1. The loop waits for this process' own children."""
-        self._report()
         with contextlib.suppress(ChildProcessError):
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if self._loop.waits_for(found.si_pid):
