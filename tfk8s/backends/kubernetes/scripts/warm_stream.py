@@ -53,7 +53,7 @@ class WarmScript:
         self._channel = Channel()
         self._end: dict[str, Any] | None = None
         self._is_known = self._has_begun = False  # to the pod; in the pod
-        self._input = 0 if streams.is_input(0) else None
+        self._input: int | None = None
         self._decoders = {kind: codecs.getincrementaldecoder("utf-8")("replace") for kind in _STREAMS}
         self._output = ScriptOutput()
         self._connect()
@@ -74,11 +74,16 @@ class WarmScript:
     def run(self, request: dict[str, Any], archive: bytes) -> dict[str, Any]:
         """Run the script to its end; return the frame `END`.
 
+        Args:
+            request: the frame `RUN`; `stdin` in it says whether this process' standard input is the script's.
+            archive: the script's folder.
+
         Raises:
             Unusable: the pod refuses the script.
             ClusterError, ScriptLost: the connection broke, and the pod is gone.
         """
         with forwarded_signals(self._forward_signal):
+            self._input = 0 if request["stdin"] else None
             self._channel.send_json(channel.RUN, request)
             for start in range(0, len(archive), _BLOCK):
                 self._channel.send(channel.ARCHIVE, archive[start : start + _BLOCK])
@@ -86,7 +91,6 @@ class WarmScript:
                 if self._channel.connection is None:
                     self._reconnect()
                 self._step()
-        self._channel.acknowledge()
         if "refused" in self._end:
             raise Unusable
         return self._end
@@ -115,9 +119,7 @@ class WarmScript:
         try:
             connection = streams.dial(self._client, metadata["namespace"], metadata["name"], channel.PORT)
         except ApiError as error:
-            if error.code == 403:
-                raise Unusable from error
-            return False
+            raise Unusable from error
         except (TaskUnreachable, BackendUnreachable):
             return False
         try:

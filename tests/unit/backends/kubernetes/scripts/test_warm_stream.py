@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import signal
@@ -21,6 +22,7 @@ from tfk8s.sessions.warm import channel
 from tfk8s.sessions.warm.channel import Channel
 
 POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
+REQUEST = {"archive": 0, "stdin": False}
 END = {"exit": 0}
 
 
@@ -32,7 +34,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Channel, Future[di
 
     def run() -> dict[str, Any]:
         with contextlib.closing(WarmScript(None, POD)) as script:  # type: ignore[arg-type]
-            return script.run({"archive": 0}, b"")
+            return script.run(REQUEST, b"")
 
     pod = Channel()
     with ThreadPoolExecutor(1) as pool:
@@ -41,7 +43,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Channel, Future[di
         channel.say_hello(far, {"received": 0})
         pod.attach(far, 0)
         far.settimeout(10)
-        assert pod.read() == [(channel.RUN, b'{"archive": 0}')]
+        assert pod.read() == [(channel.RUN, json.dumps(REQUEST).encode())]
         pod.send(channel.BEGUN)
         try:
             yield pod, end
@@ -167,7 +169,7 @@ def test_a_signal_before_the_script_has_begun_ends_the_command(monkeypatch: pyte
     try:
         script = WarmScript(None, POD)  # type: ignore[arg-type]
         with far, contextlib.closing(script), pytest.raises(SystemExit) as ended:
-            script.run({"archive": 0}, b"")
+            script.run(REQUEST, b"")
     finally:
         signal.signal(number, before)
     assert ended.value.code == 128 + number
