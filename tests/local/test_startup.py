@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from clusters import REPOSITORY, start_tfk8s, tfk8s
 
+from tfk8s import polling
 from tfk8s.backends.local import state
 
 CLUSTER = REPOSITORY / "examples" / "tutorial" / "cluster.yaml"
@@ -104,6 +105,21 @@ def test_whenever_a_signal_comes_run_leaves_nothing(tmp_path: Path, delay: float
     if process.returncode == 128 + number:
         assert "Traceback" not in err
     assert state.folder("brief").read() is None
+
+
+def test_ctrl_c_at_a_terminal_leaves_the_supervisor_that_up_starts(tmp_path: Path) -> None:
+    path = tmp_path / "terminal.yaml"
+    path.write_text("apiVersion: tfk8s.dev/v1\nname: terminal\njobs: {worker: 1}\n")
+    folder = state.folder("terminal")
+    process = start_tfk8s("up", "--local", path, start_new_session=True)
+    try:
+        polling.wait_until(folder.supervisor_log.exists, "the supervisor to start", 20)
+        os.killpg(process.pid, signal.SIGINT)  # a terminal sends the signal to all processes of the group
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 130, err
+        assert folder.is_running()
+    finally:
+        tfk8s("down", "--local", "terminal")
 
 
 def test_closed_streams_are_no_error() -> None:

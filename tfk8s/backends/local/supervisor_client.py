@@ -141,9 +141,10 @@ def start(folder: state.Folder, record: Record) -> None:
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     with folder.supervisor_log.open("ab") as log:
         command = interpreter.command(sys.executable, "tfk8s.backends.local.supervisor", str(folder.path), str(ready))
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[ready]
-        )
+        process = subprocess.Popen(  # in a session of its own, so that Ctrl-C at a terminal reaches this command alone
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[ready],
+            start_new_session=True,
+        )  # fmt: skip
     os.close(ready)
     with open(reader, "rb") as pipe:
         in_time = polling.readable(pipe.fileno(), _START_TIMEOUT)
