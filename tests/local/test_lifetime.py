@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from clusters import is_ready, pids, wait_for, wait_until_gone
 from job_files import job_file
 
 from tfk8s import polling
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local import LocalBackend, state
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import ClusterError
@@ -76,3 +77,15 @@ def test_scaling_does_not_prolong_the_duration(backend: LocalBackend, up: Up) ->
     status = wait_for(backend, name, is_ready)
     assert (status.created, len(status.tasks)) == (created, 2)
     assert status.removed_at == (created or 0) + 3600
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_cluster_whose_folder_was_removed_ends(backend: LocalBackend, up: Up, is_made_anew: bool) -> None:
+    name = up(job_file("removed", worker=1))
+    running = wait_for(backend, name, is_ready)
+    shutil.rmtree(state.folder(name).path)
+    if is_made_anew:
+        up(job_file("removed", worker=1))
+    for pid in pids(running).values():
+        wait_until_gone(pid)
+    assert state.folder(name).exists() is is_made_anew

@@ -39,6 +39,7 @@ from tfk8s.task import activity, server
 from tfk8s.task.config import TaskConfig
 
 _MESSAGE_TIMEOUT = 5.0  # for one message of a client
+_FOLDER_INTERVAL = 2.0  # between two looks at the cluster's folder
 
 
 class Supervisor:
@@ -60,7 +61,7 @@ class Supervisor:
         self._folder = folder
         self._lost: set[str] = set()
         self._previously_stopped: set[str] = set()  # tasks that were stopped at the last poll
-        self._is_polling = False
+        self._is_polling = self._ends_itself = False
         self._stopping: list[socket.socket] = []
         limits = record.job_file.limits
         self._lifetime = LocalLifetime(self._loop, limits, record.created, self._is_used, self._end)
@@ -85,8 +86,9 @@ class Supervisor:
             server_process.start()
         self._run.start()
         self._lifetime.start()
+        self._check_folder()
         self._loop.run()
-        if self._folder.end():
+        if self._ends_itself:
             processes.kill_marked(CLUSTER_ID_VARIABLE, self._record.id)
 
     def _settings(self, record: TaskRecord) -> TaskSettings:
@@ -222,7 +224,15 @@ class Supervisor:
         ports = {task.settings.config.port for task in self._servers}
         return self._outside.exist(activity.read_tables(), ports, [task.pid for task in self._servers if task.pid])
 
+    def _check_folder(self) -> None:
+        """End a cluster whose folder somebody has removed: no command finds that cluster."""
+        if self._folder.supervisor() == os.getpid():
+            self._loop.after(_FOLDER_INTERVAL, self._check_folder)
+        else:
+            self._end("because its folder was removed")
+
     def _end(self, reason: str) -> None:
+        self._ends_itself = True
         print(f"the cluster ends {reason}", file=sys.stderr, flush=True)
         self._folder.write_end(reason)
         self._stop(f"has ended {reason}")
