@@ -49,7 +49,8 @@ def kubeconfig_errors(subject: str) -> Iterator[None]:
         detail = error.reason.lower().replace("_", " ") if error.reason else "not PEM, or protected by a password"
         reason = f"a certificate or key is invalid: {detail}"
     except OSError as error:
-        reason = f"{error.filename}: {error.strerror}"
+        file = "" if error.filename == subject else f"{error.filename}: "
+        reason = f"{file}{error.strerror}"
     except (ValueError, TypeError, AttributeError, LookupError):
         reason = "a field has a wrong type or value"
     else:

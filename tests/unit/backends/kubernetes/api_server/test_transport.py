@@ -343,6 +343,13 @@ def test_kubeconfig_mistake_is_one_error_without_secrets(write: Write) -> None:
         assert "SECRET" not in f"{caught.value}{caught.value.help}", message
 
 
+def test_a_folder_is_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path))
+    with pytest.raises(InvalidInput) as caught:
+        Transport(None)
+    assert str(caught.value) == f"{tmp_path} can't be used: Is a directory"
+
+
 # ---- TLS -----------------------------------------------------------------------------------------------------------
 
 
