@@ -6,6 +6,7 @@ fetches, and the graph has the tasks on which that depends. A call that does not
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -116,13 +117,28 @@ def needed_tasks(call: AnyCall, tasks: Iterable[str], view: ClusterView) -> list
 def _calls(threads: Collection[int] | None = None) -> dict[int, tuple[AnyCall, list[types.FrameType]]]:
     """Return the call of each thread that waits in one, with the stack of the thread; None means all threads."""
     main = threading.main_thread().ident
-    current = sys._current_frames().items()
+    current = _current_frames().items()
     stacks = {thread: list(_stack(frame)) for thread, frame in current if threads is None or thread in threads}
     found = {
         thread: (_call(stack) or eager_call(stack, is_background=thread != main), stack)
         for thread, stack in stacks.items()
     }
     return {thread: (call, stack) for thread, (call, stack) in found.items() if call is not None}
+
+
+def _current_frames() -> dict[int, types.FrameType]:
+    """Return the innermost frame of each thread.
+
+    In CPython 3.11, `sys._current_frames` waits for ever if it collects garbage with a `threading.local`:
+    https://github.com/python/cpython/issues/106883. So nothing is collected meanwhile. One thread calls this.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _began(stack: Sequence[types.FrameType]) -> float | None:

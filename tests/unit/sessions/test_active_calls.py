@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -136,3 +138,28 @@ def test_device_filters_leave_tasks_out(filters: list[str], left_out: bool) -> N
     without_config = SimpleNamespace(f_locals={"self": SimpleNamespace(_config=None)})
     call = active_calls.Call((without_config,))
     assert (call.leaves_out("worker/1"), call.target) == (False, "")
+
+
+# CPython 3.11 waits for ever if it collects a `threading.local` within `sys._current_frames`.
+GARBAGE = """
+import gc, threading
+from tfk8s.sessions.active_calls import active_calls
+leave = threading.Event()
+threads = [threading.Thread(target=leave.wait) for _ in range(8)]
+for thread in threads:
+    thread.start()
+gc.set_threshold(10)
+for count in range(100):
+    for _ in range(count % 12):
+        own = [threading.local()]
+        own.append(own)
+    active_calls()
+leave.set()
+print(gc.isenabled())
+"""
+
+
+@pytest.mark.programs
+def test_garbage_of_threads_does_not_stop_the_search_for_calls() -> None:
+    done = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == "True\n"
