@@ -20,7 +20,7 @@ from tfk8s.sessions.forward import listen
 from tfk8s.sessions.pod import tensorboard
 
 _START_TIMEOUT = 300.0  # pip may install TensorBoard meanwhile
-_START_INTERVAL = 0.3  # each request takes a stream through the API server
+START_INTERVAL = 0.3  # each request takes a stream through the API server
 _ASK_INTERVAL = 5.0
 _ASK_TIMEOUT = 10.0
 
@@ -51,7 +51,7 @@ class Page:
             WaitTimeout: the server does not answer.
         """
         polling.wait_until(
-            self._poll, "TensorBoard to start", _START_TIMEOUT, announce=True, least_interval=_START_INTERVAL
+            self._poll, "TensorBoard to start", _START_TIMEOUT, announce=True, least_interval=START_INTERVAL
         )
         self._server.show_messages()
 

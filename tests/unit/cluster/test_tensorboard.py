@@ -13,12 +13,18 @@ from urllib.parse import urlsplit
 import pytest
 from job_files import job_file
 
+from tfk8s.cluster import tensorboard as pages
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.tensorboard import Page, choose_port, serve
 from tfk8s.errors import ClusterError
 from tfk8s.sessions.forward import listen
 from tfk8s.sessions.pod import tensorboard
 from tfk8s.testing import FakeBackend
+
+
+@pytest.fixture(autouse=True)
+def ask_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "START_INTERVAL", 0.01)
 
 
 class Server:
