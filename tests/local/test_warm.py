@@ -7,28 +7,18 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
+from warm_pod import TIMEOUT, WarmPod, running, start
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
-from tfk8s.backends.kubernetes.scripts import script_archive, warm_pods
-from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable, WarmScript
-from tfk8s.errors import ClusterError, TaskUnreachable
-from tfk8s.sessions.warm import channel
-
-TIMEOUT = 60.0
-KEEPER = "import sys; from tfk8s.sessions.warm import keeper; sys.exit(keeper.main(int(sys.argv[1])))"
-HASTY = f"from tfk8s.sessions.warm import channel; channel.RESUME_TIMEOUT = 0; {KEEPER}"  # waits for no client
-POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
-CLUSTER = {"TFK8S_JOBS": "worker=0", "TFK8S_TARGET": "grpc://127.0.0.1:9"}  # no task, so that none has to answer
+from tfk8s.backends.kubernetes.scripts import warm_pods
+from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable
+from tfk8s.errors import ClusterError
 
 PRINTS_UNTIL_FILE = """
 import itertools, os, sys, time
@@ -41,86 +31,16 @@ for number in itertools.count():
 """
 
 
-class WarmPod:
-    """Process 1 of a warm pod, and what its scripts write."""
-
-    def __init__(self, process: subprocess.Popen[str], folder: Path, port: int) -> None:
-        self.process, self.folder, self.port = process, folder, port
-        self.connections: list[socket.socket] = []
-
-    def dial(self, *_: object) -> socket.socket:
-        try:
-            connection = socket.create_connection(("127.0.0.1", self.port))
-        except OSError as error:
-            raise TaskUnreachable(str(error)) from error
-        self.connections.append(connection)
-        return connection
-
-    def run(self, text: str, *arguments: str, stdin: bool = False, **environment: str) -> dict[str, Any]:
-        folder = self.folder.parent / f"script-{len(self.connections)}-{threading.get_ident()}"
-        folder.mkdir()
-        script = folder / "script.py"
-        script.write_text(text)
-        archive = script_archive.pack(script)
-        request = {
-            "arguments": ["script.py", *arguments], "archive": len(archive), "stdin": stdin,
-            "environment": {**CLUSTER, **environment},
-        }  # fmt: skip
-        with contextlib.closing(WarmScript(None, POD)) as running:  # type: ignore[arg-type]
-            return running.run(request, archive)
-
-    def processes(self) -> dict[int, int]:
-        """Return the number of open files of process 1 and its children, 0 for a zombie."""
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        found = {}
-        for number in (pid, *map(int, children)):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
-                try:
-                    found[number] = len(list(Path(f"/proc/{number}/fd").iterdir()))
-                except PermissionError:  # only root may look at a zombie's
-                    found[number] = 0
-        return found
-
-    def rest(self) -> dict[int, int]:
-        """Return `processes` once no script is left."""
-        polling.wait_until(lambda: not any(self.folder.iterdir()), "the scripts' folders to go", TIMEOUT)
-        polling.wait_until(lambda: len(self.processes()) == 3, "the scripts' processes to go", TIMEOUT)
-        return self.processes()
-
-
-def start(libraries: Path, folder: Path, keeper: str = KEEPER, **environment: str) -> WarmPod:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    work = folder / "work"
-    work.mkdir()
-    own = {
-        "PYTHONPATH": os.pathsep.join([str(libraries), *sys.path]), "TFK8S_NAME": "demo", "TFK8S_NAMESPACE": "lab",
-        "TFK8S_PORT": "2222",
-    }  # fmt: skip
-    command = [sys.executable, "-c", keeper, str(port)]
-    process = subprocess.Popen(
-        command, cwd=work, env={**os.environ, **own, **environment}, text=True, stdout=subprocess.DEVNULL
-    )
-    return WarmPod(process, work, port)
-
-
 @pytest.fixture(scope="module")
 def pod(libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPod]:
-    warm = start(libraries, tmp_path_factory.mktemp("warm"))
-    yield warm
-    warm.process.send_signal(signal.SIGTERM)
-    assert warm.process.wait(TIMEOUT) == 0
+    with running(libraries, tmp_path_factory.mktemp("warm")) as warm:
+        yield warm
 
 
 @pytest.fixture(autouse=True)
 def dialed(pod: WarmPod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "dial", pod.dial)
     monkeypatch.setattr(warm_pods, "require_running", lambda *_: None)
-
-
-def unreachable(*_: object) -> socket.socket:
-    raise TaskUnreachable("no network")
 
 
 @contextlib.contextmanager
@@ -284,27 +204,6 @@ def test_a_script_that_the_pod_has_forgotten_does_not_begin_again(pod: WarmPod) 
     polling.wait_until(lambda: pod.processes().keys() == kept, "the relay to end", TIMEOUT)
     for left in pod.folder.iterdir():  # by the killed relay, which would have removed it
         shutil.rmtree(left)
-
-
-@pytest.mark.parametrize("handler", ["lambda *_: (open(sys.argv[1], 'w').close(), sys.exit())", "signal.SIG_IGN"])
-def test_a_script_whose_client_stays_away_ends(
-    libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handler: str
-) -> None:
-    pod = start(libraries, tmp_path, HASTY)
-    monkeypatch.setattr(streams, "dial", pod.dial)
-    text = f"import signal, sys, time\nsignal.signal(signal.SIGTERM, {handler})\nopen('here', 'w').close()\n"
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(pod.run, f"{text}while True:\n    time.sleep(1)", str(tmp_path / "got-sigterm"))
-        polling.wait_until(lambda: any(pod.folder.glob("*/files/here")), "the script to start", TIMEOUT)
-        monkeypatch.setattr(streams, "dial", unreachable)
-        monkeypatch.setattr(channel, "RESUME_TIMEOUT", 0)
-        pod.connections[-1].shutdown(socket.SHUT_RDWR)
-        with pytest.raises(ClusterError, match=r"^lost sight of the script: no connection to its pod"):
-            running.result()
-    pod.rest()
-    assert (tmp_path / "got-sigterm").exists() == (handler != "signal.SIG_IGN")
-    pod.process.send_signal(signal.SIGTERM)
-    assert pod.process.wait(TIMEOUT) == 0
 
 
 def test_a_warm_pod_ends_when_no_script_has_run_for_a_while(libraries: Path, tmp_path: Path) -> None:
