@@ -43,6 +43,12 @@ def page_commands(path: Path) -> list[PageCommand]:
     return [command for block in blocks for command in _commands(name, block)]
 
 
+def page_output(page: str, text: str) -> str:
+    """Return what a page shows below the last command that begins so."""
+    shown = [command.output for command in page_commands(ROOT / page) if command.text.startswith(text)]
+    return f"{shown[-1]}\n"
+
+
 def _commands(page: str, block: str) -> Iterator[PageCommand]:
     for part in re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from expected_output import DATA_SERVICE, PARAMETER_SERVER, TUTORIAL
 from fakes.command_line import Run
 from pages import PAGES, REAL, ROOT, PageCommand, help_commands, page_commands
 from tfjobs import TFJOB
@@ -61,7 +62,7 @@ OUTPUTS_ELSEWHERE = {
     "docs/commands.md": "tests/unit/cli/test_stacks.py",
     "docs/distribute.md": "tests/local/training/test_pages.py",
     "docs/kubernetes.md": "tests/cluster/test_examples.py",
-    "docs/programs.md": "tests/unit/cli/test_programs.py",
+    "docs/programs.md": "tests/unit/cli/test_inspect.py",
     "docs/sessions.md": "tests/local/training/test_pages.py",
     "docs/tensorflow2.md": "tests/local/training/test_pages.py",
     "docs/timeline.md": "tests/local/test_timeline.py",
@@ -169,6 +170,17 @@ def test_a_command_has_one_output_on_all_pages() -> None:
     for command in (command for commands in COMMANDS.values() for command in commands if command.output):
         other = seen.setdefault(command.text, command)
         assert other.output == command.output, f"{command}, {other.page}"
+
+
+def test_examples_print_on_all_pages_what_tests_expect() -> None:
+    expected = {f"tutorial/{name}": text for name, text in TUTORIAL.items()}
+    expected |= {"parameter_server/train.py": PARAMETER_SERVER, "data_service/train.py": DATA_SERVICE}
+    shown = [
+        (command, text) for commands in COMMANDS.values() for command in commands if command.output
+        for name, text in expected.items() if command.text.endswith(f" examples/{name}")
+    ]  # fmt: skip
+    assert len(shown) > len(expected)
+    assert [f"{command}" for command, text in shown if f"{command.output}\n" != text] == []
 
 
 def test_outputs_of_real_pages_are_compared() -> None:

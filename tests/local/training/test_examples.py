@@ -14,8 +14,8 @@ from pathlib import Path
 import between_graph
 import pytest
 from clusters import REPOSITORY, running, start_tfk8s, tfk8s
-from expected_output import REMOTE_GPU_WITHOUT_ONE
-from pages import REAL, ROOT, page_commands
+from expected_output import REMOTE_GPU_WITHOUT_ONE, costs
+from pages import REAL, ROOT, page_commands, page_output
 
 EXAMPLES = REPOSITORY / "examples"
 TUTORIAL = EXAMPLES / "tutorial"
@@ -67,6 +67,15 @@ def test_evaluator_measures_the_last_checkpoint(tmp_path: Path) -> None:
     assert [float(loss) for loss in measured] == pytest.approx([float(loss) for loss in expected], rel=1e-2)
 
 
+def test_data_parallel_learns_as_its_page_shows() -> None:
+    folder = EXAMPLES / "data_parallel"
+    done = tfk8s("run", "--local", folder / "cluster.yaml", "--tf1", folder / "fused.py", timeout=120)
+    assert done.returncode == 0, done.stderr
+    shown = costs(page_output("examples/data_parallel/README.md", "tfk8s run"))
+    seen = costs(done.stdout)
+    assert {step: seen[step] for step in shown} == pytest.approx(shown, rel=1e-2)
+
+
 def test_the_ladder_of_data_parallelism(tmp_path: Path) -> None:
     picture = tmp_path / "curves.png"
     compare = EXAMPLES / "data_parallel" / "compare.py"
@@ -93,9 +102,12 @@ def test_keras_trains_on_two_workers_as_in_one_process() -> None:
     assert (done.returncode, alone.returncode) == (0, 0), done.stderr + alone.stderr
     assert done.stdout.startswith("replicas: 2\nepoch 0: loss ")
     assert alone.stdout.startswith("replicas: 1\nepoch 0: loss ")
-    assert [float(word) for word in re.findall(r"\d\.\d+", done.stdout)] == pytest.approx(
-        [float(word) for word in re.findall(r"\d\.\d+", alone.stdout)], abs=0.0002
+    together, separate, shown = (
+        [float(word) for word in re.findall(r"\d\.\d+", text)]
+        for text in (done.stdout, alone.stdout, page_output("examples/keras/README.md", "tfk8s run"))
     )
+    assert together == pytest.approx(separate, abs=0.0002)
+    assert together == pytest.approx(shown, rel=1e-2)
 
 
 def test_between_graph_programs_share_the_variables_of_the_ps() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 from clusters import REPOSITORY, output, start_tfk8s, tfk8s, wait_for, write_programs
+from pages import page_output
 
 from tfk8s.backends.local import LocalBackend
 from tfk8s.core.spec import Task
@@ -40,6 +42,20 @@ def mirrored(folder: Path, name: str, tasks: int) -> Path:
 def result(text: str) -> float:
     """Return the sum of the weights at the end."""
     return float(re.findall(rf"ends after step {STEPS}, weights ([\d.]+)", text)[-1])
+
+
+def test_mirrored_workers_learn_as_the_page_of_the_example_shows(tmp_path: Path) -> None:
+    folder = shutil.copytree(EXAMPLE.parent, tmp_path / "mirrored")
+    file = folder / "cluster.yaml"
+    file.write_text(file.read_text().replace("/tmp/multi-worker-mirrored", str(tmp_path)))
+    done = tfk8s("run", "--local", file, timeout=120)
+    assert done.returncode == 0, done.stderr
+    seen, shown = (
+        re.findall(r"^worker/0 \| (?:step 200, loss|ends after step 200, weights) ([\d.]+)$", text, re.MULTILINE)
+        for text in (done.stdout, page_output("examples/multi_worker_mirrored/README.md", "tfk8s run --local"))
+    )
+    assert len(shown) == 2
+    assert list(map(float, seen)) == pytest.approx(list(map(float, shown)), rel=1e-2)
 
 
 def test_mirrored_workers_equal_one_process_and_survive_kills(backend: LocalBackend, tmp_path: Path) -> None:

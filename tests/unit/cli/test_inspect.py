@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fakes.command_line import Run
 from job_files import job_file
+from pages import page_output
 
 from tfk8s.cli import output, progress
 from tfk8s.core.lifetime import Limits
@@ -191,6 +192,16 @@ def test_status_and_ls_show_progress(run: Run, backend: FakeBackend) -> None:
         },
         None,
     ]  # fmt: skip
+
+
+def test_the_page_of_programs_has_such_a_status(run: Run) -> None:
+    backend = FakeBackend(job_file(worker=1))
+    half = StepProgress(step=120, total=1000, rate=35.1, metrics={"loss": "0.31"})
+    row = change("worker/0", phase=Phase.RUNNING, runs_on="pid 22609", since=CREATED + 128, progress=half)
+    backend.statuses["mnist"] = row(backend.statuses["mnist"])
+    with use_backend(backend):
+        _, _, tasks = run("status", "mnist")[1].partition("\n\n")
+    assert f"…\n{tasks}" == page_output("docs/programs.md", "tfk8s status mnist")
 
 
 class Screen(io.StringIO):

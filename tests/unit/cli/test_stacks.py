@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from fakes.command_line import Run
 from job_files import job_file
+from pages import page_output
 
 from tfk8s.backends.stacks import ProcessStacks, PythonThread, StackFrame, Stacks, TensorFlowCall, ThreadPool
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
@@ -52,12 +53,14 @@ has no process
 
 
 class Looking(FakeBackend):
-    """A backend that finds `FOUND`."""
+    """A backend that finds `found`."""
+
+    found = FOUND
 
     def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
         self.calls.append(f"stacks {name} {chosen}")
         found = super().stacks(name, chosen)
-        return [Stacks(other.name, (FOUND[other.name],)) if other.name in FOUND else other for other in found]
+        return [Stacks(other.name, (self.found[other.name],)) if other.name in self.found else other for other in found]
 
 
 def script(pid: int, command: str, phase: ScriptPhase = ScriptPhase.RUNNING) -> ScriptStatus:
@@ -81,6 +84,22 @@ def backend() -> Iterator[Looking]:
 def test_stacks(run: Run, backend: Looking) -> None:
     code, out, err = run("stacks", "mnist")
     assert (code, out, err) == (0, TEXT, "")
+
+
+def test_the_page_of_commands_has_such_an_output(run: Run) -> None:
+    call = dataclasses.replace(CALL, needs=("worker/0", "worker/1", "ps/0"))
+    main = PythonThread("MainThread", True, (StackFrame("train.py", 21, "main", "session.run(total)"),), call)
+    backend = Looking(job_file(worker=2, ps=1))
+    backend.found = {
+        "worker/0": ProcessStacks(pid=4701, state="S", cpu=0.0, pools=POOLS[:1]),
+        "worker/1": ProcessStacks(pid=4702, state="T", cpu=0.0, pools=POOLS[:1]),
+        "ps/0": ProcessStacks(pid=4703, state="S", cpu=0.9, pools=(ThreadPool("tf_Compute", {"R": 1}, 0.9),)),
+        "pid 4711": ProcessStacks(pid=4711, state="S", cpu=0.0, pools=POOLS[:1], threads=(main,)),
+    }
+    stopped = change("worker/1", phase=Phase.UNKNOWN, reason="stopped by a signal; kill -CONT 4702 continues it")
+    backend.updates = [lambda status: stopped(dataclasses.replace(status, scripts=(script(4711, "train.py"),)))]
+    with use_backend(backend):
+        assert f"{run('stacks', 'mnist')[1]}  …\n" == page_output("docs/commands.md", "tfk8s stacks --local mnist")
 
 
 @pytest.mark.parametrize(
