@@ -22,6 +22,7 @@ from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase
 from tfk8s.errors import NoSuchCluster
 from tfk8s.jobfile.loader import load
+from tfk8s.render import manifests, warm_job
 from tfk8s.render.pods import Object
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
@@ -108,7 +109,7 @@ class KubeEnvironment:
     def pods(self) -> dict[str, Object]:
         """Return the pods of tasks, by name."""
         query = paths.of_cluster(NAME)
-        query["labelSelector"] += ",app.kubernetes.io/component!=script"
+        query["labelSelector"] += f",{manifests.COMPONENT} notin ({manifests.SCRIPT},{warm_job.COMPONENT})"
         found = self.client.get(paths.collection("Pod", self.namespace), query)["items"]
         return {pod["metadata"]["name"]: pod for pod in found}
 
