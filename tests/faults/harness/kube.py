@@ -19,7 +19,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.cluster.readiness import wait_until_ready
-from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase
+from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus
 from tfk8s.errors import NoSuchCluster
 from tfk8s.jobfile.loader import load
 from tfk8s.render import manifests, warm_job
@@ -202,8 +202,7 @@ class KubeEnvironment:
             raise AssertionError(left)
 
     def _is_usable(self) -> bool:
-        status = self.status()
-        return status.phase is Phase.READY and not [one for one in status.scripts if one.phase is ScriptPhase.RUNNING]
+        return self.status().phase is Phase.READY and not self.running_scripts()
 
     # ---- what keeps clusters from coming up, or going ----
 
@@ -235,9 +234,12 @@ class KubeEnvironment:
             lambda: "deletionTimestamp" in self.pods()[pod_of(task)]["metadata"], f"{task} to be deleted", PATIENCE
         )
 
+    def running_scripts(self) -> list[ScriptStatus]:
+        return [one for one in self.status().scripts if one.phase is ScriptPhase.RUNNING]
+
     def script_pod(self) -> str:
         """Return the name of the pod of the script that runs."""
-        (running,) = (one for one in self.status().scripts if one.phase is ScriptPhase.RUNNING)
+        (running,) = self.running_scripts()
         return running.runs_on.partition(" ")[0]
 
     def cordon(self) -> None:

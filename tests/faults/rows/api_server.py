@@ -138,6 +138,13 @@ def expires_in_submit(environment: KubeEnvironment) -> Ended:
     return expires_in("submit", environment.alone("nap.py"), 3 * _NAP, until="naps", flags=("--fresh",))(environment)
 
 
+def expires_in_warm_submit(environment: KubeEnvironment) -> Ended:
+    """Let the credentials of a `submit` expire, whose connection to the warm pod lasts."""
+    ended = expires_in("submit", environment.alone("nap.py"), 2 * _NAP, until="naps")(environment)
+    assert "done" in ended.out, ended
+    return ended
+
+
 def rows() -> Iterator[Row]:
     for fault, name, seconds in ((cut, "API server away for 6 s", 6), (go_dead, "network dead for 12 s", 12)):
         yield Row(
@@ -164,6 +171,9 @@ def rows() -> Iterator[Row]:
     yield Row(
         fault="credentials expire", when="in `submit --fresh`, likewise", run=expires_in_submit, code=1, thorough=True,
         words=("lost sight of script-",),
+    )  # fmt: skip
+    yield Row(
+        fault="credentials expire", when="in `submit`, likewise", run=expires_in_warm_submit, limit=3 * _NAP,
     )  # fmt: skip
 
 

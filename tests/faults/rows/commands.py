@@ -9,6 +9,9 @@ from harness.command import PATIENCE, Command, Ended
 from harness.kube import NAME, KubeEnvironment
 from harness.row import NOTHING, STARTED, USABLE, Row
 
+from tfk8s import polling
+from tfk8s.backends.kubernetes.api_server import paths
+
 Begin = Callable[[KubeEnvironment], Command]
 ENDING = {signal.SIGINT: ("Ctrl-C", 130), signal.SIGTERM: ("SIGTERM", 143)}
 
@@ -138,6 +141,17 @@ def interrupts() -> Iterator[Row]:
             )  # fmt: skip
 
 
+def killed_submit(environment: KubeEnvironment) -> Ended:
+    """Kill a `submit`; its script ends, and the warm pod stays."""
+    command = script_sleeps(environment)
+    pod = environment.script_pod()
+    command.send(signal.SIGKILL)
+    ended = command.end(PATIENCE)
+    polling.wait_until(lambda: not environment.running_scripts(), "the script to end", 2 * PATIENCE)
+    assert "deletionTimestamp" not in environment.client.get(paths.pod(environment.namespace, pod))["metadata"]
+    return ended
+
+
 # ---- several at once -----------------------------------------------------------------------------------------------
 
 
@@ -167,6 +181,10 @@ def script_against_down(environment: KubeEnvironment) -> Ended:
 
 def rows() -> Iterator[Row]:
     yield from interrupts()
+    yield Row(
+        fault="SIGKILL of `submit`", when="while its script runs in a warm pod, which then ends the script",
+        run=killed_submit, code=137,
+    )  # fmt: skip
     yield Row(fault="two `up`s at once", when="from nothing", run=two_ups, limit=PATIENCE)
     yield Row(
         fault="`down`", when="while `up` waits", run=up_against_down, code=1, words=('cluster "faults" was removed',),
