@@ -5,6 +5,7 @@ Real clusters run some pages again (`pages.REAL`, tests/local/training/test_page
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -114,13 +115,17 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
     monkeypatch.chdir(tmp_path)
     for name in ("examples", "helm"):
         (tmp_path / name).symlink_to(ROOT / name)
-    for name in SCRIPTS:
-        shutil.copy(ROOT / "examples/between_graph/replica.py", name)
+    write_scripts(tmp_path)
     page = str(request.param)
     shown = _NAMED_FILE.findall((ROOT / page).read_text()) if page.endswith(".md") else []
     for name, text in {**FILES[""], **FILES.get(page, {}), **{name: text for text, name in shown}}.items():
         (tmp_path / name).write_text(text)
     return page
+
+
+def write_scripts(folder: Path) -> None:
+    for name in SCRIPTS:
+        shutil.copy(ROOT / "examples/between_graph/replica.py", folder / name)
 
 
 @pytest.mark.parametrize("prepared", COMMANDS, indirect=True)
@@ -132,11 +137,23 @@ def test_commands_run(prepared: str, run: Run) -> None:
                 check(command, run)
 
 
+def remove_own_job_file() -> None:
+    """Remove cluster.yaml, which `init` does not replace, unless it is the page's: a reader would have it, too."""
+    file = Path("cluster.yaml")
+    if file.exists() and file.read_text() == MNIST:
+        file.unlink()
+
+
 def check(command: PageCommand, run: Run) -> None:
     program, *words = shlex.split(command.text)
+    if program == "cd":  # a folder with scripts, and no job file
+        Path(words[0]).mkdir()
+        write_scripts(Path(words[0]))
+        os.chdir(words[0])  # `prepared` goes back
+        return
     assert program == "tfk8s", f"{command}: run it, or name in ELSEWHERE what does"
     if words[0] == "init":
-        Path("cluster.yaml").unlink(missing_ok=True)  # `init` replaces no file
+        remove_own_job_file()
     code, out, err = run(*words)
     expected = 2 if command.output.startswith("error") else 0
     assert code in ((0, 1) if words[0] == "diff" else (expected,)), f"{command}\n{err}"
