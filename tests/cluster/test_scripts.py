@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -22,6 +21,7 @@ from tfk8s.core.script import Download, LogOptions, Script
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ScriptPhase
 from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.render import manifests
 
 
 @pytest.fixture
@@ -140,25 +140,23 @@ def test_a_session_of_a_script_has_every_task(run):
     assert lines[1:] == ["2"]
 
 
-@pytest.mark.parametrize("fresh", [True, False], ids=["in a pod of its own", "in a warm pod"])
-def test_ctrl_c_ends_the_script(backend, cluster, namespace, tmp_path, fresh):
+@pytest.mark.parametrize("flags", [("--fresh",), ()], ids=["in a pod of its own", "in a warm pod"])
+def test_ctrl_c_ends_the_script(backend, client, cluster, namespace, tmp_path, flags):
+    def own_pods():
+        query = paths.labelled({**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT})
+        return {pod["metadata"]["name"] for pod in client.get(paths.collection("Pod", namespace), query)["items"]}
+
     (tmp_path / "script.py").write_text("import time\nprint('runs', flush=True)\ntime.sleep(600)\n")
-    program = (
-        "import sys; from pathlib import Path; from tfk8s.core.script import LogOptions, Script\n"
-        "from tfk8s.backends.kubernetes import KubernetesBackend\n"
-        f"KubernetesBackend(namespace={namespace!r}).run({cluster!r}, Script(path=Path(sys.argv[1]), fresh={fresh}))"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, tmp_path / "script.py"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+    before = own_pods()
+    process = start_tfk8s("submit", *flags, "--namespace", namespace, cluster, tmp_path / "script.py")
     assert process.stdout.readline() == "runs\n"
+    mine = own_pods() - before
+    assert len(mine) == len(flags)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
+    assert process.returncode == 130
     polling.wait_until(lambda: backend.observe(cluster).running == 0, "the script to end", 60)
+    polling.wait_until(lambda: not mine & own_pods(), "the script's own pod to go", 60)
 
 
 def test_a_finished_scripts_secret_goes_with_its_job(run, client, namespace):
