@@ -4,11 +4,10 @@ import os
 import signal
 import subprocess
 import threading
-import zipfile
 from pathlib import Path
 
 import pytest
-from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s
+from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s, write_wheel
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend
@@ -231,12 +230,7 @@ def test_standard_input_and_its_end_reach_the_script(cluster, namespace, tmp_pat
 
 def test_requirements_are_added_to_the_packages_of_the_image(run, tmp_path):
     (tmp_path / "wheels").mkdir()
-    about = "tiny-1.0.dist-info"
-    with zipfile.ZipFile(tmp_path / "wheels/tiny-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("tiny.py", "value = 5\n")
-        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{about}/RECORD", "")
+    write_wheel(tmp_path / "wheels", "tiny", {"tiny.py": b"value = 5\n"})
     requirements = tmp_path / "requirements.txt"
     requirements.write_text("--no-index\n--find-links wheels\ntiny\nnumpy\n")
     code, lines = run("import tiny, numpy; print(tiny.value)", requirements=requirements)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import signal
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from event_files import LOSSES, WRITE, losses
 from kube_api import MERGE, KubeApi
-from on_cluster import IMAGE, make_job, make_job_file, start_tfk8s
+from on_cluster import IMAGE, make_job, make_job_file, start_tfk8s, write_wheel
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import KubernetesBackend
@@ -35,18 +34,6 @@ def write_wheels(folder: Path) -> None:
         write_wheel(folder, name, {str(path.relative_to(package.parent)): path.read_bytes() for path in files})
     # TensorBoard imports this module, and needs it for images only.
     write_wheel(folder, "pillow", {"PIL/__init__.py": b"", "PIL/Image.py": b""})
-
-
-def write_wheel(folder: Path, name: str, files: Mapping[str, bytes]) -> None:
-    about = f"{name}-1.dist-info"
-    texts = {
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{about}/RECORD": "",
-    }
-    with zipfile.ZipFile(folder / f"{name}-1-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
-        for path, content in {**files, **texts}.items():
-            wheel.writestr(path, content)
 
 
 @pytest.fixture

@@ -47,6 +47,10 @@ def wait_until_gone(pid: int) -> None:
     polling.wait_until(lambda: gone(pid), f"process {pid} to end", 30)
 
 
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def tfk8s(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     return subprocess.run([sys.executable, "-m", "tfk8s", *arguments], **{**_TEXT, **options})

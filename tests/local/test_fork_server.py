@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import is_ready, wait_for
+from clusters import children, is_ready, wait_for
 from job_files import job_file
 
 from tfk8s.backends.local import LocalBackend, state
@@ -32,9 +32,8 @@ def ready(state_home: Path, servers_only: None, backend: LocalBackend) -> Iterat
 
 def fork_server(name: str) -> int:
     supervisor = state.folder(name).supervisor()
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    (found,) = [pid for pid in children if b"fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    return int(found)
+    (found,) = [pid for pid in children(supervisor) if b"fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return found
 
 
 def test_a_large_request_does_not_block_the_supervisor(backend: LocalBackend, ready: str, run) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import urllib3
-from clusters import start_tfk8s, tfk8s, wait_until_gone
+from clusters import children, start_tfk8s, tfk8s, wait_until_gone
 from event_files import LOSSES, WRITE, losses
 
 from tfk8s import polling
@@ -42,8 +42,8 @@ def start(pair: str, tmp_path: Path) -> Iterator[Start]:
 
 def server_of(command: subprocess.Popen[str]) -> int:
     """Return the pid of a command's only child, as soon as there is one."""
-    children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
-    return int(polling.wait_until(children.read_text, "the server to start", 60))
+    (server,) = polling.wait_until(lambda: children(command.pid), "the server to start", 60)
+    return server
 
 
 def at_any_speed(errors: str) -> str:

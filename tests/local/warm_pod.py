@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from clusters import children
+
 from tfk8s import polling
 from tfk8s.backends.kubernetes.scripts import script_archive
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
@@ -57,10 +59,8 @@ class WarmPod:
 
     def processes(self) -> dict[int, int]:
         """Return the number of open files of process 1 and its children, 0 for a zombie."""
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         found = {}
-        for number in (pid, *map(int, children)):
+        for number in (self.process.pid, *children(self.process.pid)):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
                 try:
                     found[number] = len(list(Path(f"/proc/{number}/fd").iterdir()))

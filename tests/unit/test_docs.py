@@ -2,14 +2,14 @@
 
 import json
 import re
-from pathlib import Path
+
+from pages import PAGES as PATHS
+from pages import ROOT
 
 import tfk8s
 from tfk8s.cli.app import program
 from tfk8s.jobfile.loader import load
 
-ROOT = Path(__file__).resolve().parents[2]
-PATHS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
 PAGES = {path: path.read_text() for path in PATHS}
 PROGRAM = program()
 SCHEMA = json.loads((ROOT / "docs" / "job-file.schema.json").read_text())

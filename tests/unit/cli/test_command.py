@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.command_line import Run
+from fakes.terminal import Terminal
 
 from tfk8s import __main__
 from tfk8s.cli import app, error_report
@@ -291,10 +292,6 @@ def test_characters_outside_the_locale_are_escaped(
 
 
 def test_errors_are_red_on_a_terminal_that_shows_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     def shown() -> str:
         monkeypatch.setattr(sys, "stderr", Terminal())
         error_report.report(Tfk8sError("no"))

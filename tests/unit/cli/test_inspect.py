@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 from typing import Any
 
 import pytest
 from fakes.command_line import Run
+from fakes.terminal import Terminal
 from job_files import job_file
 from pages import page_output
 
@@ -204,15 +204,8 @@ def test_the_page_of_programs_has_such_a_status(run: Run) -> None:
     assert f"…\n{tasks}" == page_output("docs/programs.md", "tfk8s status mnist")
 
 
-class Screen(io.StringIO):
-    """A terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 def test_terminal_shows_bars(backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Screen()
+    screen = Terminal()
     monkeypatch.setenv("NO_COLOR", "1")
     half = change("worker/0", progress=StepProgress(step=5, total=10, rate=2.0, metrics={"loss": "0.5"}))
     (status,) = backend.clusters()
@@ -434,11 +427,6 @@ def test_empty_table() -> None:
 
 
 # ---- on a terminal -------------------------------------------------------------------------------------------------
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def cluster(*phases: Phase) -> ClusterStatus:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes.terminal import Terminal
 from rich.console import Console
 
 from tfk8s.training import progress
@@ -145,23 +146,13 @@ def seen(text: str) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-class Screen(io.StringIO):
-    """A terminal that remembers what it was sent."""
-
-    def isatty(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return -1
-
-
 @pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+def screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((30, 5)))
-    return Screen()
+    return Terminal()
 
 
-def test_output_of_a_script_stands_above_the_line(screen: Screen) -> None:
+def test_output_of_a_script_stands_above_the_line(screen: Terminal) -> None:
     line = StatusLine(screen)
     out = StreamAbove(screen, line)
     line.show("[#-] 1/2, a line that is longer than the terminal")
@@ -180,7 +171,7 @@ def test_output_of_a_script_stands_above_the_line(screen: Screen) -> None:
     assert seen(screen.getvalue())[3:] == ["a log that knows nothing of the line", "[##] 2/2", "last", ""]
 
 
-def test_the_last_step_is_shown_below_a_print_without_an_end(clock: Clock, screen: Screen) -> None:
+def test_the_last_step_is_shown_below_a_print_without_an_end(clock: Clock, screen: Terminal) -> None:
     line = StatusLine(screen)
     out = io.TextIOWrapper(io.BytesIO(), line_buffering=True)  # keeps a text without an end
     line.show("[#-] 1/2")
@@ -204,7 +195,9 @@ class AbslHandler(logging.Handler):
         self.python_handler.emit(record)
 
 
-def test_older_log_handlers_print_above_the_line(clock: Clock, screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_log_handlers_print_above_the_line(
+    clock: Clock, screen: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = io.StringIO()
     logger = logging.getLogger("tests.progress")
     monkeypatch.setattr(sys, "stderr", screen)
@@ -220,7 +213,7 @@ def test_older_log_handlers_print_above_the_line(clock: Clock, screen: Screen, m
     assert other.getvalue() == "short\n"
 
 
-def test_fork_prints_without_the_line(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_prints_without_the_line(screen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     line = StatusLine(screen)
     line.show("[#-] 1/2")
     before = screen.getvalue()
@@ -231,7 +224,7 @@ def test_fork_prints_without_the_line(screen: Screen, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("name", "can"), [(None, True), ("xterm", True), ("dumb", False), ("Unknown", False)])
 def test_terminals_whose_lines_can_be_written_again(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch, name: str | None, can: bool
+    screen: Terminal, monkeypatch: pytest.MonkeyPatch, name: str | None, can: bool
 ) -> None:
     monkeypatch.delenv("TERM", raising=False)
     if name is not None:

@@ -8,6 +8,7 @@ import os
 import sys
 
 import pytest
+from fakes.terminal import Terminal
 
 from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 
@@ -19,27 +20,19 @@ BARS = (
 )  # fmt: skip
 
 
-class Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return -1
-
-
 def test_progress_is_in_place_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 5)))
     monkeypatch.setenv("TERM", "xterm")
     for out, err, in_place, texts in (
-        (Screen(), Screen(), True, ("epoch 1\nepoch 2\n", "".join(BARS))),
-        (Screen(), Screen(), False, ("epoch 1\nepoch 2\n", STEPS)),
+        (Terminal(), Terminal(), True, ("epoch 1\nepoch 2\n", "".join(BARS))),
+        (Terminal(), Terminal(), False, ("epoch 1\nepoch 2\n", STEPS)),
         (io.StringIO(), io.StringIO(), True, ("epoch 1\nepoch 2\n", STEPS)),
-        (io.StringIO(), Screen(), True, ("epoch 1\nepoch 2\n", "".join((BARS[0], *BARS[3:])))),
+        (io.StringIO(), Terminal(), True, ("epoch 1\nepoch 2\n", "".join((BARS[0], *BARS[3:])))),
     ):
         monkeypatch.setattr(sys, "stdout", out)
         monkeypatch.setattr(sys, "stderr", err)
         with contextlib.closing(ScriptOutput(in_place=in_place)) as output:
-            assert output.is_in_place == (isinstance(err, Screen) and in_place)
+            assert output.is_in_place == (isinstance(err, Terminal) and in_place)
             for text, is_error in LINES:
                 output.write(f"{text}\n", is_error=is_error)
         assert (out.getvalue(), err.getvalue()) == texts
@@ -48,7 +41,7 @@ def test_progress_is_in_place_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch
 def test_parts_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 5)))
     monkeypatch.setenv("TERM", "xterm")
-    err = Screen()
+    err = Terminal()
     monkeypatch.setattr(sys, "stderr", err)
     output = ScriptOutput()
     shown = []
@@ -71,7 +64,7 @@ def test_streams_that_lack_a_character_get_a_question_mark(terminal: bool, monke
     monkeypatch.setattr(out, "isatty", lambda: terminal, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setattr(sys, "stderr", Screen())
+    monkeypatch.setattr(sys, "stderr", Terminal())
     with contextlib.closing(ScriptOutput()) as output:
         output.write("✓ done\n", is_error=False)
     assert out.buffer.getvalue() == b"? done\n"
