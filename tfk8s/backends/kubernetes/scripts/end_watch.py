@@ -1,4 +1,4 @@
-"""Records why tasks end while a script runs in a warm pod."""
+"""Records why tasks and the warm pod end while a script runs in that pod."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Self
 
 from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.errors import Tfk8sError
+from tfk8s.errors import ClusterError, Tfk8sError
 
 DELAY = 1.0
 
@@ -51,6 +52,13 @@ class EndWatch:
         self._start()
         self._has_begun.wait(timeout)
         return self._informer.ends(timeout) if self._is_watching else {}
+
+    def last_change(self, job: str) -> ObjectChange | None:
+        """Return the last change of a Job's pod, also after the pod's end; None if the cluster is not observed."""
+        with contextlib.suppress(ClusterError):  # the API server is silent
+            if self._is_watching:
+                return self._informer.last_change(job)
+        return None
 
     def _start(self) -> None:
         with self._lock:

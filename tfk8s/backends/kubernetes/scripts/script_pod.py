@@ -30,6 +30,7 @@ from tfk8s.sessions.pod import entrypoint, file_server
 from tfk8s.sessions.timing import TIMING
 
 START_TIMEOUT = 120.0
+ENDED = "the script was ended"
 RETRY_ADVICE = "`tfk8s submit --retries 3` runs it again"
 _MARK = entrypoint.MARK.decode()
 _FILES_WAIT = entrypoint.FILES_WAIT.decode()
@@ -65,7 +66,7 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
             return None
         pod = change.object
         has_started = any("waiting" not in status["state"] for status in containers.statuses(pod))
-        require_kept(pod, "the script was ended" if has_started else "the script can't start", change.deleted)
+        require_kept(pod, ENDED if has_started else "the script can't start", change.deleted)
         if has_started:
             return pod
         events = _events(informer, pod) if pod_status.is_unscheduled(pod) else PodEvents()
@@ -213,7 +214,7 @@ def outcome(pod: Object, end: Object) -> Outcome:
     """
     code = end.get("exitCode")
     if code != 0:
-        require_kept(pod, "the script was ended")
+        require_kept(pod, ENDED)
     if code is None:
         raise ClusterError(f"the script's pod {pod['metadata']['name']} is gone: {end.get('reason', 'it was deleted')}")
     if end.get("reason") == "OOMKilled":

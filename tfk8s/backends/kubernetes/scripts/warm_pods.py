@@ -10,7 +10,7 @@ import contextlib
 import secrets
 from collections.abc import Container, Iterable
 
-from tfk8s.backends.kubernetes import lifetime
+from tfk8s.backends.kubernetes import disruptions, lifetime
 from tfk8s.backends.kubernetes.api_server import access_review, objects, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -145,15 +145,16 @@ def require_running(client: Client, pod: Object) -> None:
     """Check that a warm pod goes on, unless the API server does not answer.
 
     Raises:
+        PodDeleted: the pod is gone.
         ClusterError: the pod has ended; says why.
-        ScriptLost: Kubernetes removed the pod.
+        ScriptLost: Kubernetes removes the pod.
     """
     metadata = pod["metadata"]
     with contextlib.suppress(BackendUnreachable):
         found = client.find(paths.pod(metadata["namespace"], metadata["name"]))
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
-            raise ClusterError(f"the script was ended: its pod {metadata['name']} was deleted")
-        script_pod.require_kept(found, "the script was ended")
+            raise script_pod.PodDeleted(f"{script_pod.ENDED}: {disruptions.DELETED}")
+        script_pod.require_kept(found, script_pod.ENDED)
         if end := script_status.ended(found):
             script_pod.outcome(found, end)
-            raise ClusterError(f"the script was ended: its pod {metadata['name']} has ended")
+            raise ClusterError(f"{script_pod.ENDED}: its pod {metadata['name']} has ended")

@@ -15,6 +15,7 @@ from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
 from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import ClusterError, ScriptLost
+from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions.forks.fork_client import READ_LATER, read_at_import
 
@@ -55,12 +56,25 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
             outcome = _outcome(client, script, pod, end)
         except Unusable:
             return None
-        except ClusterError:
+        except ClusterError as error:
             script_jobs.require_cluster(client, cluster, script)
+            if isinstance(error, script_pod.PodDeleted):
+                _require_kept(pod, watch)
             raise
         if outcome.task_failed:
             script_pod.explain(client, cluster, end["since"], end["note"], watch.ends)
     return outcome
+
+
+def _require_kept(pod: Object, watch: EndWatch) -> None:
+    """Check the last version of a warm pod that is gone, if that version is known.
+
+    Raises:
+        ScriptLost: Kubernetes removed the pod.
+        PodDeleted: somebody deleted the pod.
+    """
+    if change := watch.last_change(pod["metadata"]["labels"][script_job.JOB_NAME]):
+        script_pod.require_kept(change.object, script_pod.ENDED, change.deleted)
 
 
 def _outcome(client: Client, script: Script, pod: Object, end: dict[str, Any]) -> Outcome:

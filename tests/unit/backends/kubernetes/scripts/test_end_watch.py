@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
 from tfk8s.backends.kubernetes.scripts import end_watch
 from tfk8s.backends.kubernetes.scripts.end_watch import EndWatch
 from tfk8s.errors import BackendUnreachable
 
 LIMIT = 30.0  # of a wait that ends at once
+CHANGE = ObjectChange(deleted=True, object={})
 ENDS = {"demo-worker-1": "its pod was deleted"}
 
 
@@ -36,6 +38,11 @@ class StubInformer:
     def ends(self, timeout: float) -> dict[str, str]:
         self.timeouts.append(timeout)
         return ENDS
+
+    def last_change(self, job: str) -> ObjectChange:
+        if job != "demo-warm":
+            raise BackendUnreachable("silence")
+        return CHANGE
 
 
 def make(monkeypatch: pytest.MonkeyPatch, informer: StubInformer, delay: float = 0.0) -> EndWatch:
@@ -67,6 +74,7 @@ def test_ends_wait_for_nothing_if_the_cluster_cannot_be_observed(monkeypatch: py
     informer.may_enter.set()
     with make(monkeypatch, informer, LIMIT) as watch:
         assert watch.ends(LIMIT) == {}
+        assert watch.last_change("demo-warm") is None
     assert informer.timeouts == []
 
 
@@ -76,6 +84,8 @@ def test_ends_are_those_of_the_informer(monkeypatch: pytest.MonkeyPatch, delay: 
     informer.may_enter.set()
     with make(monkeypatch, informer, delay) as watch:
         assert watch.ends(LIMIT) == ENDS
+        assert watch.last_change("demo-warm") is CHANGE
+        assert watch.last_change("another") is None
     assert informer.timeouts == [LIMIT]
     assert informer.is_closed.is_set()
 

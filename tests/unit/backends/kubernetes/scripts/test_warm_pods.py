@@ -13,6 +13,7 @@ from fakes.stateful_sets import stateful_sets
 from tfk8s.backends import kubernetes
 from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import errors
+from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.scripts import (
     script_archive,
@@ -22,11 +23,12 @@ from tfk8s.backends.kubernetes.scripts import (
     warm_scripts,
     warm_status,
 )
+from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import Download, Outcome, Script
-from tfk8s.errors import BackendUnreachable
-from tfk8s.render import warm_job
+from tfk8s.errors import BackendUnreachable, ScriptLost
+from tfk8s.render import script_job, warm_job
 from tfk8s.render.pods import Object
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -213,6 +215,41 @@ def warm_pod(**state: object) -> Object:
             "phase": "Running", "containerStatuses": [status], "conditions": [{"type": "Ready", "status": "True"}],
         },
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("conditions", "watched", "lost"),
+    [
+        ([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}], True, ScriptLost),
+        ([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}], False, None),
+        ([], True, None),
+    ],
+)
+def test_a_script_whose_warm_pod_is_gone_was_lost_if_kubernetes_removed_the_pod(
+    conditions: list[Object], watched: bool, lost: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = warm_pod()
+    pod["metadata"]["labels"][script_job.JOB_NAME] = "demo-warm"
+    last = {**pod, "status": {**pod["status"], "conditions": conditions}}
+
+    class Watch(contextlib.nullcontext[Any]):
+        def __enter__(self) -> Watch:
+            return self
+
+        def last_change(self, job: str) -> ObjectChange | None:
+            assert job == "demo-warm"
+            return ObjectChange(deleted=True, object=last) if watched else None
+
+    class Gone(WarmScript):
+        def __init__(self, *_: object) -> None:
+            raise script_pod.PodDeleted("the script was ended: its pod was deleted")
+
+    monkeypatch.setattr(warm_pods, "get", lambda *_: pod)
+    monkeypatch.setattr(warm_scripts, "EndWatch", lambda *_: Watch())
+    monkeypatch.setattr(warm_scripts, "WarmScript", Gone)
+    monkeypatch.setattr(script_jobs, "require_cluster", lambda *_: None)
+    with pytest.raises(lost or script_pod.PodDeleted):
+        warm_scripts.run(StubClient(), cluster(), SCRIPT, b"")  # type: ignore[arg-type]
 
 
 def test_the_log_of_a_warm_pod_lists_its_scripts() -> None:
