@@ -28,6 +28,10 @@ _MAX_PARALLEL = 32
 _Ask = Callable[..., list[Device]]
 
 
+class MasterCutOff(TaskUnreachable):
+    """The master can't reach tasks that answer here."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskDevices:
     """The devices of one task.
@@ -102,6 +106,7 @@ def require_servers(backend: Backend, status: ClusterStatus) -> None:
     """Check that each server answers, and that the master can reach all tasks.
 
     Raises:
+        MasterCutOff: the master can't reach some tasks.
         TaskUnreachable: the master or another server does not answer.
     """
     if not status.is_elastic:
@@ -113,8 +118,12 @@ def require_servers(backend: Backend, status: ClusterStatus) -> None:
 
 
 def _require_reachable(backend: Backend, status: ClusterStatus) -> None:
-    if unreachable := view(backend, status).unreachable():
-        raise TaskUnreachable(preflight.unreachable({str(status.master): unreachable}))
+    cluster = view(backend, status)
+    if cluster.reaches_all():
+        return
+    if unreachable := cluster.unreachable():
+        raise MasterCutOff(preflight.unreachable({str(status.master): unreachable}))
+    raise TaskUnreachable(f"{status.master} does not answer in time whether it can reach the other tasks")
 
 
 def view(backend: Backend, status: ClusterStatus, without: Iterable[str] = ()) -> ClusterView:

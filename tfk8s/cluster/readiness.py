@@ -82,6 +82,7 @@ class Readiness:
         self._restarts: dict[Task, int] = {}
         self._silence: TaskError | None = None
         self._is_silence_reported = False
+        self._cut_off = ""  # the tasks that the master could not reach, in words
         self._changed_at = 0.0
         self._needs_node = False
 
@@ -94,6 +95,7 @@ class Readiness:
         status = self._get_status()
         if status != self._status:
             self._status, self._changed_at, self._is_silence_reported = status, time.monotonic(), False
+            self._cut_off = ""
             if self._on_change is not None:
                 self._on_change(status)
         self._needs_node = self._needs_node or any(task.node_is_starting for task in status.tasks)
@@ -108,6 +110,8 @@ class Readiness:
             self._probe(status)
         except TaskError as error:
             self._silence = error
+            if isinstance(error, devices.MasterCutOff):
+                self._cut_off = str(error)
             self._report_silence(status)
             return None
         return status
@@ -155,6 +159,8 @@ class Readiness:
                 f"{format_tasks(tasks)} {'is' if len(tasks) == 1 else 'are'} {state}"
                 for state, tasks in by_state.items()
             ]
+        elif self._cut_off:  # the master may wait for a name's address, and answer nobody meanwhile
+            reasons = [self._cut_off]
         else:
             servers = [task.task for task in self._status.tasks if task.has_server]
             answers = devices.ask_each(self._backend, self._name, servers)
@@ -165,8 +171,9 @@ class Readiness:
     def _why_silent(self) -> str:
         """Return which running tasks the master can't reach, in words; otherwise its error."""
         assert self._status is not None
-        missing = devices.view(self._backend, self._status).unreachable()
-        return unreachable({str(self._status.master): missing}) if missing else str(self._silence)
+        if not self._cut_off and (missing := devices.view(self._backend, self._status).unreachable()):
+            self._cut_off = unreachable({str(self._status.master): missing})
+        return self._cut_off or str(self._silence)
 
     def _is_new(self, task: TaskStatus) -> bool:
         old = self._before.get(task.task)

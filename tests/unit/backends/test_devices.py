@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import socket
+from types import SimpleNamespace
 
 import pytest
 from job_files import job_file
@@ -91,3 +93,21 @@ def test_a_silent_server_is_a_timeout(backend: FakeBackend) -> None:
     backend.dial = silent  # type: ignore[method-assign, assignment]
     (answer,) = devices.ask_each(backend, "mnist", [FIRST], timeout=0.01)
     assert answer.error == "worker/0 does not answer within 0.01 s"
+
+
+@pytest.mark.parametrize(
+    ("reaches_all", "unreachable", "error"),
+    [
+        (False, ["worker/1"], r"^chief/0 can't reach worker/1, although worker/1 is running"),
+        (False, [], "^chief/0 does not answer in time whether it can reach the other tasks$"),
+        (True, [], None),
+    ],
+)
+def test_an_elastic_master_must_answer_that_it_reaches_all(
+    backend: FakeBackend, reaches_all: bool, unreachable: list[str], error: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = SimpleNamespace(reaches_all=lambda: reaches_all, unreachable=lambda: unreachable)
+    monkeypatch.setattr(devices, "view", lambda *_: view)
+    status = dataclasses.replace(backend.observe("mnist"), is_elastic=True)
+    with pytest.raises(TaskUnreachable, match=error) if error else contextlib.nullcontext():
+        devices.require_servers(backend, status)

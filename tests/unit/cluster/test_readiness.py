@@ -8,12 +8,13 @@ import pytest
 from job_files import job_file
 
 from tfk8s import polling
+from tfk8s.backends import devices
 from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.readiness import TIMEOUT, Readiness
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase
-from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, WaitTimeout
+from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, WaitTimeout
 from tfk8s.testing import FakeBackend, change
 
 CHIEF, FIRST, SECOND = Task("chief", 0), Task("worker", 0), Task("worker", 1)
@@ -84,6 +85,18 @@ def test_a_ready_task_must_answer(cluster: Cluster, backend: FakeBackend) -> Non
         'waited 0 s for cluster "mnist" to be ready: chief/0 does not answer: Connection refused; '
         "worker/1 does not answer: Connection refused"
     )
+
+
+def test_a_master_that_reaches_no_task_may_be_silent_later(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_off = "chief/0 can't reach worker/1, although worker/1 is running"
+    errors = iter([devices.MasterCutOff(cut_off)])
+
+    def require(*_: object) -> None:
+        raise next(errors, TaskUnreachable("chief/0 does not answer within 2 s"))
+
+    monkeypatch.setattr(devices, "require_servers", require)
+    with pytest.raises(WaitTimeout, match=f'cluster "mnist" to be ready: {cut_off}$'):
+        cluster.wait(0.05)
 
 
 def test_a_silent_master_is_reported_once(

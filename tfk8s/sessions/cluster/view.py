@@ -143,15 +143,18 @@ class ClusterView:
 
     def unreachable(self, source: str | None = None) -> list[str]:
         """Return the tasks that a task, by default the master, can't reach, although they answer here."""
-        source = source or self.master
-        targets = self._tasks
-        if not targets or self._can_reach_all(source, targets):
+        source, targets = source or self.master, self._tasks
+        if self.reaches_all(source):
             return []
         answers = concurrency.map_parallel(lambda task: self._can_reach(source, [task]), targets, _MAX_THREADS)
         unreachable = [task for task, can_reach in zip(targets, answers, strict=True) if not can_reach]
         return [] if source in unreachable else unreachable  # a busy task answers late, even about itself
 
-    def _can_reach_all(self, source: str, tasks: Sequence[str]) -> bool:
+    def reaches_all(self, source: str | None = None) -> bool:
+        """Return whether a task, by default the master, answers in time that it can reach all tasks."""
+        source, tasks = source or self.master, self._tasks
+        if not tasks:
+            return True
         if not self.brings_cluster:
             return self._can_reach(source, tasks if len(tasks) <= probe.MAX_NAMED else [])
         size = probe.MAX_NAMED - 1  # and the source
