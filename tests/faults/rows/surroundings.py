@@ -74,7 +74,10 @@ def crash_loop(environment: LocalEnvironment) -> Ended:
 
 
 def out_of_memory(environment: LocalEnvironment) -> Ended:
-    """Run a step that needs 2.4 GB of a task that may use 1.6 GB more than now."""
+    """Run a step that needs 2.4 GB of a task that may use 1.6 GB more than now.
+
+    On processors where TensorFlow uses oneDNN, its allocator waits 10 s for memory first (allocator_retry.cc).
+    """
     environment.cluster()
     pid = environment.pid("worker/1")
     now = int(re.search(r"VmSize:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
@@ -115,7 +118,7 @@ def of_clusters() -> Iterator[Row]:
 def in_scripts() -> Iterator[Row]:
     yield Row(
         fault="a task out of memory", when="in a step", run=out_of_memory, code=1,
-        words=("worker/1 has too little memory on CPU:0",),
+        words=("worker/1 has too little memory on CPU:0",), limit=2 * VERDICT,
     )  # fmt: skip
     yield Row(
         fault="`http_proxy` leads nowhere", when="in `submit`", limit=PATIENCE,
