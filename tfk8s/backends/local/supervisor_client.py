@@ -21,11 +21,13 @@ from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.core.environment import script_environment, without_proxy
 from tfk8s.core.script import Script
 from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.log import log
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.scripts import forwarded_signals
 
-_ANSWER_TIMEOUT = 10.0
+_ANSWER_TIMEOUT = 60.0  # a supervisor that loads TensorFlow from a slow disk answers late
 _START_TIMEOUT = 10.0
+_END_TIMEOUT = 10.0
 _STOPPED_INTERVAL = 1.0  # between two polls for a stopped supervisor
 
 _NAMESPACE_HELP = (
@@ -39,21 +41,24 @@ class SupervisorGone(ClusterError):
     """The supervisor of a cluster has ended, and all tasks with it."""
 
 
-def send_request(folder: state.Folder, request: ipc.Message) -> tuple[ipc.Message, list[int]]:
+def send_request(
+    folder: state.Folder, request: ipc.Message, timeout: float = _ANSWER_TIMEOUT
+) -> tuple[ipc.Message, list[int]]:
     """Return the supervisor's answer and its descriptors.
 
     Args:
         folder: the cluster's folder.
         request: the request, as `supervisor` describes it.
+        timeout: for the answer, in seconds.
 
     Raises:
         SupervisorGone: the supervisor has ended.
         ClusterError: the supervisor does not respond.
     """
     try:
-        with ipc.connect(folder.control, _ANSWER_TIMEOUT) as connection:
+        with ipc.connect(folder.control, timeout) as connection:
             ipc.send(connection, request)
-            _wait_for_answer(folder, connection, _ANSWER_TIMEOUT)
+            _wait_for_answer(folder, connection, timeout)
             answer = ipc.receive(connection)
     except OSError as error:
         raise gone_error(folder) from error
@@ -69,15 +74,20 @@ def _wait_for_answer(folder: state.Folder, connection: socket.socket, seconds: f
         ClusterError: the supervisor is stopped, or does not respond in time.
     """
     name, pid = folder.path.name, folder.supervisor()
-    deadline, was_stopped = time.monotonic() + seconds, False
+    start = time.monotonic()
+    was_stopped = is_announced = False
     while not polling.readable(connection.fileno(), _STOPPED_INTERVAL):
         is_stopped = pid is not None and state.is_stopped(pid)
-        if (is_stopped and was_stopped) or time.monotonic() > deadline:
+        waited = time.monotonic() - start
+        if (is_stopped and was_stopped) or waited > seconds:
             raise ClusterError(
                 f'the supervisor of cluster "{name}" {"is stopped by a signal" if is_stopped else "does not respond"}',
                 help=f"kill -CONT {pid} continues it; tfk8s down --local {name} removes the cluster",
             )
         was_stopped = is_stopped
+        if not is_announced and waited > polling.TELL_SECONDS and seconds < math.inf:
+            is_announced = True
+            log.warning('waiting for the supervisor of cluster "%s" to respond', name)
 
 
 def variables(folder: state.Folder) -> dict[str, str]:
@@ -213,11 +223,11 @@ def end(folder: state.Folder, reason: str) -> None:
     pid = folder.supervisor()
     if pid is not None:
         try:
-            send_request(folder, {"do": "stop", "reason": reason})
+            send_request(folder, {"do": "stop", "reason": reason}, _END_TIMEOUT)
         except ClusterError:
             _kill(pid)
-            _wait_for_end(pid, time.monotonic() + _ANSWER_TIMEOUT)
-    deadline = time.monotonic() + _ANSWER_TIMEOUT
+            _wait_for_end(pid, time.monotonic() + _END_TIMEOUT)
+    deadline = time.monotonic() + _END_TIMEOUT
     for pid in state.cluster_processes(cluster_id) if cluster_id else []:
         _kill(pid)
         _wait_for_end(pid, deadline)
