@@ -74,6 +74,30 @@ def spawn(
         umask: the program's umask; default: this process'.
         new_session: whether the program leads its own session and process group.
     """
+
+    def run() -> None:
+        try:
+            if folder is not None:
+                os.chdir(folder)
+            if umask is not None:
+                os.umask(umask)
+            os.execvpe(command[0], list(command), dict(environment))
+        except BaseException as error:
+            # The text of an OSError also has the path that was tried last.
+            reason = error.strerror if isinstance(error, OSError) else error
+            exit_child(f"can't start {command[0]}: {reason}", 127)
+
+    return run_in_fork(run, descriptors, new_session=new_session)
+
+
+def run_in_fork(function: Callable[[], None], descriptors: Sequence[int], *, new_session: bool = True) -> int:
+    """Call a function in a fork that dies with this process; return the fork's id.
+
+    Args:
+        function: what the fork does until its end.
+        descriptors: the fork's descriptors 0, 1, 2, ….
+        new_session: whether the fork leads its own session and process group.
+    """
     parent = os.getpid()
     pid = fork()
     if pid:
@@ -83,33 +107,6 @@ def spawn(
         if new_session:
             os.setsid()
         take_descriptors(descriptors)
-        reset_signals()
-        if folder is not None:
-            os.chdir(folder)
-        if umask is not None:
-            os.umask(umask)
-        os.execvpe(command[0], list(command), dict(environment))
-    except BaseException as error:
-        # The text of an OSError also has the path that was tried last.
-        reason = error.strerror if isinstance(error, OSError) else error
-        exit_child(f"can't start {command[0]}: {reason}", 127)
-
-
-def run_in_fork(function: Callable[[], None], descriptors: Sequence[int]) -> int:
-    """Call a function in a fork that dies with this process, and leads its own session; return the fork's id.
-
-    Args:
-        function: what the fork does until its end.
-        descriptors: the fork's descriptors 1, 2, …; 0 is /dev/null.
-    """
-    parent = os.getpid()
-    pid = fork()
-    if pid:
-        return pid
-    try:
-        die_with_parent(parent)
-        os.setsid()
-        take_descriptors([os.open(os.devnull, os.O_RDWR), *descriptors])
         reset_signals()
         function()
         os._exit(0)

@@ -21,7 +21,7 @@ def fork(connection: socket.socket, control: socket.socket) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         serve(socket.socket(fileno=_CONNECTION), socket.socket(fileno=_CONTROL), Path.cwd())
 
-    return processes.run_in_fork(run, [1, 2, connection.fileno(), control.fileno()])
+    return processes.run_in_fork(run, [0, 1, 2, connection.fileno(), control.fileno()])
 
 
 def serve(connection: socket.socket, control: socket.socket, base: Path) -> None:

@@ -156,7 +156,7 @@ class WarmKeeper:
             os.kill(self._forwards, signal.SIGKILL)
         self._forwarded = ""
         ready, ready_end = os.pipe()
-        self._forwards = processes.run_in_fork(lambda: forward(environment), [1, 2, ready_end])
+        self._forwards = processes.run_in_fork(lambda: forward(environment), [0, 1, 2, ready_end])
         self._loop.on_end(self._forwards, functools.partial(self._on_forwards_end, self._forwards))
         os.close(ready_end)
         is_ready = os.read(ready, 1)
