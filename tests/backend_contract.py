@@ -32,7 +32,11 @@ CALLS: dict[str, Callable[[Backend, str], object]] = {
     "restart": lambda backend, name: backend.restart(name, None),
     "run": lambda backend, name: backend.run(name, Script(path=Path(__file__))),
     "scale": lambda backend, name: backend.scale(name, {"worker": 1}),
+    "script_log": lambda backend, name: backend.script_log(name, "script-1"),
+    "show": lambda backend, name: backend.show(name, "script-1", LogOptions()),
     "stacks": lambda backend, name: backend.stacks(name, [str(FIRST)]),
+    "start": lambda backend, name: backend.start(name, Script(path=Path(__file__))),
+    "stop": lambda backend, name: backend.stop(name, "script-1"),
     "tensorboard": lambda backend, name: backend.tensorboard(name, folder="/", requirements=None, token="", port=0),
 }
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import IO, NoReturn
 
+from tfk8s.backends.protocol import Backend
 from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
@@ -93,29 +94,35 @@ class FailureFile:
 
 
 class ForegroundScripts:
-    """Refuses detached scripts; a base class of backends."""
+    """Refuses detached scripts, of clusters that exist; a base class of backends."""
 
-    def start(self, name: str, script: Script) -> NoReturn:
+    def start(self: Backend, name: str, script: Script) -> NoReturn:
         """Refuse."""
-        del name
+        self.observe(name)
         raise InvalidInput(
             "a script on this machine ends with the command that runs it: --detach is for Kubernetes",
             help=f"detach it in the shell: nohup tfk8s submit … {script.path} > {script.path.stem}.log 2>&1 &",
         )
 
-    def show(self, name: str, script: str, options: LogOptions) -> NoReturn:
+    def show(self: Backend, name: str, script: str, options: LogOptions) -> NoReturn:
         """Refuse."""
-        del name, options
-        raise InvalidInput(f"the output of {script} is not stored: scripts on this machine write to their terminal")
+        del options
+        self.observe(name)
+        raise _not_stored(script)
 
-    def script_log(self, name: str, script: str) -> NoReturn:
+    def script_log(self: Backend, name: str, script: str) -> NoReturn:
         """Refuse."""
-        self.show(name, script, LogOptions())
+        self.observe(name)
+        raise _not_stored(script)
 
-    def stop(self, name: str, script: str) -> NoReturn:
+    def stop(self: Backend, name: str, script: str) -> NoReturn:
         """Refuse."""
-        del name
+        self.observe(name)
         raise InvalidInput(
             f"{script} can't be stopped by name: a script on this machine ends with the command that runs it",
             help="press Ctrl-C in the terminal that started it, or end the process that `tfk8s status` shows: kill PID",
         )
+
+
+def _not_stored(script: str) -> InvalidInput:
+    return InvalidInput(f"the output of {script} is not stored: scripts on this machine write to their terminal")
