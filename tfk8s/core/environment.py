@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 DATA_SERVICE = "TFK8S_DATA_SERVICE"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SCRIPT_DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "1"}
+# A program may look for another task before that task listens. gRPC then pauses for a second before it connects again.
+# TensorFlow reads channel arguments from this variable (xla/tsl/distributed_runtime/rpc/grpc_channel.cc).
+PROGRAM_DEFAULTS = {**SCRIPT_DEFAULTS, "TF_GRPC_DEFAULT_OPTIONS": "grpc.initial_reconnect_backoff_ms=100"}
 
 
 def cluster_variables(cluster: ClusterSpec, target: str) -> dict[str, str]:

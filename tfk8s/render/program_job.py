@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfk8s.core import addresses, kinds, naming, programs
-from tfk8s.core.environment import SCRIPT_DEFAULTS
+from tfk8s.core.environment import PROGRAM_DEFAULTS
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, JobFile
 
@@ -50,7 +50,7 @@ def variables(job_file: JobFile, program: Program) -> Iterator[tuple[str, str]]:
         yield "TFK8S_ARCHIVE", f"{ARCHIVE_FOLDER}/{ARCHIVE}"
 
 
-DEFAULTS = {"PYTHONUNBUFFERED": "1", **SCRIPT_DEFAULTS}
+DEFAULTS = {"PYTHONUNBUFFERED": "1", **PROGRAM_DEFAULTS}
 
 
 def mounts() -> Iterator[Object]:

@@ -77,7 +77,7 @@ volumes:
 {{- /* The variables by name, the user's over tfk8s' own; then the variables that identify the task. */}}
 {{- define "tfk8s.env" }}{{ $ := first . }}{{ $job := last . }}{{ $env := dict "HOME" "/tmp" "TF_FORCE_GPU_ALLOW_GROWTH" "true" }}
 {{- if not $job.gpus }}{{ $env = dict "HOME" "/tmp" "CUDA_VISIBLE_DEVICES" "-1" "NVIDIA_VISIBLE_DEVICES" "void" }}{{ end }}
-{{- if $job.settings.program }}{{ $_ := set $env "PYTHONUNBUFFERED" "1" }}{{ $_ := set $env "TF_CPP_MIN_LOG_LEVEL" "1" }}{{ end }}
+{{- if $job.settings.program }}{{ $env = merge $env (dict "PYTHONUNBUFFERED" "1" "TF_CPP_MIN_LOG_LEVEL" "1" "TF_GRPC_DEFAULT_OPTIONS" "grpc.initial_reconnect_backoff_ms=100") }}{{ end }}
 {{- range $name, $value := $.Values.env }}{{ $_ := set $env $name $value }}{{ end }}
 {{- range $name, $value := $job.settings.env }}{{ $_ := set $env $name $value }}{{ end }}
 {{- if kindIs "map" $env.PYTHONPATH }}{{ fail "env: PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own folder to it" }}{{ end }}

@@ -32,6 +32,18 @@ sys.argv = [{str(REPLICA)!r}, *hosts, *task, "--sync_replicas", "--train_steps=1
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
+CONNECTS = """
+import os, pathlib, time
+import tensorflow as tf
+
+print("gRPC:", os.environ["TF_GRPC_DEFAULT_OPTIONS"], "parent:", os.getppid(), flush=True)
+with tf.Graph().as_default(), tf.compat.v1.Session(tf.distribute.Server.create_local_server().target) as session:
+    session.run(tf.constant(1))
+pathlib.Path(os.environ["TFK8S_JOB"]).touch()
+while not (os.path.exists("chief") and os.path.exists("worker")):
+    time.sleep(0.01)
+"""
+
 
 def mirrored(folder: Path, name: str, tasks: int) -> Path:
     words = [EXAMPLE.name, "--steps", str(STEPS), "--checkpoints", str(folder / name)]
@@ -84,3 +96,16 @@ def test_between_graph_replicas_with_a_server(tmp_path: Path) -> None:
     # A replica may take some of the other's steps. A thread's warning may stand in the same line.
     for index in (0, 1):
         assert re.search(rf"worker {index}: \d+ steps, accuracy [01]\.\d\d", done.stdout), done
+
+
+def test_forks_of_one_process_connect_by_their_own_options(tmp_path: Path) -> None:
+    (tmp_path / "connects.py").write_text(CONNECTS)
+    program = {"program": ["connects.py"]}
+    jobs = {"chief": program, "worker": {**program, "env": {"TF_GRPC_DEFAULT_OPTIONS": "wrong"}}}
+    done = tfk8s("run", "--local", write_programs(tmp_path, "connect", jobs))
+    assert done.returncode == 0, done.stderr
+    lines = re.findall(r"gRPC: (\S+) parent: (\d+)", done.stdout)
+    assert {options for options, _ in lines} == {"grpc.initial_reconnect_backoff_ms=100", "wrong"}
+    assert len({parent for _, parent in lines}) == 1
+    # TensorFlow has read the worker's variable in the worker's own process.
+    assert re.findall(r"(\S+) +\| .*Invalid GRPC options format: wrong", done.stdout) == ["worker/0"]

@@ -78,6 +78,7 @@ def test_container_has_nothing_of_tfk8s() -> None:
         {"name": "PYTHONPATH", "value": "/lib"},
         {"name": "PYTHONUNBUFFERED", "value": "1"},
         {"name": "TF_CPP_MIN_LOG_LEVEL", "value": "1"},
+        {"name": "TF_GRPC_DEFAULT_OPTIONS", "value": "grpc.initial_reconnect_backoff_ms=100"},
     ]
     assert container(found, "PS")["command"] == ["python3", "-c", tfjob.SERVER]
 

@@ -22,8 +22,8 @@ _READ_AT_IMPORT = (
     "OPENBLAS_", "PYTHON", "TF_", "XLA_",
 )  # fmt: skip
 
-# Of these, TensorFlow reads some only when it creates its devices, or a strategy.
-READ_LATER = {"CUDA_VISIBLE_DEVICES", "TF_CONFIG", "TF_FORCE_GPU_ALLOW_GROWTH"}
+# Of these, TensorFlow reads some only when it creates its devices, a strategy, or its first connection.
+READ_LATER = {"CUDA_VISIBLE_DEVICES", "TF_CONFIG", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GRPC_DEFAULT_OPTIONS"}
 
 
 def read_at_import(environment: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tfk8s.backends.local import interpreter
 from tfk8s.backends.local.task_processes import TaskProcess, TaskSettings
 from tfk8s.core import programs
-from tfk8s.core.environment import SCRIPT_DEFAULTS
+from tfk8s.core.environment import PROGRAM_DEFAULTS
 from tfk8s.core.programs import Program
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import fork_client, ipc, processes
@@ -142,4 +142,4 @@ class ProgramProcess(TaskProcess):
         path = f"{Path(self.settings.python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         own = {"PATH": path, "PYTHONUNBUFFERED": "1"} if not self._program.is_script else {}
         own["TFK8S_PROGRESS"] = str(self.settings.progress)
-        return {**SCRIPT_DEFAULTS, **os.environ, **own, **self.settings.environment}
+        return {**PROGRAM_DEFAULTS, **os.environ, **own, **self.settings.environment}
