@@ -66,6 +66,29 @@ def _seconds(timeout: Timeout | None) -> float:
     return timeout() if callable(timeout) else timeout
 
 
+class TimeoutWithoutChange:
+    """A timeout that begins again with each change, for a wait that takes longer if there is more to do.
+
+    Args:
+        seconds: the timeout after a change.
+        clock: for tests.
+    """
+
+    def __init__(self, seconds: float, *, clock: Clock = time.monotonic) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._start, self._timeout = clock(), seconds
+        self._state: object = None
+
+    def __call__(self) -> float:
+        """Return the timeout in seconds, counted from the start of the wait."""
+        return self._timeout
+
+    def note(self, state: object) -> None:
+        """Note the state now; another state than before is a change."""
+        if state != self._state:
+            self._state, self._timeout = state, math.ceil(self._clock() - self._start) + self._seconds
+
+
 def pause(waited: float) -> float:
     """Return the interval until the next poll: a tenth of the wait so far, within limits.
 

@@ -55,6 +55,19 @@ def test_a_timeout_may_grow_at_the_last_poll() -> None:
     assert polls[-1] == pytest.approx(8)
 
 
+def test_a_timeout_begins_again_with_each_change() -> None:
+    clock = Clock()
+    timeout = polling.TimeoutWithoutChange(60, clock=clock)
+    left = itertools.chain([3, 3, 2], itertools.repeat(1))
+
+    def is_done() -> None:
+        clock.now += 25
+        timeout.note(next(left))
+
+    with pytest.raises(WaitTimeout, match="waited 161 s for all to end"):
+        polling.wait_until(is_done, "all to end", timeout, clock=clock, sleep=clock.sleep)
+
+
 def test_a_timeout_of_zero_polls_once() -> None:
     clock = Clock()
     assert list(polling.poll(0, clock=clock, sleep=clock.sleep)) == [0]

@@ -265,10 +265,12 @@ def _delete_pods(client: Client, namespace: str, name: str) -> None:
     """
     path, query = paths.collection("Pod", namespace), paths.of_cluster(name)
     requests: list[dict[str, int]] = []
+    timeout = polling.TimeoutWithoutChange(_DELETE_TIMEOUT)  # thousands of pods take minutes
 
     def are_gone() -> bool:
         answer = client.get(path, {**query, "limit": _LISTED_PODS})
         pods = answer["items"]
+        timeout.note([pod["metadata"]["name"] for pod in pods])
         are_all = not answer.get("metadata", {}).get("continue")
         options = {"gracePeriodSeconds": 0} if pods and are_all and all(map(containers.have_ended, pods)) else {}
         if options not in requests and (pods or not requests):
@@ -276,4 +278,4 @@ def _delete_pods(client: Client, namespace: str, name: str) -> None:
             requests.append(options)
         return not pods
 
-    polling.wait_until(are_gone, f'the pods of "{name}" to end', _DELETE_TIMEOUT, announce=True)
+    polling.wait_until(are_gone, f'the pods of "{name}" to end', timeout, announce=True)

@@ -82,7 +82,10 @@ class DeletingClient(ReadOnlyClient):
     def get(self, path: str, query: object) -> Object:
         if path == paths.collection("Pod", "ns"):
             statuses = self.statuses.pop(0) if self.statuses else []
-            items = [{"spec": {"restartPolicy": "Never"}, "status": status} for status in statuses]
+            items = [
+                {"metadata": {"name": f"demo-{number}"}, "spec": {"restartPolicy": "Never"}, "status": status}
+                for number, status in enumerate(statuses)
+            ]
             return {"items": items, "metadata": {"continue": "more"} if MORE["status"] in statuses else {}}
         return super().get(path, query)
 
