@@ -252,18 +252,16 @@ def by_tfk8s(tasks: int, folder: Path, port: int) -> float:
     job_file.write_text(CLUSTER.format(pods=PODS, ps=ps, workers=tasks - ps - 1))
     with new_namespace("scale-tfk8s") as namespace:
         commands = Commands(namespace, folder, port)
-        costs = {}
 
-        def up() -> None:
-            costs["up --no-wait"] = commands.run("up", "--no-wait", str(job_file))
+        def run(what: str, *arguments: str) -> None:
+            print(f"  {what:24}{commands.run(*arguments)}", flush=True)
 
-        seconds = made(namespace, tasks, up, "pods")
-        costs["up --no-wait, again"] = commands.run("up", "--no-wait", str(job_file))
-        costs["status"] = commands.run("status", "large")
-        costs["scale, one worker more"] = commands.run("scale", "--no-wait", "large", f"worker={tasks - ps}")
-        costs["down"] = commands.run("down", "large")
-    for name, cost in costs.items():
-        print(f"  {name:24}{cost}", flush=True)
+        up = ("up", "--no-wait", str(job_file))
+        seconds = made(namespace, tasks, lambda: run("up --no-wait", *up), "pods")
+        run("up --no-wait, again", *up)
+        run("status", "status", "large")
+        run("scale, one worker more", "scale", "--no-wait", "large", f"worker={tasks - ps}")
+        run("down", "down", "large")
     return seconds
 
 
