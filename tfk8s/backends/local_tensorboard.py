@@ -12,7 +12,6 @@ from tfk8s.backends import child_process
 from tfk8s.backends.protocol import Backend, TensorBoard
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.errors import InvalidInput, Tfk8sError
-from tfk8s.sessions.pod import tensorboard
 
 _FOLDER = "logs"  # Keras' callback and many examples write there
 _STOP_TIMEOUT = 10.0
@@ -63,7 +62,7 @@ class TensorBoardProcess:
     def __init__(self, folder: str, token: str, port: int) -> None:
         self.folder = folder
         command = [sys.executable, "-P", "-m", "tfk8s.sessions.pod.tensorboard", f"--port={port}", "--", folder]
-        self._process = child_process.start(command, {**SCRIPT_DEFAULTS, **os.environ, tensorboard.TOKEN: token})
+        self._process = child_process.start(command, {**SCRIPT_DEFAULTS, **os.environ, "TFK8S_TOKEN": token})
 
     def require_running(self) -> None:
         """Check that the process runs.

@@ -22,7 +22,6 @@ from tfk8s.sessions.pod import entrypoint
 from tfk8s.task.programs import imports
 
 PORT = 6006  # TensorBoard's own default
-TOKEN = "TFK8S_TOKEN"  # noqa: S105 - the variable's name
 ADDRESS = "127.0.0.1"
 NOT_INSTALLED = 4  # an exit code
 _UNUSED = 1
@@ -106,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     if not has_event_files(options.folder):
         where = Path(options.folder)
         sys.stderr.write(f"tfk8s: there are no event files below {where} yet: TensorBoard looks again every 5 s\n")
-    return serve(options.folder, options.port, os.environ.pop(TOKEN))
+    return serve(options.folder, options.port, os.environ.pop("TFK8S_TOKEN"))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def run(
     """
     workload, folder = find_folder(cluster, folder)
     files = dict(package_files.of_scripts())
-    environment = {"TFK8S_JOBS": compact.format_jobs(cluster.jobs), tensorboard.TOKEN: token}
+    environment = {"TFK8S_JOBS": compact.format_jobs(cluster.jobs), "TFK8S_TOKEN": token}
     if requirements:
         files[_REQUIREMENTS] = requirements.read_text()
         environment["TFK8S_REQUIREMENTS"] = f"{pods.PACKAGE_FOLDER}/tfk8s/{_REQUIREMENTS}"
