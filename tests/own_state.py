@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.backends.local import LocalBackend, state
+from tfk8s.backends.local import state
+from tfk8s.backends.local.backend import LocalBackend
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import pytest
 from kube_api import KubeApi
 from on_cluster import left, make_job_file
 
-from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.backends.kubernetes.nodes import scheduling
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.spec import JobFile

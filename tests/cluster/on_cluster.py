@@ -16,8 +16,8 @@ from kube_api import KubeApi
 
 from tfk8s import polling
 from tfk8s.backends.devices import list_devices, require_all
-from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.task import probe

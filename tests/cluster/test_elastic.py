@@ -8,7 +8,7 @@ from pathlib import Path
 from on_cluster import make_job, make_job_file, start_tfk8s
 from scaling import scale_under_a_session
 
-from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.core.spec import JobFile
 
 

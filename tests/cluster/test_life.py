@@ -6,9 +6,9 @@ import pytest
 from on_cluster import devices, left, make_job, make_job_file
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.plan import Action, Scaling
 from tfk8s.core.spec import Task

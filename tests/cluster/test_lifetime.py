@@ -10,8 +10,9 @@ from kube_api import KubeApi
 from on_cluster import left, make_job, make_job_file
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend, lifetime
+from tfk8s.backends.kubernetes import lifetime
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import NoSuchCluster

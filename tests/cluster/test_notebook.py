@@ -9,7 +9,7 @@ from kube_api import KubeApi
 from notebooks import BUSY, GRAPH, kernel
 from on_cluster import make_job, make_job_file
 
-from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.spec import JobFile
 

@@ -14,9 +14,9 @@ from kube_api import KubeApi
 from on_cluster import left, make_job, make_job_file
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import commands, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity

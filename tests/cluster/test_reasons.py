@@ -5,8 +5,8 @@ from kube_api import post_event
 from on_cluster import make_job, make_job_file, until_reason
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Security, Volume

@@ -7,9 +7,9 @@ import pytest
 from on_cluster import make_job_file, token
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
 
 

@@ -10,8 +10,8 @@ import pytest
 from on_cluster import IMAGE, left, make_job, make_job_file, start_tfk8s, write_wheel
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.backends.stacks import explainer
 from tfk8s.cluster import each, stacks, timeline
 from tfk8s.cluster.handle import Cluster

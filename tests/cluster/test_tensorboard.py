@@ -13,7 +13,7 @@ from kube_api import MERGE, KubeApi
 from on_cluster import IMAGE, make_job, make_job_file, start_tfk8s, write_wheel
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Volume
 

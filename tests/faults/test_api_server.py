@@ -11,11 +11,11 @@ from fakes import api_server
 from fakes.api_server import ApiServer, Fault, refuses
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import client, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError, TemporaryApiError
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.backends.kubernetes.informer import ObjectCache
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task

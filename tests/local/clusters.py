@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tfk8s import polling
-from tfk8s.backends.local import LocalBackend, state
+from tfk8s.backends.local import state
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase

@@ -13,7 +13,8 @@ from clusters import is_ready, wait_for
 from job_files import job_file
 from own_state import own_state
 
-from tfk8s.backends.local import LocalBackend, state
+from tfk8s.backends.local import state
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile
 from tfk8s.task.server import find_tensorflow
@@ -23,7 +24,7 @@ PYTHONPATH = os.environ.get("PYTHONPATH")
 CLIENT = """
 import pathlib, sys
 from tfk8s.core.script import Script
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.errors import Tfk8sError
 try:
     sys.exit(LocalBackend().run(sys.argv[1], Script(path=pathlib.Path(sys.argv[2]), tf1="1" in sys.argv[3])).code)

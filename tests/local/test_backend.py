@@ -16,7 +16,8 @@ from clusters import gone, is_ready, pids, wait_for, wait_until_gone
 from job_files import job_file
 
 from tfk8s.backends import devices
-from tfk8s.backends.local import LocalBackend, capacity, state
+from tfk8s.backends.local import capacity, state
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.cluster.gpus import require_gpus
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.roles import EVALUATOR

@@ -11,7 +11,7 @@ from clusters import is_ready, pids, start_tfk8s, wait_for
 from job_files import job_file
 from scaling import scale_under_a_session
 
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.cluster.connection import ClusterConnection
 from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput

@@ -13,7 +13,8 @@ import pytest
 from clusters import children, is_ready, wait_for
 from job_files import job_file
 
-from tfk8s.backends.local import LocalBackend, state
+from tfk8s.backends.local import state
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.script import Script
 from tfk8s.core.spec import EnvSource, Job
 from tfk8s.errors import TaskUnreachable

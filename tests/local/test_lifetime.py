@@ -12,7 +12,8 @@ from clusters import is_ready, pids, wait_for, wait_until_gone
 from job_files import job_file
 
 from tfk8s import polling
-from tfk8s.backends.local import LocalBackend, state
+from tfk8s.backends.local import state
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import ClusterError

@@ -14,7 +14,7 @@ from clusters import is_ready, pids, start_tfk8s, wait_for, wait_until_gone
 from job_files import job_file
 from notebooks import BUSY, GRAPH, Kernel, kernel
 
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Task
 
 pytestmark = pytest.mark.usefixtures("notebooks_cluster")

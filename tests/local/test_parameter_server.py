@@ -11,7 +11,7 @@ from clusters import is_ready, pids, tfk8s, wait_for
 from job_files import job_file
 
 from tfk8s import polling
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Task
 
 COORDINATOR = Path(__file__).parents[1] / "faults" / "scripts" / "coordinator.py"

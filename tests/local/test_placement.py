@@ -11,7 +11,7 @@ from clusters import is_ready, pids, wait_for
 from job_files import job_file
 
 from tfk8s.backends.devices import list_devices, require_servers
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Task
 from tfk8s.errors import TaskUnreachable
 

@@ -10,7 +10,7 @@ import pytest
 from clusters import output, start_tfk8s, tfk8s, wait_for, wait_until_gone, write_programs
 
 from tfk8s import polling
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase

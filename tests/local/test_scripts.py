@@ -14,7 +14,8 @@ import pytest
 from clusters import is_ready, pids, tfk8s, wait_for
 from job_files import job_file
 
-from tfk8s.backends.local import LocalBackend, state
+from tfk8s.backends.local import state
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import Download
 from tfk8s.core.spec import Task
@@ -196,7 +197,8 @@ def test_standard_input_is_the_callers(pair: str, tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text("import sys; print(sys.stdin.read().upper(), input.__name__)")
     code = (
-        "import pathlib, sys; from tfk8s.core.script import Script; from tfk8s.backends.local import LocalBackend;"
+        "import pathlib, sys; from tfk8s.core.script import Script;"
+        "from tfk8s.backends.local.backend import LocalBackend;"
         f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))).code)"
     )
     done = subprocess.run([sys.executable, "-c", code], input="typed", capture_output=True, text=True, check=False)
@@ -208,7 +210,8 @@ def test_output_arrives_at_once(backend: LocalBackend, pair: str, tmp_path: Path
     os.mkfifo(gate)
     path.write_text(f"print('first', end='')\nopen({str(gate)!r}).read()\nprint('second')")
     code = (
-        "import pathlib, sys; from tfk8s.core.script import Script; from tfk8s.backends.local import LocalBackend;"
+        "import pathlib, sys; from tfk8s.core.script import Script;"
+        "from tfk8s.backends.local.backend import LocalBackend;"
         f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))).code)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:

@@ -27,7 +27,7 @@ def choose(options: BackendOptions, job_file: JobFile | None = None) -> Backend:
 
         return ExternalBackend(job_file)
     if options.is_local(os.environ):
-        from tfk8s.backends.local import LocalBackend
+        from tfk8s.backends.local.backend import LocalBackend
 
         return LocalBackend(allow_exposed_ports=options.allow_exposed_ports)
     namespace = options.namespace or (job_file.namespace if job_file else None)
@@ -44,7 +44,7 @@ def _kubernetes(context: str | None, namespace: str | None, environment: Mapping
             help=f"{use_local}; for Kubernetes, name a kubeconfig in KUBECONFIG, or put it at ~/.kube/config",
         )
     try:
-        from tfk8s.backends.kubernetes import KubernetesBackend
+        from tfk8s.backends.kubernetes.backend import KubernetesBackend
     except ImportError as error:
         raise InvalidInput(f"this installation of tfk8s can't use Kubernetes: {error}", help=use_local) from error
     return KubernetesBackend(context=context, namespace=namespace)

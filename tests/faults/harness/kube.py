@@ -16,8 +16,8 @@ from kube_api import MERGE, KubeApi
 from kubernetes.client import ApiException
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import KubernetesBackend
 from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus
 from tfk8s.errors import NoSuchCluster

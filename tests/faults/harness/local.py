@@ -13,7 +13,8 @@ from harness import row
 from harness.command import PATIENCE, Command, cpu_ticks
 
 from tfk8s import polling
-from tfk8s.backends.local import LocalBackend, state
+from tfk8s.backends.local import state
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import NoSuchCluster

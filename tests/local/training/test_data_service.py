@@ -11,7 +11,7 @@ from clusters import is_ready, pids, wait_for
 from job_files import job_file
 
 from tfk8s.backends import devices
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Job, Task
 
 # /proc/self is the process that computes the element: a worker of the service.

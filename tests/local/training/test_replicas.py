@@ -12,7 +12,7 @@ import pytest
 from clusters import REPOSITORY, output, start_tfk8s, tfk8s, wait_for, write_programs
 from pages import page_output
 
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Task
 
 EXAMPLE = REPOSITORY / "examples" / "multi_worker_mirrored" / "train.py"

@@ -15,7 +15,7 @@ import pytest
 from clusters import REPOSITORY, is_ready, pids, start_tfk8s, wait_for
 from job_files import job_file
 
-from tfk8s.backends.local import LocalBackend
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Task
 
 Run = Callable[..., tuple[int, str, str]]

@@ -1,4 +1,4 @@
-"""Clusters of pods, in a Kubernetes cluster of the kubeconfig."""
+"""The backend whose tasks are pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local backend: clusters of processes on this machine."""
+"""The backend whose tasks are processes of this machine."""
 
 from __future__ import annotations
 

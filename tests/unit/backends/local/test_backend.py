@@ -17,7 +17,6 @@ from job_files import job_file
 
 from tfk8s import polling
 from tfk8s.backends.local import (
-    LocalBackend,
     capacity,
     interpreter,
     logs,
@@ -27,6 +26,7 @@ from tfk8s.backends.local import (
     task_log,
     task_processes,
 )
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity

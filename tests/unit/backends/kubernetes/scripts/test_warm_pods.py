@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from fakes.stateful_sets import stateful_sets
 
-from tfk8s.backends import kubernetes
-from tfk8s.backends.kubernetes import status
+from tfk8s.backends.kubernetes import backend, status
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
 from tfk8s.backends.kubernetes.pod_events import PodEvents
@@ -197,12 +196,12 @@ def test_scripts_that_need_more_than_a_fork_get_a_pod(script: Script, warm: dict
 
 def test_a_script_that_the_warm_pod_refuses_is_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[object] = []
-    monkeypatch.setattr(kubernetes, "Client", lambda _: StubClient())
+    monkeypatch.setattr(backend, "Client", lambda _: StubClient())
     monkeypatch.setattr(deployed, "find", lambda *_: cluster())
     monkeypatch.setattr(script_archive, "pack", lambda *arguments: given.append(arguments) or b"folder")
     monkeypatch.setattr(warm_scripts, "run", lambda *arguments: given.append(arguments[-1]))
     monkeypatch.setattr(script_jobs, "run", lambda *arguments: given.append(arguments[-1]) or Outcome(0))
-    assert kubernetes.KubernetesBackend(namespace="ns").run("demo", SCRIPT) == Outcome(0)
+    assert backend.KubernetesBackend(namespace="ns").run("demo", SCRIPT) == Outcome(0)
     assert given == [(SCRIPT.path, None), b"folder", b"folder"]
 
 

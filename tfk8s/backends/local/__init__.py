@@ -1,0 +1,1 @@
+"""The local backend: clusters of processes on this machine."""
