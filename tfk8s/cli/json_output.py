@@ -9,11 +9,9 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfk8s.backends import stacks as backend_stacks
 from tfk8s.backends.devices import TaskDevices
-from tfk8s.backends.stacks import Stacks, TensorFlowCall
 from tfk8s.cli.output import moment
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
@@ -22,6 +20,9 @@ from tfk8s.core.resources import CPU, MEMORY, Resources
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, ScriptStatus, TaskStatus
 from tfk8s.errors import Problem
+
+if TYPE_CHECKING:
+    from tfk8s.backends.stacks import Stacks, TensorFlowCall
 
 Document = dict[str, Any]
 
@@ -65,8 +66,10 @@ def devices(answers: Iterable[TaskDevices]) -> list[Document]:
 
 def stacks(status: ClusterStatus, found: Sequence[Stacks]) -> Document:
     """Return the document that `stacks -o json` prints."""
+    from tfk8s.backends.stacks import explainer, needed_by
+
     by_name = {entry.name: entry for entry in found}
-    explain, needing = backend_stacks.explainer(status, found), backend_stacks.needed_by(found)
+    explain, needing = explainer(status, found), needed_by(found)
     tasks = [
         {
             **_name(task.task), "phase": task.phase, "reason": task.reason, **_stacks(entry, explain),

@@ -9,21 +9,20 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfk8s.backends import devices
-from tfk8s.backends.elastic_forward import forward_to_task
 from tfk8s.backends.protocol import Backend
-from tfk8s.cluster import sidecar
 from tfk8s.core import environment
 from tfk8s.core.spec import Task
 from tfk8s.core.task_names import parse_excluded
 from tfk8s.errors import TaskUnreachable
 from tfk8s.log import log
-from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.lost_tasks import LostTasks
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from tfk8s.cluster.sidecar import Sidecar
     from tfk8s.sessions.cluster.view import ClusterView
+    from tfk8s.sessions.forward import Forward
     from tfk8s.sessions.guard_thread import GuardThread
     from tfk8s.sessions.session import Prepare, RecoveringSessions
     from tfk8s.sessions.task_events import TaskEvent
@@ -50,12 +49,13 @@ class ClusterConnection:
         self._backend, self._name = backend, name
         self._lost_tasks = LostTasks()
         self._lock = threading.RLock()  # sessions may be opened on several threads
-        self._sidecar: sidecar.Sidecar | None = None
+        self._sidecar: Sidecar | None = None
         self._guard: GuardThread | None = None
 
     @contextlib.contextmanager
     def forward(self, port: int, without: Iterable[str]) -> Iterator[Forward]:
         """Forward a loopback port to the master, as `Cluster.forward` does."""
+        from tfk8s.backends.elastic_forward import forward_to_task
         from tfk8s.cluster.forward_guard import ForwardGuard
 
         status = self._backend.observe(self._name)
@@ -74,6 +74,7 @@ class ClusterConnection:
                 locator = self._backend.locator(self._name)
                 if locator is None:
                     return self._backend.observe(self._name).target, None
+                from tfk8s.cluster import sidecar
                 from tfk8s.sessions.call_guard import AbortCalls, CallGuard
                 from tfk8s.sessions.guard_thread import GuardThread
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfk8s import polling
-from tfk8s.backends import downloads, foreground_scripts, local_scripts
+from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.connection import require_access
 from tfk8s.core.script import Script
@@ -96,6 +96,8 @@ def run_here(backend: Backend, name: str, script: Script) -> int:
         InvalidInput: scripts run here anyway, TensorFlow is missing, or a port is in use.
         ClusterError: this user may not connect to the tasks.
     """
+    from tfk8s.backends import local_scripts
+
     foreground_scripts.check(script)
     if backend.name != "kubernetes":
         raise InvalidInput("--here is for clusters on Kubernetes: for others, scripts run on this machine anyway")

@@ -7,22 +7,20 @@ import dataclasses
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from tfk8s import polling
-from tfk8s.backends import devices, downloads, foreground_scripts
+from tfk8s.backends import devices, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
-from tfk8s.backends.local import capacity, interpreter, logs, state, status, supervisor_client
+from tfk8s.backends.local import capacity, logs, state, status, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record, resize
 from tfk8s.backends.local_tensorboard import LocalTensorBoard
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.protocol import Observer, PollingObserver
-from tfk8s.backends.stacks import Stacks
 from tfk8s.core.events import Event
-from tfk8s.core.kinds import program_jobs
 from tfk8s.core.plan import Action, Change, Plan, Scaling, compare, fields
 from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
@@ -33,6 +31,9 @@ from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreacha
 from tfk8s.log import log
 from tfk8s.sessions.forks import processes
 from tfk8s.sessions.timing import TIMING
+
+if TYPE_CHECKING:
+    from tfk8s.backends.stacks import Stacks
 
 _MAX_END_AGE = 20.0
 _STREAMS = (0, 1, 2)
@@ -54,7 +55,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
 
     def apply(self, job_file: JobFile) -> bool:
         """Start the cluster or its failed servers; return whether anything changed."""
-        _check_job_file(job_file)
+        capacity.check_job_file(job_file)
         with state.locked():
             folder = state.folder(job_file.name)
             record = folder.read()
@@ -71,7 +72,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
 
     def plan(self, job_file: JobFile) -> Plan:
         """Return the changes that `apply` would make."""
-        _check_job_file(job_file)
+        capacity.check_job_file(job_file)
         name, folder = job_file.name, state.folder(job_file.name)
         record = folder.read()
         if record is None or not folder.is_running():
@@ -133,6 +134,8 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script inside the cluster's network, with this process' standard streams."""
+        from tfk8s.backends import downloads
+
         folder, record = _find(name)
         if record.job_file.job(record.job_file.master).program is not None:
             raise devices.no_servers(name, self.flags)
@@ -229,20 +232,6 @@ def _no_such_cluster(name: str) -> NoSuchCluster:
     return NoSuchCluster(
         f'there is no cluster "{name}" on this machine; {names}', help="tfk8s up --local FILE starts one"
     )
-
-
-def _check_job_file(job_file: JobFile) -> None:
-    """Raise an InvalidInput for a job file that this machine can't run."""
-    if sys.platform != "linux":
-        raise InvalidInput(
-            "clusters on this machine need Linux: tasks run in a network namespace",
-            help="run tfk8s in a Linux virtual machine or container, or use a Kubernetes cluster",
-        )
-    interpreter.require_tensorflow(interpreter.script_python(os.environ))
-    for job in program_jobs(job_file):
-        capacity.check_program(job)
-    if job_file.has_addresses:
-        raise InvalidInput(f'the servers of "{job_file.name}" run already: its job file gives their addresses')
 
 
 def _check_capacity(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:

@@ -1,15 +1,19 @@
-"""The capacity of this machine: memory, GPUs and ports; and the files of programs."""
+"""The limits of this machine: its system, memory, GPUs and ports; and the files of programs."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import socket
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 
+from tfk8s.backends.local import interpreter
 from tfk8s.core import addresses
+from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import InvalidInput
 from tfk8s.sessions.forks import processes
@@ -154,7 +158,21 @@ def _check_free(task: Task, port: int) -> None:
             ) from error
 
 
-def check_program(job: Job) -> None:
+def check_job_file(job_file: JobFile) -> None:
+    """Raise an InvalidInput for a job file that this machine can't run, however much is free."""
+    if sys.platform != "linux":
+        raise InvalidInput(
+            "clusters on this machine need Linux: tasks run in a network namespace",
+            help="run tfk8s in a Linux virtual machine or container, or use a Kubernetes cluster",
+        )
+    interpreter.require_tensorflow(interpreter.script_python(os.environ))
+    for job in program_jobs(job_file):
+        _check_program(job)
+    if job_file.has_addresses:
+        raise InvalidInput(f'the servers of "{job_file.name}" run already: its job file gives their addresses')
+
+
+def _check_program(job: Job) -> None:
     """Raise an InvalidInput if a program is a file that does not exist."""
     program = job.program
     if program is not None and program.is_script and not Path(program.script).is_file():
