@@ -39,6 +39,7 @@ import tensorflow as tf
 print("gRPC:", os.environ["TF_GRPC_DEFAULT_OPTIONS"], "parent:", os.getppid(), flush=True)
 with tf.Graph().as_default(), tf.compat.v1.Session(tf.distribute.Server.create_local_server().target) as session:
     session.run(tf.constant(1))
+print("threads:", len(os.listdir("/proc/self/task")), flush=True)
 pathlib.Path(os.environ["TFK8S_JOB"]).touch()
 while not (os.path.exists("chief") and os.path.exists("worker")):
     time.sleep(0.01)
@@ -98,14 +99,18 @@ def test_between_graph_replicas_with_a_server(tmp_path: Path) -> None:
         assert re.search(rf"worker {index}: \d+ steps, accuracy [01]\.\d\d", done.stdout), done
 
 
-def test_forks_of_one_process_connect_by_their_own_options(tmp_path: Path) -> None:
+def test_forks_of_one_process_read_their_own_variables(tmp_path: Path) -> None:
     (tmp_path / "connects.py").write_text(CONNECTS)
     program = {"program": ["connects.py"]}
-    jobs = {"chief": program, "worker": {**program, "env": {"TF_GRPC_DEFAULT_OPTIONS": "wrong"}}}
+    threads = 5 * (os.cpu_count() or 1) + 100
+    env = {"TF_GRPC_DEFAULT_OPTIONS": "wrong", "TF_NUM_INTRAOP_THREADS": str(threads)}
+    jobs = {"chief": program, "worker": {**program, "env": env}}
     done = tfk8s("run", "--local", write_programs(tmp_path, "connect", jobs))
     assert done.returncode == 0, done.stderr
     lines = re.findall(r"gRPC: (\S+) parent: (\d+)", done.stdout)
     assert {options for options, _ in lines} == {"grpc.initial_reconnect_backoff_ms=100", "wrong"}
     assert len({parent for _, parent in lines}) == 1
-    # TensorFlow has read the worker's variable in the worker's own process.
+    # TensorFlow has read the worker's variables in the worker's own process.
     assert re.findall(r"(\S+) +\| .*Invalid GRPC options format: wrong", done.stdout) == ["worker/0"]
+    counts = dict(re.findall(r"(\S+) +\| threads: (\d+)", done.stdout))
+    assert int(counts["worker/0"]) > threads > int(counts["chief/0"])

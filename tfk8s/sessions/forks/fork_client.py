@@ -22,8 +22,11 @@ _READ_AT_IMPORT = (
     "OPENBLAS_", "PYTHON", "TF_", "XLA_",
 )  # fmt: skip
 
-# Of these, TensorFlow reads some only when it creates its devices, a strategy, or its first connection.
-READ_LATER = {"CUDA_VISIBLE_DEVICES", "TF_CONFIG", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GRPC_DEFAULT_OPTIONS"}
+# Of these, TensorFlow reads some only when it creates its devices, its threads, a strategy, or its first connection.
+READ_LATER = {
+    "CUDA_VISIBLE_DEVICES", "TF_CONFIG", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GRPC_DEFAULT_OPTIONS",
+    "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS",
+}  # fmt: skip
 
 
 def read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
