@@ -72,8 +72,7 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         events = _events(informer, pod) if pod_status.is_unscheduled(pod) else PodEvents()
         needs_node = needs_node or pod_status.waits_for_node(pod, events)
         phase, reason = pod_status.phase_and_reason(cluster.master.job, pod, events)
-        node = pod["spec"].get("nodeName")
-        reason = reason or f"its container is being created on {node}, which may have to pull the image"
+        reason = reason or _before_start(pod)
         if phase is Phase.FAILED:
             raise ClusterError(f"the script can't start: {reason}")
         return None
@@ -84,6 +83,13 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         lambda: NODE_TIMEOUT if needs_node else START_TIMEOUT,
         announce=True,
     )
+
+
+def _before_start(pod: Object) -> str:
+    """Return the step of a pod that has no trouble, but no running container either."""
+    if node := pod["spec"].get("nodeName"):
+        return f"its container is being created on {node}, which may have to pull the image"
+    return "its pod waits for the scheduler"
 
 
 def _events(informer: Informer, pod: Object) -> PodEvents:

@@ -94,6 +94,7 @@ def test_waiting_for_the_start_names_the_reason(
     monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
     informer = ScriptedInformer(
         None,
+        {**pod(RUNNING), "spec": {}, "status": {"phase": "Pending"}},
         pod({"waiting": {"reason": "ContainerCreating"}}),
         pod({"waiting": {"reason": "ErrImagePull", "message": "no such host"}}),
         pod(RUNNING),
@@ -102,6 +103,7 @@ def test_waiting_for_the_start_names_the_reason(
     script_pod.wait_for_start(informer, CLUSTER, NAME)  # type: ignore[arg-type]
     assert caplog.messages == [
         "waiting for the script to start: its queue has not admitted it",
+        "waiting for the script to start: its pod waits for the scheduler",
         "waiting for the script to start: its container is being created on a, which may have to pull the image",
         (
             'waiting for the script to start: image "tf:1" can\'t be pulled: no such host; '
