@@ -1,9 +1,10 @@
 """Restarts tasks: one task in its pod if that is quick, else in a new pod; all tasks of jobs in new pods.
 
-A new pod has a new address, which the other servers may need half a minute to learn: gRPC asks DNS again at most every
-30 s (GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS in grpc/impl/channel_arg_names.h). A container that ends
-restarts in its pod, with the same address. But kubelet delays each restart twice as long as the one before, until the
-container has run for ten minutes (kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle, "Container restarts").
+A new pod has a new address. In a cluster with programs, the other servers may need half a minute to learn the address:
+gRPC asks DNS again at most every 30 s (GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS in grpc/impl/channel_arg_names.h).
+A container that ends restarts in its pod, with the same address. But kubelet delays each restart twice as long as the
+one before, until the container has run for ten minutes (kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle,
+"Container restarts").
 """
 
 from __future__ import annotations
