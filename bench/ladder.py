@@ -18,7 +18,7 @@ import page
 from measure import Bound, Comparison, call, compare
 
 TITLE = "Data parallelism"
-TURNS = 3
+TURNS = 5
 STEPS = 200
 COMPARE = Path(__file__).parents[1] / "examples" / "data_parallel" / "compare.py"
 ONE_PROCESS = "one process"

@@ -51,9 +51,11 @@ def run(script, result):
             pin(cluster)
             code = cluster.wait_for_programs().exit_code
     else:
-        if options.one_core and script == "single.py":
-            words += ["--core=0"]
-        code = servers.submit(HERE / script, *words, tf1=RUNGS[script][1])
+        threads = {}
+        if script == "single.py":  # a thread for each core; the workers have one
+            words += ["--core=0"] if options.one_core else []
+            threads["TF_NUM_INTRAOP_THREADS"] = "1" if options.one_core else str(len(os.sched_getaffinity(0)))
+        code = servers.submit(HERE / script, *words, tf1=RUNGS[script][1], environment=threads)
     if code:
         raise SystemExit(f"{script} has failed with exit code {code}")
     return json.loads(result.read_text())
