@@ -108,7 +108,7 @@ def test_between_graph_programs_share_the_variables_of_the_ps() -> None:
 
     with running(BETWEEN_GRAPH / "cluster.yaml"):
         ps = between_graph.start(submit, "ps", 0)
-        assert 100 <= sum(between_graph.train(submit)) <= 101  # both may make the last step
+        assert 100 <= sum(between_graph.train(submit)) <= 104  # up to two more steps a worker: its count is stale
         assert between_graph.train(submit, "--sync_replicas") == (100, 100)
     assert between_graph.ended(ps) == (0, "ps 0 ends\n")
 
