@@ -51,11 +51,11 @@ def run(script, result):
             pin(cluster)
             code = cluster.wait_for_programs().exit_code
     else:
-        threads = {}
-        if script == "single.py":  # a thread for each core; the workers have one
+        environment = {}
+        if script == "single.py":
             words += ["--core=0"] if options.one_core else []
-            threads["TF_NUM_INTRAOP_THREADS"] = "1" if options.one_core else str(len(os.sched_getaffinity(0)))
-        code = servers.submit(HERE / script, *words, tf1=RUNGS[script][1], environment=threads)
+            environment["TF_NUM_INTRAOP_THREADS"] = "0"  # TensorFlow's default: one for each core of the process
+        code = servers.submit(HERE / script, *words, tf1=RUNGS[script][1], environment=environment)
     if code:
         raise SystemExit(f"{script} has failed with exit code {code}")
     return json.loads(result.read_text())

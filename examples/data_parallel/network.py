@@ -25,6 +25,8 @@ parser.add_argument("--every", type=int, default=20, help="the steps of a run, i
 parser.add_argument("--result", help="a file for the costs, their times and the bytes of a step, as JSON")
 parser.add_argument("--core", type=int, help="the only core of this process")
 options = parser.parse_args()
+if options.core is not None:  # before TensorFlow starts threads, which inherit this
+    os.sched_setaffinity(0, [options.core])
 SIZES = [options.batch] * len(WORKERS)
 
 
@@ -106,8 +108,6 @@ class Recorder:
 
 def learn(target, cost, train, feeds=None):
     """Run `train` until all steps are done. A run has as many steps as `cost` has elements."""
-    if options.core is not None:
-        os.sched_setaffinity(0, [options.core])
     with tf.Session(target) as session:
         # Variables outlive a session on a cluster: initialize them again, in case this is a second run.
         initialize = [tf.global_variables_initializer(), tf.tables_initializer()]
