@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from tfk8s import polling
-from tfk8s.backends import devices, foreground_scripts
+from tfk8s.backends import devices, downloads, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.local import capacity, logs, state, status, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record, resize
@@ -134,8 +134,6 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
 
     def run(self, name: str, script: Script) -> Outcome:
         """Run a session script inside the cluster's network, with this process' standard streams."""
-        from tfk8s.backends import downloads
-
         folder, record = _find(name)
         if record.job_file.job(record.job_file.master).program is not None:
             raise devices.no_servers(name, self.flags)
