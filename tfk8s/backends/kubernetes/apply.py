@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tfk8s import polling
 from tfk8s.backends.kubernetes import containers, lifetime
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes.shortages import requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
@@ -22,7 +22,6 @@ from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 _DELETE_TIMEOUT = 60.0
-_LISTED_PODS = 250
 _OF_LIMITS = ("ServiceAccount", "Role", "RoleBinding", "Job")
 
 
@@ -268,7 +267,7 @@ def _delete_pods(client: Client, namespace: str, name: str) -> None:
     timeout = polling.TimeoutWithoutChange(_DELETE_TIMEOUT)  # thousands of pods take minutes
 
     def are_gone() -> bool:
-        answer = client.get(path, {**query, "limit": _LISTED_PODS})
+        answer = client.get(path, {**query, "limit": PAGE_SIZE})
         pods = answer["items"]
         timeout.note([pod["metadata"]["name"] for pod in pods])
         are_all = not answer.get("metadata", {}).get("continue")

@@ -77,6 +77,38 @@ DELETED = pod(1)
 DELETED["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
 
+class ReplacingClient:
+    """An API server whose Job has fewer pods at each list, and goes with the last; it notes changes."""
+
+    def __init__(self, pods: int) -> None:
+        self.pods = [pod(index) for index in range(pods)]
+        self.changes: list[str] = []
+
+    def get(self, path: str, query: Object) -> Object:
+        assert path == paths.collection("Pod", "ns")
+        assert query["labelSelector"] == "batch.kubernetes.io/job-name=demo-worker"
+        assert query["limit"]
+        del self.pods[:1]
+        return {"items": self.pods}
+
+    def find(self, path: str) -> Object | None:
+        return job() if self.pods else None
+
+    def send(self, method: str, path: str, query: Object) -> None:
+        self.changes.append(method)
+
+    def apply(self, path: str, item: Object) -> Object:
+        assert not self.pods
+        self.changes.append("apply")
+        return item
+
+
+def test_a_job_is_made_again_after_the_end_of_its_pods() -> None:
+    client: Any = ReplacingClient(3)
+    assert program_jobs.replace(client, "ns", job()) == job()
+    assert client.changes == ["DELETE", "apply"]
+
+
 def test_a_restart_of_several_programs_is_not_promised(caplog: pytest.LogCaptureFixture) -> None:
     for policy in (RunPolicy(), RunPolicy(restart_scope="task"), RunPolicy(restart_scope="job", restart_on="never")):
         program_jobs.warn_of_scope(job_file("demo", WORKER, run=policy))

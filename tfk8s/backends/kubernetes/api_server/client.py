@@ -32,7 +32,7 @@ CONNECT_TIMEOUT = 3.0
 READ_TIMEOUT = 6.0
 STREAM_TIMEOUT = 10.0  # a stream that is silent for longer may be dead
 RETRY_TIMEOUT = 8.0
-_LIST_LIMIT = 250  # objects in one response
+PAGE_SIZE = 250  # objects in one response
 _DELETE_LIMIT = 100  # objects in one request: a busy API server deletes some 30 pods a second
 STARTUP_TIMEOUT = 15.0  # an API server that has just started forbids everything until it has read its Roles
 
@@ -109,7 +109,7 @@ class Client:
         if not query or "limit" in query:
             return self.send("GET", path, query)
         items: list[Object] = []
-        page = {**query, "limit": _LIST_LIMIT}
+        page = {**query, "limit": PAGE_SIZE}
         while True:
             try:
                 answer = self.send("GET", path, page)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import MERGE, Client
+from tfk8s.backends.kubernetes.api_server.client import MERGE, PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.workloads import program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import kinds, naming, programs
 from tfk8s.core.spec import JobFile
 from tfk8s.log import log
-from tfk8s.render import manifests
+from tfk8s.render import manifests, script_job
 from tfk8s.render.pods import Object
 
 _DELETE_TIMEOUT = 60.0
@@ -57,12 +57,15 @@ def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = Fal
         made = client.apply(paths.path(other, namespace), other, dry_run=True)
         return {**made, "metadata": {**made["metadata"], "name": name}}
     client.send("DELETE", path, {"propagationPolicy": "Foreground"})
-    polling.wait_until(
-        lambda: client.find(path) is None,
-        f"the pods of Job {item['metadata']['name']} to end",
-        _DELETE_TIMEOUT,
-        announce=True,
-    )
+    timeout = polling.TimeoutWithoutChange(_DELETE_TIMEOUT)
+    pods = paths.collection("Pod", namespace)
+    query = {**paths.labelled({script_job.JOB_NAME: item["metadata"]["name"]}), "limit": PAGE_SIZE}
+
+    def is_gone() -> bool:
+        timeout.note([pod["metadata"]["name"] for pod in client.get(pods, query)["items"]])
+        return client.find(path) is None
+
+    polling.wait_until(is_gone, f"the pods of Job {item['metadata']['name']} to end", timeout, announce=True)
     return client.apply(path, item)
 
 
