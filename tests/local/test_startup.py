@@ -62,6 +62,22 @@ def test_other_commands_import_no_kubernetes_client(arguments: list[object]) -> 
     assert "kubernetes" not in imported(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("module", "unneeded"),
+    [
+        ("tfk8s.backends.local.supervisor", {"tfk8s.backends.local.backend", "tfk8s.sessions.runner"}),
+        (
+            "tfk8s.cluster.handle",
+            {"tfk8s.backends.local_scripts", "tfk8s.sessions.call_guard", "tfk8s.sessions.forward"},
+        ),
+    ],
+)
+def test_sessions_are_loaded_for_sessions_alone(module: str, unneeded: set[str]) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert unneeded & set(done.stdout.split()) == set()
+
+
 def test_the_package_needs_next_to_nothing() -> None:
     code = "import sys; before = set(sys.modules); import tfk8s; print(*set(sys.modules) - before)"
     done = subprocess.run(
