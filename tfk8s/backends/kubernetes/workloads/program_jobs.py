@@ -59,10 +59,11 @@ def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = Fal
     client.send("DELETE", path, {"propagationPolicy": "Foreground"})
     timeout = polling.TimeoutWithoutChange(_DELETE_TIMEOUT)
     pods = paths.collection("Pod", namespace)
-    query = {**paths.labelled({script_job.JOB_NAME: item["metadata"]["name"]}), "limit": PAGE_SIZE}
+    query = paths.labelled({script_job.JOB_NAME: item["metadata"]["name"]})
 
     def is_gone() -> bool:
-        timeout.note([pod["metadata"]["name"] for pod in client.get(pods, query)["items"]])
+        remaining = client.get(pods, {**query, "limit": PAGE_SIZE})["items"]
+        timeout.note([pod["metadata"]["name"] for pod in remaining])
         return client.find(path) is None
 
     polling.wait_until(is_gone, f"the pods of Job {item['metadata']['name']} to end", timeout, announce=True)
