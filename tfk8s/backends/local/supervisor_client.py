@@ -42,7 +42,10 @@ class SupervisorGone(ClusterError):
 
 
 def send_request(
-    folder: state.Folder, request: ipc.Message, timeout: float = _ANSWER_TIMEOUT
+    folder: state.Folder,
+    request: ipc.Message,
+    timeout: float = _ANSWER_TIMEOUT,
+    awaited: str = "the supervisor of {} to respond",
 ) -> tuple[ipc.Message, list[int]]:
     """Return the supervisor's answer and its descriptors.
 
@@ -50,6 +53,7 @@ def send_request(
         folder: the cluster's folder.
         request: the request, as `supervisor` describes it.
         timeout: for the answer, in seconds.
+        awaited: the condition of the answer, for users who wait; `{}` stands for the cluster.
 
     Raises:
         SupervisorGone: the supervisor has ended.
@@ -58,7 +62,7 @@ def send_request(
     try:
         with ipc.connect(folder.control, timeout) as connection:
             ipc.send(connection, request)
-            _wait_for_answer(folder, connection, timeout)
+            _wait_for_answer(folder, connection, timeout, awaited)
             answer = ipc.receive(connection)
     except OSError as error:
         raise gone_error(folder) from error
@@ -67,7 +71,7 @@ def send_request(
     return answer
 
 
-def _wait_for_answer(folder: state.Folder, connection: socket.socket, seconds: float) -> None:
+def _wait_for_answer(folder: state.Folder, connection: socket.socket, seconds: float, awaited: str = "") -> None:
     """Wait for a message of the supervisor.
 
     Raises:
@@ -85,9 +89,9 @@ def _wait_for_answer(folder: state.Folder, connection: socket.socket, seconds: f
                 help=f"kill -CONT {pid} continues it; tfk8s down --local {name} removes the cluster",
             )
         was_stopped = is_stopped
-        if not is_announced and waited > polling.TELL_SECONDS and seconds < math.inf:
+        if awaited and not is_announced and waited > polling.TELL_SECONDS:
             is_announced = True
-            log.warning('waiting for the supervisor of cluster "%s" to respond', name)
+            log.warning("waiting for %s", awaited.format(f'cluster "{name}"'))
 
 
 def variables(folder: state.Folder) -> dict[str, str]:
@@ -223,7 +227,7 @@ def end(folder: state.Folder, reason: str) -> None:
     pid = folder.supervisor()
     if pid is not None:
         try:
-            send_request(folder, {"do": "stop", "reason": reason}, _END_TIMEOUT)
+            send_request(folder, {"do": "stop", "reason": reason}, _END_TIMEOUT, "the processes of {} to end")
         except ClusterError:
             _kill(pid)
             _wait_for_end(pid, time.monotonic() + _END_TIMEOUT)

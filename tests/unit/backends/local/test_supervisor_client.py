@@ -21,8 +21,19 @@ def answer(listener: socket.socket) -> None:
         ipc.send(connection, {"tasks": []})
 
 
+@pytest.mark.parametrize(
+    ("options", "awaited"),
+    [
+        ({}, 'the supervisor of cluster "demo" to respond'),
+        ({"awaited": "the processes of {} to end"}, 'the processes of cluster "demo" to end'),
+    ],
+)
 def test_a_late_answer_is_announced_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    options: dict[str, str],
+    awaited: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     folder = state.Folder(tmp_path / "demo")
     folder.path.mkdir()
@@ -32,9 +43,9 @@ def test_a_late_answer_is_announced_once(
     with ipc.listen(folder.control) as listener:
         thread = threading.Thread(target=answer, args=[listener])
         thread.start()
-        assert supervisor_client.observe(folder) == {"tasks": []}
+        assert supervisor_client.send_request(folder, {"do": "observe"}, **options)[0] == {"tasks": []}
         thread.join()
-    assert caplog.messages == ['waiting for the supervisor of cluster "demo" to respond']
+    assert caplog.messages == [f"waiting for {awaited}"]
 
 
 def test_a_supervisor_that_does_not_answer_in_time_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
