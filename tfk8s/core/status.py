@@ -82,8 +82,8 @@ class TaskStatus:
         return f"{self.phase.lower()}{f' ({self.reason})' if self.reason else ''}"
 
     def reason_since(self, moment: float) -> str:
-        """Return the reason, or "" if the task has been ready since before `moment` (seconds since the epoch)."""
-        is_old = self.phase is Phase.READY and self.since is not None and self.since < moment
+        """Return the reason, or "" if the server's process has run since before `moment` (seconds since the epoch)."""
+        is_old = self.phase in (Phase.STARTING, Phase.READY) and self.since is not None and self.since < moment
         return "" if is_old else self.reason
 
 

@@ -145,14 +145,15 @@ class Informer:
             ClusterError: the API server does not answer, so that nothing is known of the task.
         """
         pod = naming.pod(self._name, task.job, task.index)
-        timeout = 0.0 if symptom == SILENCE else TIMING.kubelet_delay  # a silent server has not ended
+        now, is_silent = time.time(), symptom == SILENCE
+        timeout = 0.0 if is_silent else TIMING.kubelet_delay  # a silent server has not ended
         with self._ended:
             self._ended.wait_for(lambda: pod in self._ends, timeout)
             if reason := self._ends.pop(pod, ""):
                 return reason
         cluster = deployed.find(self.client, self.namespace, self._name)
         (found,) = (found for found in status.read(self.client, cluster).tasks if found.task == task)
-        return found.reason_since(time.time() - MAX_END_AGE) or symptom
+        return found.reason_since(now if is_silent else now - MAX_END_AGE) or symptom
 
     def ends(self, timeout: float) -> Mapping[str, str]:
         """Return why pods of tasks ended, by their names; wait for the first end until the timeout."""

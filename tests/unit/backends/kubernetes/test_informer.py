@@ -6,6 +6,7 @@ import json
 import queue
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -249,6 +250,15 @@ def test_why_a_task_is_pending_explains_its_loss(api: Api, observer: Informer) -
 def test_a_silent_server_has_not_ended(observer: Informer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(informer, "TIMING", replace(informer.TIMING, kubelet_delay=600.0))  # nothing waits for it
     assert observer.why_lost(CHIEF, SILENCE) == SILENCE
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_an_end_just_before_is_not_why_a_server_is_silent(api: Api, ready: bool) -> None:
+    now = datetime.now(UTC).isoformat()
+    api.objects[PODS] = [pod(1, {"running": {"startedAt": now}}, end="c0")]
+    api.objects[PODS][0]["status"]["containerStatuses"][0]["ready"] = ready
+    with Informer(api, "ns", "demo") as observer:  # type: ignore[arg-type]
+        assert observer.why_lost(CHIEF, SILENCE) == SILENCE
 
 
 def test_ends_are_returned_by_pod(api: Api, observer: Informer) -> None:

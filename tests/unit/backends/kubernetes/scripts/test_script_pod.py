@@ -260,6 +260,7 @@ def test_lost_tasks_are_explained_without_waiting_for_kubelet(
         status(1, Phase.READY, 5, "killed long ago"),
         status(2, Phase.READY, 15, "killed a moment ago"),
         status(3, Phase.READY, 15, "ended with exit code 137"),
+        status(4, Phase.STARTING, 5, "killed long ago"),  # a server that is stopped now
     )
     monkeypatch.setattr(script_pod.status, "read", lambda *_: SimpleNamespace(tasks=tasks))
     end = f"{END}3 {error_names.A_TASK_FAILED}"
