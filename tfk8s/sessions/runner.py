@@ -54,6 +54,7 @@ def execute(options: argparse.Namespace) -> int:
     guard.start()
     check = functools.partial(patch.check_target, tasks=cluster.view.addresses, in_pod=options.pod)
     imports.while_imported("tensorflow", without_early_lines)
+    imports.while_imported("tensorflow", imports.without_garbage_collection)
     if setting := os.environ.pop("TFK8S_TRACE", None):
         from tfk8s.sessions.trace import recorder  # other scripts do without
 

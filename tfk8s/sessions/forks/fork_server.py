@@ -22,6 +22,7 @@ import time
 from collections.abc import Sequence
 
 from tfk8s.sessions.forks import ipc, processes
+from tfk8s.task.programs import imports
 
 CLIENT = 3  # the descriptor of the socket to the client
 
@@ -97,10 +98,11 @@ def main(modules: Sequence[str]) -> None:
     """Import TensorFlow and the modules, and serve. In a fork, run the module that the request names."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     client = socket.socket(fileno=CLIENT)
-    import tensorflow.compat.v1  # noqa: F401 - the slow part
+    with imports.without_garbage_collection():
+        import tensorflow.compat.v1  # noqa: F401 - the slow part
 
-    for name in modules:
-        importlib.import_module(name)
+        for name in modules:
+            importlib.import_module(name)
     gc.freeze()  # all forks share the objects of now, and none of these is garbage
     request = serve(client)
     if request:

@@ -1,8 +1,12 @@
-"""Calls functions when a module is imported. Standard library only: this file also runs in pods."""
+"""Calls functions when a module is imported, and shortens imports.
+
+Standard library only: this file also runs in pods.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -30,6 +34,24 @@ def while_imported(name: str, make_context: Callable[[], AbstractContextManager[
     """Enter a context while a module is imported, unless it has been."""
     if name not in sys.modules:
         sys.meta_path.insert(0, _Importer(name, make_context))
+
+
+@contextlib.contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Import modules, and look for no garbage meanwhile.
+
+    The import of TensorFlow 2.21 makes 300,000 objects that stay, and 1,300 that are garbage. The search takes 0.3 s of
+    its 1.75 s (Python 3.11).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.freeze()
+            gc.unfreeze()  # all objects are in the oldest generation now; else the next search would take 0.1 s
+            gc.enable()
 
 
 class _Importer(importlib.abc.MetaPathFinder):
