@@ -53,8 +53,7 @@ def execute(options: argparse.Namespace) -> int:
     guard.take_signals()
     guard.start()
     check = functools.partial(patch.check_target, tasks=cluster.view.addresses, in_pod=options.pod)
-    imports.while_imported("tensorflow", without_early_lines)
-    imports.while_imported("tensorflow", imports.without_garbage_collection)
+    prepare_import()
     if setting := os.environ.pop("TFK8S_TRACE", None):
         from tfk8s.sessions.trace import recorder  # other scripts do without
 
@@ -124,6 +123,12 @@ def coordinate(view: ClusterView, check: Callable[[object], None], *, in_pod: bo
     imports.when_imported(strategies.MULTI_WORKER_MODULE, patch_multi_worker)
     imports.when_imported(strategies.PARAMETER_SERVER_MODULE, strategies.patch_parameter_server)
     imports.when_imported(remote_context.MODULE, functools.partial(coordinator.patch_connecting, view, check))
+
+
+def prepare_import() -> None:
+    """Let the coming import of TensorFlow be quick, and print nothing that the log level excludes."""
+    imports.while_imported("tensorflow", imports.without_garbage_collection)
+    imports.while_imported("tensorflow", without_early_lines)
 
 
 @contextlib.contextmanager

@@ -87,8 +87,7 @@ def prepare(cluster: Cluster, *, tf1: bool) -> None:
     def check(target: object) -> None:  # only the master has an address here; the sidecar is no server's process
         patch.check_target(target, {task: view.addresses[task] for task in [view.master] if task}, timeout=0.0)
 
-    imports.while_imported("tensorflow", runner.without_early_lines)
-    imports.while_imported("tensorflow", imports.without_garbage_collection)
+    runner.prepare_import()
     imports.when_imported(patch.SESSION_MODULE, lambda: patch.patch_sessions(view, check, isolate=False))
     if tf1:
         runner.give_tf1()

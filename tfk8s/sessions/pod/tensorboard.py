@@ -19,7 +19,6 @@ from typing import Any
 from tfk8s import polling
 from tfk8s.sessions import runner
 from tfk8s.sessions.pod import entrypoint
-from tfk8s.task.programs import imports
 
 PORT = 6006  # TensorBoard's own default
 ADDRESS = "127.0.0.1"
@@ -101,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
         entrypoint.install(requirements)
     if importlib.util.find_spec("tensorboard") is None:
         return NOT_INSTALLED
-    imports.while_imported("tensorflow", runner.without_early_lines)  # TensorBoard imports it where there is one
+    runner.prepare_import()  # TensorBoard imports it where there is one
     if not has_event_files(options.folder):
         where = Path(options.folder)
         sys.stderr.write(f"tfk8s: there are no event files below {where} yet: TensorBoard looks again every 5 s\n")
