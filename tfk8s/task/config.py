@@ -17,7 +17,8 @@ TaskAddresses = Mapping[str, Mapping[int, str]]
 
 # TensorFlow takes as many threads as there are cores. A function on a worker holds a thread while it waits for its part
 # on a ps, so that the functions of two coordinators take all threads of a server with two cores, and wait for ever.
-MIN_THREADS = 16
+# Two threads are enough for one coordinator.
+DEFAULT_THREADS, MIN_THREADS = 16, 2
 
 # The task that every elastic server starts as. A session's master can't have the name with which its server was started
 # (Master::CreateSession in tensorflow/core/distributed_runtime/master.cc), and no job file has so many tasks.
@@ -61,8 +62,11 @@ class TaskConfig:
 
     @property
     def threads(self) -> int:
-        """The `inter_op_parallelism_threads` of its server; 0 is TensorFlow's default."""
-        return MIN_THREADS if len(os.sched_getaffinity(0)) < MIN_THREADS else 0
+        """The `inter_op_parallelism_threads` of its server; 0 is TensorFlow's default, one for each core."""
+        chosen = os.environ.get("TF_NUM_INTEROP_THREADS", "")
+        if chosen.isdecimal() and int(chosen):
+            return max(int(chosen), MIN_THREADS)
+        return DEFAULT_THREADS if len(os.sched_getaffinity(0)) < DEFAULT_THREADS else 0
 
     @property
     def server(self) -> tuple[TaskAddresses, str, int]:

@@ -137,9 +137,23 @@ def test_the_flags_that_views_writes_are_read_back(jobs: dict[str, int]) -> None
     assert vars(by_config) == vars(found)
 
 
-@pytest.mark.parametrize(("cores", "session_config"), [(2, "2202 2810"), (16, "")])
-def test_the_server_def_on_the_wire(cores: int, session_config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cores", "chosen", "session_config"),
+    [
+        (2, "", "2202 2810"),
+        (16, "", ""),
+        (2, "3", "2202 2803"),
+        (16, "3", "2202 2803"),
+        (16, "1", "2202 2802"),  # the least that a coordinator needs
+        (2, "0", "2202 2810"),  # TensorFlow's default
+        (2, "two", "2202 2810"),
+    ],
+)
+def test_the_server_def_on_the_wire(
+    cores: int, chosen: str, session_config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setenv("TF_NUM_INTEROP_THREADS", chosen)
     found = config.TaskConfig({"a": {0: "x:1", 300: "y:2"}}, "a", 300)
     cluster = "0a18 0a16 0a0161 1207 0800 1203 783a31 1208 08ac02 1203 793a32"
     assert found.server_def() == bytes.fromhex(f"{cluster} 120161 18ac02 {session_config} 2a04 67727063")
