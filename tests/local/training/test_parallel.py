@@ -30,7 +30,7 @@ def graph() -> Iterator[tf.Graph]:
 
 
 def run(fetches: Any, feed: dict[Any, Any] | None = None) -> Any:
-    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 5})) as session:
+    with tf.Session(config=tf.ConfigProto(device_count={"CPU": 7})) as session:
         session.run([tf.global_variables_initializer(), tf.tables_initializer()])
         return session.run(fetches, feed)
 
@@ -96,7 +96,7 @@ def test_the_mean_of_16_bit_floats_is_exact(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("mean", [parallel.ring_mean, parallel.tree_mean])
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
 def test_all_tasks_get_the_same_mean(mean: Callable[..., Any], count: int) -> None:
     tasks = [f"/device:CPU:{i}" for i in range(count)]
     random = np.random.RandomState(1)
@@ -112,6 +112,18 @@ def test_all_tasks_get_the_same_mean(mean: Callable[..., Any], count: int) -> No
             assert result[i].dtype == dtype
             np.testing.assert_allclose(result[i], same, rtol=1e-3 if dtype == "float16" else 1e-5)
             np.testing.assert_array_equal(result[i], results[0][i])
+
+
+@pytest.mark.parametrize(("count", "messages"), [(2, 1), (4, 2), (5, 3), (7, 4), (8, 3)])
+def test_a_tree_has_few_messages_one_after_another(count: int, messages: int) -> None:
+    tasks = [f"/device:CPU:{i}" for i in range(count)]
+    parts = parallel.map_tasks(lambda value: [tf.constant(value)], [*map(float, range(count))], tasks)
+    assert max(depth(mean.op) for (mean,) in parallel.tree_mean(parts, tasks)) == messages
+
+
+def depth(op: tf.Operation) -> int:
+    """Return the largest number of tensors that travel between devices one after another, up to an operation."""
+    return max((depth(tensor.op) + (tensor.op.device not in ("", op.device)) for tensor in op.inputs), default=0)
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,11 @@ def ring_mean(
 def tree_mean(
     tensors: Sequence[Sequence[Any]], tasks: Sequence[str], weights: Weights | None = None
 ) -> list[list[tf.Tensor]]:
-    """Return the mean over the tasks on each task, by messages in a binary tree.
+    """Return the mean over the tasks on each task, by messages in binary trees. Each task is the root of one.
 
-    A mean takes 2 log2(n) messages one after another, fewer than a ring has, and each has all bytes. So a tree suits
-    small tensors (Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005,
-    https://doi.org/10.1177/1094342005051521).
+    A mean takes log2(n) messages one after another, up to two more if n is no power of two. A ring takes more, but each
+    message of a tree has all bytes. So trees suit small tensors (Thakur, Rabenseifner and Gropp, "Optimization of
+    Collective Communication Operations in MPICH", 2005, recursive doubling, https://doi.org/10.1177/1094342005051521).
 
     Args:
         tensors: as for `ring_mean`.
@@ -161,17 +161,21 @@ def _ring_sum(vectors: Sequence[tf.Tensor], tasks: Sequence[str]) -> list[tf.Ten
 
 
 def _tree_sum(vectors: Sequence[tf.Tensor], tasks: Sequence[str]) -> list[tf.Tensor]:
-    """Return the sum on each task: pairs of tasks add, then pairs of pairs; the sum goes the same ways back."""
+    """Return the sum on each task: pairs of tasks exchange and add, then pairs of pairs, which is recursive doubling.
+
+    Each task beyond the largest power of two adds to another task first, and gets the sum from this task at the end.
+    """
     sums = list(vectors)
-    distances = [1 << i for i in range((len(tasks) - 1).bit_length())]
-    for distance in distances:
-        for i in range(0, len(tasks) - distance, 2 * distance):
-            with tf.device(tasks[i]):
-                sums[i] = sums[i] + sums[i + distance]
-    for distance in reversed(distances):
-        for i in range(0, len(tasks) - distance, 2 * distance):
-            with tf.device(tasks[i + distance]):
-                sums[i + distance] = tf.identity(sums[i])
+    count = 1 << (len(tasks).bit_length() - 1)
+    for i in range(count, len(tasks)):
+        with tf.device(tasks[i - count]):
+            sums[i - count] = sums[i - count] + sums[i]
+    for distance in (1 << level for level in range(count.bit_length() - 1)):
+        pairs = [(sums[i], sums[i ^ distance]) for i in range(count)]
+        sums[:count] = map_tasks(lambda pair: pair[0] + pair[1], pairs, tasks[:count])
+    for i in range(count, len(tasks)):
+        with tf.device(tasks[i]):
+            sums[i] = tf.identity(sums[i - count])
     return sums
 
 
