@@ -175,12 +175,14 @@ def test_variables_and_gradients_travel_as_one_tensor_each(graph: tf.Graph) -> N
     assert (crossings(graph, ps, worker), crossings(graph, worker, ps)) == (1, 1)
 
 
-def test_repeated_steps_are_those_of_one_process() -> None:
+@pytest.mark.parametrize("unroll", [False, True])
+def test_repeated_steps_are_those_of_one_process(unroll: bool, graph: tf.Graph) -> None:
     values, costs = VALUES, []
     for _ in range(5):
         values, cost = numpy_step(values, X, Y)
         costs.append(cost)
-    found, found_costs = run(parallel.repeat(synchronous_step, variables(), 5))
+    found, found_costs = run(parallel.repeat(synchronous_step, variables(), 5, unroll=unroll))
+    assert any(op.type in ("LoopCond", "While", "StatelessWhile") for op in graph.get_operations()) != unroll
     np.testing.assert_allclose(found_costs, costs, rtol=1e-5)
     for value, same in zip(found, values, strict=True):
         np.testing.assert_allclose(value, same)

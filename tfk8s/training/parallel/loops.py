@@ -16,19 +16,26 @@ Values = list[tf.Tensor]
 
 
 def repeat(
-    step_fn: Callable[[tf.Tensor, Values], tuple[Sequence[Any], Any]], values: Sequence[Any], steps: int
+    step_fn: Callable[[tf.Tensor, Values], tuple[Sequence[Any], Any]],
+    values: Sequence[Any],
+    steps: int,
+    *,
+    unroll: bool = False,
 ) -> tuple[Values, tf.Tensor]:
     """Run a step several times in one `session.run`, which saves the calls between.
 
     The step may use several tasks: a loop of TensorFlow can span machines (Yu et al., "Dynamic Control Flow in
-    Large-Scale Machine Learning", section 4, https://arxiv.org/abs/1805.01772).
+    Large-Scale Machine Learning", section 4, https://arxiv.org/abs/1805.01772). In each step, the loop sends its
+    condition and its counter to all tasks. Unrolled steps send nothing of their own, but each one adds to the graph.
 
     Args:
         step_fn: takes the number of the step, a scalar of int32 from 0, and the values. It returns the new values, with
             the same shapes and dtypes, and the cost of the step, a scalar.
-        values: what a step changes: variables or tensors of any shapes and dtypes. The loop reads variables once, at
-            its beginning, and assigns nothing.
+        values: what a step changes: variables or tensors of any shapes and dtypes. The steps read variables once, at
+            the beginning, and assign nothing.
         steps: the number of steps.
+        unroll: whether the graph has each step, and no loop. The number of the step is a constant then. An operation
+            that does not use the values, such as the next element of an iterator, does not wait for the step before.
 
     Returns:
         The values after the last step, and the costs in one tensor of float32 and of shape [steps].
@@ -38,22 +45,40 @@ def repeat(
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise invalid("repeat", f"steps must be a number from 1, not {steps!r}")
-    start = [read(value) for value in values]
-    forms = [(value.dtype, value.shape) for value in start]
+    now = [read(value) for value in values]
+    if not unroll:
+        return _loop(step_fn, now, steps)
+    costs = []
+    for step in range(steps):
+        now, cost = _checked_step(step_fn, tf.constant(step), now)
+        costs.append(cost)
+    return now, tf.stack(costs)
 
+
+def _loop(step_fn: Callable[..., Any], start: Values, steps: int) -> tuple[Values, tf.Tensor]:
     def body(step: tf.Tensor, costs: tf.TensorArray, *now: tf.Tensor) -> tuple[Any, ...]:
-        new, cost = step_fn(step, list(now))
-        new = [tf.convert_to_tensor(value) for value in new]
-        if [(value.dtype, value.shape) for value in new] != forms:
-            raise invalid("repeat", "step_fn must return as many values as it gets, with their shapes and dtypes")
-        cost = tf.cast(cost, tf.float32)
-        if cost.shape.rank:  # None if it is unknown
-            raise invalid("repeat", f"step_fn must return a scalar as the cost, not the shape {cost.shape}")
+        new, cost = _checked_step(step_fn, step, list(now))
         return (step + 1, costs.write(step, cost), *new)
 
     costs = tf.TensorArray(tf.float32, size=steps, element_shape=[])
     _, costs, *end = tf.while_loop(lambda step, *_: step < steps, body, [0, costs, *start], parallel_iterations=1)
     return end, costs.stack()
+
+
+def _checked_step(step_fn: Callable[..., Any], step: tf.Tensor, now: Values) -> tuple[Values, tf.Tensor]:
+    """Return the values after a step, and its cost as float32.
+
+    Raises:
+        InvalidInput: the values have other shapes or dtypes than before, or the cost is no scalar.
+    """
+    new, cost = step_fn(step, now)
+    new = [tf.convert_to_tensor(value) for value in new]
+    if [(value.dtype, value.shape) for value in new] != [(value.dtype, value.shape) for value in now]:
+        raise invalid("repeat", "step_fn must return as many values as it gets, with their shapes and dtypes")
+    cost = tf.cast(cost, tf.float32)
+    if cost.shape.rank:  # None if it is unknown
+        raise invalid("repeat", f"step_fn must return a scalar as the cost, not the shape {cost.shape}")
+    return new, cost
 
 
 def local_sgd(
