@@ -19,7 +19,7 @@ from measure import Bound, Comparison, call, compare
 
 TITLE = "Data parallelism"
 TURNS = 5
-STEPS = 200
+STEPS = 400
 COMPARE = Path(__file__).parents[1] / "examples" / "data_parallel" / "compare.py"
 ONE_PROCESS = "one process"
 BOUNDS = {"fused": 0.9, "many steps a run": 1.0, "local SGD": 1.3}

@@ -1,6 +1,6 @@
-"""The fourth rung: a step sends one tensor with all variables, and one with all gradients comes back.
+"""The fourth rung: each worker keeps the variables, and sends one tensor with all gradients to the other one.
 
-The first worker keeps the variables, so that only the second one sends and receives. It needs no ps.
+Both add the same gradients to the same variables, so that no variable travels. The workers need no ps.
 """
 
 import network
@@ -9,21 +9,21 @@ import tensorflow as tf
 from tfk8s import parallel
 
 iterators = parallel.inputs(network.batches, network.WORKERS)
+copies = network.copies()
 
 
 def gradients_and_cost(work):
-    copies, iterator = work
-    cost = network.cost_of(copies, iterator.get_next())
-    return [*tf.gradients(cost, copies), cost]  # the cost travels with the gradients
+    variables, iterator = work
+    cost = network.cost_of(variables, iterator.get_next())
+    return [*tf.gradients(cost, variables), cost]  # the cost travels with the gradients
 
 
-with tf.device(network.WORKERS[0]):
-    variables = network.parameters()
-work = list(zip(parallel.broadcast(variables, network.WORKERS), iterators, strict=True))
-results = parallel.map_tasks(gradients_and_cost, work, network.WORKERS)
-with tf.device(network.WORKERS[0]):
-    *means, cost = parallel.average_gradients(results, network.SIZES)
-    optimizer = tf.train.GradientDescentOptimizer(network.RATE)
-    train = optimizer.apply_gradients(zip(means, variables, strict=True))
+def train(work):
+    variables, (*means, _) = work
+    return tf.train.GradientDescentOptimizer(network.RATE).apply_gradients(zip(means, variables, strict=True))
 
-network.learn(network.TARGET, cost, train)
+
+results = parallel.map_tasks(gradients_and_cost, list(zip(copies, iterators, strict=True)), network.WORKERS)
+means = parallel.tree_mean(results, network.WORKERS, network.SIZES)
+steps = parallel.map_tasks(train, list(zip(copies, means, strict=True)), network.WORKERS)
+network.learn(network.TARGET, means[0][-1], tf.group(steps))
