@@ -176,6 +176,18 @@ def test_settings_for_tensorflow_reach_the_task(backend: LocalBackend, up: Up) -
     assert any("Started server with target: grpc://localhost:2222" in line for line in log_of(backend, name))
 
 
+def test_a_job_sets_the_threads_of_its_servers(backend: LocalBackend, up: Up) -> None:
+    jobs = [Job(name=f"with{count}", env={"TF_NUM_INTEROP_THREADS": str(count)}) for count in (3, 7)]
+    status = wait_for(backend, up(job_file("threads", *jobs)), is_ready)
+    few, more = map(compute_threads, pids(status).values())
+    assert more - few == 7 - 3
+
+
+def compute_threads(pid: int) -> int:
+    """Return the number of threads that run a server's operations, and of some others that all servers have."""
+    return sum(path.read_text() == "tf_Compute\n" for path in Path(f"/proc/{pid}/task").glob("*/comm"))
+
+
 def test_a_module_to_preload_is_imported_by_the_task(
     backend: LocalBackend, up: Up, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
