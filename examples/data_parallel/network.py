@@ -21,7 +21,7 @@ GOLDEN_RATIO = -1640531527  # times 2^32, as a signed number
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=400)
 parser.add_argument("--batch", type=int, default=32, help="the examples of a worker in a step")
-parser.add_argument("--every", type=int, default=50, help="the steps of a run, if it has several")
+parser.add_argument("--every", type=int, default=100, help="the steps of a run, if it has several")
 parser.add_argument("--result", help="a file for the costs, their times and the bytes of a step, as JSON")
 parser.add_argument("--core", type=int, help="the only core of this process")
 options = parser.parse_args()
