@@ -17,8 +17,8 @@ TaskAddresses = Mapping[str, Mapping[int, str]]
 
 # TensorFlow takes as many threads as there are cores. A function on a worker holds a thread while it waits for its part
 # on a ps, so that the functions of two coordinators take all threads of a server with two cores, and wait for ever.
-# Two threads are enough for one coordinator.
-DEFAULT_THREADS, MIN_THREADS = 16, 2
+# Three threads are enough for two coordinators.
+DEFAULT_THREADS, MIN_THREADS = 16, 3
 
 # The task that every elastic server starts as. A session's master can't have the name with which its server was started
 # (Master::CreateSession in tensorflow/core/distributed_runtime/master.cc), and no job file has so many tasks.

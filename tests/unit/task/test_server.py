@@ -142,9 +142,9 @@ def test_the_flags_that_views_writes_are_read_back(jobs: dict[str, int]) -> None
     [
         (2, "", "2202 2810"),
         (16, "", ""),
-        (2, "3", "2202 2803"),
-        (16, "3", "2202 2803"),
-        (16, "1", "2202 2802"),  # the least that a coordinator needs
+        (2, "4", "2202 2804"),
+        (16, "4", "2202 2804"),
+        (16, "1", "2202 2803"),  # the least that two coordinators need
         (2, "0", "2202 2810"),  # TensorFlow's default
         (2, "two", "2202 2810"),
     ],
