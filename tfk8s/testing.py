@@ -18,8 +18,8 @@ from unittest import mock
 
 from tfk8s import api
 from tfk8s.backends.devices import no_servers
-from tfk8s.backends.local.record import job_file_to_dict
 from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Backend, Observer, PollingObserver
 from tfk8s.backends.stacks import Stacks
 from tfk8s.core import addresses, kinds, roles

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from clusters import REPOSITORY, gone, running, start_tfk8s, tfk8s, wait_until_gone
 
-from tfk8s.backends.local import interpreter, state
+from tfk8s.backends import interpreter
+from tfk8s.backends.local import state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
 from tfk8s.jobfile.loader import load
 from tfk8s.polling import wait_until

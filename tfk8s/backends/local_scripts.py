@@ -47,7 +47,7 @@ def run(
     Raises:
         InvalidInput: this machine has no TensorFlow.
     """
-    from tfk8s.backends.local import interpreter
+    from tfk8s.backends import interpreter
 
     python = interpreter.script_python(os.environ)
     interpreter.require_tensorflow(python)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
 from tfk8s import polling
-from tfk8s.backends.local import interpreter
+from tfk8s.backends import interpreter
 from tfk8s.backends.protocol import Backend
 from tfk8s.backends.select import choose
 from tfk8s.cluster.scripts import require_servers, wait_for_ends

@@ -99,7 +99,7 @@ def _read_output(lines: IO[str], events_end: int) -> None:
 
 def command(where: BackendOptions, name: str) -> list[str]:
     """Return the command that forwards connections to the master of a cluster."""
-    from tfk8s.backends.local import interpreter
+    from tfk8s.backends import interpreter
 
     return interpreter.command(sys.executable, "tfk8s.cluster.sidecar", json.dumps(dataclasses.asdict(where)), name)
 

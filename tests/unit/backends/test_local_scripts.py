@@ -13,8 +13,7 @@ import pytest
 from fakes.command_line import Run
 from job_files import job_file
 
-from tfk8s.backends import local_scripts
-from tfk8s.backends.local import interpreter
+from tfk8s.backends import interpreter, local_scripts
 from tfk8s.core.script import Outcome, Script
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import ClusterStatus

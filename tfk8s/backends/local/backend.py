@@ -16,9 +16,10 @@ from tfk8s import polling
 from tfk8s.backends import devices, downloads, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.local import capacity, logs, state, status, supervisor_client
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, job_file_to_dict, make_record, resize
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, make_record, resize
 from tfk8s.backends.local_tensorboard import LocalTensorBoard
 from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Action, Change, Plan, Scaling, compare, fields

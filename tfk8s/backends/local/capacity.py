@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 
-from tfk8s.backends.local import interpreter
+from tfk8s.backends import interpreter
 from tfk8s.core import addresses
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile, Task

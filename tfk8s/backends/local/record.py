@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfk8s.backends.local import capacity, interpreter
+from tfk8s.backends import interpreter
+from tfk8s.backends.local import capacity
+from tfk8s.backends.plain import as_plain, job_file_to_dict
 from tfk8s.core import addresses, kinds
 from tfk8s.core.environment import data_variables, program_variables, texts
 from tfk8s.core.kinds import program_jobs
@@ -110,7 +112,7 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain data."""
-        return {**_plain(self), "job_file": job_file_to_dict(self.job_file)}
+        return {**as_plain(self), "job_file": job_file_to_dict(self.job_file)}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Record:
@@ -196,12 +198,6 @@ def _gpu_environment(job: Job, gpus: Sequence[int]) -> dict[str, str]:
     return variables if job.gpus_optional else {**variables, "TFK8S_GPUS": str(len(gpus))}
 
 
-def job_file_to_dict(job_file: JobFile) -> dict[str, Any]:
-    """Return a job file as plain data, with `jobs` as a map by name in the same order."""
-    plain: dict[str, Any] = _plain(job_file)
-    return {**plain, "jobs": {job["name"]: job for job in plain["jobs"]}}
-
-
 def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
     """Return the job file from the data of `job_file_to_dict`."""
     network = {direction: tuple(_peer(peer) for peer in peers) for direction, peers in plain["network"].items()}
@@ -245,15 +241,3 @@ def _peer(plain: Mapping[str, Any]) -> Peer:
 
 def _quantity(text: str | None) -> Quantity | None:
     return None if text is None else Quantity.parse(text)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Quantity):
-        return value.text
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
-    return value

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfk8s.backends.local import interpreter
+from tfk8s.backends import interpreter
 from tfk8s.backends.local.task_processes import ServerProcess
 from tfk8s.core.status import MAX_COMMAND_LENGTH
 from tfk8s.sessions.forks import ipc, processes, scripts

@@ -20,7 +20,8 @@ import socket
 import sys
 from pathlib import Path
 
-from tfk8s.backends.local import interpreter, network_namespace, task_processes
+from tfk8s.backends import interpreter
+from tfk8s.backends.local import network_namespace, task_processes
 from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections
 from tfk8s.backends.local.programs.process import PROGRAM_RUNNER, ProgramProcess
 from tfk8s.backends.local.programs.run import ProgramRun

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s import polling
-from tfk8s.backends.local import interpreter, state
+from tfk8s.backends import interpreter
+from tfk8s.backends.local import state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.core.environment import script_environment, without_proxy
 from tfk8s.core.script import Script

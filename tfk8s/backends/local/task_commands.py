@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfk8s.backends import local_scripts, stacks
-from tfk8s.backends.local import interpreter, network_namespace, supervisor_client
+from tfk8s.backends import interpreter, local_scripts, stacks
+from tfk8s.backends.local import network_namespace, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.stacks import Stacks

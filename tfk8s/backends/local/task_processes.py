@@ -1,8 +1,7 @@
 """The processes of a local cluster's tasks; those of servers, which the supervisor forks and restarts.
 
-The supervisor has loaded TensorFlow's library, and a fork shares the pages of its parent. So sixteen servers need less
-memory than two processes that import TensorFlow. A task with modules to preload, or with other settings than the loaded
-library, gets an interpreter of its own.
+The supervisor has loaded TensorFlow's library, and a fork shares the pages of its parent: sixteen servers need less
+memory than two imports of TensorFlow. A task with modules to preload, or with other settings, gets an interpreter.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfk8s.backends.local import capacity, interpreter, state, task_log
+from tfk8s.backends import interpreter
+from tfk8s.backends.local import capacity, state, task_log
 from tfk8s.core.backoff import Backoff
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import fork_client, ipc, processes

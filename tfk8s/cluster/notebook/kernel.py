@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tfk8s.backends import devices
-from tfk8s.backends.local import interpreter
+from tfk8s.backends import devices, interpreter
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.select import choose
 from tfk8s.cluster.handle import Cluster

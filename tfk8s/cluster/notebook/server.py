@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s import polling
-from tfk8s.backends import child_process, devices
-from tfk8s.backends.local import interpreter
+from tfk8s.backends import child_process, devices, interpreter
 from tfk8s.cluster.connection import require_access
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.notebook.kernel import KernelSettings

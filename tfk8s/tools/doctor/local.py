@@ -6,7 +6,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 
-from tfk8s.backends.local import capacity, interpreter
+from tfk8s.backends import interpreter
+from tfk8s.backends.local import capacity
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.tools.doctor.check import Check, State

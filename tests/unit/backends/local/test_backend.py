@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from job_files import job_file
 
 from tfk8s import polling
+from tfk8s.backends import interpreter
 from tfk8s.backends.local import (
     capacity,
-    interpreter,
     logs,
     script_processes,
     state,

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from tfk8s.backends.local import capacity
-from tfk8s.backends.local.record import Record, job_file_to_dict, make_record, resize
+from tfk8s.backends.local.record import Record, make_record, resize
+from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.plan import fields
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity

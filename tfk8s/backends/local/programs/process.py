@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tfk8s.backends.local import interpreter
+from tfk8s.backends import interpreter
 from tfk8s.backends.local.task_processes import TaskProcess, TaskSettings
 from tfk8s.core import programs
 from tfk8s.core.environment import PROGRAM_DEFAULTS

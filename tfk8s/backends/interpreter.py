@@ -15,7 +15,7 @@ from tfk8s.task.server import find_tensorflow
 
 NAMESPACE_REFUSED = "can't create a network namespace"  # the beginning of the supervisor's error
 
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE = Path(__file__).parents[1]
 _BOOTSTRAP = f"""
 import importlib.util, runpy, sys
 spec = importlib.util.spec_from_file_location(
