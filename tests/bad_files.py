@@ -263,9 +263,16 @@ TABLE = r"""
   3:55+1 bad-cidr: "x" is not a range of addresses [such as 10.0.0.0/8]
   3:66+2 empty: "pods" is empty [expected at least one entry]
   3:71+32 bad-peer: cidr can't be combined with namespace or pods [expected one of them]
-  3:106+5 unknown-key: there is no key "ports" here -> the keys here are namespace, pods, cidr
+  3:106+5 unknown-key: there is no key "ports" here -> the keys here are namespace, pods, cidr, except
   3:154+1 out-of-range: an entry of "ports" can't be 0 [at least 1]
   3:160+5 unknown-key: there is no key "allow" here -> write allow_to
+= network: {allow_from: [{pods: {a: b}, except: [10.0.0.0/8]}, {except: [10.0.0.0/8]}, {cidr: 10.0.0.0/8, except: []}], allow_to: [{cidr: 10.0.0.0/8, except: [11.0.0.0/8, 10.0.0.0/8, "::/0", 10.1.0.0/16]}]}\njobs: {worker: 1}
+  3:24+36 bad-peer: except needs cidr, the range that it leaves addresses out of [expected cidr]
+  3:62+22 bad-peer: except needs cidr, the range that it leaves addresses out of [expected cidr]
+  3:113+2 empty: "except" is empty [expected at least one entry]
+  3:158+10 bad-except: "11.0.0.0/8" is not in 10.0.0.0/8 [expected a part of cidr]
+  3:170+10 bad-except: "10.0.0.0/8" is all of 10.0.0.0/8 [expected a part of cidr]
+  3:182+6 bad-except: "::/0" is not in 10.0.0.0/8 [expected a part of cidr]
 
 # Programs
 = jobs: {worker: {program: train.py}}

@@ -259,7 +259,8 @@ class _Parts:
             [{"pods": {}}, {"pods": {"a": "b c"}}],
         )
         return pods | self.pick(
-            [{"cidr": "10.0.0.0/8"}, {"cidr": "::/0"}], [{"cidr": "x"}, {"cidr": "::/0", "pods": {}}]
+            [{"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}, {"cidr": "::/0"}],
+            [{"cidr": "x"}, {"cidr": "::/0", "pods": {}}, {"cidr": "::/0", "except": []}, {"except": ["10.0.0.0/8"]}],
         )
 
     def destination(self) -> st.SearchStrategy[Any]:

@@ -96,29 +96,29 @@ class Peer:
     """Pods or addresses that may connect to the cluster, or to which the cluster may connect.
 
     Attributes:
-        namespace: the pods of this namespace; None with `pods` means the cluster's namespace.
-        pods: only the pods with these labels.
-        cidr: the addresses of this range, such as "10.0.0.0/8".
+        namespace, pods: the pods of this namespace (None is the cluster's) with these labels.
+        cidr, except_: the addresses of this range, such as "10.0.0.0/8", without those of the ranges in `except_`.
         ports: only these ports; empty means all. Connections to the cluster always go to the tasks' port.
     """
 
     namespace: str | None = None
     pods: Mapping[str, str] = field(default_factory=dict)
     cidr: str | None = None
+    except_: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Exceptions from the default, by which only the cluster's pods connect to each other.
+    """The connections to and from the tasks. By default, only the cluster's pods may connect to the tasks.
 
     Attributes:
         allow_from: the other peers that may connect to the tasks' port.
-        allow_to: the peers to which tasks and session scripts may connect, besides the cluster and DNS.
+        allow_to: the only peers, besides the cluster and DNS, that tasks and scripts may connect to; None allows all.
     """
 
     allow_from: tuple[Peer, ...] = ()
-    allow_to: tuple[Peer, ...] = ()
+    allow_to: tuple[Peer, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         mixed_addresses,
         limits_without_tasks,
         duplicate_addresses,
+        exceptions_outside_range,
         duplicate_paths,
         accelerators_without_gpus,
         long_variables,
@@ -116,6 +117,23 @@ def duplicate_addresses(values: ValidValues) -> Iterator[Problem]:
                 line = values.document.values[seen[address]].line
                 message = f"{quoted(address)} is the address of two tasks"
                 yield values.problem("duplicate-address", message, path, label=f"it is also on line {line}")
+
+
+def exceptions_outside_range(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem for each `except` that is not a part of its `cidr`, which Kubernetes refuses."""
+    import ipaddress
+
+    for direction in ("allow_from", "allow_to"):
+        for peer, _ in values.entries("network", direction):
+            if not (cidr := values.get(*peer, "cidr")):
+                continue
+            network = ipaddress.ip_network(cidr)
+            for path, exception in values.entries(*peer, "except"):
+                part = ipaddress.ip_network(exception)
+                outside = part.version != network.version or not part.subnet_of(network)  # type: ignore[arg-type]
+                if outside or part == network:
+                    message = f"{quoted(exception)} is {'not in' if outside else 'all of'} {cidr}"
+                    yield values.problem("bad-except", message, path, label="expected a part of cidr")
 
 
 def duplicate_paths(values: ValidValues) -> Iterator[Problem]:

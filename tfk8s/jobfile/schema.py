@@ -175,7 +175,7 @@ JOB_FILE = Struct(
             List(VOLUME), "Volumes of every task.", [{"path": "/data", "claim": "datasets", "read_only": True}]
         ),
         "queue": Key(types.QUEUE_NAME, "The name of a Kueue LocalQueue.", "team-a"),
-        "network": Key(NETWORK, "Additional allowed connections."),
+        "network": Key(NETWORK, "The allowed connections."),
         "security": Key(SECURITY, "The user, group and ServiceAccount of the pods."),
         "ttl": Key(
             types.DURATION,

@@ -8,7 +8,7 @@ from tfk8s.core import programs, spec
 from tfk8s.jobfile import types
 from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.types import Choice
-from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validator
+from tfk8s.jobfile.validation import Container, Key, List, Map, OptionalList, Struct, Validator
 from tfk8s.jobfile.values import Invalid
 
 Values = dict[str, Any]  # a struct's values by key, without the absent keys
@@ -192,10 +192,16 @@ TOPOLOGY = Struct(
 )
 
 
+def _peer(**values: Any) -> spec.Peer:
+    return spec.Peer(**{"except_" if key == "except" else key: value for key, value in values.items()})
+
+
 def _pods_or_addresses(peer: Values) -> None:
     pods = "namespace" in peer or "pods" in peer
     if "cidr" in peer and pods:
         raise Invalid("bad-peer", "cidr can't be combined with namespace or pods", "expected one of them")
+    if "except" in peer and "cidr" not in peer:
+        raise Invalid("bad-peer", "except needs cidr, the range that it leaves addresses out of", "expected cidr")
     if "cidr" not in peer and not pods:
         raise Invalid("bad-peer", "this entry selects no pods and no addresses", "expected namespace, pods or cidr")
 
@@ -208,17 +214,23 @@ _PEER = {
         {"app": "jupyter"},
     ),
     "cidr": Key(types.CIDR, "A range of IP addresses. It can't be combined with namespace or pods.", "10.0.0.0/8"),
+    "except": Key(List(types.CIDR, minimum=1), "Parts of cidr that are left out of the range.", ["169.254.169.254/32"]),
 }
 _PEER_RULE = {
     "anyOf": [{"required": ["namespace"]}, {"required": ["pods"]}, {"required": ["cidr"]}],
-    "not": {"required": ["cidr"], "anyOf": [{"required": ["namespace"]}, {"required": ["pods"]}]},
+    "not": {
+        "allOf": [
+            {"anyOf": [{"required": ["cidr"]}, {"required": ["except"]}]},
+            {"anyOf": [{"required": ["namespace"]}, {"required": ["pods"]}]},
+        ]
+    },
 }
 
 SOURCE = Struct(
     "Source",
     "Pods, or a range of IP addresses, that may connect to the cluster.",
     _PEER,
-    make=spec.Peer,
+    make=_peer,
     rule=_pods_or_addresses,
     rule_schema=_PEER_RULE,
 )
@@ -227,20 +239,22 @@ DESTINATION = Struct(
     "Destination",
     "Pods, or a range of IP addresses, that tasks and session scripts may connect to.",
     {**_PEER, "ports": Key(List(types.PORT, minimum=1), "The ports. If absent, all ports.", [443])},
-    make=spec.Peer,
+    make=_peer,
     rule=_pods_or_addresses,
     rule_schema=_PEER_RULE,
 )
 
 NETWORK = Struct(
     "Network",
-    "Additional allowed connections. By default, only the pods of the cluster can connect to each other.",
+    "The allowed connections. By default, only the pods of the cluster can connect to the tasks.",
     {
         "allow_from": Key(List(SOURCE), "Other clients that may connect to the tasks.", [{"namespace": "notebooks"}]),
         "allow_to": Key(
-            List(DESTINATION),
-            "Destinations that tasks and session scripts may connect to, besides the cluster and DNS.",
-            [{"cidr": "0.0.0.0/0", "ports": [443]}],
+            OptionalList(DESTINATION),
+            "The only destinations that tasks and session scripts may connect to, besides the cluster and DNS. If "
+            "empty, they may connect to no others. If absent, the job file does not restrict their connections.",
+            [{"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"], "ports": [443]}],
+            [],
         ),
     },
     make=spec.Network,

@@ -114,6 +114,12 @@ class List(Container):
         return f"write [{text}]" if isinstance(value, str) else None
 
 
+class OptionalList(List):
+    """A list that means something else if it is absent than if it is empty."""
+
+    absent = None
+
+
 class Map(Container):
     """A mapping with any keys of one type."""
 

@@ -230,7 +230,7 @@ def _network_policy(job_file: JobFile) -> Object:
             "egress": [
                 {"to": [cluster()], **copy.deepcopy(own_ports)},
                 _dns(),
-                *_allowed_out(job_file.network.allow_to),
+                *_allowed_out(job_file.network.allow_to or ()),
             ],
         }
     }
@@ -256,7 +256,7 @@ def _allowed_out(peers: Sequence[Peer]) -> Iterator[Object]:
 
 def _peer(peer: Peer) -> Object:
     if peer.cidr:
-        return {"ipBlock": {"cidr": peer.cidr}}
+        return {"ipBlock": {"cidr": peer.cidr} | ({"except": list(peer.except_)} if peer.except_ else {})}
     selectors: Object = {}
     if peer.namespace:
         selectors["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": peer.namespace}}

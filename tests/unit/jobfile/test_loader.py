@@ -54,7 +54,7 @@ volumes:
 queue: team-a
 network:
   allow_from: [{namespace: notebooks, pods: {app: jupyter}}]
-  allow_to: [{cidr: 10.0.0.0/8, ports: [443, 80]}, {pods: {db: ''}}]
+  allow_to: [{cidr: 10.0.0.0/8, except: [10.0.0.1/32], ports: [443, 80]}, {pods: {db: ''}}]
 security: {user: 1000, group: 1001, service_account: trainer}
 ttl: 2h
 warm: true
@@ -123,7 +123,7 @@ jobs:
         queue="team-a",
         network=Network(
             allow_from=(Peer(namespace="notebooks", pods={"app": "jupyter"}),),
-            allow_to=(Peer(cidr="10.0.0.0/8", ports=(443, 80)), Peer(pods={"db": ""})),
+            allow_to=(Peer(cidr="10.0.0.0/8", except_=("10.0.0.1/32",), ports=(443, 80)), Peer(pods={"db": ""})),
         ),
         security=Security(user=1000, group=1001, service_account="trainer"),
         ttl=7200,
@@ -131,6 +131,13 @@ jobs:
         max_duration=28800,
         idle=90,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "allow_to"), [("", None), ("network: {}", None), ("network: {allow_to: []}", ())], ids=str
+)
+def test_absent_destinations_differ_from_an_empty_list(text: str, allow_to: object) -> None:
+    assert loads(f"{HEAD}jobs: {{worker: 1}}\n{text}", "job.yaml").network.allow_to == allow_to
 
 
 def test_addresses() -> None:
@@ -376,7 +383,8 @@ _WORDS = [
 ]  # fmt: skip
 _KEYS = [
     *JobFile.__dataclass_fields__, *Job.__dataclass_fields__, *Volume.__dataclass_fields__, *Peer.__dataclass_fields__,
-    "apiVersion", "allow_from", "allow_to", "key", "operator", "effect", "value", "tolerationSeconds", "[key]", "user",
+    "apiVersion", "allow_from", "allow_to", "except", "key", "operator", "effect", "value", "tolerationSeconds",
+    "[key]", "user",
 ]  # fmt: skip
 _SCALARS = st.none() | st.booleans() | st.integers(-2, 70000) | st.floats(0, 9) | st.text(max_size=9)
 

@@ -86,10 +86,11 @@ def test_defaults_equal_the_defaults_of_the_spec() -> None:
         for field in dataclasses.fields(model)
     }
     elsewhere = {
+        "Destination.except": [],
         "Destination.pods": {},
         "Destination.ports": [],
         "Network.allow_from": [],
-        "Network.allow_to": [],
+        "Source.except": [],
         "Source.pods": {},
         "Toleration.operator": "Equal",
     }

@@ -200,7 +200,9 @@ def _gpu_environment(job: Job, gpus: Sequence[int]) -> dict[str, str]:
 
 def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
     """Return the job file from the data of `job_file_to_dict`."""
-    network = {direction: tuple(_peer(peer) for peer in peers) for direction, peers in plain["network"].items()}
+    network: dict[str, Any] = {
+        direction: None if peers is None else tuple(map(_peer, peers)) for direction, peers in plain["network"].items()
+    }
     return JobFile(
         **{
             **plain,
@@ -236,7 +238,7 @@ def _volume(plain: Mapping[str, Any]) -> Volume:
 
 
 def _peer(plain: Mapping[str, Any]) -> Peer:
-    return Peer(**{**plain, "ports": tuple(plain["ports"])})
+    return Peer(**{**plain, "except_": tuple(plain.get("except_", ())), "ports": tuple(plain["ports"])})
 
 
 def _quantity(text: str | None) -> Quantity | None:

@@ -22,7 +22,10 @@ JOB_FILE = JobFile(
         Job(name="ps", tasks=2, preload=("ops",), volumes=(Volume(path="/s", config_map="s"),), labels={"a": "b"}),
         Job(name="w", tasks=2, addresses=("a:1", "b:2")),
     ),
-    network=Network(allow_from=(Peer(namespace="n"),), allow_to=(Peer(cidr="10.0.0.0/8", ports=(1, 2)),)),
+    network=Network(
+        allow_from=(Peer(namespace="n"),),
+        allow_to=(Peer(cidr="10.0.0.0/8", except_=("10.1.0.0/16",), ports=(1, 2)),),
+    ),
     security=Security(user=1000), queue="q", ttl=5, max_duration=60, idle=30,
     image_pull_secrets=("login",), pod={"a": [1, "b"]},
 )  # fmt: skip
@@ -36,6 +39,12 @@ def test_a_record_survives_json() -> None:
     assert record.variables == {"A": "1"}
     assert (record.name, record.target) == ("a", "grpc://localhost:2222")
     assert [str(task.task) for task in record.tasks] == ["chief/0", "p/0", "ps/0", "ps/1", "w/0", "w/1"]
+
+
+@pytest.mark.parametrize("allow_to", [None, (), (Peer(namespace="n"),)], ids=str)
+def test_a_record_tells_absent_destinations_from_none(allow_to: tuple[Peer, ...] | None) -> None:
+    record = make_record(dataclasses.replace(JOB_FILE, network=Network(allow_to=allow_to)), exposed=False)
+    assert Record.from_dict(json.loads(json.dumps(record.to_dict()))).job_file.network.allow_to == allow_to
 
 
 def test_task_without_its_gpus_has_a_reason() -> None:
