@@ -73,7 +73,7 @@ def test_open_sessions_go_on_without_the_task_that_goes(backend: LocalBackend, c
         assert process.stdout is not None
         assert other.stdout is not None
         assert process.stdout.readline() == "open\n"
-        assert other.stdout.readline() == "499999500000 1\n"
+        assert other.stdout.readline() == "499999500000 1\n", other.communicate()[1]
         backend.scale(cluster, {"worker": 1})
         wait_for(backend, cluster, is_ready)
         output, errors = process.communicate("\n", timeout=60)
