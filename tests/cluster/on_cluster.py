@@ -67,7 +67,7 @@ def token(client: KubeApi, namespace: str, account: str) -> str:
 
 
 def write_wheel(folder: Path, name: str, files: Mapping[str, bytes]) -> None:
-    """Write version 1 of a package as a wheel: pods reach no index."""
+    """Write version 1 of a package as a wheel: pods may reach no index."""
     about = f"{name}-1.dist-info"
     texts = {
         f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",

@@ -24,13 +24,14 @@ def job_files():
 
 
 def with_limits(job_file):
-    """Return a job file whose jobs all name `cpu` and `memory`, as scanners ask for limits."""
+    """Return a job file with limits, as scanners ask: all jobs name `cpu` and `memory`, and the file has `allow_to`."""
     small = {"cpu": Quantity.parse("250m"), "memory": Quantity.parse("1Gi")}
     jobs = (
         dataclasses.replace(job, **{name: getattr(job, name) or amount for name, amount in small.items()})
         for job in job_file.jobs
     )
-    return dataclasses.replace(job_file, jobs=tuple(jobs))
+    network = dataclasses.replace(job_file.network, allow_to=job_file.network.allow_to or ())
+    return dataclasses.replace(job_file, jobs=tuple(jobs), network=network)
 
 
 def script_of(stateful_set):

@@ -23,7 +23,7 @@ KEEP_WHEELS = "import shutil; shutil.copytree('wheels', '/logs/wheels')"
 
 
 def write_wheels(folder: Path) -> None:
-    """Write wheels of the TensorBoard that is installed here: pods reach no index."""
+    """Write wheels of the TensorBoard that is installed here: pods may reach no index."""
     folder.mkdir()
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)

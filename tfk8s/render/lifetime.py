@@ -102,7 +102,7 @@ def _role_binding(job_file: JobFile) -> Object:
 
 
 def _network_policy(job_file: JobFile) -> Object:
-    egress = [{"ports": [manifests.port_rule(port) for port in _API_PORTS]}]
+    egress = [{"ports": [manifests.port_rule(port) for port in _API_PORTS]}, manifests.dns_rule()]
     if job_file.idle is not None:
         tasks = {"podSelector": {"matchLabels": manifests.selector(job_file.name)}}
         egress.append({"to": [tasks], "ports": [manifests.port_rule(pods.activity_port(job_file))]})

@@ -219,24 +219,27 @@ def _network_policy(job_file: JobFile) -> Object:
     of_scripts = {**port_rule(scripts.start), "endPort": scripts.stop - 1}
     # NCCL connects the GPUs of a strategy's replicas, and listens on ports that the kernel chooses.
     own_ports = {} if any(job.program and job.gpus for job in job_file.jobs) else {"ports": [*ports(), of_scripts]}
-    return new_object("NetworkPolicy", "networking.k8s.io/v1", job_file.name, job_file.name) | {
-        "spec": {
-            "podSelector": {"matchLabels": selector(job_file.name)},
-            "policyTypes": ["Ingress", "Egress"],
-            "ingress": [
-                {"from": [cluster()], **copy.deepcopy(own_ports)},
-                *({"from": [_peer(peer)], "ports": ports()} for peer in job_file.network.allow_from),
-            ],
-            "egress": [
-                {"to": [cluster()], **copy.deepcopy(own_ports)},
-                _dns(),
-                *_allowed_out(job_file.network.allow_to or ()),
-            ],
-        }
+    spec: Object = {
+        "podSelector": {"matchLabels": selector(job_file.name)},
+        "policyTypes": ["Ingress"],
+        "ingress": [
+            {"from": [cluster()], **copy.deepcopy(own_ports)},
+            *({"from": [_peer(peer)], "ports": ports()} for peer in job_file.network.allow_from),
+        ],
     }
+    # Policies add up: a rule that allows every destination would also open what an administrator's policy closes.
+    if job_file.network.allow_to is not None:
+        spec["policyTypes"].append("Egress")
+        spec["egress"] = [
+            {"to": [cluster()], **copy.deepcopy(own_ports)},
+            dns_rule(),
+            *_allowed_out(job_file.network.allow_to),
+        ]
+    return new_object("NetworkPolicy", "networking.k8s.io/v1", job_file.name, job_file.name) | {"spec": spec}
 
 
-def _dns() -> Object:
+def dns_rule() -> Object:
+    """Return the rule of a NetworkPolicy that allows connections to DNS."""
     return {
         "to": [
             {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": _DNS_NAMESPACE}}},

@@ -254,7 +254,7 @@ def test_init_from_a_script(run: Run, folder: Path) -> None:
 FROM_TFJOB = """\
 # The programs of TFJob mnist in tfjob.yaml, for `tfk8s run`. What differs:
 # - the pods do not run as root, and only /tmp and volumes are writable (docs/security.md)
-# - the pods connect to each other and to DNS only; network: {allow_to: …} allows more, such as storage
+# - only the pods of the cluster connect to its pods; network: {allow_from: …} lets others in
 
 apiVersion: tfk8s.dev/v1
 name: mnist
@@ -274,8 +274,7 @@ def test_init_from_a_tfjob_says_what_differs(run: Run, folder: Path) -> None:
         "wrote cluster.yaml\n",
         (
             "note: the pods do not run as root, and only /tmp and volumes are writable (docs/security.md)\n"
-            "note: the pods connect to each other and to DNS only; "
-            "network: {allow_to: …} allows more, such as storage\n"
+            "note: only the pods of the cluster connect to its pods; network: {allow_from: …} lets others in\n"
             "run the programs: tfk8s run cluster.yaml\n"
         ),
     )

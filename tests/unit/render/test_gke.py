@@ -119,8 +119,8 @@ def test_workload_identity(pods, tmp_path):
 
 
 def test_policy_allows_the_three_kinds_of_dns_of_gke(pods, tmp_path):
-    pods("l4")
-    (policy,) = [item for item in render.objects(load(tmp_path / "l4.yaml")) if item["kind"] == "NetworkPolicy"]
+    pods("data")
+    (policy,) = [item for item in render.objects(load(tmp_path / "data.yaml")) if item["kind"] == "NetworkPolicy"]
     (dns,) = [rule for rule in policy["spec"]["egress"] if {"protocol": "UDP", "port": 53} in rule["ports"]]
     assert dns["to"] == [
         {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},

@@ -238,20 +238,32 @@ def test_services_of_all_pods_and_of_the_master():
     assert "type" not in master
 
 
-def test_policy_allows_the_pods_of_the_cluster_and_dns():
-    spec = the("NetworkPolicy", render())["spec"]
+def test_policy_rules_what_goes_out_only_if_the_job_file_does():
     cluster = [{"podSelector": {"matchLabels": manifests.selector("demo")}}]
     grpc = [{"protocol": "TCP", "port": 2222}, {"protocol": "TCP", "port": 2322, "endPort": 2353}]
-    assert spec["podSelector"] == cluster[0]["podSelector"]
-    assert spec["ingress"] == [{"from": cluster, "ports": grpc}]
-    assert spec["egress"][0] == {"to": cluster, "ports": grpc}
-    assert [port["port"] for rule in spec["egress"][1:] for port in rule["ports"]] == [53, 53]
+    dns = {
+        "to": [
+            {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
+            {"ipBlock": {"cidr": "169.254.20.10/32"}},
+            {"ipBlock": {"cidr": "169.254.169.254/32"}},
+        ],
+        "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
+    }
+    ingress = {"podSelector": cluster[0]["podSelector"], "ingress": [{"from": cluster, "ports": grpc}]}
+    closed = render(network=Network(allow_to=()))
+    assert the("NetworkPolicy", render())["spec"] == {"policyTypes": ["Ingress"], **ingress}
+    assert the("NetworkPolicy", closed)["spec"] == {
+        "policyTypes": ["Ingress", "Egress"], **ingress, "egress": [{"to": cluster, "ports": grpc}, dns],
+    }  # fmt: skip
+    assert [item for item in closed if item["kind"] != "NetworkPolicy"] == [
+        item for item in render() if item["kind"] != "NetworkPolicy"
+    ]
 
 
 def test_policy_has_the_exceptions_of_the_job_file():
     network = Network(
         allow_from=(Peer(pods={"app": "notebook"}), Peer(namespace="tools", pods={"a": "b"})),
-        allow_to=(Peer(cidr="10.0.0.0/8", ports=(443,)), Peer(namespace="data")),
+        allow_to=(Peer(cidr="10.0.0.0/8", except_=("10.1.0.0/16",), ports=(443,)), Peer(namespace="data")),
     )
     spec = the("NetworkPolicy", render(network=network))["spec"]
     space = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tools"}}}
@@ -261,7 +273,10 @@ def test_policy_has_the_exceptions_of_the_job_file():
     ]
     assert all(rule["ports"] == [{"protocol": "TCP", "port": 2222}] for rule in spec["ingress"][1:])
     assert spec["egress"][2:] == [
-        {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"protocol": "TCP", "port": 443}]},
+        {
+            "to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}],
+            "ports": [{"protocol": "TCP", "port": 443}],
+        },
         {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "data"}}}]},
     ]
 

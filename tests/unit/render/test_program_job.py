@@ -7,7 +7,7 @@ from job_files import PROGRAMS, job_file
 
 from tfk8s import render
 from tfk8s.core.programs import Program, RunPolicy
-from tfk8s.core.spec import Job, JobFile
+from tfk8s.core.spec import Job, JobFile, Network
 from tfk8s.jobfile.loader import loads
 from tfk8s.render import manifests, package_files, program_job
 from tfk8s.render.pods import Object
@@ -93,7 +93,7 @@ def test_only_clusters_with_programs_have_their_files() -> None:
 
 @pytest.mark.parametrize(("gpus", "ports"), [(0, [2222, 2322]), (1, None)])
 def test_pods_of_programs_with_gpus_connect_to_all_ports_of_each_other(gpus: int, ports: object) -> None:
-    policy = objects(worker(gpus=gpus))["NetworkPolicy", "demo"]["spec"]
+    policy = objects(worker(gpus=gpus), network=Network(allow_to=()))["NetworkPolicy", "demo"]["spec"]
     for rule in (policy["ingress"][0], policy["egress"][0]):
         assert (None if gpus else [port["port"] for port in rule["ports"]]) == ports
         assert ("ports" in rule) is (not gpus)

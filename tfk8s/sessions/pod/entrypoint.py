@@ -211,7 +211,7 @@ def install(requirements: str) -> None:
     The packages go into the user's folder, since a pod's root file system is read-only.
     """
     options = ["--user", "--quiet", "--no-input", "--no-cache-dir", "--disable-pip-version-check"]
-    # Else pip would wait for minutes if a NetworkPolicy blocks the index.
+    # Else pip would wait for minutes if a NetworkPolicy drops the packets to the index.
     limits = {"PIP_TIMEOUT": "10", "PIP_RETRIES": "1", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
     pip = subprocess.run(
         [sys.executable, "-m", "pip", "install", *options, "--no-warn-script-location", "-r", requirements],
@@ -220,8 +220,8 @@ def install(requirements: str) -> None:
     if pip.returncode:
         sys.stderr.write(
             f"error: {requirements} can't be installed: pip ended with exit code {pip.returncode}\n"
-            "  = help: the job file's network.allow_to lets scripts reach an index, env may name one (PIP_INDEX_URL);"
-            " or use an image that has the packages\n"
+            "  = help: if the job file has network.allow_to, the list must allow an index; env may name another one"
+            " (PIP_INDEX_URL); or use an image that has the packages\n"
         )
         sys.stderr.flush()
         os._exit(1)

@@ -12,7 +12,7 @@ from tfk8s.render import yaml
 from tfk8s.tools.kubeflow import assemble, objects, tfjob, trainjob
 from tfk8s.tools.kubeflow.draft import Notes
 
-_NETWORK = "the pods connect to each other and to DNS only; network: {allow_to: …} allows more, such as storage"
+_NETWORK = "only the pods of the cluster connect to its pods; network: {allow_from: …} lets others in"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def test_smallest_tfjob() -> None:
     }
     assert notes == (
         READ_ONLY,
-        "the pods connect to each other and to DNS only; network: {allow_to: …} allows more, such as storage",
+        "only the pods of the cluster connect to its pods; network: {allow_from: …} lets others in",
     )
 
 
