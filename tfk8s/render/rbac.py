@@ -86,6 +86,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     ):
         yield group, resource, "get create patch", ("up", "diff")
         yield group, resource, "list deletecollection", ("down",)
+    yield "networking.k8s.io", "networkpolicies", "list", ("up", "diff")  # those of others may cut the tasks off
     for group, resource in (("apps", "statefulsets"), ("policy", "poddisruptionbudgets")):
         yield group, resource, "list", ("up", "diff")
         yield group, resource, "delete", ("up",)  # objects of a job that was removed from the job file

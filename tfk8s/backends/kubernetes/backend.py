@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfk8s import render
 from tfk8s.backends import devices
-from tfk8s.backends.kubernetes import apply, events, refusals, restart, status
+from tfk8s.backends.kubernetes import apply, default_deny, events, refusals, restart, status
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -209,6 +209,7 @@ class KubernetesBackend:
         archive, namespace = program_archives.pack(job_file), self._namespace_for(job_file)
         objects, secret = self._objects(job_file, archive), program_archives.secret(job_file.name, archive)
         room.require_room(self._client, namespace, job_file, objects)
+        default_deny.require_connections(self._client, namespace, job_file, objects)
         program_jobs.warn_of_scope(job_file)
         try:
             if not dry_run and any((job_file.pod, *(job.pod for job in job_file.jobs))):
