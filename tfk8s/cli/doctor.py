@@ -14,7 +14,7 @@ from tfk8s.cli.output import document, paint, say
 if TYPE_CHECKING:
     from tfk8s.tools.doctor.check import Check
 
-_COLOURS = {"ok": "32", "missing": "31", "unknown": "33"}
+_COLOURS = {"ok": "32", "note": "33", "missing": "31", "unknown": "33"}
 _WIDTHS = max(map(len, _COLOURS)), len("permissions: submit")
 
 
@@ -24,7 +24,11 @@ def doctor(
     ] = None,
     image: Annotated[
         str | None,
-        typer.Option("--image", metavar="IMAGE", help="Test NetworkPolicy with two short-lived pods of this image."),
+        typer.Option(
+            "--image",
+            metavar="IMAGE",
+            help="Test NetworkPolicy, and what pods reach, with two short-lived pods of this image.",
+        ),
     ] = None,
     output: options.Output = None,
     local: options.Local = False,
@@ -34,7 +38,7 @@ def doctor(
     """Check what is missing here, and say how to fix it.
 
     Checks Kubernetes or, with --local, this machine. With FILE, also checks the room for its tasks. Prints one line per
-    check: ok, missing or unknown. The exit code is 1 if something required is missing.
+    check: ok, note, missing or unknown. The exit code is 1 if something required is missing.
 
     Examples:
         tfk8s doctor --local

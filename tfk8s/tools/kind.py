@@ -100,9 +100,9 @@ def advice(name: str, image: str | None) -> list[str]:
             f"start a cluster: tfk8s up {option} FILE",
         ]
     from tfk8s.backends.kubernetes.api_server.client import Client
-    from tfk8s.tools.doctor import kubernetes
+    from tfk8s.tools.doctor import network
 
-    policy = kubernetes.network_policy(Client(context(name)), "default", image)
+    policy = next(network.policies(Client(context(name)), "default", image))
     return [
         f"NetworkPolicy: {policy.detail}",
         f"the nodes have the image; for job files: image: {in_pods(image)}",

@@ -16,13 +16,14 @@ from tfk8s.backends.kubernetes.nodes.room import Room
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.resources import Resources
-from tfk8s.core.spec import Job, JobFile
+from tfk8s.core.spec import Job, JobFile, Network
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.render import rbac
 from tfk8s.tools import doctor
 from tfk8s.tools.doctor import kubernetes, network_policy
 from tfk8s.tools.doctor import local as local_checks
-from tfk8s.tools.doctor.check import Check, State
+from tfk8s.tools.doctor.check import Check, State, complete
+from tfk8s.tools.doctor.network_policy import Reach
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -33,8 +34,10 @@ class FakeClient:
     context, namespace = "kind-test", "team"
     url = "https://127.0.0.1:6443"
 
-    def __init__(self, *denied: str, namespaces: tuple[str, ...] = ("team",)) -> None:
-        self.denied, self.namespaces = denied, namespaces
+    def __init__(
+        self, *denied: str, namespaces: tuple[str, ...] = ("team",), policies: tuple[dict[str, Any], ...] = ()
+    ) -> None:
+        self.denied, self.namespaces, self.policies = denied, namespaces, policies
         self.reviews: list[str] = []
 
     def __call__(self, context: str | None) -> FakeClient:
@@ -48,6 +51,10 @@ class FakeClient:
             return {"gitVersion": "v1.36.3"}
         if path == "/api/v1/nodes":
             return {"items": [node({"cpu": "4"}), node({"cpu": "4", "nvidia.com/gpu": "8"})]}
+        if path == "/apis/networking.k8s.io/v1/namespaces/team/networkpolicies":
+            if "list networkpolicies" in self.denied:
+                raise ApiError(403, "you may not list networkpolicies", help="ask")
+            return {"items": list(self.policies)}
         running = "spec.nodeName=n,status.phase!=Succeeded,status.phase!=Failed"
         assert (path, query) == ("/api/v1/pods", {"fieldSelector": running})
         return {"items": []}
@@ -78,8 +85,7 @@ def on_kubernetes(
 
 
 def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_policy, "enforced", lambda client, namespace, image: True)
-    checks = on_kubernetes(monkeypatch, FakeClient(), "python:3")
+    checks = with_pods(monkeypatch, Reach(enforced=True))
     assert {check.state for check in checks.values()} == {State.OK}
     assert [(check.name, check.detail) for check in checks.values()][1:] == [
         ("kubeconfig", 'context "kind-test", namespace "team"'),
@@ -91,8 +97,57 @@ def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("permissions: max_duration, idle", 'all, in namespace "team"'),
         ("permissions: programs", 'all, in namespace "team"'),
         ("GPUs", "free: n 8 of 8 nvidia.com/gpu"),
+        ("Egress policies", "none cuts the tasks off from each other or from DNS"),
         ("NetworkPolicy", "enforced: a pod could connect to an allowed port only"),
+        ("metadata server", "a pod gets no answer from 169.254.169.254:80"),
+        ("API server, from pods", "a pod gets no answer from the API server"),
     ]
+
+
+def with_pods(monkeypatch: pytest.MonkeyPatch, reach: Reach) -> dict[str, Check]:
+    """Return the checks where two pods found what pods reach."""
+    monkeypatch.setattr(network_policy, "test", lambda client, namespace, image: reach)
+    return on_kubernetes(monkeypatch, FakeClient(), "python:3")
+
+
+def test_what_pods_reach_is_a_note_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = with_pods(monkeypatch, Reach(enforced=True, metadata=True, api_server=True))
+    assert checks["metadata server"] == Check(
+        "metadata server",
+        State.NOTE,
+        "a pod reaches 169.254.169.254:80, which may give the node's credentials to whoever asks",
+        "to close it, unless the pods use Workload Identity: network: {allow_to: [{cidr: 0.0.0.0/0, except: "
+        "[169.254.169.254/32]}]} in the job file",
+    )
+    assert checks["API server, from pods"] == Check(
+        "API server, from pods",
+        State.NOTE,
+        "a pod reaches the API server; the pods of tasks and scripts have no token for it",
+        "to close it, name what the tasks connect to: network: {allow_to: […]} in the job file",
+    )
+    assert complete(checks.values())
+
+
+DENY = {"metadata": {"name": "deny"}, "spec": {"podSelector": {}, "policyTypes": ["Egress"]}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "state"),
+    [(None, State.NOTE), ({}, State.MISSING), ({"network": Network(allow_to=())}, State.OK)],
+    ids=str,
+)
+def test_default_deny(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any] | None, state: State) -> None:
+    monkeypatch.setattr(kubernetes, "find_room", lambda client, namespace, name, objects: Room(asked=ASKED))
+    file = None if settings is None else job_file(image="tf:1", **settings)
+    check = on_kubernetes(monkeypatch, FakeClient(policies=(DENY,)), job_file=file)["Egress policies"]
+    words = 'NetworkPolicy "deny" cuts the tasks off from each other and from DNS'
+    assert (check.state, check.detail == words) == (state, state is not State.OK)
+    assert check.help == ("" if state is State.OK else "write `network: {allow_to: []}` in the job file")
+
+
+def test_policies_that_can_not_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = on_kubernetes(monkeypatch, FakeClient("list networkpolicies"))["Egress policies"]
+    assert check == Check("Egress policies", State.UNKNOWN, "you may not list networkpolicies", "ask")
 
 
 def test_missing_permission_is_listed_with_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,17 +194,19 @@ def test_network_policy_is_unknown_without_an_image(monkeypatch: pytest.MonkeyPa
 
 
 def test_network_policy_that_is_not_enforced_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_policy, "enforced", lambda client, namespace, image: False)
-    assert on_kubernetes(monkeypatch, FakeClient(), "python:3")["NetworkPolicy"].state is State.MISSING
+    assert with_pods(monkeypatch, Reach(enforced=False))["NetworkPolicy"].state is State.MISSING
 
 
 def test_network_policy_is_unknown_if_the_test_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> bool:
         raise ApiError(403, '"jo" may not create pods', help="ask")
 
-    monkeypatch.setattr(network_policy, "enforced", refuse)
-    checks = on_kubernetes(monkeypatch, FakeClient(), "python:3")["NetworkPolicy"]
-    assert checks == Check("NetworkPolicy", State.UNKNOWN, 'could not be tested: "jo" may not create pods', "ask")
+    monkeypatch.setattr(network_policy, "test", refuse)
+    checks = on_kubernetes(monkeypatch, FakeClient(), "python:3")
+    assert list(checks)[-1] == "NetworkPolicy"
+    assert checks["NetworkPolicy"] == Check(
+        "NetworkPolicy", State.UNKNOWN, 'could not be tested: "jo" may not create pods', "ask"
+    )
 
 
 @pytest.mark.parametrize("error", [InvalidInput("no kubeconfig", help="get one"), ClusterError("no answer")])

@@ -11,6 +11,7 @@ class State(StrEnum):
     """The result of a check."""
 
     OK = "ok"
+    NOTE = "note"  # nothing is missing, and there is something to know
     MISSING = "missing"  # a requirement is not met
     UNKNOWN = "unknown"  # the check was not possible
 

@@ -14,7 +14,7 @@ from tfk8s.core.spec import JobFile
 from tfk8s.errors import Tfk8sError
 from tfk8s.render import rbac
 from tfk8s.render.rbac import Permission
-from tfk8s.tools.doctor import network_policy as network_policy_module
+from tfk8s.tools.doctor import network
 from tfk8s.tools.doctor.check import Check, State
 
 _COMMANDS = ("up", "submit", "down")
@@ -54,28 +54,8 @@ def checks(
     if job_file is not None:
         yield room(client, namespace, job_file)
     if namespace_check.state is not State.MISSING:
-        yield network_policy(client, namespace, image)
-
-
-def network_policy(client: Client, namespace: str, image: str | None) -> Check:
-    """Return whether NetworkPolicy is enforced, which two pods test if there is an image."""
-    name = "NetworkPolicy"
-    if image is None:
-        advice = (
-            f"to test it with two pods: tfk8s doctor --context {client.context} --image IMAGE (an image with Python)"
-        )
-        return Check(name, State.UNKNOWN, "not tested: no object shows whether the network enforces it", advice)
-    try:
-        if network_policy_module.enforced(client, namespace, image):
-            return Check(name, State.OK, "enforced: a pod could connect to an allowed port only")
-    except Tfk8sError as error:
-        return Check(name, State.UNKNOWN, f"could not be tested: {error}", error.help or "")
-    return Check(
-        name,
-        State.MISSING,
-        "not enforced: every pod can connect to every task, and run any program in it",
-        "use a network that enforces it: Calico, Cilium, GKE's Dataplane V2, kind from 0.24",
-    )
+        yield network.egress(client, namespace, job_file)
+        yield from network.policies(client, namespace, image)
 
 
 def _failed(name: str, error: Tfk8sError) -> Check:

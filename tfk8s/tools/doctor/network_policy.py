@@ -1,7 +1,8 @@
-"""Test of NetworkPolicy: two pods find out whether the cluster's network enforces a policy.
+"""Test of NetworkPolicy: two pods find out whether the cluster's network enforces a policy, and what a pod reaches.
 
 One pod listens on two ports, and a policy allows only one of them. The other pod connects to the allowed port until
 that works. Then it tries the forbidden port several times, because the network may need seconds to enforce a policy.
+At last it tries the metadata server of its node, and the API server: no policy of tfk8s rules what the pod connects to.
 Both programs run in any image with Python, without this package.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from dataclasses import dataclass
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import pod_status
@@ -22,6 +24,7 @@ from tfk8s.render.pods import Object
 _POD_TIMEOUT = 120.0  # includes the time to pull the image
 _ALLOWED, _FORBIDDEN = 8001, 8002
 _NAME = "app.kubernetes.io/name"
+METADATA = "169.254.169.254:80"  # where clouds give a node's credentials to its processes
 
 _LISTEN = f"""
 import select, socket
@@ -31,9 +34,10 @@ while True:
         with server.accept()[0] as stream:
             stream.sendall(b"yes")
 """
-# The exit code is 0 if the policy is enforced, 1 if not, and 2 if the allowed port does not respond either.
+# The exit code is the sum of these numbers.
+_OPEN, _SILENT, _METADATA, _API_SERVER = 1, 2, 4, 8
 _CONNECT = f"""
-import socket, sys, time
+import os, socket, ssl, sys, time
 def responds(port):
     try:
         with socket.create_connection((sys.argv[1], port), 2) as stream:
@@ -46,14 +50,46 @@ def wait_until(condition, attempts):
             return True
         time.sleep(1)
     return False
+def metadata_server():
+    host, _, port = sys.argv[2].rpartition(":")
+    with socket.create_connection((host, int(port)), 3) as stream:
+        stream.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+        return stream.recv(5) == b"HTTP/"
+def api_server():
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    address = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
+    with socket.create_connection(address, 3) as stream, context.wrap_socket(stream):
+        return True
+def answers(server):
+    try:
+        return server()
+    except (OSError, KeyError):
+        return False
 if not wait_until(lambda: responds({_ALLOWED}), 30):
-    sys.exit(2)
-sys.exit(not wait_until(lambda: not responds({_FORBIDDEN}) and responds({_ALLOWED}), 15))
+    sys.exit({_SILENT})
+is_open = not wait_until(lambda: not responds({_FORBIDDEN}) and responds({_ALLOWED}), 15)
+sys.exit({_OPEN} * is_open + {_METADATA} * answers(metadata_server) + {_API_SERVER} * answers(api_server))
 """
 
 
-def enforced(client: Client, namespace: str, image: str) -> bool:
-    """Return whether the network enforces NetworkPolicy between pods of a namespace.
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The connections that the network lets pods make.
+
+    Attributes:
+        enforced: whether the network enforces NetworkPolicy between pods of a namespace.
+        metadata: whether a pod without a policy gets an answer from the metadata server of its node.
+        api_server: whether such a pod gets an answer from the API server.
+    """
+
+    enforced: bool
+    metadata: bool = False
+    api_server: bool = False
+
+
+def test(client: Client, namespace: str, image: str) -> Reach:
+    """Return what pods of a namespace reach.
 
     Raises:
         ClusterError: the test was not possible, for example because the pods can't run.
@@ -71,16 +107,16 @@ def enforced(client: Client, namespace: str, image: str) -> bool:
         create(policy(name))
         listener = create(pod(f"{name}-0", name, image, _LISTEN))
         address = _wait_for(client, listener, "Running")["status"]["podIP"]
-        connector = create(pod(f"{name}-1", f"{name}-connector", image, _CONNECT, address))
+        connector = create(pod(f"{name}-1", f"{name}-connector", image, _CONNECT, address, METADATA))
         ended = _wait_for(client, connector, "Succeeded", "Failed")
     finally:
         for path in reversed(created):
             with contextlib.suppress(ClusterError):
                 client.send("DELETE", path, {"gracePeriodSeconds": 0})
     code: int = ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
-    if code not in (0, 1):
+    if code & _SILENT or code >= 2 * _API_SERVER:
         raise ClusterError(f"the pods can't connect to each other at all (exit code {code})")
-    return code == 0
+    return Reach(not code & _OPEN, bool(code & _METADATA), bool(code & _API_SERVER))
 
 
 def policy(name: str) -> Object:
