@@ -330,14 +330,27 @@ TABLE = r"""
   3:68+7 reserved-name: "TFK8S_X" is set by tfk8s [TF_CONFIG and names with the prefix TFK8S_ are reserved]
   3:80+3 bad-env-name: "a-b" is not the name of an environment variable [letters, digits and "_", not starting with a digit] -> write a_b
 = volumes: [{path: /data}, {path: /a, claim: a, secret: b}, {path: data, claim: a}, {path: /opt, claim: a}, {path: /tmp/, claim: a}, {path: /opt/tfk8s/x, claim: a}, {path: /x, claim: My_Claim}]\njobs: {worker: {volumes: [{path: /x/, claim: b}]}}
-  3:11+13 bad-volume: this volume has no source [expected exactly one of claim, secret, config_map and size]
-  3:26+31 bad-volume: a volume can't have claim and secret at once [expected exactly one of claim, secret, config_map and size]
+  3:11+13 bad-volume: this volume has no source [expected exactly one of claim, secret, config_map, size and bucket; or folder, for clusters on this machine]
+  3:26+31 bad-volume: a volume can't have claim and secret at once [expected exactly one of claim, secret, config_map, size and bucket]
   3:66+4 bad-path: "data" is not a path in a container [absolute, without ":"]
   3:90+4 reserved-path: "/opt" would hide /opt/tfk8s, where tfk8s mounts its files
   3:114+5 reserved-path: "/tmp/" would hide /tmp, where tfk8s mounts its files
   3:139+12 reserved-path: "/opt/tfk8s/x" is in /opt/tfk8s, where tfk8s mounts its files
   3:182+8 bad-name: "My_Claim" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write my-claim
   4:34+3 duplicate-path: two volumes are mounted at "/x/" [the other volume is on line 3]
+= volumes: [{path: /a, create: 1Gi, size: 1Gi}, {path: /b, claim: b, access: ReadWriteMany}, {path: /c, secret: c, local_mount: false}]\njobs: {worker: 1}
+  3:11+34 bad-volume: create has no effect without claim [expected claim beside create]
+  3:47+43 bad-volume: access has no effect without create [expected create beside access]
+  3:92+41 bad-volume: local_mount has no effect without folder [expected folder beside local_mount]
+= volumes: [{path: /a, claim: a, create: 1Gi, access: ReadWriteOften}, {path: /b, bucket: models/mnist}, {path: /c, bucket: "gs://models/.."}]\njobs: {worker: 1}
+  3:53+14 bad-value: "access" can't be "ReadWriteOften" [expected ReadWriteOnce or ReadWriteMany or ReadWriteOncePod] -> write ReadWriteOnce
+  3:89+12 bad-bucket: "models/mnist" is not a bucket of Cloud Storage [gs://NAME or gs://NAME/FOLDER] -> write gs://models/mnist
+  3:123+16 bad-bucket: "gs://models/.." is not a bucket of Cloud Storage [gs://NAME or gs://NAME/FOLDER]
+= volumes:\n- {path: /a, claim: a, create: 1Gi}\njobs:\n  worker: {volumes: [{path: /b, claim: a, create: 2Gi}, {path: /c, claim: a, create: 1Gi, storage_class: fast}, {path: /d, claim: a}]}
+  6:51+3 claims-differ: claim "a" is made twice, with another create [the first is on line 4]
+  6:106+4 claims-differ: claim "a" is made twice, with another storage_class [the first is on line 4]
+= volumes: [{path: /a, claim: a, create: 1Gi, access: ReadWriteOncePod}]\njobs: {worker: 2, ps: {tasks: 1}}
+  3:53+16 one-pod-claim: 3 tasks would mount claim "a", which is for one pod -> write ReadWriteMany
 = volumes: [{path: /x, claim: a}]\njobs: {worker: {volumes: [{path: /x/, claim: b}, {path: /../x, size: 1Gi}]}}
   4:34+3 duplicate-path: two volumes are mounted at "/x/" [the other volume is on line 3]
   4:57+5 bad-path: "/../x" is not a path in a container [expected a path without ".."]

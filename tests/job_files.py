@@ -28,7 +28,9 @@ image_pull_secrets: [login]
 env: {{A: a, C: {{config_map: settings, key: c}}}}
 labels: {{team: w, unit: z}}
 annotations: {{mesh: "off"}}
-volumes: [{{path: /data, claim: data, read_only: true}}]
+volumes:
+- {{path: /data, claim: data, read_only: true}}
+- {{path: /ckpt, claim: ckpt, create: 100Gi, storage_class: fast, access: ReadWriteMany, folder: ./ckpt}}
 queue: gold
 pod: {{hostAliases: [{{ip: 10.0.0.1, hostnames: [store]}}]}}
 network:
@@ -69,7 +71,11 @@ jobs:
             requests: {{cpu: 50m, memory: 64Mi, ephemeral-storage: 64Mi}}
             limits: {{cpu: 50m, memory: 64Mi, ephemeral-storage: 64Mi}}
     preload: [tensorflow_text]
-    volumes: [{{path: /cache, size: 1Gi}}, {{path: /keys, secret: keys}}, {{path: /map, config_map: map}}]
+    volumes:
+      - {{path: /cache, size: 1Gi}}
+      - {{path: /keys, secret: keys}}
+      - {{path: /map, config_map: map}}
+      - {{path: /models, bucket: "gs://models/mnist/v=1/", read_only: true}}
 """
 
 # Programs beside a server, with every rule of a run.
@@ -134,7 +140,12 @@ _HARD_TEXTS = [
     "", "é ", "1", "1e3", "null", "yes", "$(HOME)", "a$$b", "{{ .Values }}", "a: b #c", "'\"\\", "a\n b\n", "😀",
     "\x7f\x85\ufeff\u2028",
 ]  # fmt: skip
-_SOURCES = [{"claim": "a"}, {"secret": "b"}, {"config_map": "c"}, {"size": "1Gi"}, {"size": 1000000000}]
+_SOURCES = [
+    {"claim": "a"}, {"secret": "b"}, {"config_map": "c"}, {"size": "1Gi"}, {"size": 1000000000},
+    {"claim": "d", "create": "1e9"}, {"claim": "e", "create": 1 << 30, "access": "ReadWriteMany"},
+    {"claim": "f", "create": "2Ti", "storage_class": "on", "folder": "f", "local_mount": False},
+    {"bucket": "gs://a.b_c"}, {"bucket": "gs://abc/no/x=1/"},
+]  # fmt: skip
 _ENV_SOURCES = [{"secret": "a", "key": "b.c"}, {"config_map": "1e1", "key": "on"}]
 _BAD_ENV_SOURCES = [
     {"secret": "a"},
@@ -147,7 +158,11 @@ _TOPOLOGIES = [
     {"pack": "zone", "required": True},
 ]  # fmt: skip
 _BAD_TOPOLOGIES = [{}, {"spread": "zone", "pack": "zone"}, {"pack": "rack"}, {"required": True}]
-_BAD_SOURCES = [{"claim": "A"}, {"claim": "a", "size": "1Gi"}, {"size": "x"}]
+_BAD_SOURCES = [
+    {"claim": "A"}, {"claim": "a", "size": "1Gi"}, {"size": "x"}, {"claim": "a", "create": 1}, {"create": "1Gi"},
+    {"claim": "a", "access": "ReadWriteMany"}, {"claim": "a", "storage_class": "b"}, {"bucket": "s3://a"},
+    {"claim": "a", "create": "1Gi", "access": "ReadOnlyMany"}, {"claim": "a", "local_mount": True}, {"folder": ""},
+]  # fmt: skip
 _PODS = [
     {},
     {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}], "runtimeClassName": "gvisor"},

@@ -9,8 +9,9 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Security, Volume
+from tfk8s.core.spec import Security
 from tfk8s.core.status import Phase
+from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import ClusterError
 
 pytestmark = pytest.mark.usefixtures("unseen_nodes")

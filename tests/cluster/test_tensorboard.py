@@ -15,7 +15,8 @@ from on_cluster import IMAGE, make_job, make_job_file, start_tfk8s, write_wheel
 from tfk8s import polling
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.core.script import Script
-from tfk8s.core.spec import JobFile, Volume
+from tfk8s.core.spec import JobFile
+from tfk8s.core.storage.volumes import Volume
 
 # TensorBoard, and what it needs besides the packages of TensorFlow.
 PACKAGES = ("tensorboard", "werkzeug", "markupsafe", "markdown")

@@ -10,6 +10,7 @@ from tfk8s.core import naming, roles
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
+from tfk8s.core.storage.volumes import Volume
 
 API_VERSION = "tfk8s.dev/v1"
 DEFAULT_PORT = 2222
@@ -34,27 +35,6 @@ class Task:
     def device(self) -> str:
         """The name in TensorFlow, `/job:worker/task:1`."""
         return naming.device(self.job, self.index)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Volume:
-    """A volume of tasks, with exactly one of `claim`, `secret`, `config_map` and `size`.
-
-    Attributes:
-        path: the absolute path at which the volume is mounted.
-        claim: the name of a PersistentVolumeClaim.
-        secret: the name of a Secret.
-        config_map: the name of a ConfigMap.
-        size: the maximum size of an empty folder, which ends with the pod.
-        read_only: whether tasks can't write to the volume.
-    """
-
-    path: str
-    claim: str | None = None
-    secret: str | None = None
-    config_map: str | None = None
-    size: Quantity | None = None
-    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from tfk8s.core import naming
-from tfk8s.core.naming import SHM_FOLDER
 from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile.document import Document, Path
 from tfk8s.jobfile.role_checks import runs_without_programs, server_keys_of_programs, wrong_data_jobs, wrong_master
 from tfk8s.jobfile.valid_values import ValidValues
-from tfk8s.jobfile.values import normal_path
+from tfk8s.jobfile.volumes import differing_claims, duplicate_paths, one_pod_claims
 
 # The kernel starts no program with a longer "NAME=VALUE" (MAX_ARG_STRLEN, which counts the NUL at its end).
 MAX_ENV = 131_071
@@ -28,6 +27,8 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         duplicate_addresses,
         exceptions_outside_range,
         duplicate_paths,
+        differing_claims,
+        one_pod_claims,
         accelerators_without_gpus,
         long_variables,
         python_paths_from_sources,
@@ -134,42 +135,6 @@ def exceptions_outside_range(values: ValidValues) -> Iterator[Problem]:
                 if outside or part == network:
                     message = f"{quoted(exception)} is {'not in' if outside else 'all of'} {cidr}"
                     yield values.problem("bad-except", message, path, label="expected a part of cidr")
-
-
-def duplicate_paths(values: ValidValues) -> Iterator[Problem]:
-    """Yield a problem for each pair of volumes that a task mounts at the same path."""
-    shared: dict[str, Path] = {}
-    yield from _duplicate_paths(values, ("volumes",), shared)
-    for job in values.jobs:
-        if isinstance(values.get("jobs", job), dict):
-            yield from _duplicate_paths(values, ("jobs", job, "volumes"), dict(shared))
-            yield from _shm_and_volume(values, job, shared)
-
-
-def _shm_and_volume(values: ValidValues, job: str, shared: Mapping[str, Path]) -> Iterator[Problem]:
-    """Yield a problem if a job has both `shm` and a volume at the same path."""
-    paths = {normal_path(path): (*entry, "path") for entry, path in _mount_paths(values, ("jobs", job, "volumes"))}
-    volume = paths.get(SHM_FOLDER) or shared.get(SHM_FOLDER)
-    if volume and values.get("jobs", job, "shm") is not None:
-        label = f"a volume is mounted there on line {values.document.values[volume].line}"
-        message = f"shm is mounted at {SHM_FOLDER}, and so is a volume"
-        yield values.problem("duplicate-path", message, ("jobs", job, "shm"), label=label)
-
-
-def _duplicate_paths(values: ValidValues, volumes: Path, seen: dict[str, Path]) -> Iterator[Problem]:
-    for entry, path in _mount_paths(values, volumes):
-        key_path = (*entry, "path")
-        if seen.setdefault(normal_path(path), key_path) != key_path:
-            line = values.document.values[seen[normal_path(path)]].line
-            message = f"two volumes are mounted at {quoted(path)}"
-            yield values.problem("duplicate-path", message, key_path, label=f"the other volume is on line {line}")
-
-
-def _mount_paths(values: ValidValues, volumes: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the entries of a list of volumes, each with its path."""
-    for entry, _ in values.entries(*volumes):
-        if isinstance(path := values.get(*entry, "path"), str):
-            yield entry, path
 
 
 def accelerators_without_gpus(values: ValidValues) -> Iterator[Problem]:

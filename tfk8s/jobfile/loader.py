@@ -7,6 +7,7 @@ all problems are reported at once.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s.core import roles, spec
+from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import JobFileError, Problem
 from tfk8s.jobfile import cross_checks, reader
 from tfk8s.jobfile.document import MAX_PROBLEMS, Document
@@ -87,10 +89,27 @@ def _in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 def _job_file(values: dict[str, Any], folder: str) -> spec.JobFile:
     jobs = [spec.Job(name=name, **form) for name, form in values["jobs"].items()]
-    jobs = [replace(job, program=job.program and replace(job.program, folder=folder)) for job in jobs]
+    jobs = [_with_folder(job, folder) for job in jobs]
     servers = [job.name for job in jobs if job.has_server]
     candidates = [job.name for job in jobs if job.takes_part]
     master = values.get("master") or roles.default_master(servers) or roles.default_master(candidates)
     jobs.sort(key=lambda job: (job.name != master, job.name))
     del values["apiVersion"]
-    return spec.JobFile(**values | {"jobs": tuple(jobs), "master": master})
+    volumes = _absolute(values.get("volumes", ()), folder)
+    return spec.JobFile(**values | {"jobs": tuple(jobs), "master": master, "volumes": volumes})
+
+
+def _with_folder(job: spec.Job, folder: str) -> spec.Job:
+    """Return a job whose program and volumes are relative to a folder."""
+    program = job.program and replace(job.program, folder=folder)
+    return replace(job, program=program, volumes=_absolute(job.volumes, folder))
+
+
+def _absolute(volumes: Iterable[Volume], folder: str) -> tuple[Volume, ...]:
+    """Return volumes with absolute folders."""
+    return tuple(
+        replace(volume, folder=os.path.abspath(Path(folder, os.path.expanduser(volume.folder))))  # noqa: PTH100, PTH111
+        if volume.folder
+        else volume
+        for volume in volumes
+    )

@@ -21,10 +21,10 @@ from tfk8s.jobfile.structs import (
     SOURCE,
     TOLERATION,
     TOPOLOGY,
-    VOLUME,
 )
 from tfk8s.jobfile.types import Choice
 from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validator
+from tfk8s.jobfile.volumes import VOLUME
 
 MAX_JOBS = 100
 _ENV = Map(types.ENV_NAME, ENV_VALUE)

@@ -1,4 +1,4 @@
-"""The mappings that are values of keys in a job file: volumes, tolerations, network and security."""
+"""The mappings that are values of keys in a job file: tolerations, network, security and more; not volumes."""
 
 from __future__ import annotations
 
@@ -26,21 +26,6 @@ def _one_source(code: str, noun: str, *sources: str) -> dict[str, Any]:
 
     return {"rule": rule, "rule_schema": {"oneOf": [{"required": [source]} for source in sources]}}
 
-
-VOLUME = Struct(
-    "Volume",
-    "A volume that tasks mount. Exactly one of claim, secret, config_map and size is its source.",
-    {
-        "path": Key(types.MOUNT_PATH, "The absolute path at which tasks mount the volume.", "/data", required=True),
-        "claim": Key(types.NAME, "The name of a PersistentVolumeClaim.", "datasets"),
-        "secret": Key(types.NAME, "The name of a Secret.", "storage-key"),
-        "config_map": Key(types.NAME, "The name of a ConfigMap.", "vocabulary"),
-        "size": Key(types.SIZE, "The maximum size of an empty folder that is deleted with the pod.", "10Gi"),
-        "read_only": Key(types.BOOLEAN, "Mount the volume read-only.", True, default=False),
-    },
-    make=spec.Volume,
-    **_one_source("bad-volume", "volume", "claim", "secret", "config_map", "size"),
-)
 
 ENV_SOURCE = Struct(
     "EnvSource",

@@ -41,6 +41,9 @@ IMAGE = (
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z0-9_+.-]+:[0-9a-fA-F]{32,})?$"
 )
 MOUNT_PATH = r"^/[^:\x00-\x1f\x7f]*$"
+FOLDER = r"^[^\x00-\x1f\x7f]+$"
+_PREFIX_PART = "[A-Za-z0-9_=+-][A-Za-z0-9_=+.-]*"
+BUCKET = f"^gs://[a-z0-9][a-z0-9_.-]*[a-z0-9](/{_PREFIX_PART})*/?$"
 CIDR = "^[0-9A-Fa-f:.]+/(0|[1-9][0-9]{0,2})$"
 DURATION = "^([1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,4}h|[1-9][0-9]{0,3}d)$"  # under 2^31 seconds
 QUANTITY = f"^{quantity.SYNTAX.pattern}$"
@@ -60,6 +63,10 @@ def _cluster_name(text: str) -> str:
 
 def _env_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", text).lstrip("0123456789")
+
+
+def _bucket(text: str) -> str:
+    return "gs://" + re.sub(r"^[a-z0-9]*://|^/+", "", text)
 
 
 def _address(text: str) -> str:
@@ -116,6 +123,8 @@ RULES = {
     ADDRESS: Rule("bad-address", "an address", "HOST:PORT, with a port from 1 to 65535", _address),
     IMAGE: Rule("bad-image", "the name of an image", "REGISTRY/NAME:TAG or NAME@DIGEST, with the name in lower case"),
     MOUNT_PATH: Rule("bad-path", "a path in a container", 'absolute, without ":"'),
+    FOLDER: Rule("bad-path", "a folder", "a path without control characters"),
+    BUCKET: Rule("bad-bucket", "a bucket of Cloud Storage", "gs://NAME or gs://NAME/FOLDER", _bucket),
     CIDR: Rule("bad-cidr", "a range of addresses", "such as 10.0.0.0/8"),
     DURATION: Rule("bad-duration", "a duration", "seconds, or a number with s, m, h or d, such as 10m"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfk8s.core.kinds import data_job, program_jobs
 from tfk8s.core.spec import JobFile
+from tfk8s.core.storage import claims
 from tfk8s.errors import InvalidInput
 from tfk8s.render import lifetime, manifests, package_files, tfjob, yaml
 from tfk8s.render.pods import Object
@@ -63,4 +64,10 @@ def _require_pods(job_file: JobFile) -> None:
         raise InvalidInput(
             f'job "{without_image[0]}" has no image',
             help="add image: tensorflow/tensorflow:2.21.0, for all jobs or for this job",
+        )
+    of_machines = [volume for volume in claims.volumes(job_file) if not volume.source]
+    if of_machines:
+        raise InvalidInput(
+            f'the volume at "{of_machines[0].path}" has only a folder, which only clusters on this machine have',
+            help="add claim, with create: 100Gi if the claim does not exist",
         )

@@ -13,7 +13,9 @@ from tfk8s.core import compact, kinds, naming
 from tfk8s.core.addresses import script_ports
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile, Peer
-from tfk8s.render import package_files, pods, program_job
+from tfk8s.core.storage import claims
+from tfk8s.core.storage.volumes import Volume
+from tfk8s.render import package_files, pods, program_job, volumes
 from tfk8s.render.pods import Object
 
 NAME = "app.kubernetes.io/name"
@@ -51,6 +53,7 @@ def render(job_file: JobFile, files: Mapping[str, str], namespace: str | None = 
     """
     servers = [job for job in job_file.jobs if not job.program]
     objects = [
+        *(_claim(job_file, volume) for volume in claims.claims_to_make(job_file)),
         _network_policy(job_file),
         _config_map(job_file, files),
         _headless_service(job_file),
@@ -85,6 +88,12 @@ def new_object(kind: str, version: str, name: str, cluster: str, component: str 
         "kind": kind,
         "metadata": {"name": name, "labels": {**labels, MANAGED_BY: "tfk8s"}},
     }
+
+
+def _claim(job_file: JobFile, volume: Volume) -> Object:
+    claim = new_object("PersistentVolumeClaim", "v1", volume.claim or "", job_file.name)
+    claim["metadata"]["annotations"] = dict(volumes.KEEP)
+    return claim | {"spec": volumes.claim_spec(volume)}
 
 
 def _config_map(job_file: JobFile, files: Mapping[str, str]) -> Object:

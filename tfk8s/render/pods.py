@@ -15,14 +15,12 @@ from tfk8s.core.addresses import MAX_PORT, POD_NAMESPACE, pod_address
 from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.environment import data_variables
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import EnvSource, Job, JobFile, Security, Volume
-from tfk8s.render import overlay, package_files, placement, program_job
+from tfk8s.core.spec import EnvSource, Job, JobFile, Security
+from tfk8s.render import overlay, placement, program_job, volumes
+from tfk8s.render.volumes import PACKAGE_FOLDER, SCRATCH_FOLDER, SCRATCH_SIZE
 
 Object = dict[str, Any]
 
-PACKAGE_FOLDER = "/opt/tfk8s"
-SCRATCH_FOLDER = "/tmp"  # noqa: S108 - the path is in the pod
-SCRATCH_SIZE = "2Gi"
 _SERVER = ("python3", "-m", "tfk8s.task.server")
 _DATA_SERVICE = ("python3", "-m", "tfk8s.task.data.service", f"{SCRATCH_FOLDER}/data")  # a container may restart
 
@@ -51,7 +49,7 @@ def template(
         program_secret: the name of the Secret with the script's folder, if the job runs a script.
     """
     metadata: Object = {"labels": {**job_file.labels, **job.labels, **labels}}
-    if annotations := {**job_file.annotations, **job.annotations}:
+    if annotations := {**job_file.annotations, **job.annotations, **volumes.pod_annotations(job_file, job)}:
         metadata["annotations"] = annotations
     spec: Object = {
         "automountServiceAccountToken": False,
@@ -59,7 +57,7 @@ def template(
         "terminationGracePeriodSeconds": 5,
         "securityContext": pod_security(job_file.security),
         "containers": [_container(job_file, job)],
-        "volumes": list(_volumes(job_file, job, files)),
+        "volumes": list(volumes.volumes(job_file, job, files)),
     }
     if job.program:
         spec |= {"subdomain": job_file.name, "restartPolicy": "Never"}
@@ -115,7 +113,7 @@ def _container(job_file: JobFile, job: Job) -> Object:
         "ports": [{"name": "grpc", "containerPort": port(job_file, job)}],
         "resources": resources(job),
         "securityContext": container_security(),
-        "volumeMounts": list(_mounts(job_file, job)),
+        "volumeMounts": list(volumes.mounts(job_file, job)),
     }
     if job.program is None:
         return {**container, "command": [*(_SERVER if job.has_server else _DATA_SERVICE)], **_probes()}
@@ -237,37 +235,6 @@ def container_security() -> Object:
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": True,
     }
-
-
-def _mounts(job_file: JobFile, job: Job) -> Iterator[Object]:
-    yield {"name": "tfk8s", "mountPath": f"{PACKAGE_FOLDER}/tfk8s", "readOnly": True}
-    yield {"name": "scratch", "mountPath": SCRATCH_FOLDER}
-    if job.shm:
-        yield {"name": "shm", "mountPath": naming.SHM_FOLDER}
-    for number, volume in enumerate((*job_file.volumes, *job.volumes)):
-        mount: Object = {"name": f"volume-{number}", "mountPath": volume.path}
-        if volume.read_only:
-            mount["readOnly"] = True
-        yield mount
-
-
-def _volumes(job_file: JobFile, job: Job, files: Iterable[str]) -> Iterator[Object]:
-    yield {"name": "tfk8s", "configMap": {"name": job_file.name, "items": package_files.items(files)}}
-    yield {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE}}
-    if job.shm:
-        yield {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(job.shm)}}
-    for number, volume in enumerate((*job_file.volumes, *job.volumes)):
-        yield {"name": f"volume-{number}", **_source(volume)}
-
-
-def _source(volume: Volume) -> Object:
-    if volume.claim:
-        return {"persistentVolumeClaim": {"claimName": volume.claim}}
-    if volume.secret:
-        return {"secret": {"secretName": volume.secret}}
-    if volume.config_map:
-        return {"configMap": {"name": volume.config_map}}
-    return {"emptyDir": {"sizeLimit": str(volume.size)}}
 
 
 def master_pod(job_file: JobFile) -> str:

@@ -17,6 +17,7 @@ from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job
 from tfk8s.render import manifests, other_pods, package_files, placement, pods, program_job
+from tfk8s.render import volumes as pod_volumes
 from tfk8s.render.pods import Object
 
 JOB_NAME = "batch.kubernetes.io/job-name"  # the label of a Job's pods since Kubernetes 1.27
@@ -24,7 +25,7 @@ JOB_NAME = "batch.kubernetes.io/job-name"  # the label of a Job's pods since Kub
 WORK_FOLDER = "/work"
 ARCHIVE = "script.tar.gz"
 STREAMED_ARCHIVE = f"{WORK_FOLDER}/.{ARCHIVE}"
-MOUNTED_ARCHIVE = f"{pods.PACKAGE_FOLDER}/tfk8s/{ARCHIVE}"
+MOUNTED_ARCHIVE = f"{pod_volumes.PACKAGE_FOLDER}/tfk8s/{ARCHIVE}"
 
 # The requests are small, so that the script fits on a node with tasks. The limits are higher, and a script has a limit
 # where the master has one.
@@ -43,7 +44,7 @@ TENSORBOARD_COMMAND = (*_PYTHON, "tfk8s.sessions.pod.tensorboard")
 _TASK_VARIABLES = ("TFK8S_JOB", "TFK8S_INDEX", "TFK8S_PRELOAD", "TFK8S_ACTIVITY_PORT")
 _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
 _DEFAULTS = {
-    ("HOME", pods.SCRATCH_FOLDER), *_HIDDEN_GPUS.items(), *pods.gpu_environment(Job(name="any", gpus=1)).items(),
+    ("HOME", pod_volumes.SCRATCH_FOLDER), *_HIDDEN_GPUS.items(), *pods.gpu_environment(Job(name="any", gpus=1)).items(),
 }  # fmt: skip
 _API_VERSIONS = {"StatefulSet": "apps/v1", "Job": "batch/v1"}
 # The sources of volumes that don't outlive a pod, or that nobody can write to.
@@ -224,7 +225,7 @@ def _pod(name: str, master: Object, run: Run) -> Object:
             del volume["configMap"]
             items = [*package_files.items(run.files), *[{"key": ARCHIVE, "path": ARCHIVE}] * run.archived]
             volume["secret"] = {"secretName": name, "items": items}
-    spec["volumes"].append({"name": "work", "emptyDir": {"sizeLimit": pods.SCRATCH_SIZE}})
+    spec["volumes"].append({"name": "work", "emptyDir": {"sizeLimit": pod_volumes.SCRATCH_SIZE}})
     spec["containers"] = [_container(spec["containers"][0], spec["volumes"], run)]
     if run.gpus:
         if run.gpus.labels:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from tfk8s.core import kinds, naming, programs
 from tfk8s.core.roles import EVALUATOR
 from tfk8s.core.spec import Job, JobFile, Task
+from tfk8s.core.storage import claims
 from tfk8s.errors import InvalidInput
-from tfk8s.render import manifests, pods
+from tfk8s.render import manifests, pods, volumes
 from tfk8s.render.pods import Object
 
 REPLICA_TYPES = {"chief": "Chief", "master": "Master", "worker": "Worker", "ps": "PS", EVALUATOR: "Evaluator"}
@@ -162,7 +163,7 @@ def _environment(server: list[Object]) -> Iterator[Object]:
     """Yield the variables of a server's container that are not tfk8s' own."""
     for variable in server:
         if variable["name"] == "PYTHONPATH":
-            _, _, path = variable["value"].partition(f"{pods.PACKAGE_FOLDER}:")
+            _, _, path = variable["value"].partition(f"{volumes.PACKAGE_FOLDER}:")
             if path:
                 yield {"name": "PYTHONPATH", "value": path}
         elif not variable["name"].startswith("TFK8S_"):
@@ -181,6 +182,8 @@ def _lost_settings(job_file: JobFile) -> Iterator[str]:
     for key in ("max_duration", "idle"):
         if getattr(job_file, key) is not None:
             yield f"a TFJob has no {key}"
+    for volume in claims.claims_to_make(job_file):
+        yield f'a TFJob makes no claim: make "{volume.claim}" first'
     for job in job_file.jobs:
         if not job.program and job.preload:
             yield f'the servers of job "{job.name}" in a TFJob do not preload {", ".join(job.preload)}'

@@ -1,4 +1,4 @@
-{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, activityPort, jobs, servers, programs, target, dispatcher, folders}, the master's job first.
+{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, activityPort, jobs, servers, programs, target, dispatcher, folders, claims}, the master's job first.
        It rejects what values.schema.json can't, with the messages of `tfk8s validate`. */}}
 {{- define "tfk8s.cluster" }}
 {{- if ne (.Values.namespace | default .Release.Namespace) .Release.Namespace }}
@@ -14,7 +14,7 @@
 {{- $target := has $master $servers }}{{ $dispatcher := "" }}
 {{- if and .Values.master (not $target) }}{{ fail (printf "master: sessions can't connect to a task of %q, which runs a program" $master) }}{{ end }}
 {{- $labels := dict "app.kubernetes.io/name" "tfk8s" "app.kubernetes.io/instance" .Values.name }}{{ $seen := dict }}
-{{- $default := int (.Values.port | default 2222) }}{{ $jobs := list }}{{ $spec := list }}{{ $sizes := list }}{{ $ports := list }}{{ $serverJobs := list }}{{ $programs := list }}{{ $tasksOf := dict }}
+{{- $claims := dict }}{{ $default := int (.Values.port | default 2222) }}{{ $jobs := list }}{{ $spec := list }}{{ $sizes := list }}{{ $ports := list }}{{ $serverJobs := list }}{{ $programs := list }}{{ $tasksOf := dict }}
 {{- range $name := prepend (without $names $master) $master }}
   {{- $settings := get $.Values.jobs $name }}{{ $label := include "tfk8s.label" $name }}{{ $set := printf "%s-%s" $.Values.name $label }}
   {{- if kindIs "slice" $settings }}{{ fail (printf "jobs.%s: these servers already run at the addresses in the job file" $name) }}{{ end }}
@@ -24,10 +24,15 @@
   {{- $image := required (printf "image: job %q has no image" $name) ($settings.image | default $.Values.image) }}
   {{- $tasks := int ($settings.tasks | default 1) }}{{ $port := int ($settings.port | default $default) }}{{ $ports = append $ports $port | uniq }}
   {{- $spec = append $spec (printf "%s=%d%s" $name $tasks (eq $port $default | ternary "" (printf ":%d" $port))) }}{{ $sizes = append $sizes (printf "%s=%d:%d" $name $tasks $port) }}
+  {{- $bucket := dict }}{{ range $volume := concat ($.Values.volumes | default list) ($settings.volumes | default list) }}
+    {{- if .bucket }}{{ $bucket = dict "gke-gcsfuse/volumes" "true" }}{{ end }}
+    {{- if .create }}{{ $claim := dict "size" (include "tfk8s.text" .create) "access" (.access | default "ReadWriteOnce") "class" (.storage_class | default "") }}
+      {{- with get $claims .claim }}{{ if ne (toJson .) (toJson $claim) }}{{ fail (printf "volumes: claim %q is made twice, with other settings" $volume.claim) }}{{ end }}{{ end }}
+      {{- $_ := set $claims .claim $claim }}{{ end }}{{ end }}
   {{- $job := dict "name" $name "set" $set "tasks" $tasks "port" $port "image" $image "settings" $settings
       "labels" (merge (dict "app.kubernetes.io/component" $label) $labels) "notEvicted" (has $name (list $master "chief" "master" "ps"))
       "podLabels" (merge (dict) ($settings.labels | default dict) ($.Values.labels | default dict))
-      "podAnnotations" (merge (dict) ($settings.annotations | default dict) ($.Values.annotations | default dict))
+      "podAnnotations" (merge (dict) $bucket ($settings.annotations | default dict) ($.Values.annotations | default dict))
       "gpus" (int $settings.gpus) "gpu" ($settings.gpu_resource | default "nvidia.com/gpu")
       "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.sum" (list ($settings.memory | default "512Mi") $settings.shm)) }}{{ $jobs = append $jobs $job }}
   {{- if has $name $data }}{{ $dispatcher = printf "%s-0.%s.$(TFK8S_NAMESPACE).svc:%d" $set $.Values.name $port }}{{ if $settings.program }}{{ fail (printf "jobs.%s.kind: job %[1]q can't run a program and tf.data's service" $name) }}{{ end }}
@@ -52,7 +57,7 @@
   {{- if not (or $activity (has . $used)) }}{{ $activity = . }}{{ end }}{{ end }}
 {{- $folders := concat (list "files/") (ternary (list "files/programs/") list (gt (len $programs) 0)) (ternary (list "files/data/") list (gt (len $data) 0)) }}
 {{- dict "labels" $labels "spec" (join "," $spec) "sizes" (join "," $sizes) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
-      "limits" $limits "activityPort" $activity "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "folders" $folders | toJson }}{{ end }}
+      "limits" $limits "activityPort" $activity "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "folders" $folders "claims" $claims | toJson }}{{ end }}
 
 {{- /* Texts that are not empty if a job has a program, or runs tf.data's service. */}}
 {{- define "tfk8s.program" }}{{ if kindIs "map" . }}{{ join " " .program }}{{ end }}{{ end }}

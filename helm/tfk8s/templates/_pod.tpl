@@ -59,6 +59,13 @@ volumes:
     {{- with .secret }}secret: {secretName: {{ quote . }}}{{ end }}
     {{- with .config_map }}configMap: {name: {{ quote . }}}{{ end }}
     {{- with .size }}emptyDir: {sizeLimit: {{ include "tfk8s.text" . | quote }}}{{ end }}
+    {{- if .bucket }}{{ $bucket := splitn "/" 2 (.bucket | trimPrefix "gs://" | trimSuffix "/") }}
+    {{- $options := printf "implicit-dirs,uid=%d,gid=%d" (int ($security.user | default 65532)) $group }}
+    csi:
+      driver: gcsfuse.csi.storage.gke.io
+      {{- if .read_only }}{{ printf "\n      readOnly: true" }}{{ end }}
+      volumeAttributes: {bucketName: {{ quote $bucket._0 }}, mountOptions: {{ with $bucket._1 }}{{ $options = printf "%s,only-dir=%s" $options . }}{{ end }}{{ quote $options }}}{{ end }}
+    {{- if not (or .claim .secret .config_map .size .bucket) }}{{ fail (printf "volumes: the volume at %q has only a folder, which only clusters on this machine have: add claim" .path) }}{{ end }}
   {{- end }}{{ end }}
 
 {{- /* The place of a job's pods in relation to each other. */}}

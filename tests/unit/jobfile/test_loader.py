@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Volume
+from tfk8s.core.spec import Job, JobFile, Network, Peer, Security
+from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import JobFileError, Problem
 from tfk8s.jobfile.loader import load, loads
 
@@ -37,6 +38,22 @@ def test_minimal_file() -> None:
     assert loads(HEAD + "jobs: {worker: 2}", "job.yaml") == JobFile(
         name="mnist", jobs=(Job(name="worker", tasks=2),), master="worker"
     )
+
+
+def test_folders_are_relative_to_the_job_file() -> None:
+    text = (
+        "jobs: {worker: {volumes: [{path: /c, claim: c, create: 1G, folder: ../ckpt/, local_mount: false}]}}\n"
+        "volumes: [{path: /d, folder: ./data}, {path: /e, folder: /e}, {path: /b, bucket: 'gs://models/mnist/'}]"
+    )
+    job_file = loads(HEAD + text, "job.yaml", "/home/ann/jobs")
+    assert [volume.folder for volume in job_file.volumes] == ["/home/ann/jobs/data", "/e", None]
+    assert [volume.source for volume in job_file.volumes] == ["", "", "bucket"]
+    assert job_file.volumes[2].bucket_parts == ("models", "mnist")
+    assert job_file.jobs[0].volumes == (
+        Volume(path="/c", claim="c", create=Quantity.parse("1G"), folder="/home/ann/ckpt", local_mount=False),
+    )
+    at_home = loads(HEAD + "volumes: [{path: /e, folder: ~/e}]\njobs: {a: 1}", "job.yaml")
+    assert at_home.volumes[0].folder == str(Path.home() / "e")
 
 
 def test_file_with_every_key() -> None:

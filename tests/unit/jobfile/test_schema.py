@@ -18,6 +18,7 @@ from job_files import as_json, job_files
 from jsonschema_rs import Draft202012Validator, meta
 
 from tfk8s.core import programs, spec
+from tfk8s.core.storage import volumes
 from tfk8s.errors import JobFileError
 from tfk8s.jobfile import pod, reader, values
 from tfk8s.jobfile.loader import loads
@@ -77,7 +78,7 @@ def test_defaults_equal_the_defaults_of_the_spec() -> None:
         if "default" in value and name.partition(".")[0] not in kubernetes
     }
     models = {
-        "": spec.JobFile, "Job.": spec.Job, "Volume.": spec.Volume, "Security.": spec.Security,
+        "": spec.JobFile, "Job.": spec.Job, "Volume.": volumes.Volume, "Security.": spec.Security,
         "Topology.": spec.Topology, "Run.": programs.RunPolicy,
     }  # fmt: skip
     real = {

@@ -49,8 +49,8 @@ def test_chart_has_no_default_values():
     assert yaml.safe_load((CHART / "values.yaml").read_text()) is None  # a job file would be merged into them
 
 
-def test_templates_have_at_most_400_lines():
-    assert sum(len(path.read_text().splitlines()) for path in (CHART / "templates").iterdir()) <= 400
+def test_templates_have_at_most_420_lines():
+    assert sum(len(path.read_text().splitlines()) for path in (CHART / "templates").iterdir()) <= 420
 
 
 def test_script_of_helm_test_has_no_kubernetes_variables():

@@ -73,7 +73,7 @@ def gpus(template):
 
 
 def test_job_files_of_the_page():
-    assert sorted(JOB_FILES) == ["class", "data", "dws", "l4", "shared"]
+    assert sorted(JOB_FILES) == ["bucket", "class", "data", "dws", "l4", "shared"]
 
 
 def test_workers_with_an_l4_on_spot_nodes(pods):
@@ -127,3 +127,13 @@ def test_policy_allows_the_three_kinds_of_dns_of_gke(pods, tmp_path):
         {"ipBlock": {"cidr": "169.254.20.10/32"}},
         {"ipBlock": {"cidr": "169.254.169.254/32"}},
     ]
+
+
+def test_buckets_are_mounted_in_tasks_and_scripts(pods):
+    for template in pods("bucket").values():
+        assert template["metadata"]["annotations"]["gke-gcsfuse/volumes"] == "true"
+        assert template["spec"]["serviceAccountName"] == "trainer"
+        models, data = [volume["csi"] for volume in template["spec"]["volumes"] if "csi" in volume]
+        assert models["driver"] == "gcsfuse.csi.storage.gke.io"
+        assert models["volumeAttributes"]["mountOptions"] == "implicit-dirs,uid=65532,gid=65532,only-dir=mnist"
+        assert data["readOnly"] is True

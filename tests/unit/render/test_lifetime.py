@@ -9,6 +9,7 @@ from tfk8s import render
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.lifetime import RemovableObject, removable_objects
 from tfk8s.core.spec import Job
+from tfk8s.core.storage.volumes import Volume
 from tfk8s.jobfile.loader import loads
 from tfk8s.render import lifetime, pods
 from tfk8s.render.pods import Object
@@ -31,6 +32,12 @@ def test_rights_come_first_and_no_limit_needs_none() -> None:
     kinds = [item["kind"] for item in of(idle=60)]
     assert kinds[:4] == ["ServiceAccount", "Role", "RoleBinding", "NetworkPolicy"]
     assert not {"ServiceAccount", "Role", "RoleBinding", "Job"} & {item["kind"] for item in of()}
+
+
+def test_the_jobs_pod_mounts_no_bucket() -> None:
+    objects = of(idle=60, volumes=(Volume(path="/m", bucket="gs://models"),))
+    assert "annotations" in the("StatefulSet", objects)["spec"]["template"]["metadata"]
+    assert "annotations" not in job(objects)["spec"]["template"]["metadata"]
 
 
 @pytest.mark.parametrize("settings", [{"idle": 60}, {"max_duration": 60}])

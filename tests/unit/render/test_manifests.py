@@ -12,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_files import job_file
 
+from tfk8s import render as tfk8s_render
 from tfk8s.core import addresses, naming
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, Network, Peer, Security, Task, Volume
+from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Task
+from tfk8s.core.storage.volumes import Volume
+from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests, package_files, pods
 from tfk8s.render.yaml import dump
 from tfk8s.task import config
@@ -218,6 +221,80 @@ def test_volumes_of_every_kind():
         {"name": "volume-1", "secret": {"secretName": "s"}},
         {"name": "volume-2", "configMap": {"name": "c"}},
     ]
+
+
+def test_claims_are_made_once_and_kept():
+    cluster = Volume(path="/ckpt", claim="ckpt", create=Quantity.parse("100Gi"), folder="/here", local_mount=False)
+    own = (
+        Volume(path="/a", claim="ckpt"),
+        Volume(path="/b", claim="logs", create=Quantity.parse("1e9"), storage_class="fast", access="ReadWriteMany"),
+        Volume(path="/c", claim="other"),
+    )
+    made = render(Job(name="worker", volumes=own), Job(name="ps"), volumes=(cluster,), namespace="ml")
+    labels = {"app.kubernetes.io/name": "tfk8s", "app.kubernetes.io/instance": "demo"}
+    assert made[:2] == [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": name,
+                "namespace": "ml",
+                "labels": {**labels, "app.kubernetes.io/managed-by": "tfk8s"},
+                "annotations": {"helm.sh/resource-policy": "keep"},
+            },
+            "spec": spec,
+        }
+        for name, spec in (
+            ("ckpt", {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Gi"}}}),
+            (
+                "logs",
+                {
+                    "accessModes": ["ReadWriteMany"],
+                    "resources": {"requests": {"storage": "1e9"}},
+                    "storageClassName": "fast",
+                },
+            ),
+        )
+    ]
+    assert pod_of(made, "demo-ps")["volumes"][2:] == [
+        {"name": "volume-0", "persistentVolumeClaim": {"claimName": "ckpt"}}
+    ]
+
+
+def test_buckets():
+    models = Volume(path="/m", bucket="gs://models/mnist/v=1/", read_only=True)
+    data = Volume(path="/d", bucket="gs://data", folder="/data")
+    made = render(
+        Job(name="worker", volumes=(models, data)), Job(name="ps"), security=Security(user=7, group=8),
+        annotations={"a": "b"},
+    )  # fmt: skip
+    driver, options = "gcsfuse.csi.storage.gke.io", "implicit-dirs,uid=7,gid=8"
+    assert pod_of(made, "demo-worker")["volumes"][2:] == [
+        {
+            "name": "volume-0",
+            "csi": {
+                "driver": driver,
+                "readOnly": True,
+                "volumeAttributes": {"bucketName": "models", "mountOptions": f"{options},only-dir=mnist/v=1"},
+            },
+        },
+        {
+            "name": "volume-1",
+            "csi": {"driver": driver, "volumeAttributes": {"bucketName": "data", "mountOptions": options}},
+        },
+    ]
+    mounts = pod_of(made, "demo-worker")["containers"][0]["volumeMounts"][2:]
+    assert [mount.get("readOnly") for mount in mounts] == [True, None]
+    pods = [the("StatefulSet", made, f"demo-{job}")["spec"]["template"]["metadata"] for job in ("worker", "ps")]
+    assert [pod["annotations"] for pod in pods] == [{"a": "b", "gke-gcsfuse/volumes": "true"}, {"a": "b"}]
+
+
+def test_a_volume_with_a_folder_alone_is_for_this_machine():
+    job_file = JobFile(
+        name="a", image="tf:1", jobs=(Job(name="a"),), master="a", volumes=(Volume(path="/d", folder="/here"),)
+    )
+    with pytest.raises(InvalidInput, match='the volume at "/d" has only a folder, which only clusters on this machine'):
+        tfk8s_render.objects(job_file)
 
 
 def test_user_group_and_service_account():

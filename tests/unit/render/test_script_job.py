@@ -9,7 +9,8 @@ from tfk8s import render
 from tfk8s.backends.kubernetes import containers
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import EnvSource, Job, JobFile, Topology, Volume
+from tfk8s.core.spec import EnvSource, Job, JobFile, Topology
+from tfk8s.core.storage.volumes import Volume
 from tfk8s.render import package_files, script_job
 
 
@@ -126,6 +127,16 @@ def test_a_script_has_the_labels_and_node_settings_of_the_master() -> None:
         {"disk": "ssd"}, "high", [{"name": "login"}], [{"ip": "10.0.0.1"}], {"nodeAffinity": {"a": 1}},
     ]  # fmt: skip
     assert "topologySpreadConstraints" not in template["spec"]
+
+
+def test_a_script_mounts_the_masters_bucket() -> None:
+    chief = Job(name="chief", volumes=(Volume(path="/m", bucket="gs://models"),))
+    objects = render.objects(JobFile(name="a", image="tf:1", master="chief", jobs=(chief,), namespace="ns"))
+    (master,) = [item for item in objects if item["kind"] == "StatefulSet"]
+    master["metadata"]["uid"] = "1"
+    template = script_job.job("a-script-1", master, script_job.Run(arguments=[], environment={}))["spec"]["template"]
+    assert template["metadata"]["annotations"] == {"gke-gcsfuse/volumes": "true"}
+    assert template["spec"]["volumes"][2]["csi"]["volumeAttributes"]["bucketName"] == "models"
 
 
 def test_tensorboard_reads_the_volumes_of_a_program() -> None:

@@ -102,12 +102,13 @@ def test_success_policy(jobs: str, policy: str | None) -> None:
         (
             (
                 "jobs: {worker: {tasks: 2, program: [a]}, ps: {preload: [b]}, evaluator: {program: [c]}}\n"
-                "max_duration: 1h\nidle: 1h"
+                "max_duration: 1h\nidle: 1h\nvolumes: [{path: /c, claim: c, create: 1Gi}]"
             ),
             [
                 "a TFJob restarts a failed replica alone, and has no restart_scope: cluster",
                 "a TFJob has no max_duration",
                 "a TFJob has no idle",
+                'a TFJob makes no claim: make "c" first',
                 'the servers of job "ps" in a TFJob do not preload b',
                 NETWORK,
                 VARIABLES,

@@ -21,7 +21,8 @@ from tfk8s.core.environment import data_variables, program_variables, texts
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import ClusterSpec, Env, EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology, Volume
+from tfk8s.core.spec import ClusterSpec, Env, EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology
+from tfk8s.core.storage.volumes import Volume
 
 CLUSTER_ID_VARIABLE = "TFK8S_CLUSTER_ID"  # in the environment of every process of a cluster
 
@@ -234,7 +235,7 @@ def _env(plain: Mapping[str, Any]) -> Env:
 
 
 def _volume(plain: Mapping[str, Any]) -> Volume:
-    return Volume(**{**plain, "size": _quantity(plain["size"])})
+    return Volume(**{**plain, **{name: _quantity(plain.get(name)) for name in ("create", "size")}})
 
 
 def _peer(plain: Mapping[str, Any]) -> Peer:

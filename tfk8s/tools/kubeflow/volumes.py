@@ -7,7 +7,7 @@ from typing import Any
 
 from tfk8s.core.naming import SHM_FOLDER
 from tfk8s.jobfile import types, values
-from tfk8s.render import pods
+from tfk8s.render import volumes as pod_volumes
 from tfk8s.tools.kubeflow import container
 from tfk8s.tools.kubeflow.draft import Draft, Notes
 from tfk8s.tools.kubeflow.fields import Fields
@@ -45,8 +45,8 @@ def read(volumes: list[Object], mounts: list[Object], draft: Draft, notes: Notes
         volume = by_name.get(mount.get("name"), {})
         entry = _entry(volume, mount)
         if _is_scratch(volume, mount):
-            if volume["emptyDir"] != {"sizeLimit": pods.SCRATCH_SIZE}:
-                notes.add(f"{draft.name}: the empty folder at /tmp is tfk8s' own, of {pods.SCRATCH_SIZE}")
+            if volume["emptyDir"] != {"sizeLimit": pod_volumes.SCRATCH_SIZE}:
+                notes.add(f"{draft.name}: the empty folder at /tmp is tfk8s' own, of {pod_volumes.SCRATCH_SIZE}")
         elif _is_shm(volume, mount) and _set_shm(volume, draft):
             pass
         elif entry is not None and uses.count(mount["name"]) == 1:
@@ -89,7 +89,7 @@ def _entry(volume: Object, mount: Object) -> Object | None:
 
 
 def _is_scratch(volume: Object, mount: Object) -> bool:
-    return values.normal_path(str(mount.get("mountPath"))) == pods.SCRATCH_FOLDER and "emptyDir" in volume
+    return values.normal_path(str(mount.get("mountPath"))) == pod_volumes.SCRATCH_FOLDER and "emptyDir" in volume
 
 
 def _is_shm(volume: Object, mount: Object) -> bool:

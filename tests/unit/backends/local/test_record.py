@@ -11,11 +11,16 @@ from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.plan import fields
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology, Volume
+from tfk8s.core.spec import EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology
+from tfk8s.core.storage.volumes import Volume
 
 JOB_FILE = JobFile(
     name="a", master="chief", image="tf:1", env={"A": "1", "B": EnvSource(secret="s", key="k")},
-    volumes=(Volume(path="/d", size=Quantity.parse("1Gi")),),
+    volumes=(
+        Volume(path="/d", size=Quantity.parse("1Gi")),
+        Volume(path="/c", claim="c", create=Quantity.parse("2Gi"), access="ReadWriteMany", folder="/here"),
+        Volume(path="/b", bucket="gs://models/mnist", read_only=True),
+    ),
     jobs=(
         Job(name="chief", cpu=Quantity.parse("500m"), tolerations=({"key": "a", "tolerationSeconds": 5},)),
         Job(name="p", shm=Quantity.parse("1Gi"), topology=Topology(pack="zone"), pod={"c": {"d": 1}}),

@@ -16,7 +16,7 @@ from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, script_st
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
 from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable, there_are
-from tfk8s.render import package_files, pods, script_job
+from tfk8s.render import package_files, script_job, volumes
 from tfk8s.render.pods import Object
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.pod import tensorboard
@@ -50,7 +50,7 @@ def run(
     environment = {"TFK8S_JOBS": compact.format_jobs(cluster.jobs), "TFK8S_TOKEN": token}
     if requirements:
         files[_REQUIREMENTS] = requirements.read_text()
-        environment["TFK8S_REQUIREMENTS"] = f"{pods.PACKAGE_FOLDER}/tfk8s/{_REQUIREMENTS}"
+        environment["TFK8S_REQUIREMENTS"] = f"{volumes.PACKAGE_FOLDER}/tfk8s/{_REQUIREMENTS}"
     settings = script_job.Run(
         arguments=[folder],
         environment=environment,

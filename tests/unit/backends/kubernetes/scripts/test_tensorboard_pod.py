@@ -15,7 +15,8 @@ from tfk8s.backends.kubernetes.scripts.tensorboard_pod import TensorBoardPod
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import Job, Volume
+from tfk8s.core.spec import Job
+from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError
 from tfk8s.sessions.pod import tensorboard
 

@@ -1,0 +1,1 @@
+"""Volumes and claims: data that outlives tasks."""
