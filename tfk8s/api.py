@@ -14,6 +14,7 @@ from tfk8s.cluster.readiness import TIMEOUT, OnChange
 from tfk8s.core.plan import Plan
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus
+from tfk8s.core.storage.volumes import KeptClaim
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -94,6 +95,14 @@ def connect(
 def list_clusters(options: BackendOptions) -> list[ClusterStatus]:
     """Return all clusters of this user, sorted by name."""
     return choose(options).clusters()
+
+
+def list_with_claims(options: BackendOptions) -> tuple[list[ClusterStatus], list[KeptClaim]]:
+    """Return all clusters of this user, and the claims that `up` made for clusters that were removed."""
+    backend = choose(options)
+    clusters = backend.clusters()
+    existing = {(status.name, status.location) for status in clusters}
+    return clusters, [claim for claim in backend.claims() if (claim.cluster, claim.location) not in existing]
 
 
 def find(cluster: str | Path | JobFile, options: BackendOptions, *, keep: bool = True) -> Cluster:

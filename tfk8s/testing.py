@@ -29,6 +29,8 @@ from tfk8s.core.resources import NOTHING, named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.core.storage.claims import claims_to_make
+from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
 from tfk8s.task import wire
 
@@ -96,9 +98,9 @@ class FakeBackend:
         self.calls.append(f"plan {job_file.name}")
         known = self.job_files.get(job_file.name)
         change = compare("cluster", job_file.name, known and job_file_to_dict(known), job_file_to_dict(job_file))
-        restarts = tuple(known) if known and change else ()
         return Plan(
-            name=job_file.name, changes=(change,) if change else (), restarts=restarts, refusal=self.refusal,
+            name=job_file.name, changes=(change,) if change else (), refusal=self.refusal,
+            restarts=tuple(known) if known and change else (),
             requests_before=named(known) if known else NOTHING, requests=named(job_file),
         )  # fmt: skip
 
@@ -227,11 +229,17 @@ class FakeBackend:
         """Record the call."""
         self.calls.append(f"end_programs {' '.join((name, *jobs))} succeeded={succeeded}")
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
         """Remove the cluster."""
-        self.calls.append(f"delete {name}")
+        self.calls.append(f"delete {name}{' and its claims' * delete_claims}")
         self._check(name)
-        del self.statuses[name], self.job_files[name]
+        del self.statuses[name]
+        made = [str(volume.claim) for volume in claims_to_make(self.job_files.pop(name))]
+        return [] if delete_claims else made
+
+    def claims(self) -> list[KeptClaim]:
+        """Return no claims."""
+        return []
 
     def _check(self, name: str) -> ClusterStatus:
         if name not in self.statuses:
@@ -274,18 +282,10 @@ def use_backend(backend: FakeBackend) -> Iterator[FakeBackend]:
 
 
 def change(task: str, **values: Any) -> Callable[[ClusterStatus], ClusterStatus]:
-    """Return a function that changes one task of a status, for `FakeBackend.updates`.
-
-    Args:
-        task: its name, such as "worker/1".
-        **values: new values of fields of `TaskStatus`.
-    """
-
-    def changed(status: ClusterStatus) -> ClusterStatus:
-        tasks = tuple(replace(other, **values) if str(other.task) == task else other for other in status.tasks)
-        return replace(status, tasks=tasks)
-
-    return changed
+    """Return a function that changes fields of one task ("worker/1") of a status, for `FakeBackend.updates`."""
+    return lambda status: replace(
+        status, tasks=tuple(replace(one, **values) if str(one.task) == task else one for one in status.tasks)
+    )
 
 
 def _words(options: LogOptions) -> str:

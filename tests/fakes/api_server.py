@@ -262,7 +262,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 _COLLECTIONS = {
     "jobs", "statefulsets", "poddisruptionbudgets", "services", "configmaps", "secrets", "networkpolicies", "pods",
-    "events", "nodes",
+    "events", "nodes", "persistentvolumeclaims",
 }  # fmt: skip
 
 

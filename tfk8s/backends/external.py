@@ -20,6 +20,7 @@ from tfk8s.core.plan import Plan
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
+from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.sessions import task_monitor
 
@@ -126,9 +127,14 @@ class ExternalBackend(ForegroundScripts, LocalTensorBoard):
         del jobs, succeeded
         self._refuse(name, "end the programs of")
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, delete_claims: bool = False) -> NoReturn:
         """Refuse."""
+        del delete_claims
         self._refuse(name, "remove")
+
+    def claims(self) -> list[KeptClaim]:
+        """Return no claims: only Kubernetes has any."""
+        return []
 
     def _check(self, name: str) -> None:
         if name != self._job_file.name:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.core.plan import Plan, Scaling
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.status import ClusterStatus
+    from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 
 NODE_TIMEOUT = 900.0  # replaces the default limit of a wait while an autoscaler starts a node
@@ -226,6 +227,15 @@ class Backend(Protocol):
         """
         ...
 
-    def delete(self, name: str) -> None:
-        """Delete all that `apply` created, and wait until it is gone."""
+    def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
+        """Delete all that `apply` created, and wait until it is gone; return the names of the claims that are kept.
+
+        Args:
+            name: the cluster's. With `delete_claims`, the cluster may be removed already.
+            delete_claims: whether to delete the claims that `apply` made, with their data.
+        """
+        ...
+
+    def claims(self) -> list[KeptClaim]:
+        """Return the claims that `apply` made, also those of clusters that were removed."""
         ...

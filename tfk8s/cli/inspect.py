@@ -90,7 +90,7 @@ def ls(
     """List your clusters.
 
     CPU, MEMORY and GPUS are what all tasks of a cluster request together. PROGRESS is what a program or a script has
-    said by `tfk8s.progress`.
+    said by `tfk8s.progress`. Also names the claims that are kept of clusters that were removed.
 
     Examples:
         tfk8s ls --local
@@ -98,17 +98,21 @@ def ls(
 
     JSON: a list of what `tfk8s status -o json` prints.
     """
-    from tfk8s.api import list_clusters
+    from tfk8s.api import list_with_claims
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli import json_output
 
-    clusters = list_clusters(BackendOptions(local or None, context, namespace))
+    clusters, claims = list_with_claims(BackendOptions(local or None, context, namespace))
     if output is not None:
         document([json_output.cluster(status) for status in clusters])
     elif clusters:
         say(_clusters(clusters))
     else:
         note("no clusters")
+    if output is None:
+        for claim in claims:
+            what = f'claim {claim.name} ({claim.size}) of cluster "{claim.cluster}", which was removed'
+            note(f"kept: {what}; {claim.location}")
 
 
 def devices(

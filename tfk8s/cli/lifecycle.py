@@ -118,22 +118,30 @@ def down(
         str | None,
         typer.Option("--save-logs", metavar="DIR", help="First write the logs of tasks and scripts to this folder."),
     ] = None,
+    delete_claims: Annotated[
+        bool, typer.Option("--delete-claims", help="Also delete the claims that `up` made, with their data.")
+    ] = False,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """Remove a cluster: all that `tfk8s up` created.
+    """Remove a cluster: all that `tfk8s up` created, but claims.
 
-    With --save-logs, removes nothing if a log can't be read or written.
+    With --save-logs, removes nothing if a log can't be read or written. With --delete-claims, the cluster may be gone
+    already.
 
     Examples:
         tfk8s down --local mnist
         tfk8s down --save-logs logs mnist
+        tfk8s down --delete-claims mnist
     """
     cluster = options.find_cluster(name, local, context, namespace)
     with leaving("parts of the cluster may remain; `tfk8s down` again removes them"):
-        cluster.down(save_logs=save_logs)
+        kept = cluster.down(save_logs=save_logs, delete_claims=delete_claims)
     say(f'cluster "{cluster.name}" is down')
+    if kept:
+        names = f"claim{'s' * (len(kept) > 1)} {', '.join(kept)}"
+        note(f"kept: {names}; the next `up` finds the data, `down --delete-claims` deletes it")
 
 
 _ERROR_EXIT_CODE = 2

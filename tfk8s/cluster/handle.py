@@ -48,8 +48,7 @@ class Cluster:
     def __init__(self, backend: Backend, name: str, *, keep: bool = True) -> None:
         self.backend, self.name = backend, name
         self.created = self.changed = False
-        self._keep = keep
-        self._exit_code = 0
+        self._keep, self._exit_code = keep, 0
         self._connection = ClusterConnection(backend, name)
 
     def status(self) -> ClusterStatus:
@@ -269,12 +268,15 @@ class Cluster:
         """Close the address of `target`; the cluster keeps running."""
         self._connection.close()
 
-    def down(self, *, save_logs: str | Path | None = None) -> None:
-        """Remove the cluster, and wait until it is gone. First write its logs to the folder `save_logs`, if given."""
+    def down(self, *, save_logs: str | Path | None = None, delete_claims: bool = False) -> list[str]:
+        """Remove the cluster, and wait until it is gone; return the names of the claims that are kept.
+
+        First write its logs to the folder `save_logs`, if given. `delete_claims` deletes the claims that `up` made.
+        """
         if save_logs is not None:
             saved_logs.save_logs(self.backend, self.name, Path(save_logs))
         self.close()
-        self.backend.delete(self.name)
+        return self.backend.delete(self.name, delete_claims=delete_claims)
 
     def __enter__(self) -> Cluster:
         return self

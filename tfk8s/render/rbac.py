@@ -14,7 +14,7 @@ from tfk8s.render.pods import Object
 USER_ROLE = "tfk8s-user"
 SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
-LIMITS, PROGRAMS = FEATURES = "max_duration, idle", "programs"
+LIMITS, PROGRAMS, CLAIMS = FEATURES = "max_duration, idle", "programs", "claims"
 
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop", "stacks"})  # what the Role for submitting allows
 _READERS = (
@@ -118,10 +118,18 @@ def _table_of_programs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "secrets", "create deletecollection", ("up",)
 
 
+def _table_of_claims() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same for job files with `create` in volumes."""
+    yield "", "persistentvolumeclaims", "get create patch", ("up", "diff")
+    yield "", "persistentvolumeclaims", "list", ("ls", "down")
+    yield "", "persistentvolumeclaims", "delete", ("down",)
+
+
 def _permissions() -> tuple[Permission, ...]:
     commands: dict[tuple[str, str, str], tuple[str, ...]] = {}
     features: dict[tuple[str, str, str], tuple[str, ...]] = {}
-    for feature, table in (("", _table), (LIMITS, _table_of_limits), (PROGRAMS, _table_of_programs)):
+    tables = {"": _table, LIMITS: _table_of_limits, PROGRAMS: _table_of_programs, CLAIMS: _table_of_claims}
+    for feature, table in tables.items():
         for group, resource, verbs, needed_by in table():
             for verb in verbs.split():
                 key = (verb, resource, group)

@@ -52,7 +52,7 @@ Commands:
   events       List the events of a cluster, oldest first.
   scale        Change the number of tasks of jobs.
   restart      Restart a task, or all tasks.
-  down         Remove a cluster: all that `tfk8s up` created.
+  down         Remove a cluster: all that `tfk8s up` created, but claims.
   roles        Print the Roles that users of a shared namespace need.
   doctor       Check what is missing here, and say how to fix it.
   image        Build images with TensorFlow, load them into kind, push them.

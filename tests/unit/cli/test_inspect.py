@@ -18,6 +18,7 @@ from tfk8s.core.progress import StepProgress
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
+from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.errors import NoSuchCluster
 from tfk8s.testing import CREATED, FakeBackend, change, use_backend
 
@@ -268,6 +269,22 @@ def test_status_watched_as_json_is_a_document_a_line(run: Run, backend: FakeBack
 
 def _end(status: ClusterStatus) -> ClusterStatus:
     raise KeyboardInterrupt
+
+
+def test_ls_names_the_claims_of_removed_clusters(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = [
+        KeptClaim(name=name, cluster=cluster, location=location, size="1Gi")
+        for name, cluster, location in (("a", "mnist", "/state/mnist"), ("b", "mnist", "elsewhere"), ("c", "old", "x"))
+    ]
+    monkeypatch.setattr(backend, "claims", lambda: claims)
+    _, _, err = run("ls")
+    assert err == (
+        'kept: claim b (1Gi) of cluster "mnist", which was removed; elsewhere\n'
+        'kept: claim c (1Gi) of cluster "old", which was removed; x\n'
+    )
+    assert run("ls", "-o", "json")[2] == ""
 
 
 def test_ls(run: Run, backend: FakeBackend) -> None:

@@ -17,9 +17,11 @@ import tfk8s
 from tfk8s import api, polling
 from tfk8s.cli import scripts
 from tfk8s.cluster import gpus
+from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
+from tfk8s.core.storage.volumes import Volume
 from tfk8s.core.timeline import steps
 from tfk8s.errors import ClusterError, TaskUnreachable
 from tfk8s.testing import FakeBackend, change
@@ -129,6 +131,17 @@ def test_down(run: Run, backend: FakeBackend) -> None:
         "",
         'error: there is no cluster "mnist"\n  = help: tfk8s up --local FILE starts one\n',
     )
+
+
+def test_down_names_the_claims_that_are_kept(run: Run, backend: FakeBackend) -> None:
+    volume = Volume(path="/ckpt", claim="ckpt", create=Quantity.parse("1Gi"))
+    backend.job_files["mnist"] = replace(backend.job_files["mnist"], volumes=(volume,))
+    kept = "kept: claim ckpt; the next `up` finds the data, `down --delete-claims` deletes it\n"
+    again = backend.job_files["mnist"]
+    assert run("down", "mnist") == (0, 'cluster "mnist" is down\n', kept)
+    backend.apply(again)
+    assert run("down", "--delete-claims", "mnist") == (0, 'cluster "mnist" is down\n', "")
+    assert backend.calls[-1] == "delete mnist and its claims"
 
 
 def test_restart_of_one_task(run: Run, backend: FakeBackend) -> None:
@@ -386,7 +399,7 @@ def test_whenever_a_signal_comes_run_leaves_nothing(
 def test_interrupted_command_says_what_remains(
     run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, command: list[str], method: str, says: str
 ) -> None:
-    monkeypatch.setattr(backend, method, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(backend, method, lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
     code, _, err = run(*command)
     assert (code, err.splitlines()[-1]) == (130, f"interrupted: {says}")
 

@@ -96,6 +96,7 @@ def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("permissions: down", 'all, in namespace "team"'),
         ("permissions: max_duration, idle", 'all, in namespace "team"'),
         ("permissions: programs", 'all, in namespace "team"'),
+        ("permissions: claims", 'all, in namespace "team"'),
         ("GPUs", "free: n 8 of 8 nvidia.com/gpu"),
         ("Egress policies", "none cuts the tasks off from each other or from DNS"),
         ("NetworkPolicy", "enforced: a pod could connect to an allowed port only"),

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import containers, lifetime
+from tfk8s.backends.kubernetes import claims, containers, lifetime
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -233,8 +233,8 @@ def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) ->
     return Scaling.RESTARTED
 
 
-def delete(client: Client, namespace: str, name: str) -> None:
-    """Delete all objects of a cluster, and wait until its pods are gone.
+def delete(client: Client, namespace: str, name: str, *, delete_claims: bool = False) -> list[str]:
+    """Delete all objects of a cluster, and wait until its pods are gone; return the names of the claims that are kept.
 
     Raises:
         NoSuchCluster: no cluster has that name.
@@ -244,8 +244,12 @@ def delete(client: Client, namespace: str, name: str) -> None:
     # Secrets are deleted without a list: the right to list them is the right to read all of the namespace.
     listed = (kind for kind in paths.GROUPS if kind != "Secret")
     objects = {kind: deployed.items_of(client, kind, namespace, query) for kind in listed}
+    found = claims.names(client, namespace, name, is_needed=delete_claims)
     if not any(objects.values()):
-        raise deployed.no_such_cluster(client, namespace, name)
+        if not (found and delete_claims):
+            raise deployed.no_such_cluster(client, namespace, name)
+        claims.delete(client, namespace, name, found)
+        return []
     for item in itertools.chain(*objects.values()):
         _require_not_helm(item)
     _delete(client, namespace, lifetime.with_rights(objects["Job"]))
@@ -254,6 +258,9 @@ def delete(client: Client, namespace: str, name: str) -> None:
             _delete_pods(client, namespace, name)
         if objects.get(kind, True):
             client.send("DELETE", paths.collection(kind, namespace), {**query, "propagationPolicy": "Background"})
+    if found and delete_claims:
+        claims.delete(client, namespace, name, found)
+    return [] if delete_claims else found
 
 
 def _delete_pods(client: Client, namespace: str, name: str) -> None:

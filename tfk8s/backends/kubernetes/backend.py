@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfk8s import render
 from tfk8s.backends import devices
-from tfk8s.backends.kubernetes import apply, default_deny, events, refusals, restart, status
+from tfk8s.backends.kubernetes import apply, claims, default_deny, events, refusals, restart, status
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -27,6 +27,7 @@ from tfk8s.core.plan import Plan, Scaling
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus
+from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.render.pods import Object
 
 if TYPE_CHECKING:
@@ -200,9 +201,13 @@ class KubernetesBackend:
         """End Jobs of programs after the end of another Job, which ends only its own pods."""
         program_jobs.end(self._client, self._find(name), jobs, succeeded=succeeded)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
         """Delete the cluster, and wait until its pods are gone."""
-        apply.delete(self._client, self._namespace_of(name), name)
+        return apply.delete(self._client, self._namespace_of(name), name, delete_claims=delete_claims)
+
+    def claims(self) -> list[KeptClaim]:
+        """Return the claims that were made for clusters, in the namespaces of `clusters`."""
+        return claims.kept(self._client, self._namespace)
 
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()
@@ -210,8 +215,10 @@ class KubernetesBackend:
         objects, secret = self._objects(job_file, archive), program_archives.secret(job_file.name, archive)
         room.require_room(self._client, namespace, job_file, objects)
         default_deny.require_connections(self._client, namespace, job_file, objects)
+        claims.require_driver(self._client, job_file)
         program_jobs.warn_of_scope(job_file)
         try:
+            objects = claims.usable(self._client, namespace, job_file, objects)
             if not dry_run and any((job_file.pod, *(job.pod for job in job_file.jobs))):
                 # The API server may refuse what users write below `pod`. Then nothing is to be changed.
                 apply.apply(self._client, namespace, job_file.name, objects, dry_run=True)

@@ -27,6 +27,7 @@ from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus
+from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 from tfk8s.log import log
@@ -203,8 +204,9 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
     def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
         """Do nothing: the supervisor ends the programs."""
 
-    def delete(self, name: str) -> None:
-        """End all processes of the cluster, and remove its folder."""
+    def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
+        """End all processes of the cluster, and remove its folder. The folders of volumes are not touched."""
+        del delete_claims
         with state.locked():
             folder = state.folder(name)
             if not folder.exists():
@@ -216,6 +218,11 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
                 )
             supervisor_client.end(folder, "was removed by `tfk8s down`")
             folder.remove()
+        return []
+
+    def claims(self) -> list[KeptClaim]:
+        """Return no claims: only Kubernetes has any."""
+        return []
 
 
 def _find(name: str) -> tuple[state.Folder, Record]:

@@ -63,7 +63,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptClaim:
-    """A PersistentVolumeClaim that tfk8s made.
+    """A PersistentVolumeClaim that was made for a cluster, and that `down` keeps.
 
     Attributes:
         name: of the claim.

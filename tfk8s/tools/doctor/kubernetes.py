@@ -8,12 +8,15 @@ from tfk8s import concurrency, render
 from tfk8s.backends.kubernetes.api_server import access_review
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.claims import DRIVER_ADVICE, has_driver
 from tfk8s.backends.kubernetes.nodes import free_gpus
 from tfk8s.backends.kubernetes.nodes.room import find_room
 from tfk8s.core.spec import JobFile
+from tfk8s.core.storage import claims
 from tfk8s.errors import Tfk8sError
 from tfk8s.render import rbac
 from tfk8s.render.rbac import Permission
+from tfk8s.render.volumes import BUCKET_DRIVER
 from tfk8s.tools.doctor import network
 from tfk8s.tools.doctor.check import Check, State
 
@@ -53,6 +56,8 @@ def checks(
     yield _gpus(client, namespace)
     if job_file is not None:
         yield room(client, namespace, job_file)
+        if claims.has_bucket(job_file):
+            yield bucket_driver(client)
     if namespace_check.state is not State.MISSING:
         yield network.egress(client, namespace, job_file)
         yield from network.policies(client, namespace, image)
@@ -134,6 +139,19 @@ def _gpus(client: Client, namespace: str) -> Check:
         return Check("GPUs", State.OK, free_gpus.describe(client, namespace))
     except ApiError as error:
         return Check("GPUs", State.UNKNOWN, str(error))
+
+
+# ---- buckets -------------------------------------------------------------------------------------------------------
+
+
+def bucket_driver(client: Client) -> Check:
+    """Return whether the cluster has the driver that mounts buckets."""
+    found = has_driver(client)
+    if found is None:
+        return Check("buckets", State.UNKNOWN, f"you may not see whether there is a CSIDriver {BUCKET_DRIVER}")
+    if not found:
+        return Check("buckets", State.MISSING, f"there is no CSIDriver {BUCKET_DRIVER}", DRIVER_ADVICE)
+    return Check("buckets", State.OK, f"CSIDriver {BUCKET_DRIVER}")
 
 
 # ---- room ----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ KINDS = {
     **GROUPS,
     "Pod": ("v1", "pods"),
     "Event": ("v1", "events"),
+    "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
     "ServiceAccount": ("v1", "serviceaccounts"),
     "Role": ("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
