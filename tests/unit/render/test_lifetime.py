@@ -11,7 +11,7 @@ from tfk8s.core.lifetime import RemovableObject, removable_objects
 from tfk8s.core.spec import Job
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.jobfile.loader import loads
-from tfk8s.render import lifetime, pods
+from tfk8s.render import lifetime, manifests, pods
 from tfk8s.render.pods import Object
 
 
@@ -115,6 +115,28 @@ def test_tasks_tell_their_clients_at_a_port_of_no_server(ports: tuple[int, int],
     servers = [item["spec"]["template"]["spec"]["containers"][0] for item in objects if item["kind"] == "StatefulSet"]
     assert {variable["value"] for server in servers for variable in server["env"]
             if variable["name"] == "TFK8S_ACTIVITY_PORT"} == {str(activity)}  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", [{"idle": 60}, {"max_duration": 60}])
+def test_the_jobs_pod_connects_to_dns_the_api_server_and_the_tasks(settings: dict[str, int]) -> None:
+    """The cluster's own policy rules what goes out only if the job file has `allow_to`."""
+    objects = of(**settings)
+    own = the("NetworkPolicy", objects)["spec"]
+    tasks = {
+        "to": [
+            {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "tfk8s", "app.kubernetes.io/instance": "demo"}}}
+        ],
+        "ports": [{"protocol": "TCP", "port": 2223}],
+    }
+    assert own == {
+        "podSelector": {"matchLabels": job(objects)["spec"]["template"]["metadata"]["labels"]},
+        "policyTypes": ["Egress"],
+        "egress": [
+            {"ports": [{"protocol": "TCP", "port": port} for port in (443, 6443, 8443, 16443)]},
+            manifests.dns_rule(),
+            *([tasks] if "idle" in settings else []),
+        ],
+    }
 
 
 def test_no_additional_container_has_that_port() -> None:

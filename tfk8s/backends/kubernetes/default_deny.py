@@ -111,7 +111,9 @@ def find(objects: Sequence[Object], policies: Sequence[Object], namespace: str) 
         selecting = [(item, _matches(item["spec"].get("podSelector"), source.labels, _is_of_controllers))
                      for item in ruling if _rules_egress(item)]  # fmt: skip
         certain = [item["metadata"]["name"] for item, selects in selecting if selects]
-        rules = [rule for item, selects in selecting if selects is not False for rule in item["spec"].get("egress", ())]
+        rules = [
+            rule for item, selects in selecting if selects is not False for rule in item["spec"].get("egress") or ()
+        ]
         targets = [target for target in pods if target.port and (target is not source or source.several)]
         no_task = not all(any(_allows_pod(rule, target, namespace) for rule in rules) for target in targets)
         no_dns = not source.own_dns and not any(_allows_dns(rule, namespace) for rule in rules)
