@@ -9,7 +9,8 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-cluster check update site bench chart push-chart release clean
+.PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-cluster test-versions \
+	test-kubernetes-versions check update site bench chart push-chart release clean
 
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
@@ -34,6 +35,12 @@ test-chart: .venv/dev   ## the Helm chart, with Helm; HELM=helm3 selects another
 
 test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig context
 	$(BIN)/pytest tests/cluster
+
+test-versions: .venv/dev   ## TensorFlow 2.15 and later, and each Python found here; writes docs/compatibility.md
+	cd tests && ../$(BIN)/python -m versions tensorflow $(VERSIONS)
+
+test-kubernetes-versions: .venv/dev   ## CONTEXTS="a b" WHOLE="c" HELMS="helm helm3"; writes docs/compatibility.md
+	cd tests && ../$(BIN)/python -m versions kubernetes $(CONTEXTS) --whole $(WHOLE) --helm $(HELMS)
 
 check: .venv/dev    ## style, types, and the layers of modules
 	$(BIN)/ruff check

@@ -58,7 +58,7 @@ NAVIGATION = {
     "Examples": sorted(f"examples/{path.parent.name}/README" for path in ROOT.glob("examples/*/README.md")),
     "Reference": [
         *("docs/commands", "docs/reference/commands", "docs/job-file", "docs/reference/job-file"),
-        *("docs/job-file-errors", "docs/reference/python", "docs/reliability"),
+        *("docs/job-file-errors", "docs/reference/python", "docs/reliability", "docs/compatibility"),
     ],
     "Project": [
         *("docs/scope", "docs/critique", "bench/results", "docs/architecture", "docs/principles"),

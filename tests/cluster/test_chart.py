@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import textwrap
 from pathlib import Path
@@ -16,6 +17,7 @@ from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput
 from tfk8s.jobfile.loader import load
 
+HELM = os.environ.get("HELM", "helm")
 CHART = Path(__file__).parents[2] / "helm" / "tfk8s"
 JOB_FILE = f"""
 apiVersion: tfk8s.dev/v1
@@ -37,14 +39,14 @@ SCRIPT = """
 @pytest.fixture
 def helm(namespace):
     def run(*arguments):
-        command = ["helm", *arguments, "--namespace", namespace]
+        command = [HELM, *arguments, "--namespace", namespace]
         done = subprocess.run(command, capture_output=True, text=True, timeout=330, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     yield run
     subprocess.run(
-        ["helm", "uninstall", "digits", "--namespace", namespace, "--ignore-not-found"], timeout=60, check=True
+        [HELM, "uninstall", "digits", "--namespace", namespace, "--ignore-not-found"], timeout=60, check=True
     )
 
 

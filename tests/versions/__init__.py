@@ -1,0 +1,1 @@
+"""Runs chosen tests with each version of TensorFlow, Python, Kubernetes and Helm, and writes docs/compatibility.md."""
