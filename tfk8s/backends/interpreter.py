@@ -13,8 +13,6 @@ from pathlib import Path
 from tfk8s.errors import InvalidInput
 from tfk8s.task.server import find_tensorflow
 
-NAMESPACE_REFUSED = "can't create a network namespace"  # the beginning of the supervisor's error
-
 _PACKAGE = Path(__file__).parents[1]
 _BOOTSTRAP = f"""
 import importlib.util, runpy, sys

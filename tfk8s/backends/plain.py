@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import JobFile
+from tfk8s.core.spec import Env, EnvSource, Job, JobFile, Network, Peer, Security, Topology
+from tfk8s.core.storage.volumes import Volume
 
 
 def job_file_to_dict(job_file: JobFile) -> dict[str, Any]:
@@ -27,3 +29,50 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [as_plain(part) for part in value]
     return value
+
+
+def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
+    """Return the job file from the data of `job_file_to_dict`."""
+    network: dict[str, Any] = {
+        direction: None if peers is None else tuple(map(_peer, peers)) for direction, peers in plain["network"].items()
+    }
+    return JobFile(
+        **{
+            **plain,
+            "jobs": tuple(map(_job, plain["jobs"].values())),
+            "env": _env(plain["env"]),
+            "image_pull_secrets": tuple(plain["image_pull_secrets"]),
+            "volumes": tuple(map(_volume, plain["volumes"])),
+            "network": Network(**network),
+            "security": Security(**plain["security"]),
+            "run": RunPolicy(**plain.get("run", {})),
+        }
+    )
+
+
+def _job(plain: Mapping[str, Any]) -> Job:
+    tuples = {name: tuple(plain[name]) for name in ("addresses", "tolerations", "preload")}
+    quantities = {name: _quantity(plain[name]) for name in ("cpu", "memory", "shm")}
+    topology = plain["topology"] and Topology(**plain["topology"])
+    volumes = tuple(map(_volume, plain["volumes"]))
+    program = plain.get("program")
+    return Job(**{
+        **plain, **tuples, **quantities, "env": _env(plain["env"]), "topology": topology, "volumes": volumes,
+        "program": program and Program(tuple(program["words"]), program["folder"]),
+    })  # fmt: skip
+
+
+def _env(plain: Mapping[str, Any]) -> Env:
+    return {name: value if isinstance(value, str) else EnvSource(**value) for name, value in plain.items()}
+
+
+def _volume(plain: Mapping[str, Any]) -> Volume:
+    return Volume(**{**plain, **{name: _quantity(plain.get(name)) for name in ("create", "size")}})
+
+
+def _peer(plain: Mapping[str, Any]) -> Peer:
+    return Peer(**{**plain, "except_": tuple(plain.get("except_", ())), "ports": tuple(plain["ports"])})
+
+
+def _quantity(text: str | None) -> Quantity | None:
+    return None if text is None else Quantity.parse(text)

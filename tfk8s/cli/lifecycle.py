@@ -62,6 +62,8 @@ def up(
     say(
         f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
     )
+    if isolation := cluster.status().isolation:
+        note(f"isolation: {isolation}")
     if program_jobs(spec):
         note(f"wait for its programs: tfk8s wait{cluster.backend.flags} {cluster.name}")
     else:

@@ -28,6 +28,7 @@
     TFK8S_SCRIPT        warm/relay                        strategy, programs/stacks   the name of a script in a warm pod
     TFK8S_TRACE         cluster/timeline                  sessions/runner             interval and file of `--trace`
     TFK8S_PROGRESS      local/, warm/relay                training/progress           the file for `tfk8s.progress`
+    TFK8S_PORTS         local/                            programs/                   other ports of tasks, as JSON
     TFK8S_CLUSTER_ID    local/                            local/state                 the cluster of a local process
     TFK8S_LOCAL         the user                          backends/options            1: `--local` is the default
     TFK8S_DEBUG         the user                          cli/, sessions/runner       1: errors show their traceback

@@ -145,6 +145,7 @@ class ClusterStatus:
         idle_since: the end of the last session and script, in seconds since the epoch; None if unknown.
         success: the tasks whose programs' ends with code 0 are the run's success; empty without programs.
         is_elastic: whether each session brings the ClusterSpec to the servers, which know only themselves.
+        isolation: who can connect to the servers, for clusters on this machine; else "".
     """
 
     name: str
@@ -163,6 +164,7 @@ class ClusterStatus:
     idle_since: float | None = None
     success: tuple[Task, ...] = ()
     is_elastic: bool = False
+    isolation: str = ""
 
     @property
     def removed_at(self) -> float | None:

@@ -22,7 +22,7 @@ _SCRIPT = (
     "sessions/trace/*.py", "sessions/warm/*.py",
     "task/programs/__init__.py", "task/programs/archive.py", "task/programs/hints.py",
     "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",
-    "task/programs/stacks.py", "task/programs/strategies.py",
+    "task/programs/moved_ports.py", "task/programs/stacks.py", "task/programs/strategies.py",
 )  # fmt: skip
 
 

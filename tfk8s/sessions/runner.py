@@ -31,7 +31,7 @@ from tfk8s.sessions.eager import coordinator, remote_context
 from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
-from tfk8s.task.programs import imports, main_script, strategies
+from tfk8s.task.programs import imports, main_script, moved_ports, strategies
 from tfk8s.task.programs.stacks import StackListener
 
 _EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
@@ -69,6 +69,7 @@ def execute(options: argparse.Namespace) -> int:
         give_tf1()
     else:
         coordinate(cluster.view, check, in_pod=options.pod, forwarded=options.forwarded)
+    moved_ports.lead(os.environ)  # last, so that the other patches see the tasks' own addresses
     requirements = os.environ.get("TFK8S_REQUIREMENTS", "")
     run = ScriptRun(
         options.script, options.arguments, options.tf1, options.pod, requirements, forwarded=options.forwarded

@@ -54,10 +54,10 @@ def connections(tables: str) -> Iterator[Connection]:
     for line in tables.splitlines():
         fields = line.split()
         if len(fields) > 9 and fields[3] == _ESTABLISHED:
-            yield Connection(*_address(fields[1]), *_address(fields[2]), int(fields[9]))
+            yield Connection(*address(fields[1]), *address(fields[2]), int(fields[9]))
 
 
-def _address(text: str) -> tuple[str, int]:
+def address(text: str) -> tuple[str, int]:
     """Return the host and the port of an address, which the tables have as numbers in the machine's byte order."""
     digits, _, port = text.partition(":")
     words = (int(digits[start : start + 8], 16) for start in range(0, len(digits), 8))

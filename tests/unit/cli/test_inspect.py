@@ -55,6 +55,7 @@ DOCUMENT = {
     "idle": None,
     "idle_since": None,
     "limits_problem": "",
+    "isolation": "",
     "requests": {"cpu": 0.0, "memory": 0, "gpus": 0},
     "scripts": [],
     "tasks": [

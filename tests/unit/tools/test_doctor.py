@@ -13,6 +13,7 @@ from job_files import job_file
 
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes.room import Room
+from tfk8s.backends.local import isolation
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.resources import Resources
@@ -284,28 +285,40 @@ def test_version_of_tensorflow_from_its_metadata(tmp_path: Path, names: list[str
 
 
 def this_machine(
-    monkeypatch: pytest.MonkeyPatch, code: int = 0, stderr: str = "", free: int = 1 << 33
+    monkeypatch: pytest.MonkeyPatch, answer: str = '{"kind": "own network", "reason": ""}', free: int = 1 << 33
 ) -> dict[str, Check]:
-    ended = subprocess.CompletedProcess([], code, "", stderr)
-    monkeypatch.setattr(local_checks.subprocess, "run", lambda *_, **__: ended)
+    ended = subprocess.CompletedProcess([], 0, answer, "")
+    monkeypatch.setattr(isolation.subprocess, "run", lambda *_, **__: ended)
     monkeypatch.setattr(local_checks.capacity, "available_memory", lambda: free)
     return {check.name: check for check in doctor.examine(BackendOptions(local=True))}
 
 
 def test_all_checks_of_this_machine_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = this_machine(monkeypatch)
-    assert list(checks) == ["versions", "system", "namespaces", "TensorFlow", "memory", "GPUs"]
+    assert list(checks) == ["versions", "system", "isolation", "TensorFlow", "memory", "GPUs"]
     assert {check.state for check in checks.values()} == {State.OK}
     assert checks["memory"].detail == "8.0 GiB free, enough for 164 idle tasks"
 
 
-def test_forbidden_network_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    stderr = "Traceback (most recent call last):\n  …\nOSError: [Errno 1] unshare: Operation not permitted\n"
-    check = this_machine(monkeypatch, 1, stderr)["namespaces"]
-    assert (check.state, check.detail) == (
-        State.MISSING, "tasks can't have their own network: unshare: Operation not permitted",
-    )  # fmt: skip
-    assert "--allow-exposed-ports" in check.help
+@pytest.mark.parametrize(
+    ("answer", "state", "detail", "advice"),
+    [
+        (
+            '{"kind": "loopback", "reason": "no network namespace: unshare"}',
+            State.OK,
+            "loopback: other users of this machine can connect (no network namespace: unshare)",
+            "--cap-add SYS_ADMIN",
+        ),
+        ('{"error": "no", "help": "insist"}', State.MISSING, "no", "insist"),
+        ("", State.MISSING, "the isolation of a cluster can't be found out: unknown reason", "see the reason"),
+    ],
+)
+def test_a_machine_without_network_namespaces(
+    monkeypatch: pytest.MonkeyPatch, answer: str, state: State, detail: str, advice: str
+) -> None:
+    check = this_machine(monkeypatch, answer)["isolation"]
+    assert (check.state, check.detail) == (state, detail)
+    assert advice in check.help
 
 
 def test_room_for_a_job_file_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

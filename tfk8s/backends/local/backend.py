@@ -42,11 +42,11 @@ _STREAMS = (0, 1, 2)
 
 
 class LocalBackend(ForegroundScripts, LocalTensorBoard):
-    """Runs each task as a process, in the cluster's own network namespace.
+    """Runs each task as a process, in the cluster's own network, or with ports that are bound to loopback.
 
     Args:
-        allow_exposed_ports: let the tasks listen in this machine's own network, if the machine allows no namespaces.
-            Anyone who can reach a task's port can run code as this user.
+        allow_exposed_ports: start the tasks in this machine's own network, even if other users can connect. Anyone who
+            can reach a task's port can run code as this user.
     """
 
     name = "local"
@@ -78,7 +78,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
         name, folder = job_file.name, state.folder(job_file.name)
         record = folder.read()
         if record is None or not folder.is_running():
-            _check_capacity(folder, job_file, exposed=self._exposed)
+            _check_capacity(job_file)
             return Plan(
                 name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),), requests=named(job_file)
             )
@@ -149,7 +149,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
             if "error" in answer:
                 raise TaskUnreachable(
                     f'cluster "{name}" can\'t run {script.path}: {answer["error"]}',
-                    help=f"tfk8s logs --local {name} shows the tasks' output",
+                    help=answer.get("help", f"tfk8s logs --local {name} shows the tasks' output"),
                 )
             code = int(answer.get("exit", -signal.SIGTERM))
             if "cluster" in answer:
@@ -240,16 +240,16 @@ def _no_such_cluster(name: str) -> NoSuchCluster:
     )
 
 
-def _check_capacity(folder: state.Folder, job_file: JobFile, *, exposed: bool) -> None:
+def _check_capacity(job_file: JobFile) -> None:
     """Raise an InvalidInput if this machine has too little memory or too few ports for the cluster."""
     capacity.check_memory(job_file)
-    capacity.check_ports(job_file, exposed=exposed and folder.supervisor() is None)
+    capacity.check_ports(job_file)
 
 
 def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool, created: float | None = None) -> None:
     """Start a cluster, after removing the cluster of that name. Ctrl-C waits until this is done."""
     folder.require_space()
-    _check_capacity(folder, job_file, exposed=exposed)
+    _check_capacity(job_file)
     record = make_record(job_file, exposed=exposed, created=created)
     with processes.signals_held():
         _replace(folder, record)
@@ -273,7 +273,7 @@ def _resize(folder: state.Folder, record: Record, job_file: JobFile) -> None:
     folder.require_space()
     capacity.check_growth(record.job_file, job_file)
     after = resize(record, job_file)
-    capacity.check_new_ports(after.addresses, record.addresses, exposed=record.exposed)
+    capacity.check_new_ports(after.addresses)
     with processes.signals_held():
         supervisor_client.send_request(folder, {"do": "scale", "record": after.to_dict()})
 

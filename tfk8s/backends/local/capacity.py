@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -107,8 +106,8 @@ def assign_gpus(tasks: Iterable[tuple[Job, Task]], available: Iterable[int]) -> 
     return {task: list(itertools.islice(free, job.gpus)) for job, task in tasks}
 
 
-def check_ports(job_file: JobFile, *, exposed: bool) -> None:
-    """Raise an InvalidInput if a loopback port of a task is past 65535, another task's, or in use."""
+def check_ports(job_file: JobFile) -> None:
+    """Raise an InvalidInput if the port of a task is past 65535, or another task's."""
     address = addresses.local_address(job_file)
     owners: dict[int, Task] = {}
     for task in job_file:
@@ -119,22 +118,16 @@ def check_ports(job_file: JobFile, *, exposed: bool) -> None:
                 help="on this machine a job's tasks listen on consecutive ports: set the jobs' `port` further apart",
             )
         owners[port] = task
-        if exposed:
-            _check_free(task, port)
 
 
-def check_new_ports(after: Mapping[Task, str], before: Mapping[Task, str], *, exposed: bool) -> None:
-    """Raise an InvalidInput if the loopback port of a new task is past 65535, or in use.
+def check_new_ports(after: Mapping[Task, str]) -> None:
+    """Raise an InvalidInput if the port of a task is past 65535.
 
     Args:
         after: the address of each task.
-        before: the address of each task that runs.
-        exposed: whether the tasks listen in this machine's own network.
     """
-    for task in after.keys() - before.keys():
-        port = _valid_port(task, after[task])
-        if exposed:
-            _check_free(task, port)
+    for task, address in after.items():
+        _valid_port(task, address)
 
 
 def _valid_port(task: Task, address: str) -> int:
@@ -145,24 +138,11 @@ def _valid_port(task: Task, address: str) -> int:
     return port
 
 
-def _check_free(task: Task, port: int) -> None:
-    with socket.socket() as attempt:
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            attempt.bind(("", port))
-        except OSError as error:
-            raise InvalidInput(
-                f"port {port}, where {task} would listen, is in use",
-                help="set another `port` in the job file, or leave out --allow-exposed-ports: "
-                "in the cluster's own network, all ports are free",
-            ) from error
-
-
 def check_job_file(job_file: JobFile) -> None:
     """Raise an InvalidInput for a job file that this machine can't run, however much is free."""
     if sys.platform != "linux":
         raise InvalidInput(
-            "clusters on this machine need Linux: tasks run in a network namespace",
+            "clusters on this machine need Linux",
             help="run tfk8s in a Linux virtual machine or container, or use a Kubernetes cluster",
         )
     interpreter.require_tensorflow(interpreter.script_python(os.environ))

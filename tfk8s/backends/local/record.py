@@ -6,23 +6,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import capacity
-from tfk8s.backends.plain import as_plain, job_file_to_dict
+from tfk8s.backends.local.isolation import OWN_NETWORK, Isolation, Kind
+from tfk8s.backends.local.loopback import ports as free_ports
+from tfk8s.backends.plain import as_plain, job_file_from_dict, job_file_to_dict
 from tfk8s.core import addresses, kinds
 from tfk8s.core.environment import data_variables, program_variables, texts
 from tfk8s.core.kinds import program_jobs
-from tfk8s.core.programs import Program, RunPolicy
-from tfk8s.core.quantity import Quantity
-from tfk8s.core.spec import ClusterSpec, Env, EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology
-from tfk8s.core.storage.volumes import Volume
+from tfk8s.core.spec import ClusterSpec, Job, JobFile, Task
 
 CLUSTER_ID_VARIABLE = "TFK8S_CLUSTER_ID"  # in the environment of every process of a cluster
 
@@ -34,6 +34,7 @@ class TaskRecord:
     Attributes:
         job, index: the task.
         address: the address of the task's server.
+        port: the port that the task has in a network of the cluster's own. Scripts may name the task by it.
         environment: the variables that the task gets besides the supervisor's, which are those of `tfk8s up`.
         preload: the modules that the task imports before it starts its server.
         note: what the task lacks on this machine, or "".
@@ -42,6 +43,7 @@ class TaskRecord:
     job: str
     index: int
     address: str
+    port: int
     environment: dict[str, str]
     preload: list[str]
     note: str = ""
@@ -64,8 +66,9 @@ class Record:
         cluster: the ClusterSpec that sessions see.
         python: the interpreter that runs scripts.
         tensorflow: the folder of the package `tensorflow`.
-        exposed: whether the tasks listen in this machine's own network.
+        exposed: whether the user accepts that others can connect to the tasks.
         elastic: whether each server knows only itself, so that the number of tasks can change.
+        isolation: who can connect to the tasks, as the supervisor has found.
     """
 
     job_file: JobFile
@@ -76,7 +79,8 @@ class Record:
     python: str
     tensorflow: str
     exposed: bool
-    elastic: bool = False  # of clusters that an earlier version started
+    elastic: bool
+    isolation: Isolation = OWN_NETWORK
 
     @property
     def name(self) -> str:
@@ -102,7 +106,13 @@ class Record:
     def variables(self) -> dict[str, str]:
         """The variables that scripts get: those of the job file with fixed values, and the address of tf.data's."""
         service = data_variables(self.job_file, lambda task: self.addresses[task])
-        return {**texts(self.job_file.master_env), **service}
+        return {**texts(self.job_file.master_env), **service, **self.port_variables}
+
+    @property
+    def port_variables(self) -> dict[str, str]:
+        """The variable with the ports that tasks have instead of those that scripts know; empty if they are equal."""
+        moved = {str(task.port): port for task in self.tasks if (port := _port(task.address)) != task.port}
+        return {"TFK8S_PORTS": json.dumps(moved)} if moved else {}
 
     def is_resized(self, job_file: JobFile) -> bool:
         """Return whether a job file has only other numbers of tasks, to which the cluster can change while it runs."""
@@ -119,7 +129,9 @@ class Record:
     def from_dict(cls, plain: Mapping[str, Any]) -> Record:
         """Return the record from the data of `to_dict`."""
         tasks = [TaskRecord(**task) for task in plain["tasks"]]
-        return cls(**{**plain, "tasks": tasks, "job_file": job_file_from_dict(plain["job_file"])})
+        isolation = Isolation(Kind(plain["isolation"]["kind"]), plain["isolation"]["reason"])
+        job_file = job_file_from_dict(plain["job_file"])
+        return cls(**{**plain, "tasks": tasks, "job_file": job_file, "isolation": isolation})
 
 
 def make_record(job_file: JobFile, *, exposed: bool, created: float | None = None) -> Record:
@@ -127,7 +139,7 @@ def make_record(job_file: JobFile, *, exposed: bool, created: float | None = Non
 
     Args:
         job_file: the job file.
-        exposed: whether the tasks listen in this machine's own network.
+        exposed: whether the user accepts that others can connect to the tasks.
         created: the time of the cluster's first `up`; None is now.
     """
     python = interpreter.script_python(os.environ)
@@ -152,21 +164,60 @@ def resize(record: Record, job_file: JobFile) -> Record:
     """
     wanted = set(job_file)
     kept = {task.task: task for task in record.tasks if task.task in wanted}
-    ports = {task: addresses.host_and_port(kept[task].address)[1] for task in kept}
+    ports = {task: kept[task].port for task in kept}
     preferred = addresses.local_address(job_file)
     for task in job_file:
         if task not in ports:
-            port = addresses.host_and_port(preferred(task))[1]
+            port = _port(preferred(task))
             ports[task] = max(ports.values()) + 1 if port in ports.values() else port
     used = {gpu for task in kept.values() for gpu in task.environment.get("CUDA_VISIBLE_DEVICES", "").split(",")}
     free = [gpu for gpu in range(capacity.gpus()) if str(gpu) not in used]
     gpus = capacity.assign_gpus([(job, task) for job in job_file.jobs for task in job if task not in kept], free)
 
     def address(task: Task) -> str:
-        return f"localhost:{ports[task]}"
+        return kept[task].address if task in kept else f"localhost:{ports[task]}"
 
     tasks = [kept.get(task) or _task(job_file, job, task, address, gpus[task]) for job in job_file.jobs for task in job]
     return dataclasses.replace(record, job_file=job_file, tasks=tasks, cluster=job_file.cluster_spec(address))
+
+
+def relocate(record: Record, kept: Collection[Task] = (), taken: Collection[int] = ()) -> Record:
+    """Return the record of a cluster in this machine's own network, where tasks get free ports.
+
+    Args:
+        record: the cluster, with the ports that its tasks would have in a network of their own.
+        kept: the tasks that run already, and keep their ports.
+        taken: the ports of other clusters.
+
+    Raises:
+        OSError: there are no free ports.
+    """
+    used = {_port(task.address) for task in record.tasks if task.task in kept}
+    chosen = free_ports.choose(
+        {task.task: task.port for task in record.tasks if task.task not in kept}, {*taken, *used}
+    )
+    before = record.addresses
+
+    def address(task: Task) -> str:
+        return f"localhost:{chosen[task]}" if task in chosen else before[task]
+
+    job_file = record.job_file
+    moved = [dataclasses.replace(task, address=address(task.task)) for task in record.tasks]
+    new = dataclasses.replace(record, tasks=moved, cluster=job_file.cluster_spec(address))
+    service = data_variables(job_file, address)
+    tasks = [
+        dataclasses.replace(task, environment={
+            **task.environment, **service,
+            **(program_variables(job_file, task.task, address) | new.port_variables
+               if job_file.job(task.job).program else {}),
+        })
+        for task in moved
+    ]  # fmt: skip
+    return dataclasses.replace(new, tasks=tasks)
+
+
+def _port(address: str) -> int:
+    return addresses.host_and_port(address)[1]
 
 
 def _task(job_file: JobFile, job: Job, task: Task, address: Callable[[Task], str], gpus: Sequence[int]) -> TaskRecord:
@@ -174,6 +225,7 @@ def _task(job_file: JobFile, job: Job, task: Task, address: Callable[[Task], str
         job=job.name,
         index=task.index,
         address=address(task),
+        port=_port(address(task)),
         environment={
             **texts({**job_file.env, **job.env}),
             **_gpu_environment(job, gpus),
@@ -197,50 +249,3 @@ def _gpu_environment(job: Job, gpus: Sequence[int]) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": "-1"}
     variables = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     return variables if job.gpus_optional else {**variables, "TFK8S_GPUS": str(len(gpus))}
-
-
-def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
-    """Return the job file from the data of `job_file_to_dict`."""
-    network: dict[str, Any] = {
-        direction: None if peers is None else tuple(map(_peer, peers)) for direction, peers in plain["network"].items()
-    }
-    return JobFile(
-        **{
-            **plain,
-            "jobs": tuple(map(_job, plain["jobs"].values())),
-            "env": _env(plain["env"]),
-            "image_pull_secrets": tuple(plain["image_pull_secrets"]),
-            "volumes": tuple(map(_volume, plain["volumes"])),
-            "network": Network(**network),
-            "security": Security(**plain["security"]),
-            "run": RunPolicy(**plain.get("run", {})),
-        }
-    )
-
-
-def _job(plain: Mapping[str, Any]) -> Job:
-    tuples = {name: tuple(plain[name]) for name in ("addresses", "tolerations", "preload")}
-    quantities = {name: _quantity(plain[name]) for name in ("cpu", "memory", "shm")}
-    topology = plain["topology"] and Topology(**plain["topology"])
-    volumes = tuple(map(_volume, plain["volumes"]))
-    program = plain.get("program")
-    return Job(**{
-        **plain, **tuples, **quantities, "env": _env(plain["env"]), "topology": topology, "volumes": volumes,
-        "program": program and Program(tuple(program["words"]), program["folder"]),
-    })  # fmt: skip
-
-
-def _env(plain: Mapping[str, Any]) -> Env:
-    return {name: value if isinstance(value, str) else EnvSource(**value) for name, value in plain.items()}
-
-
-def _volume(plain: Mapping[str, Any]) -> Volume:
-    return Volume(**{**plain, **{name: _quantity(plain.get(name)) for name in ("create", "size")}})
-
-
-def _peer(plain: Mapping[str, Any]) -> Peer:
-    return Peer(**{**plain, "except_": tuple(plain.get("except_", ())), "ports": tuple(plain["ports"])})
-
-
-def _quantity(text: str | None) -> Quantity | None:
-    return None if text is None else Quantity.parse(text)

@@ -84,8 +84,7 @@ class ScriptRunner(ForkedScripts[LocalScript]):
             return
         self._waiting.remove(script)
         connection, request, descriptors = script
-        for descriptor in descriptors:
-            os.close(descriptor)
+        processes.close(descriptors)
         reason = "; ".join(
             f"{task.name} is {task.phase.lower()}{': ' + task.reason if task.reason else ''}"
             for task in self._not_ready(request)
@@ -108,8 +107,7 @@ class ScriptRunner(ForkedScripts[LocalScript]):
             self._loop.on_end(script.pid, lambda status: self.on_exit(script, status))
         else:
             self.fork(script, RUNNER, request, [*streams, read])
-        for descriptor in (*streams, read):
-            os.close(descriptor)
+        processes.close((*streams, read))
 
     def send_event(self, event: TaskEvent) -> None:
         """Send an event to the running scripts."""

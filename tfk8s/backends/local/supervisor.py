@@ -15,20 +15,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import socket
 import sys
 from pathlib import Path
 
 from tfk8s.backends import interpreter
-from tfk8s.backends.local import network_namespace, task_processes
+from tfk8s.backends.local import task_processes
 from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections
+from tfk8s.backends.local.loopback.start import listening
+from tfk8s.backends.local.loopback.watch import PortWatch
+from tfk8s.backends.local.port_handover import PortHandover
 from tfk8s.backends.local.programs.process import PROGRAM_RUNNER, ProgramProcess
 from tfk8s.backends.local.programs.run import ProgramRun
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord, relocate
 from tfk8s.backends.local.script_processes import RUNNER, ScriptRunner
 from tfk8s.backends.local.state import Folder
-from tfk8s.backends.local.task_processes import PortHandover, ServerProcess, TaskProcess, TaskSettings
+from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
 from tfk8s.core.roles import DATA
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc, processes
@@ -50,7 +52,7 @@ class Supervisor:
         self._record = record
         self._loop = Loop()
         self._listener = ipc.listen(folder.control)
-        environment = {**os.environ, **record.variables}
+        environment = record.isolation.confined({**os.environ, **record.variables})
         command = interpreter.command(record.python, FORK_SERVER, RUNNER, PROGRAM_RUNNER)
         self._forks = ForkClient(self._loop, command, environment, folder.scripts_log)
         self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, self._start_polling)
@@ -75,6 +77,10 @@ class Supervisor:
         self._forks.prepare()
         has_servers = any(job.has_server for job in self._record.job_file.jobs)
         self._library = task_processes.load_library(Path(self._record.tensorflow)) if has_servers else None
+        if self._record.isolation.is_loopback:
+            listening.patch_sockets()
+            listening.hook_libraries()
+            PortWatch(self._loop, lambda: processes.marked(CLUSTER_ID_VARIABLE, self._record.id)).start()
         for task in self._record.tasks:
             program = self._record.job_file.job(task.job).program
             if program is None:
@@ -97,10 +103,13 @@ class Supervisor:
         cluster[record.job] = {task.index: task.address for task in self._record.tasks if task.job == record.job}
         is_data = self._record.job_file.job(record.job).kind == DATA
         config = TaskConfig(cluster, record.job, record.index, elastic=self._record.elastic and not is_data)
+        environment = record.environment
+        if "PYTHONPATH" in environment:  # else the supervisor's holds
+            environment = self._record.isolation.confined(environment)
         return TaskSettings(
-            config=config, environment=record.environment, preload=record.preload, log=self._folder.log(record.task),
+            config=config, environment=environment, preload=record.preload, log=self._folder.log(record.task),
             progress=self._folder.task_progress(record.task), python=self._record.python,
-            data=self._folder.data if is_data else None,
+            data=self._folder.data if is_data else None, confined=self._record.isolation.is_loopback,
         )  # fmt: skip
 
     # ---- requests ----
@@ -130,6 +139,7 @@ class Supervisor:
                         "tasks": [tasks[str(task.task)] for task in self._record.tasks],
                         "scripts": self._scripts.describe(),
                         "idle_since": self._lifetime.idle_since,
+                        "isolation": self._record.isolation.describe(),
                     },
                 )
             case "dial":
@@ -147,7 +157,7 @@ class Supervisor:
                 ipc.send(connection, {})
             case "run":
                 self._lifetime.note_use()
-                self._scripts.run(connection, request, descriptors)
+                self._run_script(connection, request, descriptors)
                 return True
             case "stop":
                 self._stopping.append(connection)
@@ -155,8 +165,20 @@ class Supervisor:
                 return True
         return False
 
+    def _run_script(self, connection: socket.socket, request: ipc.Message, descriptors: list[int]) -> None:
+        isolation = self._record.isolation
+        if not self._record.exposed and (refusal := isolation.refusal()):
+            ipc.send(connection, {"error": str(refusal), "help": refusal.help})
+            processes.close(descriptors)
+            connection.close()
+            return
+        request["environment"] = isolation.confined(request["environment"])
+        self._scripts.run(connection, request, descriptors)
+
     def _scale(self, record: Record) -> None:
         """Start the tasks that are new, and end those that are not in the record; the others continue."""
+        if record.isolation.is_shared:
+            record = relocate(record, kept={task.task for task in self._record.tasks})
         self._folder.replace(record)
         self._record = record
         running = {task.name: task for task in self._servers}
@@ -260,40 +282,3 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 ipc.send(connection, {})
         self._loop.stop()
-
-
-def main(path: str, ready: int) -> None:
-    """Detach from the command, and supervise a cluster.
-
-    Args:
-        path: the cluster's folder.
-        ready: a descriptor, which gets "ok" when the supervisor listens, else the error.
-    """
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # two descriptors for a task, three for a script
-    folder = Folder(Path(path))
-    record = folder.read()
-    assert record is not None
-    try:
-        if not record.exposed:
-            network_namespace.enter()
-    except OSError as error:
-        os.write(ready, f"{interpreter.NAMESPACE_REFUSED}: {error}".encode())
-        os._exit(1)
-    try:
-        supervisor = Supervisor(folder, record)
-        folder.write_supervisor(os.getpid())
-    except OSError as error:
-        os.write(ready, str(error).encode())
-        os._exit(1)
-    with contextlib.suppress(BrokenPipeError):  # `up` was killed; another `up` may have found this supervisor already
-        os.write(ready, b"ok")
-    os.close(ready)
-    supervisor.run()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import secrets
@@ -30,12 +31,6 @@ _ANSWER_TIMEOUT = 60.0  # a supervisor that loads TensorFlow from a slow disk an
 _START_TIMEOUT = 10.0
 _END_TIMEOUT = 10.0
 _STOPPED_INTERVAL = 1.0  # between two polls for a stopped supervisor
-
-_NAMESPACE_HELP = (
-    "tasks run in a network namespace, so that no one else can connect to them; if this machine allows no namespace, "
-    "--allow-exposed-ports starts the tasks on the machine's own interfaces: anyone who can reach a task's port can "
-    "run code as you"
-)
 
 
 class SupervisorGone(ClusterError):
@@ -155,7 +150,7 @@ def start(folder: state.Folder, record: Record) -> None:
     environment = {**os.environ, **without_proxy(os.environ), CLUSTER_ID_VARIABLE: record.id}
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     with folder.supervisor_log.open("ab") as log:
-        command = interpreter.command(sys.executable, "tfk8s.backends.local.supervisor", str(folder.path), str(ready))
+        command = interpreter.command(sys.executable, "tfk8s.backends.local.supervise", str(folder.path), str(ready))
         process = subprocess.Popen(  # in a session of its own, so that Ctrl-C at a terminal reaches this command alone
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[ready],
             start_new_session=True,
@@ -163,14 +158,13 @@ def start(folder: state.Folder, record: Record) -> None:
     os.close(ready)
     with open(reader, "rb") as pipe:
         in_time = polling.readable(pipe.fileno(), _START_TIMEOUT)
-        answer = os.read(pipe.fileno(), 4096).decode() if in_time else f"no response in {_START_TIMEOUT:g} s"
+        text = os.read(pipe.fileno(), 4096) if in_time else b""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1)  # the supervisor is a child of this process
-    if answer != "ok":
-        raise ClusterError(
-            f'cluster "{record.name}" can\'t start: {answer or _last_log_line(folder)}',
-            help=_NAMESPACE_HELP if answer.startswith(interpreter.NAMESPACE_REFUSED) else None,
-        )
+    silence = _last_log_line(folder) if in_time else f"no response in {_START_TIMEOUT:g} s"
+    answer = json.loads(text) if text else {"error": silence}
+    if "error" in answer:
+        raise ClusterError(f'cluster "{record.name}" can\'t start: {answer["error"]}', help=answer.get("help"))
 
 
 def run(folder: state.Folder, request: ipc.Message, descriptors: Sequence[int]) -> ipc.Message:

@@ -38,7 +38,9 @@ def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int
     enter = _entrance(folder, record)
     own = next(other.environment for other in record.tasks if other.task == task)
     terminal = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
-    environment = {**supervisor_client.variables(folder), **own, **terminal, CLUSTER_ID_VARIABLE: record.id}
+    environment = record.isolation.confined(
+        {**supervisor_client.variables(folder), **own, **terminal, CLUSTER_ID_VARIABLE: record.id}
+    )
     try:
         code = local_scripts.run_program(words, environment, prepare=enter)
     except OSError as error:
@@ -89,7 +91,7 @@ def _entrance(folder: Folder, record: Record) -> Callable[[], None] | None:
     supervisor = folder.supervisor()
     if supervisor is None:
         raise supervisor_client.gone_error(folder)
-    return None if record.exposed else functools.partial(network_namespace.join, supervisor)
+    return None if record.isolation.is_shared else functools.partial(network_namespace.join, supervisor)
 
 
 def _refused(record: Record) -> ClusterError:

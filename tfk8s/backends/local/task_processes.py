@@ -1,7 +1,8 @@
 """The processes of a local cluster's tasks; those of servers, which the supervisor forks and restarts.
 
-The supervisor has loaded TensorFlow's library, and a fork shares the pages of its parent: sixteen servers need less
-memory than two imports of TensorFlow. A task with modules to preload, or with other settings, gets an interpreter.
+The supervisor has loaded TensorFlow's library, and a fork shares the pages of its parent. So sixteen servers need less
+memory than two processes that import TensorFlow. A task with modules to preload, or with other settings than the loaded
+library, gets an interpreter of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import capacity, state, task_log
+from tfk8s.backends.local.loopback import sockets
+from tfk8s.backends.local.loopback.start import listening
 from tfk8s.core.backoff import Backoff
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import fork_client, ipc, processes
@@ -39,6 +42,7 @@ class TaskSettings:
         progress: the file for the progress of the task's program.
         python: the interpreter, for a task that needs its own.
         data: the folder for the state of tf.data's dispatcher, if the task is a part of tf.data's service.
+        confined: whether the task's ports must be bound to the loopback device.
     """
 
     config: TaskConfig
@@ -48,6 +52,7 @@ class TaskSettings:
     progress: Path
     python: str
     data: Path | None = None
+    confined: bool = False
 
     @property
     def needs_interpreter(self) -> bool:
@@ -137,6 +142,7 @@ class ServerProcess(TaskProcess):
         self._started = 0.0
         self._stopping = False
         self._start_at_once = False
+        self._trouble = ""  # the reason why the current process must not serve
 
     def start(self) -> None:
         """Start the process unless it runs. `phase` becomes READY when the server listens."""
@@ -176,12 +182,15 @@ class ServerProcess(TaskProcess):
         is_ready = os.read(ready, 1)
         self._loop.forget(ready)
         os.close(ready)
-        if is_ready:
+        if is_ready and self.settings.confined and (trouble := sockets.trouble(self.settings.config.port)):
+            self._trouble = trouble
+            os.kill(self.pid or 0, signal.SIGKILL)
+        elif is_ready:
             self.enter(Phase.READY, self._last_reason)
 
     def _on_exit(self, status: int) -> None:
         self.pid = None
-        ended = self._describe_exit(status)
+        ended, self._trouble = self._trouble or self._describe_exit(status), ""
         if self._stopping:
             self.enter(Phase.FAILED, self._last_reason)
         elif self._start_at_once:
@@ -215,6 +224,8 @@ class ServerProcess(TaskProcess):
             os.environ.update(self.settings.environment)
             server.check_port(config)
             library.start(config)
+            if self.settings.confined:  # `listening.hook_libraries` may not know this build of TensorFlow
+                listening.bind_all()
             print(server.first_lines(config, library.version, library.folder, os.environ), flush=True)
             os.write(3, b"1")
             os.close(3)
@@ -275,26 +286,3 @@ def dial(connection: socket.socket, port: int) -> None:
             ipc.send(connection, {}, [stream.fileno()])
     except OSError as error:
         ipc.send(connection, {"error": error.strerror or str(error)})
-
-
-class PortHandover:
-    """Starts tasks once all tasks that were removed have ended, whose ports they may get."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self._ending: list[ServerProcess] = []
-
-    def replace(self, removed: Sequence[ServerProcess], added: Sequence[ServerProcess]) -> None:
-        """End tasks; start others once these, and those of earlier calls, have ended."""
-        for task in removed:
-            task.stop("removed by `tfk8s scale`")
-        self._ending += removed
-        self._start(added)
-
-    def _start(self, added: Sequence[ServerProcess]) -> None:
-        self._ending = [task for task in self._ending if task.pid]
-        if self._ending:
-            self._loop.after(0.01, lambda: self._start(added))
-            return
-        for task in added:
-            task.start()

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,6 +37,12 @@ def take_descriptors(descriptors: Sequence[int]) -> None:
     for number, descriptor in enumerate(high):
         os.dup2(descriptor, number)
     os.closerange(len(high), os.sysconf("SC_OPEN_MAX"))
+
+
+def close(descriptors: Iterable[int]) -> None:
+    """Close descriptors."""
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def fork() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -12,8 +11,7 @@ from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.tools.doctor.check import Check, State
 
-_ENTER = "from tfk8s.backends.local import network_namespace; network_namespace.enter()"
-_ENTER_TIMEOUT = 20.0
+_NAMESPACES = "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0; in a container: --cap-add SYS_ADMIN"
 
 
 def checks(environment: Mapping[str, str], job_file: JobFile | None = None) -> Iterator[Check]:
@@ -21,7 +19,7 @@ def checks(environment: Mapping[str, str], job_file: JobFile | None = None) -> I
     yield (system := _system())
     if system.state is not State.OK:
         return
-    yield _namespaces()
+    yield _isolation()
     yield _tensorflow(interpreter.script_python(environment))
     yield _memory(capacity.available_memory())
     yield Check("GPUs", State.OK, f"{capacity.gpus() or 'none'}; a task that requests more GPUs runs without them")
@@ -45,21 +43,16 @@ def _system() -> Check:
     return Check("system", State.MISSING, f"clusters on this machine need Linux, not {sys.platform}", advice)
 
 
-def _namespaces() -> Check:
-    """Enter a network namespace in a child process, because a security profile may forbid what the kernel allows."""
-    process = subprocess.run(
-        [sys.executable, "-P", "-c", _ENTER], capture_output=True, text=True, timeout=_ENTER_TIMEOUT, check=False
-    )
-    if process.returncode == 0:
-        return Check("namespaces", State.OK, "tasks can have their own network")
-    reason = (process.stderr.strip().splitlines() or ["unknown reason"])[-1]
-    return Check(
-        "namespaces",
-        State.MISSING,
-        f"tasks can't have their own network: {reason.rpartition('] ')[2]}",
-        "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0; in a container: --cap-add SYS_ADMIN; "
-        "or run `up --allow-exposed-ports`",
-    )
+def _isolation() -> Check:
+    from tfk8s.backends.local import isolation  # needs Linux
+
+    try:
+        found = isolation.probe()
+    except isolation.Refused as refusal:
+        return Check("isolation", State.MISSING, str(refusal), f"{_NAMESPACES}; {refusal.help}")
+    if found.is_shared:
+        return Check("isolation", State.OK, str(found), f"for a network of the cluster's own, {_NAMESPACES}")
+    return Check("isolation", State.OK, str(found))
 
 
 def _tensorflow(python: str) -> Check:

@@ -103,7 +103,7 @@ def test_gpus_go_to_tasks_in_order_until_none_is_left() -> None:
 )
 def test_ports_are_checked(given_file: JobFile, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        capacity.check_ports(given_file, exposed=False)
+        capacity.check_ports(given_file)
     assert str(caught.value) == message
 
 

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from tfk8s.backends.local import supervisor_client, task_commands
+from tfk8s.backends.local.isolation import Isolation, Kind
 from tfk8s.core.spec import Task
+
+SHARED = Isolation(Kind.NONE, "")
 
 
 @pytest.mark.programs
@@ -32,7 +35,7 @@ def test_a_command_that_can_not_start_has_the_exit_code_of_a_shell(
     (tmp_path / "text").chmod(0o755)
     task = Task("worker", 0)
     folder: Any = SimpleNamespace(supervisor=os.getpid)
-    record: Any = SimpleNamespace(tasks=[SimpleNamespace(task=task, environment={})], id="x", exposed=True)
+    record: Any = SimpleNamespace(tasks=[SimpleNamespace(task=task, environment={})], id="x", isolation=SHARED)
     path = str(tmp_path / program)
     assert task_commands.run(folder, record, task, [path]) == code
     assert capsys.readouterr().err == f"tfk8s: can't run {path}: {reason}\n"
@@ -45,7 +48,7 @@ def test_stacks_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     observed = {"tasks": tasks, "scripts": [{"pid": os.getppid()}]}
     monkeypatch.setattr(supervisor_client, "observe", lambda _: observed)
     folder: Any = SimpleNamespace(supervisor=os.getpid)
-    record: Any = SimpleNamespace(exposed=True)
+    record: Any = SimpleNamespace(isolation=SHARED)
     found = task_commands.read_stacks(folder, record, ["worker/0", "worker/1", f"pid {os.getppid()}", "pid 0"])
     assert [(entry.name, [process.pid for process in entry.processes], entry.problem) for entry in found] == [
         ("worker/0", [os.getpid()], ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from tfk8s.backends.local.task_processes import PortHandover
+from tfk8s.backends.local.port_handover import PortHandover
 
 
 class Task:

@@ -1,0 +1,89 @@
+"""The watch over open ports."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tfk8s.backends.local.loopback import sockets, watch
+from tfk8s.sessions.forks.event_loop import Loop
+
+OPEN = """
+import socket
+server = socket.socket()
+server.listen()
+print(server.getsockname()[1], flush=True)
+input()
+"""
+Process = subprocess.Popen[str]
+
+
+@pytest.fixture
+def process() -> Iterator[Process]:
+    """Return a process with an open port; isolated Python reads no PYTHONPATH."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-I", "-c", OPEN], text=True, **pipes) as process:
+        yield process
+        process.kill()
+
+
+def port(process: Process) -> int:
+    assert process.stdout is not None
+    return int(process.stdout.readline())
+
+
+@pytest.fixture
+def look(process: Process) -> Callable[[], None]:
+    """Return a function that looks once at the ports of the process."""
+    return watch.PortWatch(Loop(), lambda: [process.pid])._look
+
+
+@pytest.mark.programs
+def test_an_open_port_is_bound(process: Process, look: Callable[[], None]) -> None:
+    number = port(process)
+    assert sockets.trouble(number)
+    look()
+    assert not sockets.trouble(number)
+    with socket.create_connection(("127.0.0.1", number)):
+        assert process.poll() is None
+
+
+@pytest.mark.programs
+def test_a_process_whose_port_can_not_be_bound_ends(
+    process: Process, look: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "PIDFD_GETFD", 1 << 20)  # no system call, as Docker's profile forbids this one
+    number = port(process)
+    look()
+    assert process.stderr is not None
+    assert process.stderr.readline() == (
+        f"tfk8s: process {process.pid} ends: port {number} is open to other machines, and can't be bound to loopback: "
+        "Function not implemented; listen on 127.0.0.1\n"
+    )
+    assert process.wait(10) == -9
+
+
+@pytest.mark.programs
+def test_a_process_to_which_another_machine_connected_ends(
+    process: Process, look: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = port(process)
+    monkeypatch.setattr(sockets, "outside_peers", lambda tables, ports: ["10.0.0.7"] if ports == {number} else [])
+    look()
+    assert process.wait(10) == -9
+
+
+@pytest.mark.programs
+def test_ports_of_other_programs_stay(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = port(process)
+    looks = []
+    other = watch.PortWatch(Loop(), lambda: looks.append(1) or [os.getpid()])
+    other._look()
+    other._look()
+    assert sockets.trouble(number)
+    assert len(looks) == 1  # a foreign socket is looked up once

@@ -1,0 +1,99 @@
+"""The watch over a cluster's ports in this machine's own network: no port stays open to other machines."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tfk8s.backends.local.loopback import sockets
+from tfk8s.backends.local.loopback.sockets import Listener
+from tfk8s.backends.local.loopback.start import listening
+from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.task import activity
+
+_INTERVAL = 0.1
+PIDFD_GETFD = 438  # a system call, with the same number on all architectures
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class PortWatch:
+    """Finds open ports of a cluster's processes, and binds them to the loopback device.
+
+    Processes of Python bind their ports by themselves (`start`), and other processes don't. A process whose port can't
+    be bound, or got a connection from another machine, ends.
+
+    Args:
+        loop: the supervisor's.
+        processes: returns the processes of the cluster.
+    """
+
+    def __init__(self, loop: Loop, processes: Callable[[], Iterable[int]]) -> None:
+        self._loop, self._processes = loop, processes
+        self._foreign: set[int] = set()  # the open sockets of other programs, by inode
+
+    def start(self) -> None:
+        """Start to poll."""
+        self._look()
+
+    def _look(self) -> None:
+        self._loop.after(_INTERVAL, self._look)
+        found = {item.inode: item for item in sockets.listeners() if item.is_open and item.user == os.geteuid()}
+        self._foreign &= found.keys()
+        unknown = {inode: item for inode, item in found.items() if inode not in self._foreign}
+        if not unknown:
+            return
+        for pid in self._processes():
+            for descriptor, inode in socket_descriptors(pid):
+                if listener := unknown.pop(inode, None):
+                    _confine(pid, descriptor, listener)
+        self._foreign |= unknown.keys()
+
+
+def _confine(pid: int, descriptor: int, listener: Listener) -> None:
+    """Bind a port of a process to the loopback device; end the process if others may have used the port."""
+    try:
+        _bind(pid, descriptor)
+        trouble = ""
+    except OSError as error:
+        trouble = f"port {listener.port} is open to other machines, and can't be bound to loopback: {error.strerror}"
+    if peers := sockets.outside_peers(activity.read_tables(), {listener.port}):
+        trouble = f"port {listener.port} was open to other machines, and {peers[0]} connected"
+    if trouble:
+        _end(pid, trouble)
+
+
+def _bind(pid: int, descriptor: int) -> None:
+    """Bind a socket of another process, which the kernel allows to its debuggers (pidfd_getfd(2))."""
+    process = os.pidfd_open(pid)
+    try:
+        own = _libc.syscall(PIDFD_GETFD, process, descriptor, 0)
+        if own < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        with socket.socket(fileno=own):
+            listening.bind(own)
+    finally:
+        os.close(process)
+
+
+def _end(pid: int, trouble: str) -> None:
+    """Kill a process, with a line where its errors go."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/fd/2", "a") as errors:
+        errors.write(f"tfk8s: process {pid} ends: {trouble}; listen on 127.0.0.1\n")
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def socket_descriptors(pid: int) -> Iterable[tuple[int, int]]:
+    """Yield the sockets of a process, each as a descriptor and an inode."""
+    with contextlib.suppress(OSError):  # the process has ended
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    yield int(descriptor.name), int(target[len("socket:[") : -1])

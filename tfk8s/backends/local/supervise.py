@@ -1,0 +1,68 @@
+"""The process of a supervisor: isolates itself, and then supervises a cluster (`supervisor`)."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+from tfk8s.backends.local import isolation, state
+from tfk8s.backends.local.record import Record, relocate
+from tfk8s.backends.local.state import Folder
+from tfk8s.backends.local.supervisor import Supervisor
+
+
+def main(path: str, ready: int) -> None:
+    """Detach from the command, and supervise a cluster.
+
+    Args:
+        path: the cluster's folder.
+        ready: a descriptor, which gets a JSON object when the supervisor listens: `error` and `help` if it can't.
+    """
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # two descriptors for a task, three for a script
+    folder = Folder(Path(path))
+    try:
+        record = _isolated(folder)
+        supervisor = Supervisor(folder, record)
+        folder.write_supervisor(os.getpid())
+    except (OSError, isolation.Refused) as error:
+        os.write(ready, json.dumps({"error": str(error), "help": getattr(error, "help", None)}).encode())
+        os._exit(1)
+    with contextlib.suppress(BrokenPipeError):  # `up` was killed; another `up` may have found this supervisor already
+        os.write(ready, b"{}")
+    os.close(ready)
+    supervisor.run()
+
+
+def _isolated(folder: Folder) -> Record:
+    """Isolate this process, and return the cluster's record with the ports that the isolation leaves to its tasks.
+
+    Raises:
+        Refused, OSError: this machine can't isolate the cluster.
+    """
+    record = folder.read()
+    assert record is not None
+    record = dataclasses.replace(record, isolation=isolation.enter(insists=record.exposed))
+    if record.isolation.is_shared:
+        if record.job_file.network.allow_to == ():
+            raise isolation.Refused(
+                "`network: {allow_to: []}` closes the way out to all networks, which needs a network of the cluster's "
+                f"own ({record.isolation.reason})",
+                "leave allow_to out on this machine; `tfk8s doctor --local` says how to allow network namespaces",
+            )
+        os.environ.update(record.isolation.confined(os.environ))
+        record = relocate(record, taken=state.ports_of_others(folder))
+    folder.replace(record)
+    return record
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
