@@ -12,6 +12,10 @@ WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 .PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-cluster test-versions \
 	test-kubernetes-versions check update site bench chart push-chart release clean
 
+# The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
+LINUX_ONLY = ^tfk8s/(backends/(local/|local_scripts|.*/raw_terminal)|cluster/each|task/(config|programs/|server)|training/|sessions/(forks/[^ei]|forks/event|forks/ipc|guard_thread|patch|pod/|warm/(keeper|relay)))
+ELSEWHERE = $(BIN)/mypy --follow-imports silent --exclude '$(LINUX_ONLY)'
+
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
 
@@ -46,6 +50,8 @@ check: .venv/dev    ## style, types, and the layers of modules
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(ELSEWHERE) --platform darwin --cache-dir .mypy_cache/darwin tfk8s
+	$(ELSEWHERE) --platform win32 --cache-dir .mypy_cache/win32 tfk8s
 	$(BIN)/lint-imports
 	$(BIN)/hadolint images/*/Dockerfile
 

@@ -23,7 +23,7 @@ def _main(arguments: list[str]) -> int:
 
         print(f"tfk8s {__version__}")  # noqa: T201
         return 0
-    if arguments[:1] == ["server"]:
+    if arguments[:1] == ["server"] and sys.platform == "linux":
         from tfk8s.task import server
 
         return server.main(arguments[1:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 import select
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -162,20 +163,38 @@ def ready(descriptors: Iterable[int], timeout: float | None, *, sink: int | None
         sink: a descriptor, or None: the wait ends when it is writable, too.
         timeout: in seconds; None means no end.
     """
-    poll = select.poll()  # `select.select` refuses descriptors above 1023, which a user's program may have
-    if sink is not None:
-        poll.register(sink, select.POLLOUT)
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN | (select.POLLOUT if descriptor == sink else 0))
-    events = poll.poll(None if timeout is None else 1000 * timeout)
-    return {descriptor for descriptor, event in events if event != select.POLLOUT}
+    return events(descriptors, [] if sink is None else [sink], timeout)[0]
 
 
 def writable(descriptor: int) -> bool:
     """Return whether a descriptor takes bytes now, or is closed."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    return bool(poll.poll(0))
+    return any(events([], [descriptor], 0))
+
+
+def events(sources: Iterable[int], sinks: Iterable[int], timeout: float | None) -> tuple[set[int], set[int]]:
+    """Wait for the first of several descriptors; on Windows, these are sockets.
+
+    Args:
+        sources: descriptors to read from.
+        sinks: descriptors to write to.
+        timeout: in seconds; None means no end.
+
+    Returns:
+        The descriptors that are readable or closed, and those that are writable.
+    """
+    sources, sinks = set(sources), set(sinks)
+    if sys.platform == "win32":
+        readable, writable, _ = select.select(sources, sinks, [], timeout)
+        return set(readable), set(writable)
+    poll = select.poll()  # `select.select` refuses descriptors above 1023, which a user's program may have
+    for descriptor in sources | sinks:
+        wanted = (select.POLLIN if descriptor in sources else 0) | (select.POLLOUT if descriptor in sinks else 0)
+        poll.register(descriptor, wanted)
+    found = poll.poll(None if timeout is None else 1000 * timeout)
+    return (
+        {descriptor for descriptor, event in found if event != select.POLLOUT},
+        {descriptor for descriptor, event in found if event & select.POLLOUT},
+    )
 
 
 def rest(seconds: float) -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from tfk8s.sessions.forks import processes
+from tfk8s import platforms
 
 
 def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -16,7 +16,13 @@ def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.
     Args:
         command: the program and its arguments.
         environment: its whole environment.
+
+    Raises:
+        InvalidInput: this system is not Linux.
     """
+    platforms.require_linux("processes that serve a page")
+    from tfk8s.sessions.forks import processes
+
     return subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,  # away from Ctrl-C
         preexec_fn=functools.partial(processes.die_with_parent, os.getpid()),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from tfk8s import platforms
 from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.elastic_forward import forward_to_task
 from tfk8s.backends.protocol import Backend
@@ -45,8 +46,9 @@ def run(
         The end of the script.
 
     Raises:
-        InvalidInput: this machine has no TensorFlow.
+        InvalidInput: this machine has no TensorFlow, or Windows.
     """
+    platforms.require_pipes("scripts on this machine")
     from tfk8s.backends import interpreter
 
     python = interpreter.script_python(os.environ)
@@ -73,8 +75,9 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
         The end of the script.
 
     Raises:
-        InvalidInput: another program uses a port of a task, or this machine has no TensorFlow.
+        InvalidInput: another program uses a port of a task, or this machine has no TensorFlow, or Windows.
     """
+    platforms.require_pipes("scripts on this machine", "leave out --here to run the script beside the tasks")
     if len(status.tasks) > MAX_TASKS:
         raise InvalidInput(
             f'"{status.name}" has {len(status.tasks)} tasks; --here is for at most {MAX_TASKS}',

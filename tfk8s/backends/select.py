@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from tfk8s import platforms
 from tfk8s.backends.options import LOCAL_VARIABLE, BackendOptions
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.spec import JobFile
@@ -27,6 +28,9 @@ def choose(options: BackendOptions, job_file: JobFile | None = None) -> Backend:
 
         return ExternalBackend(job_file)
     if options.is_local(os.environ):
+        platforms.require_linux(
+            "clusters on this machine", f"run tfk8s {platforms.in_container()}; or use a Kubernetes cluster"
+        )
         from tfk8s.backends.local.backend import LocalBackend
 
         return LocalBackend(allow_exposed_ports=options.allow_exposed_ports)

@@ -64,6 +64,9 @@ def completion(
 
 def server(context: typer.Context) -> None:
     """Run one task's server by hand, in the foreground."""
+    from tfk8s import platforms
+
+    platforms.require_linux("servers")
     raise AssertionError(f"tfk8s.__main__ runs the server: {context.args}")
 
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import NoReturn
 
+from tfk8s import platforms
 from tfk8s.cli.output import note
 from tfk8s.errors import WaitTimeout
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING = platforms.ENDING_SIGNALS
 _IMPORTS = "<frozen importlib._bootstrap>"
 _RETRY_INTERVAL = 0.01
 
@@ -85,8 +86,7 @@ class Once:
 def _handle(number: int, frame: FrameType | None) -> None:
     global _first
     if _drops_exceptions(frame):
-        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
-        signal.setitimer(signal.ITIMER_REAL, _RETRY_INTERVAL)
+        platforms.raise_signal_later(number, _RETRY_INTERVAL)
         return
     _first = number
     _raise(number)

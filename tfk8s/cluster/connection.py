@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from tfk8s import platforms
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.core import environment
@@ -34,6 +35,12 @@ def require_access(backend: Backend, name: str, task: Task) -> None:
         backend.dial(name, task).close()
 
 
+def _require_pipes() -> None:
+    platforms.require_pipes(
+        "sessions from this machine", f"submit runs scripts beside the tasks; or run tfk8s {platforms.in_container()}"
+    )
+
+
 def _warn(event: TaskEvent) -> None:
     log.warning("%s", event)
 
@@ -55,6 +62,7 @@ class ClusterConnection:
     @contextlib.contextmanager
     def forward(self, port: int, without: Iterable[str]) -> Iterator[Forward]:
         """Forward a loopback port to the master, as `Cluster.forward` does."""
+        _require_pipes()
         from tfk8s.backends.elastic_forward import forward_to_task
         from tfk8s.cluster.forward_guard import ForwardGuard
 
@@ -74,6 +82,7 @@ class ClusterConnection:
                 locator = self._backend.locator(self._name)
                 if locator is None:
                     return self._backend.observe(self._name).target, None
+                _require_pipes()
                 from tfk8s.cluster import sidecar
                 from tfk8s.sessions.call_guard import AbortCalls, CallGuard
                 from tfk8s.sessions.guard_thread import GuardThread

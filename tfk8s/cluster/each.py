@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
-from tfk8s import polling
+from tfk8s import platforms, polling
 from tfk8s.backends import interpreter
 from tfk8s.backends.protocol import Backend
 from tfk8s.backends.select import choose
@@ -27,12 +27,11 @@ from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.task_names import require_job
 from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.log import log
-from tfk8s.sessions.forks import processes
 from tfk8s.sessions.timing import TIMING
 
 END_TIMEOUT = 15.0  # between the signal to end and SIGKILL
 _POLL_INTERVAL = 0.5  # a process may end while its children hold its output open
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = platforms.ENDING_SIGNALS
 
 OnLine = Callable[[Task, str, bool], None]  # a task, a line of its script, and whether it is an error line
 
@@ -41,8 +40,10 @@ def tasks_of(job_file: JobFile, job: str) -> list[Task]:
     """Return the tasks of a job, so that a script can run for each of them.
 
     Raises:
-        InvalidInput: the job does not exist or has no servers, or the job file gives the servers' addresses.
+        InvalidInput: the job does not exist or has no servers, the job file gives the servers' addresses, or this
+            system is not Linux.
     """
+    platforms.require_linux("the processes of --each")
     require_job(job, [job.name for job in job_file.jobs])
     if job_file.has_addresses:
         raise InvalidInput(
@@ -198,6 +199,8 @@ class _Process:
 
 def main(parent: str, work: str) -> int:
     """Run a script to its end; return its exit code. On this machine, the script ends with the parent."""
+    from tfk8s.sessions.forks import processes  # Linux only
+
     processes.die_with_parent(int(parent))
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:

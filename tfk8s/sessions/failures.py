@@ -44,7 +44,8 @@ _USAGE_ERRORS = (1, 2)  # the exit codes of absl's flags and of argparse for an 
 _PACKAGE_NAMES = {"PIL": "pillow", "cv2": "opencv-python-headless", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 _OWN_MODULE = "a module of your own belongs beside SCRIPT"
 
-_EXPECTED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # of users, and of tfk8s itself
+_SIGHUP = 1  # Windows does not name it
+_EXPECTED_SIGNALS = (_SIGHUP, signal.SIGINT, signal.SIGTERM)  # of users, and of tfk8s itself
 
 IsTf1Name = Callable[[str, str], bool]
 Note = Callable[[str], None]  # notes `error_names.A_TASK_FAILED` or `A_TASK_FAILED_JUST_NOW`

@@ -6,11 +6,13 @@ import os
 import signal
 import threading
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tfk8s import polling
 from tfk8s.sessions.task_events import TaskEvent, read_events
-from tfk8s.task.programs.stacks import StackListener
+
+if TYPE_CHECKING:
+    from tfk8s.task.programs.stacks import StackListener
 
 _left_open: set[int] = set()  # pipes that signals may still be written to
 

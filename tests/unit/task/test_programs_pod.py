@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tfk8s.backends.kubernetes.scripts import script_archive
+from tfk8s.core import programs
 from tfk8s.task.programs import pod
 
 POD = {
@@ -161,5 +162,5 @@ def test_stopped_program_is_killed_with_all_that_it_started(tmp_path: Path) -> N
 
 
 def test_end_is_read_as_it_was_written() -> None:
-    assert pod.read_end(pod.end_message(137, 2)) == (137, 2)
-    assert pod.read_end("OOM") is None
+    assert programs.read_end(programs.end_message(137, 2)) == (137, 2)
+    assert programs.read_end("OOM") is None

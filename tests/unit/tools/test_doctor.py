@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -345,7 +346,7 @@ def test_missing_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_checks_end_on_another_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_checks.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     assert list(this_machine(monkeypatch)) == ["versions", "system"]
 
 

@@ -25,7 +25,7 @@ from tfk8s.core.script import Script
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.log import log
 from tfk8s.sessions.forks import ipc, processes
-from tfk8s.sessions.forks.scripts import forwarded_signals
+from tfk8s.sessions.forks.escalation import forwarded_signals
 
 _ANSWER_TIMEOUT = 60.0  # a supervisor that loads TensorFlow from a slow disk answers late
 _START_TIMEOUT = 10.0

@@ -24,8 +24,9 @@ from tfk8s.backends.local.loopback import sockets
 from tfk8s.backends.local.loopback.start import listening
 from tfk8s.core.backoff import Backoff
 from tfk8s.core.status import Phase
-from tfk8s.sessions.forks import fork_client, ipc, processes
+from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.sessions.forks.import_variables import READ_LATER, read_at_import
 from tfk8s.task import server
 from tfk8s.task.config import TaskConfig
 
@@ -57,9 +58,7 @@ class TaskSettings:
     @property
     def needs_interpreter(self) -> bool:
         """True if a fork of the supervisor is not enough."""
-        return bool(
-            self.data or self.preload or fork_client.read_at_import(self.environment).keys() - fork_client.READ_LATER
-        )
+        return bool(self.data or self.preload or read_at_import(self.environment).keys() - READ_LATER)
 
 
 class TaskProcess:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfk8s import polling
+from tfk8s import platforms, polling
 from tfk8s.backends import child_process, devices, interpreter
 from tfk8s.cluster.connection import require_access
 from tfk8s.cluster.handle import Cluster
@@ -35,7 +35,8 @@ _KERNEL = "python3"
 
 
 def require_jupyter() -> None:
-    """Raise an InvalidInput if this interpreter has no JupyterLab or no TensorFlow, which its kernels need."""
+    """Raise an InvalidInput without Linux, JupyterLab or TensorFlow, which kernels need."""
+    platforms.require_linux("notebooks")
     if any(importlib.util.find_spec(module) is None for module in ("jupyterlab", "ipykernel")):
         raise InvalidInput(f"JupyterLab is not installed for {sys.executable}", help="pip install 'tfk8s[notebook]'")
     interpreter.require_tensorflow(sys.executable)

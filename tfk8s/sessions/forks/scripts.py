@@ -12,9 +12,8 @@ import os
 import shlex
 import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -27,41 +26,6 @@ KILL_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a script that has to end
 
 # The event loop handles the end of a process and of a connection.
 PEER_MAY_BE_GONE = contextlib.suppress(OSError)
-
-# The signals of a client's first, second, … Ctrl-C.
-ESCALATION = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def forwarded_signals(send: Callable[[int], bool]) -> Iterator[None]:
-    """In a `with`, forward SIGINT and SIGTERM to a script: the first as it is, the second as SIGTERM, then SIGKILL.
-
-    The handler of before gets a later signal, and one that can't be sent. Only the main thread gets signals, so other
-    threads forward none.
-
-    Args:
-        send: sends a signal; returns False if nothing can be sent.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    escalation = iter(ESCALATION)
-    numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
-
-    def forward(number: int, _: object) -> None:
-        at_least = next(escalation, None)
-        if at_least is None or not send(max(at_least, number, key=ESCALATION.index)):
-            signal.signal(number, before[number])
-            signal.raise_signal(number)
-
-    for number in before:
-        signal.signal(number, forward)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @dataclass(eq=False, kw_only=True)

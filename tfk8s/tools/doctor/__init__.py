@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tfk8s import platforms
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core.spec import JobFile
+from tfk8s.errors import InvalidInput
 from tfk8s.task.server import find_tensorflow
 from tfk8s.tools.doctor.check import Check, State
 from tfk8s.version import __version__
@@ -32,13 +34,23 @@ def examine(where: BackendOptions, image: str | None = None, job_file: JobFile |
     is_local = where.is_local(os.environ)
     yield Check("versions", State.OK, _versions())
     if is_local:
-        from tfk8s.tools.doctor import local
+        yield (system := _system())
+        if system.state is State.OK:
+            from tfk8s.tools.doctor import local
 
-        yield from local.checks(os.environ, job_file)
+            yield from local.checks(os.environ, job_file)
     else:
         from tfk8s.tools.doctor import kubernetes
 
         yield from kubernetes.checks(where.context, where.namespace, image, job_file)
+
+
+def _system() -> Check:
+    try:
+        platforms.require_linux("clusters on this machine")
+    except InvalidInput as error:
+        return Check("system", State.MISSING, str(error), error.help or "")
+    return Check("system", State.OK, platforms.name())
 
 
 def _versions() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 
 from tfk8s.backends import interpreter
@@ -15,10 +14,7 @@ _NAMESPACES = "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0;
 
 
 def checks(environment: Mapping[str, str], job_file: JobFile | None = None) -> Iterator[Check]:
-    """Yield the checks of this machine and of its room for a job file; without Linux, the first check only."""
-    yield (system := _system())
-    if system.state is not State.OK:
-        return
+    """Yield the checks of this machine, which has Linux, and of its room for a job file."""
     yield _isolation()
     yield _tensorflow(interpreter.script_python(environment))
     yield _memory(capacity.available_memory())
@@ -34,13 +30,6 @@ def room(job_file: JobFile) -> Check:
     except InvalidInput as error:
         return Check("room", State.MISSING, str(error), error.help or "")
     return Check("room", State.OK, f'enough memory for all tasks of "{job_file.name}"')
-
-
-def _system() -> Check:
-    if sys.platform == "linux":
-        return Check("system", State.OK, "Linux")
-    advice = "run tfk8s in a Linux virtual machine or container, or use a Kubernetes cluster"
-    return Check("system", State.MISSING, f"clusters on this machine need Linux, not {sys.platform}", advice)
 
 
 def _isolation() -> Check:

@@ -7,6 +7,7 @@ with 128 or more is run again, as signals end programs so; another code except 0
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -23,6 +24,7 @@ END_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a program that has to end
 # after as many seconds, so that the others have ended by then.
 MAX_STOPPED = 10.0
 _SUFFIX = ".py"
+_END = re.compile(r"exit code (\d+), restarts (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +102,14 @@ def run_result(ended: Mapping[str, int], success: Iterable[str]) -> int | None:
     if all(ended.get(task) == 0 for task in needed):
         return 0
     return next((code for code in ended.values() if code), None)
+
+
+def end_message(code: int, restarts: int) -> str:
+    """Return the termination message of a pod, with the exit code of the program and the number of its restarts."""
+    return f"exit code {code}, restarts {restarts}"
+
+
+def read_end(message: str) -> tuple[int, int] | None:
+    """Return the exit code and the number of restarts from a termination message; None if the text is another."""
+    match = _END.fullmatch(message.strip())
+    return (int(match[1]), int(match[2])) if match else None

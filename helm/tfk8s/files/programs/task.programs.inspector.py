@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 SAMPLE_INTERVAL = 0.5  # between the two looks
 ANSWER_TIMEOUT = 3.0  # for the Python stacks of all processes
 _STOPPED = "T"
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
 _LISTENER = re.compile(r" @tfk8s-stacks-(\d+)$", re.MULTILINE)  # in /proc/net/unix, for `address`
 _CREDENTIALS = struct.Struct("3i")  # ucred: pid, uid, gid
@@ -84,7 +83,8 @@ def describe(
     for ident, thread in after.items():
         states.setdefault(thread.name, Counter())[thread.state] += 1
         cpu[thread.name] += thread.ticks - before.get(ident, thread).ticks
-    used = {name: ticks / _TICKS / seconds for name, ticks in cpu.items()}
+    hertz = os.sysconf("SC_CLK_TCK")
+    used = {name: ticks / hertz / seconds for name, ticks in cpu.items()}
     return {
         "pid": pid,
         "state": after[pid].state if pid in after else "",

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import signal
 import sys
 import time
@@ -24,7 +23,7 @@ from typing import NoReturn
 from tfk8s.core import naming
 from tfk8s.core.backoff import Backoff
 from tfk8s.core.cluster_spec import cluster_spec, tf_config
-from tfk8s.core.programs import END_TIMEOUT, MAX_STOPPED, Program, RunPolicy, exit_code
+from tfk8s.core.programs import END_TIMEOUT, MAX_STOPPED, Program, RunPolicy, end_message, exit_code
 from tfk8s.task.config import derive_cluster, lists
 from tfk8s.task.programs import archive, main_script, runner
 
@@ -34,18 +33,6 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell has them
 
 # The codes of a container that Kubernetes ends: SIGKILL and SIGTERM. The Job controller makes another pod after them.
 ENDED_BY_KUBERNETES = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
-_END = re.compile(r"exit code (\d+), restarts (\d+)")
-
-
-def end_message(code: int, restarts: int) -> str:
-    """Return the termination message of a pod, with the exit code of the program and the number of its restarts."""
-    return f"exit code {code}, restarts {restarts}"
-
-
-def read_end(message: str) -> tuple[int, int] | None:
-    """Return the exit code and the number of restarts from a termination message; None if the text is another."""
-    match = _END.fullmatch(message.strip())
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def container_code(code: int) -> int:

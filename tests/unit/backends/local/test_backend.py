@@ -33,7 +33,7 @@ from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout
-from tfk8s.sessions.forks import fork_client, ipc, processes
+from tfk8s.sessions.forks import fork_client, import_variables, ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 
 GIB = 1024**3
@@ -241,7 +241,7 @@ def test_the_oom_killer_is_named(tmp_path: Path) -> None:
 
 def test_variables_that_tensorflow_reads_at_import() -> None:
     environment = {"TF_USE_LEGACY_KERAS": "1", "HOME": "/", "CUDA_VISIBLE_DEVICES": "0", "PYTHONPATH": "x", "TERM": "y"}
-    assert fork_client.read_at_import(environment).keys() == {
+    assert import_variables.read_at_import(environment).keys() == {
         "TF_USE_LEGACY_KERAS",
         "CUDA_VISIBLE_DEVICES",
         "PYTHONPATH",

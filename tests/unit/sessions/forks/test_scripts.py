@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfk8s.sessions.forks.scripts import forwarded_signals
+from tfk8s.sessions.forks.escalation import forwarded_signals
 
 INT, TERM, KILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
 

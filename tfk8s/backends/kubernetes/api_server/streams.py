@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 
 import websocket
 
+from tfk8s import platforms, polling
 from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.api_server.client import Client, connect
 from tfk8s.backends.kubernetes.api_server.transport import UNAUTHORIZED, Access
@@ -74,9 +75,12 @@ def attach(client: Client, namespace: str, pod: str, container: str) -> websocke
 
 
 def is_input(descriptor: int) -> bool:
-    """Return whether a descriptor is a pipe or a file. A terminal, /dev/null and a closed descriptor are no input."""
+    """Return whether a descriptor is a pipe or a file. A terminal, /dev/null and a closed descriptor are no input.
+
+    On Windows, nothing is: there, tfk8s can't wait for a pipe.
+    """
     try:
-        return not stat.S_ISCHR(os.fstat(descriptor).st_mode)
+        return platforms.POLLS_FILES and not stat.S_ISCHR(os.fstat(descriptor).st_mode)
     except OSError:
         return False
 
@@ -233,16 +237,13 @@ def _copy(stream: websocket.WebSocket, local: socket.socket, heartbeat: Heartbea
     assert remote is not None
     opened: set[int] = set()
     buffer = bytearray()  # from the pod, and not yet written to `local`
-    poll = select.poll()
-    poll.register(remote, select.POLLIN)
-    poll.register(local, select.POLLIN)
+    pod, caller = remote.fileno(), local.fileno()
     while True:
         is_full = len(buffer) > _MAX_BUFFERED
-        poll.modify(remote, 0 if is_full else select.POLLIN)
-        poll.modify(local, select.POLLIN | (select.POLLOUT if buffer else 0))
         has_bytes = has_decrypted(remote) and not is_full
-        events = dict(poll.poll(0 if has_bytes else 1000 * PING_INTERVAL))
-        is_readable = has_bytes or events.get(remote.fileno(), 0) != 0
+        sources, sinks = [caller] if is_full else [pod, caller], [caller] if buffer else []
+        readable, writable = polling.events(sources, sinks, 0 if has_bytes else PING_INTERVAL)
+        is_readable = has_bytes or pod in readable
         if heartbeat.is_dead(received=is_readable or is_full):
             return
         if is_readable and not is_full:
@@ -252,9 +253,9 @@ def _copy(stream: websocket.WebSocket, local: socket.socket, heartbeat: Heartbea
                 local.sendall(buffer)
                 return
             buffer += data
-        if events.get(local.fileno(), 0) & select.POLLOUT:
+        if caller in writable:
             del buffer[: local.send(buffer)]
-        if events.get(local.fileno(), 0) & ~select.POLLOUT:
+        if caller in readable:
             block = local.recv(_BLOCK)
             if not block:
                 return

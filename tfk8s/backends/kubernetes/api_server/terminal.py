@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
-import termios
-import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
-from tfk8s import polling
+from tfk8s import platforms, polling
 from tfk8s.backends.kubernetes.api_server import commands, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.commands import RemoteCommand
@@ -18,7 +16,7 @@ from tfk8s.core.script import NOT_EXECUTABLE, NOT_FOUND
 from tfk8s.errors import ClusterError
 
 _BLOCK = 1 << 12  # a writable socket takes so much at once
-_PIPE_CLOSED = 128 + signal.SIGPIPE  # a shell's exit code
+_PIPE_CLOSED = 128 + platforms.SIGPIPE  # a shell's exit code
 _REFUSALS = {  # of runc and crun
     "executable file not found": NOT_FOUND,
     "no such file or directory": NOT_FOUND,
@@ -29,7 +27,8 @@ _REFUSALS = {  # of runc and crun
 def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
     """Run a command with this process' standard streams; return its exit code as a shell would.
 
-    The command gets a terminal if standard input and output are terminals.
+    The command gets a terminal if standard input and output are terminals. On Windows, it gets neither a terminal nor
+    input.
 
     Args:
         client: the API server.
@@ -41,7 +40,7 @@ def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
         TaskUnreachable: the pod does not exist, or does not run.
         ClusterError: the stream broke.
     """
-    has_terminal = os.isatty(0) and os.isatty(1)
+    has_terminal = platforms.POLLS_FILES and os.isatty(0) and os.isatty(1)
     has_input = has_terminal or streams.is_input(0)
     with streams.reaching(pod):
         command = RemoteCommand(
@@ -50,7 +49,7 @@ def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
     if has_input and not has_terminal:
         command.let_read_late()
     try:
-        with command, _raw_terminal(command) if has_terminal else contextlib.nullcontext() as resized:
+        with command, _raw(command) if has_terminal else contextlib.nullcontext() as resized:
             _copy(command, 0 if has_input else None, resized)
     except BrokenPipeError:
         return _PIPE_CLOSED
@@ -63,22 +62,10 @@ def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
     raise ClusterError(f"the command can't run in pod {pod}: {command.failure}")
 
 
-@contextlib.contextmanager
-def _raw_terminal(command: RemoteCommand) -> Iterator[int]:
-    """Pass each key on to the command; yield a descriptor that is readable when the terminal has another size."""
-    before = termios.tcgetattr(0)
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    handler = signal.signal(signal.SIGWINCH, lambda *_: os.write(writer, b"1"))
-    try:
-        tty.setraw(0)
-        command.resize(*os.get_terminal_size(1))
-        yield reader
-    finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
-        signal.signal(signal.SIGWINCH, handler)
-        os.close(reader)
-        os.close(writer)
+def _raw(command: RemoteCommand) -> AbstractContextManager[int]:
+    from tfk8s.backends.kubernetes.api_server import raw_terminal
+
+    return raw_terminal.raw(command.resize)
 
 
 def _copy(command: RemoteCommand, source: int | None, resized: int | None) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import secrets
-import signal
 import threading
 from collections.abc import Iterator, Mapping
 
-from tfk8s import polling
+from tfk8s import platforms, polling
 from tfk8s.backends.kubernetes.api_server import commands, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
@@ -26,7 +25,7 @@ from tfk8s.sessions.pod import file_server
 
 MAX_SECRET_BYTES = 700_000  # an object has at most 1.5 MB, and base64 adds a third
 _STOP_TIMEOUT = 60.0
-_HANGUP = 128 + signal.SIGHUP
+_HANGUP = 128 + platforms.SIGHUP
 _TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
 
 # Writes an archive of a known size from standard input. The file appears when it is complete.

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from tfk8s import task
 from tfk8s.backends import stacks
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
@@ -21,12 +22,12 @@ from tfk8s.concurrency import map_parallel
 from tfk8s.core import naming
 from tfk8s.errors import ClusterError
 from tfk8s.render import script_job, warm_job
-from tfk8s.task.programs import inspector
 
 _TIMEOUT = 30.0  # for Python to start with a small share of a CPU, and to look twice
 _MAX_AT_ONCE = 32
 
 # Runs a program of a known size from standard input. API servers before Kubernetes 1.30 can't end that input.
+_INSPECTOR = Path(task.__path__[0], "programs", "inspector.py")  # imported in containers alone: it reads /proc
 _RUN = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.argv.pop())), 'inspector', 'exec'))"
 
 Place = tuple[str, str]  # a pod and a container
@@ -71,7 +72,7 @@ def _script_places(
 
 
 def _ask(client: Client, namespace: str, pod: str, container: str) -> Answer:
-    program = Path(inspector.__file__).read_bytes()
+    program = _INSPECTOR.read_bytes()
     words = ["python3", "-I", "-c", _RUN, str(len(program))]  # without the user's modules in the working folder
     try:
         with RemoteCommand(client, namespace, pod, words, container=container, timeout=_TIMEOUT) as command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from tfk8s import platforms
 from tfk8s.backends import foreground_scripts
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
@@ -17,16 +18,20 @@ from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
-from tfk8s.sessions.forks.fork_client import READ_LATER, read_at_import
+from tfk8s.sessions.forks.import_variables import READ_LATER, read_at_import
 
 _OWN_TASK = "TFK8S_INDEX"  # the variable of scripts that run once for each task
 
 
 def fits(cluster: DeployedCluster, script: Script) -> bool:
-    """Return whether a script may run in a warm pod: it needs nothing that a fork lacks, and one folder is enough."""
+    """Return whether a script may run in a warm pod: it needs nothing that a fork lacks, and one folder is enough.
+
+    The stream to a warm pod waits for pipes.
+    """
     needs_pod = script.fresh or script.gpus or script.requirements or script.downloads
     at_import = read_at_import(script.environment).keys() - READ_LATER
-    return cluster.warm is not False and not (needs_pod or at_import or _OWN_TASK in script.environment)
+    is_possible = cluster.warm is not False and platforms.POLLS_FILES
+    return is_possible and not (needs_pod or at_import or _OWN_TASK in script.environment)
 
 
 def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes) -> Outcome | None:

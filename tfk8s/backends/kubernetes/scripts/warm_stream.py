@@ -21,7 +21,7 @@ from tfk8s.backends.kubernetes.scripts import warm_pods
 from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 from tfk8s.errors import BackendUnreachable, ClusterError, TaskUnreachable
 from tfk8s.render.pods import Object
-from tfk8s.sessions.forks.scripts import forwarded_signals
+from tfk8s.sessions.forks.escalation import forwarded_signals
 from tfk8s.sessions.warm import channel
 from tfk8s.sessions.warm.channel import Channel
 

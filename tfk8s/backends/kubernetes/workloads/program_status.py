@@ -8,11 +8,10 @@ from tfk8s.backends.kubernetes import containers, disruptions, pod_status
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.scripts import script_status
 from tfk8s.core import naming
-from tfk8s.core.programs import LOST_TASK, PEER_LOST, TIMED_OUT
+from tfk8s.core.programs import LOST_TASK, PEER_LOST, TIMED_OUT, read_end
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.render.pods import Object
-from tfk8s.task.programs.pod import read_end
 
 _FAILURES = "batch.kubernetes.io/job-index-failure-count"  # an annotation of a pod: the pods of its index that failed
 COMPLETE, FAILED = _ENDED = ("Complete", "Failed")

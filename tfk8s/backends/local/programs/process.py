@@ -13,9 +13,10 @@ from tfk8s.core import programs
 from tfk8s.core.environment import PROGRAM_DEFAULTS
 from tfk8s.core.programs import Program
 from tfk8s.core.status import Phase
-from tfk8s.sessions.forks import fork_client, ipc, processes
+from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
+from tfk8s.sessions.forks.import_variables import READ_LATER
 
 PROGRAM_RUNNER = "tfk8s.task.programs.runner"
 
@@ -124,7 +125,7 @@ class ProgramProcess(TaskProcess):
     def _can_fork(self, environment: dict[str, str]) -> bool:
         """Return whether a fork equals a new interpreter for this program."""
         python = self.settings.python
-        return self._program.is_script and self._forks.equals_interpreter(python, environment, fork_client.READ_LATER)
+        return self._program.is_script and self._forks.equals_interpreter(python, environment, READ_LATER)
 
     def _request(self, environment: dict[str, str]) -> ipc.Message:
         return {
