@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tfk8s.sessions.session import session
     from tfk8s.training import parallel
     from tfk8s.training.keras_support import correct_keras
+    from tfk8s.training.paths import path
     from tfk8s.training.progress import progress
     from tfk8s.training.strategy import strategy
 
@@ -70,6 +71,7 @@ __all__ = [
     "correct_keras",
     "load",
     "parallel",
+    "path",
     "progress",
     "session",
     "strategy",
@@ -81,6 +83,7 @@ _HOMES = {
     "connect": "api",
     "correct_keras": "training.keras_support",
     "load": "jobfile.loader",
+    "path": "training.paths",
     "progress": "training.progress",
     "session": "sessions.session",
     "strategy": "training.strategy",

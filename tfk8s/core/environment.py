@@ -29,6 +29,7 @@
     TFK8S_TRACE         cluster/timeline                  sessions/runner             interval and file of `--trace`
     TFK8S_PROGRESS      local/, warm/relay                training/progress           the file for `tfk8s.progress`
     TFK8S_PORTS         local/                            programs/                   other ports of tasks, as JSON
+    TFK8S_FOLDERS       core/environment                  training/paths              folders of volumes, as JSON
     TFK8S_CLUSTER_ID    local/                            local/state                 the cluster of a local process
     TFK8S_LOCAL         the user                          backends/options            1: `--local` is the default
     TFK8S_DEBUG         the user                          cli/, sessions/runner       1: errors show their traceback
@@ -40,6 +41,8 @@ from the master's pod.
 
 from __future__ import annotations
 
+import json
+import posixpath
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -47,6 +50,7 @@ from typing import TYPE_CHECKING
 from tfk8s.core import kinds
 from tfk8s.core.addresses import SCHEME, host_and_port
 from tfk8s.core.cluster_spec import cluster_spec, tf_config
+from tfk8s.core.storage import claims
 
 if TYPE_CHECKING:
     from tfk8s.core.script import Script
@@ -74,6 +78,12 @@ def data_variables(job_file: JobFile, address: Callable[[Task], str]) -> dict[st
     """
     job = kinds.data_job(job_file)
     return {DATA_SERVICE: f"{SCHEME}{address(next(iter(job)))}"} if job else {}
+
+
+def folder_variables(job_file: JobFile) -> dict[str, str]:
+    """Return the variable by which `tfk8s.path` finds the folders of volumes on this machine; empty without folders."""
+    folders = {posixpath.normpath(one.path): one.folder for one in claims.volumes(job_file) if one.folder}
+    return {"TFK8S_FOLDERS": json.dumps(folders)} if folders else {}
 
 
 def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], str]) -> dict[str, str]:

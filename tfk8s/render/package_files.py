@@ -12,7 +12,7 @@ _CORE = ("core/__init__.py", "core/compact.py", "core/lifetime.py", "core/naming
 _TASK = ("__init__.py", "version.py", *_CORE, "task/*.py")
 _PROGRAM = (
     "core/backoff.py", "core/cluster_spec.py", "core/programs.py", "core/progress.py", "log.py",
-    "training/__init__.py", "training/keras_*.py", "training/progress.py", "task/programs/*.py",
+    "training/__init__.py", "training/keras_*.py", "training/paths.py", "training/progress.py", "task/programs/*.py",
 )  # fmt: skip
 _DATA_SERVICE = ("task/data/*.py",)
 _SCRIPT = (

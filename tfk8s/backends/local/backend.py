@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tfk8s import polling
 from tfk8s.backends import devices, downloads, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
-from tfk8s.backends.local import capacity, logs, state, status, supervisor_client
+from tfk8s.backends.local import capacity, logs, state, status, supervisor_client, volumes
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, make_record, resize
 from tfk8s.backends.local_tensorboard import LocalTensorBoard
 from tfk8s.backends.options import BackendOptions
@@ -58,6 +58,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
     def apply(self, job_file: JobFile) -> bool:
         """Start the cluster or its failed servers; return whether anything changed."""
         capacity.check_job_file(job_file)
+        volumes.check(job_file)
         with state.locked():
             folder = state.folder(job_file.name)
             record = folder.read()
@@ -75,6 +76,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
     def plan(self, job_file: JobFile) -> Plan:
         """Return the changes that `apply` would make."""
         capacity.check_job_file(job_file)
+        volumes.check(job_file)
         name, folder = job_file.name, state.folder(job_file.name)
         record = folder.read()
         if record is None or not folder.is_running():
@@ -250,6 +252,7 @@ def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool, created: f
     """Start a cluster, after removing the cluster of that name. Ctrl-C waits until this is done."""
     folder.require_space()
     _check_capacity(job_file)
+    volumes.make_folders(job_file)
     record = make_record(job_file, exposed=exposed, created=created)
     with processes.signals_held():
         _replace(folder, record)

@@ -16,7 +16,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,11 +106,12 @@ class Isolation:
 OWN_NETWORK = Isolation()
 
 
-def enter(*, insists: bool) -> Isolation:
+def enter(*, insists: bool, prepare: Callable[[], None] = lambda: None) -> Isolation:
     """Isolate this process, which must have one thread, and its later children, as well as this machine can.
 
     Args:
         insists: the user accepts that others can connect, and does without a namespace.
+        prepare: is called in the namespace, where this process may mount.
 
     Raises:
         Refused: others could connect, and the user does not insist.
@@ -118,7 +119,7 @@ def enter(*, insists: bool) -> Isolation:
     reason = _INSIST
     if not insists:
         try:
-            network_namespace.enter()
+            network_namespace.enter(prepare)
         except OSError as error:
             reason = f"no network namespace: {error.strerror or error}"
         else:

@@ -13,21 +13,26 @@ import fcntl
 import os
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-_NAMESPACES = {"user": _CLONE_NEWUSER, "net": _CLONE_NEWNET}  # the user namespace first, since it gives the right
+_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
+# The user namespace first, since it gives the right to the others. A cluster may have its own files (mounts.py).
+_NAMESPACES = {"user": _CLONE_NEWUSER, "mnt": _CLONE_NEWNS, "net": _CLONE_NEWNET}
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def enter() -> None:
+def enter(prepare: Callable[[], None] = lambda: None) -> None:
     """Move this process, which must have one thread, and its later children into a new network namespace.
 
     Root needs no user namespace, and keeps access to all files. Other users also get a user namespace in which they
     keep their id, and drop its capabilities.
+
+    Args:
+        prepare: is called inside, where this process may mount, before it drops capabilities.
 
     Raises:
         OSError: this machine does not allow namespaces.
@@ -36,19 +41,21 @@ def enter() -> None:
         try:
             _call("unshare", _CLONE_NEWNET)
         except PermissionError:  # root of a container without CAP_SYS_ADMIN
-            _enter_as_user()
+            _enter_as_user(prepare)
         else:
             _raise_loopback()
+            prepare()
     else:
-        _enter_as_user()
+        _enter_as_user(prepare)
 
 
 def join(pid: int) -> None:
-    """Move this process, which must have one thread, into the network namespace of a process of the same user.
+    """Move this process, which must have one thread, into the namespaces of a process of the same user.
 
     Raises:
         OSError: this machine does not allow that.
     """
+    folder = Path.cwd()
     with contextlib.ExitStack() as stack:
         others = {
             name: stack.enter_context(open(f"/proc/{pid}/ns/{name}"))
@@ -57,17 +64,33 @@ def join(pid: int) -> None:
         }
         for name, file in others.items():
             _call("setns", file.fileno(), _NAMESPACES[name])
+    if "mnt" in others:
+        os.chdir(folder)  # the kernel has changed it to the root
     if "user" in others and os.geteuid() != 0:
         _drop_capabilities()
 
 
-def _enter_as_user() -> None:
+def call_where_mounts_are_allowed(prepare: Callable[[], None]) -> None:
+    """Call a function that mounts, in this process, which must have one thread. Its network stays as it is.
+
+    Raises:
+        OSError: this machine does not allow namespaces.
+    """
+    if os.geteuid() == 0:
+        prepare()
+    else:
+        _enter_as_user(prepare, has_network=False)
+
+
+def _enter_as_user(prepare: Callable[[], None], *, has_network: bool = True) -> None:
     user, group = os.geteuid(), os.getegid()
-    _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNET)
+    _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNET * has_network)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    _raise_loopback()
+    if has_network:
+        _raise_loopback()
+    prepare()
     if user != 0:
         _drop_capabilities()
 

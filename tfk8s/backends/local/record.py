@@ -20,7 +20,7 @@ from tfk8s.backends.local.isolation import OWN_NETWORK, Isolation, Kind
 from tfk8s.backends.local.loopback import ports as free_ports
 from tfk8s.backends.plain import as_plain, job_file_from_dict, job_file_to_dict
 from tfk8s.core import addresses, kinds
-from tfk8s.core.environment import data_variables, program_variables, texts
+from tfk8s.core.environment import data_variables, folder_variables, program_variables, texts
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import ClusterSpec, Job, JobFile, Task
 
@@ -106,7 +106,8 @@ class Record:
     def variables(self) -> dict[str, str]:
         """The variables that scripts get: those of the job file with fixed values, and the address of tf.data's."""
         service = data_variables(self.job_file, lambda task: self.addresses[task])
-        return {**texts(self.job_file.master_env), **service, **self.port_variables}
+        own = {**self.port_variables, **folder_variables(self.job_file)}
+        return {**texts(self.job_file.master_env), **service, **own}
 
     @property
     def port_variables(self) -> dict[str, str]:
@@ -230,6 +231,7 @@ def _task(job_file: JobFile, job: Job, task: Task, address: Callable[[Task], str
             **texts({**job_file.env, **job.env}),
             **_gpu_environment(job, gpus),
             **data_variables(job_file, address),
+            **folder_variables(job_file),
             **(program_variables(job_file, task, address) if job.program else {}),
         },
         preload=list(job.preload),

@@ -10,10 +10,11 @@ import resource
 import sys
 from pathlib import Path
 
-from tfk8s.backends.local import isolation, state
+from tfk8s.backends.local import isolation, mounts, state
 from tfk8s.backends.local.record import Record, relocate
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.supervisor import Supervisor
+from tfk8s.core.storage import claims
 
 
 def main(path: str, ready: int) -> None:
@@ -33,7 +34,7 @@ def main(path: str, ready: int) -> None:
         record = _isolated(folder)
         supervisor = Supervisor(folder, record)
         folder.write_supervisor(os.getpid())
-    except (OSError, isolation.Refused) as error:
+    except (OSError, isolation.Refused, mounts.MountError) as error:
         os.write(ready, json.dumps({"error": str(error), "help": getattr(error, "help", None)}).encode())
         os._exit(1)
     with contextlib.suppress(BrokenPipeError):  # `up` was killed; another `up` may have found this supervisor already
@@ -47,11 +48,15 @@ def _isolated(folder: Folder) -> Record:
 
     Raises:
         Refused, OSError: this machine can't isolate the cluster.
+        MountError: this machine can't show a volume's folder at its path.
     """
     record = folder.read()
     assert record is not None
-    record = dataclasses.replace(record, isolation=isolation.enter(insists=record.exposed))
+    volumes = claims.volumes(record.job_file)
+    isolated = isolation.enter(insists=record.exposed, prepare=lambda: mounts.mount(volumes))
+    record = dataclasses.replace(record, isolation=isolated)
     if record.isolation.is_shared:
+        mounts.enter(volumes)
         if record.job_file.network.allow_to == ():
             raise isolation.Refused(
                 "`network: {allow_to: []}` closes the way out to all networks, which needs a network of the cluster's "

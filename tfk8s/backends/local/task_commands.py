@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfk8s.backends import interpreter, local_scripts, stacks
-from tfk8s.backends.local import network_namespace, supervisor_client
+from tfk8s.backends.local import mounts, network_namespace, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.stacks import Stacks
 from tfk8s.core.script import NOT_EXECUTABLE, NOT_FOUND
 from tfk8s.core.spec import Task
+from tfk8s.core.storage import claims
 from tfk8s.errors import ClusterError
 
 _STACKS_TIMEOUT = 30.0  # for two looks at all processes, on a busy machine
@@ -91,7 +92,8 @@ def _entrance(folder: Folder, record: Record) -> Callable[[], None] | None:
     supervisor = folder.supervisor()
     if supervisor is None:
         raise supervisor_client.gone_error(folder)
-    return None if record.isolation.is_shared else functools.partial(network_namespace.join, supervisor)
+    is_plain = record.isolation.is_shared and not mounts.needed(claims.volumes(record.job_file))
+    return None if is_plain else functools.partial(network_namespace.join, supervisor)
 
 
 def _refused(record: Record) -> ClusterError:

@@ -19,6 +19,7 @@ from tfk8s.backends.select import choose
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.notebook import cell_errors
 from tfk8s.core.addresses import SCHEME
+from tfk8s.core.storage import claims
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import patch, runner, session
@@ -100,6 +101,17 @@ def _view(cluster: Cluster, target: str) -> ClusterView:
     return ClusterView(addresses, forwarded=True, is_elastic=status.is_elastic)
 
 
+def _see_volumes(name: str) -> None:
+    """Mount the folders of a local cluster's volumes, for this process. Its network is not the cluster's."""
+    from tfk8s.backends.local import mounts, state
+
+    try:
+        if (record := state.folder(name).read()) is not None:
+            mounts.enter(claims.volumes(record.job_file))
+    except mounts.MountError as error:
+        log.warning("this kernel %s; tfk8s.path finds the folder", error)
+
+
 def main(settings: str, connection_file: str) -> None:
     """Run a kernel until Jupyter ends it.
 
@@ -110,6 +122,8 @@ def main(settings: str, connection_file: str) -> None:
     from ipykernel.kernelapp import IPKernelApp
 
     chosen = KernelSettings.parse(settings)
+    if chosen.options.local:
+        _see_volumes(chosen.name)  # now: a process with threads can't
     cluster = chosen.cluster()
     application: Any = IPKernelApp.instance()
     application.initialize([f"--IPKernelApp.connection_file={connection_file}", "--log-level=ERROR"])

@@ -20,7 +20,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
         if isinstance(error := refused[name], OSError):
             raise error
 
-    monkeypatch.setattr(isolation.network_namespace, "enter", lambda: raise_("namespace"))
+    monkeypatch.setattr(isolation.network_namespace, "enter", lambda _: raise_("namespace"))
     monkeypatch.setattr(isolation, "require_loopback", lambda: raise_("loopback"))
     monkeypatch.setattr(isolation.people, "who_else", lambda: refused["people"])
     return refused

@@ -41,7 +41,7 @@ def test_a_record_survives_json() -> None:
     assert Record.from_dict(json.loads(json.dumps(record.to_dict()))) == record
     assert record.tasks[0].environment.keys() >= {"A"}
     assert "B" not in record.tasks[0].environment  # a task inherits the variable from the environment of `up`
-    assert record.variables == {"A": "1"}
+    assert record.variables == {"A": "1", "TFK8S_FOLDERS": '{"/c": "/here"}'}
     assert (record.name, record.target) == ("a", "grpc://localhost:2222")
     assert [str(task.task) for task in record.tasks] == ["chief/0", "p/0", "ps/0", "ps/1", "w/0", "w/1"]
 

@@ -15,6 +15,7 @@ from tfk8s.backends.local.isolation import Isolation, Kind
 from tfk8s.core.spec import Task
 
 SHARED = Isolation(Kind.NONE, "")
+NO_VOLUMES = SimpleNamespace(volumes=(), jobs=())
 
 
 @pytest.mark.programs
@@ -35,7 +36,8 @@ def test_a_command_that_can_not_start_has_the_exit_code_of_a_shell(
     (tmp_path / "text").chmod(0o755)
     task = Task("worker", 0)
     folder: Any = SimpleNamespace(supervisor=os.getpid)
-    record: Any = SimpleNamespace(tasks=[SimpleNamespace(task=task, environment={})], id="x", isolation=SHARED)
+    tasks = [SimpleNamespace(task=task, environment={})]
+    record: Any = SimpleNamespace(tasks=tasks, id="x", isolation=SHARED, job_file=NO_VOLUMES)
     path = str(tmp_path / program)
     assert task_commands.run(folder, record, task, [path]) == code
     assert capsys.readouterr().err == f"tfk8s: can't run {path}: {reason}\n"
@@ -48,7 +50,7 @@ def test_stacks_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     observed = {"tasks": tasks, "scripts": [{"pid": os.getppid()}]}
     monkeypatch.setattr(supervisor_client, "observe", lambda _: observed)
     folder: Any = SimpleNamespace(supervisor=os.getpid)
-    record: Any = SimpleNamespace(isolation=SHARED)
+    record: Any = SimpleNamespace(isolation=SHARED, job_file=NO_VOLUMES)
     found = task_commands.read_stacks(folder, record, ["worker/0", "worker/1", f"pid {os.getppid()}", "pid 0"])
     assert [(entry.name, [process.pid for process in entry.processes], entry.problem) for entry in found] == [
         ("worker/0", [os.getpid()], ""),
