@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # commands that need no backend import this module too
     from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 
-NODE_TIMEOUT = 900.0  # replaces the default limit of a wait while an autoscaler starts a node
+NODE_TIMEOUT = 900.0  # replaces the default limit of a wait while a node is started, or pulls an image
 
 
 class Observer(Protocol):

@@ -33,7 +33,7 @@ def wait_until_ready(
     Args:
         backend: the cluster's backend.
         name: the cluster's name.
-        timeout: in seconds. While an autoscaler starts a node, the default becomes `NODE_TIMEOUT`.
+        timeout: in seconds. While a node is started or pulls an image, the default becomes `NODE_TIMEOUT`.
         on_change: called with the first status, and with each status that differs from the one before.
         before: restarting tasks with their former status. Each counts as ready once its status has changed.
         without: tasks not to wait for ("worker/3"). The others are then probed directly, not by the master.
@@ -85,6 +85,7 @@ class Readiness:
         self._cut_off = ""  # the tasks that the master could not reach, in words
         self._changed_at = 0.0
         self._needs_node = False
+        self._pulls: set[Task] = set()  # of images, under way or complete, but not failed
 
     def poll(self) -> ClusterStatus | None:
         """Return the status of a ready cluster; None if the cluster is not ready yet.
@@ -99,6 +100,7 @@ class Readiness:
             if self._on_change is not None:
                 self._on_change(status)
         self._needs_node = self._needs_node or any(task.node_is_starting for task in status.tasks)
+        self._follow_pulls(status)
         self._require_hope(status)
         if not all(map(self._is_new, status.tasks)):
             return None
@@ -117,8 +119,15 @@ class Readiness:
         return status
 
     def limit(self, timeout: float) -> float:
-        """Return the timeout; the default grows once a node is being started."""
-        return NODE_TIMEOUT if self._needs_node and timeout == TIMEOUT else timeout
+        """Return the timeout; the default grows once a node is being started, or pulls an image."""
+        return NODE_TIMEOUT if (self._needs_node or self._pulls) and timeout == TIMEOUT else timeout
+
+    def _follow_pulls(self, status: ClusterStatus) -> None:
+        for task in status.tasks:
+            if task.is_pulling:
+                self._pulls.add(task.task)
+            elif task.phase in (Phase.PENDING, Phase.FAILED) and task.reason:  # the pull has failed
+                self._pulls.discard(task.task)
 
     def _report_silence(self, status: ClusterStatus) -> None:
         """Give the master a reason, once, if all tasks have been ready for a while and it does not answer for them."""

@@ -41,6 +41,7 @@ class TaskStatus:
         reason: the reason why the task is not ready, the cause of its last end, or what the task lacks; else "".
         required_gpus: the number of GPUs that the task was given and that TensorFlow must see.
         node_is_starting: whether an autoscaler starts a node for the task.
+        is_pulling: whether the task's node pulls an image for the task.
         is_program: whether the task runs a program instead of a server.
         is_data: whether the task is a part of tf.data's service.
         exit_code: the exit code of a program that has ended and is not run again, 128 + N for signal N; else None.
@@ -56,6 +57,7 @@ class TaskStatus:
     reason: str = ""
     required_gpus: int = 0
     node_is_starting: bool = False
+    is_pulling: bool = False
     is_program: bool = False
     is_data: bool = False
     exit_code: int | None = None

@@ -55,6 +55,19 @@ def test_the_default_timeout_grows_once_a_node_is_started(backend: FakeBackend) 
     assert limits == [(TIMEOUT, 5), (NODE_TIMEOUT, 5), (NODE_TIMEOUT, 5)]
 
 
+def test_the_default_timeout_grows_for_a_pull_until_it_fails(backend: FakeBackend) -> None:
+    pulling = change("worker/0", phase=Phase.PENDING, reason="pulling image", is_pulling=True)
+    creating = change("worker/0", phase=Phase.PENDING, reason="", is_pulling=False)
+    backend.updates = [change("worker/0", phase=Phase.PENDING), pulling, creating, pulling]
+    backend.updates += [change("worker/0", reason='image "x" can\'t be pulled', is_pulling=False)]
+    readiness = Readiness(backend, "mnist", lambda: backend.observe("mnist"), None, {}, [])
+    limits = []
+    for _ in range(5):
+        readiness.poll()
+        limits.append((readiness.limit(TIMEOUT), readiness.limit(5)))
+    assert limits == [(TIMEOUT, 5), (NODE_TIMEOUT, 5), (NODE_TIMEOUT, 5), (NODE_TIMEOUT, 5), (TIMEOUT, 5)]
+
+
 def test_a_timeout_names_at_most_five_reasons() -> None:
     backend = FakeBackend(job_file("big", worker=9), phase=Phase.PENDING)
 

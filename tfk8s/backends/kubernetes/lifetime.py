@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tfk8s.backends.kubernetes import pod_events, pod_status
+from tfk8s.backends.kubernetes import image_pull, pod_events, pod_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -72,7 +72,8 @@ def limits_problem(keepers: Sequence[tuple[Object, Object | None]], events: Even
     for job, pod in keepers:
         found = pod_events.of(pod or job, events)
         phase, reason = pod_status.phase_and_reason(script_status.master_job(job), pod, found, QUOTA_ADVICE)
-        if reason and phase in (Phase.PENDING, Phase.FAILED) and not pod_status.waits_for_node(pod, found):
+        is_starting = pod_status.waits_for_node(pod, found) or image_pull.is_under_way(pod, found.pull)
+        if reason and phase in (Phase.PENDING, Phase.FAILED) and not is_starting:
             return f"Job {job['metadata']['name']} has no {'running ' if pod else ''}pod: {reason}"
     return ""
 

@@ -1,4 +1,4 @@
-"""The events that explain why pods wait: warnings, and what autoscalers and Kueue say of pods without a node.
+"""The events that explain why pods wait: warnings, pulls of images, and the words of autoscalers and Kueue.
 
 The texts are those of the cluster autoscaler (TriggeredScaleUp, NotTriggerScaleUp), of GKE (FailedScaleUp), of
 Karpenter (Nominated, FailedScheduling) and of Kueue (events of its Workloads).
@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tfk8s.backends.kubernetes import image_pull
+from tfk8s.backends.kubernetes.image_pull import Pull
 from tfk8s.render.pods import Object
 
 # The scheduler's events are left out, because a pod that waits for the scheduler has them in its status. Those of
 # probes are left out, because a server that does not listen yet explains nothing. The others are those of every start.
 QUERY = {
-    "fieldSelector": "source!=default-scheduler,reason!=Unhealthy,reason!=Pulling,reason!=Pulled,reason!=Created,"
-    "reason!=Started,reason!=Killing,reason!=SuccessfulCreate"
+    "fieldSelector": "source!=default-scheduler,reason!=Unhealthy,reason!=Pulled,reason!=Created,reason!=Started,"
+    "reason!=Killing,reason!=SuccessfulCreate"
 }
 _POD_GROUP = "kueue.x-k8s.io/pod-group-name"  # the label of a pod of Kueue's; names the Workload, too
 _COMBINED = "(combined from similar events): "
@@ -50,11 +52,13 @@ class PodEvents:
     Attributes:
         warnings: their messages, the latest last.
         node: what an autoscaler said last, if anything.
+        pull: the last pull of an image, unless a warning came later.
         queue: what Kueue said last about the pod's Workload; "" if nothing.
     """
 
     warnings: list[str] = field(default_factory=list)
     node: NodeEvent | None = None
+    pull: Pull | None = None
     queue: str = ""
 
 
@@ -69,17 +73,25 @@ def group(events: Iterable[Object], context: str) -> Events:
         context: the kubeconfig's context. GKE's contexts name the cluster, which begins the names of pools' groups.
     """
     groups: dict[str, PodEvents] = {}
-    for event in sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime"))):
+    for event in sorted(events, key=_order):
         subject, message = event["involvedObject"], event.get("message", "").removeprefix(_COMBINED)
         is_workload = subject.get("kind") == "Workload"
         found = groups.setdefault(_workload(subject["name"]) if is_workload else subject.get("uid", ""), PodEvents())
         if is_workload:
             found.queue = message
+        elif pull := image_pull.of_event(event):
+            found.pull = pull
         elif node := _node_event(event, message, context):
             found.node = node
         elif event.get("type") == "Warning" and event.get("reason") != "FailedScheduling":
             found.warnings.append(message)
+            found.pull = None
     return groups
+
+
+def _order(event: Object) -> tuple[str, bool]:
+    """Return the time of an event; within a second, a pull comes before its failure."""
+    return str(event.get("lastTimestamp") or event.get("eventTime")), event.get("reason") != "Pulling"
 
 
 def of(source: Object, events: Events) -> PodEvents:
@@ -87,7 +99,7 @@ def of(source: Object, events: Events) -> PodEvents:
     metadata = source["metadata"]
     found = events.get(metadata["uid"], PodEvents())
     workload = events.get(_workload(metadata.get("labels", {}).get(_POD_GROUP, "")))
-    return PodEvents(found.warnings, found.node, workload.queue if workload else "")
+    return PodEvents(found.warnings, found.node, found.pull, workload.queue if workload else "")
 
 
 def _workload(name: str) -> str:

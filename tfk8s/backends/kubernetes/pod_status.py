@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from tfk8s.backends.kubernetes import containers
+from tfk8s.backends.kubernetes import containers, image_pull
 from tfk8s.backends.kubernetes.disruptions import DELETED, why_removed
 from tfk8s.backends.kubernetes.nodes.shortages import remedy
 from tfk8s.backends.kubernetes.pod_events import NodeEvent, PodEvents
@@ -66,7 +66,7 @@ def phase_and_reason(job: str, pod: Object | None, events: PodEvents, room: str 
         node = pod["spec"].get("nodeName")
         return Phase.FAILED, f"its node {node} does not answer: `kubectl describe node {node}` shows since when"
     phase, reason = _container(job, pod, own[0], events.warnings)
-    return phase, reason or containers.why_others_wait(job, pod)
+    return phase, image_pull.describe(pod, events.pull) or reason or containers.why_others_wait(job, pod)
 
 
 def is_unscheduled(pod: Object) -> bool:

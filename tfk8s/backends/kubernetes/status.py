@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tfk8s import concurrency
-from tfk8s.backends.kubernetes import containers, lifetime, pod_events, pod_status
+from tfk8s.backends.kubernetes import containers, image_pull, lifetime, pod_events, pod_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -67,9 +67,9 @@ def read(
     scripts = _scripts(jobs, pods)
     warm = warm_status.warm_pods(jobs, pods)
     keepers = lifetime.limit_keepers(jobs, pods)
-    needs_events = any(map(_needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *warm, *keepers]))))
+    has_waiting = any(map(needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *warm, *keepers]))))
     master = cluster.workload(cluster.master.job)
-    events = read_events(client, cluster.namespace) if needs_events else {}
+    events = read_events(client, cluster.namespace) if has_waiting else {}
     data_service = {DATA_SERVICE: cluster.data_service} if cluster.data_service else {}
     last_lines = _last_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
     programs = [pod for task, pod in by_task.items() if pod and cluster.program_job(task.job)]
@@ -130,7 +130,7 @@ def _task(
 ) -> TaskStatus:
     workload, program = cluster.workload(task.job), cluster.program_job(task.job)
     restarts = sum(item["restartCount"] for item in containers.statuses(pod)) if pod else 0
-    is_starting, exit_code = False, None
+    is_starting, is_pulling, exit_code = False, False, None
     if not (source := pod or workload):
         phase, reason = Phase.PENDING, "its StatefulSet or Job is missing: `tfk8s up` creates it again"
     elif pod and workload and not program and pod_status.is_outdated(pod, workload):
@@ -138,6 +138,7 @@ def _task(
     else:
         found = pod_events.of(source, events)
         is_starting = pod_status.waits_for_node(pod, found)
+        is_pulling = image_pull.is_under_way(pod, found.pull)
         if program:
             phase, reason, exit_code, restarts = program_status.read(program, task, pod, found)
         else:
@@ -154,6 +155,7 @@ def _task(
         reason=reason,
         required_gpus=cluster.required_gpus.get(naming.dns_label(task.job), 0),
         node_is_starting=is_starting,
+        is_pulling=is_pulling,
         is_program=program is not None,
         is_data=cluster.is_data(task.job),
         exit_code=exit_code,
@@ -187,7 +189,7 @@ def _with_listening(
     return [dataclasses.replace(task, phase=Phase.READY) if task.task in ready else task for task in tasks]
 
 
-def _needs_events(pod: Object | None) -> bool:
+def needs_events(pod: Object | None) -> bool:
     """Return whether only events can explain why a pod does not run."""
     if pod is None or pod_status.is_unscheduled(pod):
         return True

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import containers, disruptions, pod_events, pod_status, status
+from tfk8s.backends.kubernetes import containers, disruptions, image_pull, pod_events, pod_status, status
 from tfk8s.backends.kubernetes.api_server import logs, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
@@ -57,10 +57,10 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         PodDeleted: somebody deleted the pod or its Job.
         ScriptLost: Kubernetes removed the pod before its start.
     """
-    reason, needs_node = "", False
+    reason, needs_node, pulls = "", False, False
 
     def poll() -> Object | None:
-        nonlocal reason, needs_node
+        nonlocal reason, needs_node, pulls
         change = informer.last_change(script_job.object_name(cluster.name, name))
         if change is None:
             return None
@@ -69,9 +69,10 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
         require_kept(pod, ENDED if has_started else "the script can't start", change.deleted)
         if has_started:
             return pod
-        events = _events(informer, pod) if pod_status.is_unscheduled(pod) else PodEvents()
+        events = _events(informer, pod) if status.needs_events(pod) else PodEvents()
         needs_node = needs_node or pod_status.waits_for_node(pod, events)
         phase, reason = pod_status.phase_and_reason(cluster.master.job, pod, events)
+        pulls = image_pull.is_under_way(pod, events.pull) or (pulls and not reason)  # not after a failure
         reason = reason or _before_start(pod)
         if phase is Phase.FAILED:
             raise ClusterError(f"the script can't start: {reason}")
@@ -80,7 +81,7 @@ def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> O
     return polling.wait_until(
         poll,
         lambda: f"the script to start: {reason or _why_no_pod(informer, name)}",
-        lambda: NODE_TIMEOUT if needs_node else START_TIMEOUT,
+        lambda: NODE_TIMEOUT if needs_node or pulls else START_TIMEOUT,
         announce=True,
     )
 
