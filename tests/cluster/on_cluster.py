@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 from job_files import job_file
-from kube_api import KubeApi
+from kube_api import MERGE, KubeApi
 
 from tfk8s import polling
 from tfk8s.backends.devices import list_devices, require_all
@@ -94,6 +94,34 @@ def left(client: KubeApi, namespace: str, name: str) -> list[str]:
         if kind != "Event"
         for one in client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]
     ]
+
+
+def open_claim(client: KubeApi, namespace: str, claim: str) -> None:
+    """Let every user write to a claim, also where the provisioner of volumes leaves them to root."""
+    pods, enforcement = f"/api/v1/namespaces/{namespace}/pods", "pod-security.kubernetes.io/enforce"
+    opener = {
+        "name": "opener", "image": IMAGE, "command": ["chmod", "777", "/opened"], "securityContext": {"runAsUser": 0},
+        "volumeMounts": [{"name": "opened", "mountPath": "/opened"}],
+    }  # fmt: skip
+    volume = {"name": "opened", "persistentVolumeClaim": {"claimName": claim}}
+    spec = {"restartPolicy": "Never", "containers": [opener], "volumes": [volume]}
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"opener-{claim}"}, "spec": spec}
+
+    def enforce(standard: str) -> None:
+        body = {"metadata": {"labels": {enforcement: standard}}}
+        client.send("PATCH", f"/api/v1/namespaces/{namespace}", body=body, content_type=MERGE)
+
+    enforce("privileged")
+    try:
+        polling.wait_until(  # the API server reads the label a little later
+            lambda: client.request("POST", pods, body=made).status == 201, "the pod to be accepted", 30
+        )
+        polling.wait_until(
+            lambda: client.get(f"{pods}/opener-{claim}")["status"]["phase"] == "Succeeded", "an open volume", 120
+        )
+    finally:
+        enforce("restricted")
+        client.send("DELETE", f"{pods}/opener-{claim}")
 
 
 def until_reason(backend: KubernetesBackend, name: str, words: str, timeout: float = 40) -> str:

@@ -24,7 +24,7 @@ apiVersion: tfk8s.dev/v1
 name: charted
 image: {IMAGE}
 jobs:
-  chief: {{cpu: 100m, memory: 1Gi}}
+  chief: {{cpu: 100m, memory: 1Gi, volumes: [{{path: /ckpt, claim: charted, create: 64Mi}}]}}
   Worker: {{cpu: 100m, memory: 1Gi}}
 """
 SCRIPT = """
@@ -99,6 +99,10 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
     helm("uninstall", "digits")
 
     def gone() -> bool:
-        return all("script" in one for one in left(client, namespace, "charted"))
+        return all("script" in one or one == claim for one in left(client, namespace, "charted"))
 
+    claim = "PersistentVolumeClaim charted"
     polling.wait_until(gone, "the cluster to go", 300)
+    assert claim in left(client, namespace, "charted")
+    backend.delete("charted", delete_claims=True)
+    assert claim not in left(client, namespace, "charted")

@@ -23,7 +23,7 @@ image: {image}
 jobs: {{worker: {{tasks: {tasks}, cpu: 100m, memory: 1Gi}}{more}}}
 """
 EDITOR = "editor"  # has Kubernetes' own ClusterRole `edit`
-LIMITS = "max_duration: 8h\nidle: 30m\n"
+LIMITS = "max_duration: 8h\nidle: 30m\nvolumes: [{path: /ckpt, claim: ours, create: 64Mi}]\n"
 TWO_JOBS = ", ps: {cpu: 100m, memory: 1Gi}"
 SCRIPT = "import sys; print(sys.stdin.read() or 'no input')\n"
 
@@ -139,7 +139,7 @@ def test_the_role_of_a_user_is_sufficient_and_minimal(become, tfk8s, asked, file
     tfk8s("restart", "--no-wait", "ours", "worker/0")
     tfk8s("scale", "ours", "worker=2")
     tfk8s("diff", str(files / "one.yaml"), code=1)
-    tfk8s("down", "ours")
+    tfk8s("down", "--delete-claims", "ours")
 
     table = {(right.verb, right.resource, right.group) for right in rbac.PERMISSIONS}
     assert asked - table == set()

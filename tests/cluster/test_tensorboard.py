@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from event_files import LOSSES, WRITE, losses
-from kube_api import MERGE, KubeApi
-from on_cluster import IMAGE, make_job, make_job_file, start_tfk8s, write_wheel
+from kube_api import KubeApi
+from on_cluster import IMAGE, make_job, make_job_file, open_claim, start_tfk8s, write_wheel
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
@@ -44,31 +44,8 @@ def claim(client: KubeApi, namespace: str) -> str:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}}
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "logs"}, "spec": spec}
     client.send("POST", f"{core}/persistentvolumeclaims", body=body)
-    opener = {
-        "name": "opener", "image": IMAGE, "command": ["chmod", "777", "/logs"], "securityContext": {"runAsUser": 0},
-        "volumeMounts": [{"name": "logs", "mountPath": "/logs"}],
-    }  # fmt: skip
-    volume = {"name": "logs", "persistentVolumeClaim": {"claimName": "logs"}}
-    pod = {"restartPolicy": "Never", "containers": [opener], "volumes": [volume]}
-    enforce(client, namespace, "privileged")
-    try:
-        made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "opener"}, "spec": pod}
-        polling.wait_until(  # the API server reads the label a little later
-            lambda: client.request("POST", f"{core}/pods", body=made).status == 201, "the pod to be accepted", 30
-        )
-        polling.wait_until(
-            lambda: client.get(f"{core}/pods/opener")["status"]["phase"] == "Succeeded", "the volume to be opened", 120
-        )
-    finally:
-        enforce(client, namespace, "restricted")
-        client.send("DELETE", f"{core}/pods/opener")
+    open_claim(client, namespace, "logs")
     return "logs"
-
-
-def enforce(client: KubeApi, namespace: str, standard: str) -> None:
-    """Set the pod security standard of a namespace."""
-    labels = {"pod-security.kubernetes.io/enforce": standard}
-    client.send("PATCH", f"/api/v1/namespaces/{namespace}", body={"metadata": {"labels": labels}}, content_type=MERGE)
 
 
 def test_page_shows_what_a_script_writes_to_a_volume(

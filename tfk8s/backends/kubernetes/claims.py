@@ -38,14 +38,15 @@ def usable(client: Client, namespace: str, job_file: JobFile, objects: Sequence[
         ApiError: the user may not make a claim; nothing was changed.
     """
     made = {item["metadata"]["name"]: item for item in objects if item["kind"] == KIND}
-    applied: list[Object] = []
+    applied: dict[str, Object] = {}
     for name in claims.claim_names(job_file):
         existing = _find(client, namespace, name, is_needed=name in made)
         _check_access(job_file, name, existing or made.get(name))
         if name in made and (item := _to_apply(made[name], existing)):
             _try(client, namespace, item, existing)
-            applied.append(item)
-    return [*applied, *(item for item in objects if item["kind"] != KIND)]
+            applied[name] = item
+    others = (item if item["kind"] != KIND else applied.get(item["metadata"]["name"]) for item in objects)
+    return [item for item in others if item is not None]
 
 
 def _find(client: Client, namespace: str, name: str, *, is_needed: bool) -> Object | None:
