@@ -63,6 +63,13 @@ def start_tfk8s(*arguments: str, **options: object) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-m", "tfk8s", *arguments], **{**streams, **options})
 
 
+def may_mount() -> bool:
+    """Return whether this user may have namespaces for mounts on this machine."""
+    flags = "0x20000 if os.geteuid() == 0 else 0x10020000"  # CLONE_NEWNS, and CLONE_NEWUSER
+    program = f"import ctypes, os, sys; sys.exit(ctypes.CDLL(None).unshare({flags}))"
+    return subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 @contextlib.contextmanager
 def running(file: Path) -> Iterator[None]:
     """Start the cluster of a job file, and remove the cluster at the end."""

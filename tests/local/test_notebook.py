@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 import urllib3
-from clusters import is_ready, pids, start_tfk8s, wait_for, wait_until_gone
+from clusters import is_ready, may_mount, pids, start_tfk8s, wait_for, wait_until_gone
 from job_files import job_file
 from notebooks import BUSY, GRAPH, Kernel, kernel
 
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Task
+from tfk8s.core.storage.volumes import Volume
 
 pytestmark = pytest.mark.usefixtures("notebooks_cluster")
 
@@ -28,8 +29,15 @@ ADVICE = "tfk8s.session(recover=…) opens a new session and restores a checkpoi
 
 
 @pytest.fixture(scope="module")
-def notebooks_cluster(state_home: Path, backend: LocalBackend) -> Iterator[None]:
-    backend.apply(job_file(NAME, worker=2, ps=1))
+def ckpt(tmp_path_factory: pytest.TempPathFactory) -> Volume:
+    """A volume, which is mounted where this machine allows that."""
+    folder = tmp_path_factory.mktemp("volume")
+    return Volume(path=str(folder / "place"), folder=str(folder / "ckpt"), local_mount=may_mount())
+
+
+@pytest.fixture(scope="module")
+def notebooks_cluster(state_home: Path, backend: LocalBackend, ckpt: Volume) -> Iterator[None]:
+    backend.apply(job_file(NAME, worker=2, ps=1, volumes=(ckpt,)))
     wait_for(backend, NAME, is_ready)
     yield
     backend.delete(NAME)
@@ -86,6 +94,13 @@ def test_kernel_has_the_surroundings_of_a_script(notebook: Kernel) -> None:
     assert cell.text == "238.0 7 1\n", cell.error
     assert "InvalidInput: no TensorFlow server answers at localhost:2222: Connection refused" in cell.error
     assert "TFK8S_TARGET is the master's address" in cell.error
+
+
+def test_kernel_has_the_volumes_of_a_script(notebook: Kernel, ckpt: Volume) -> None:
+    Path(ckpt.folder or "", "step").write_text("7")
+    place = f"{ckpt.path!r}" if ckpt.local_mount else f"tfk8s.path({ckpt.path!r})"
+    cell = notebook.run(f"print(open({place} + '/step').read(), tfk8s.path({ckpt.path!r}))")
+    assert cell.text == f"7 {ckpt.folder}\n", cell.error
 
 
 def test_command_serves_a_notebook_and_leaves_nothing(tmp_path: Path, request: pytest.FixtureRequest) -> None:

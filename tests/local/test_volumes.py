@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from clusters import running, tfk8s
+from clusters import may_mount, running, tfk8s
 
 # A folder that ordinary users can't make: their clusters have a root folder of their own.
 PLACE = "/tfk8s-volume-test"
@@ -36,13 +34,6 @@ with tf.Session("grpc://localhost:2222") as session:
 pathlib.Path(place(sys.argv[2] + "/ckpt/by-script")).write_text(text)
 print(text, tfk8s.path(sys.argv[2] + "/ckpt/x"))
 """
-
-
-def may_mount() -> bool:
-    """Return whether this user may have namespaces for mounts on this machine."""
-    flags = "0x20000 if os.geteuid() == 0 else 0x10020000"  # CLONE_NEWNS, and CLONE_NEWUSER
-    program = f"import ctypes, os, sys; sys.exit(ctypes.CDLL(None).unshare({flags}))"
-    return subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from tfk8s.backends.select import choose
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.notebook import cell_errors
 from tfk8s.core.addresses import SCHEME
+from tfk8s.core.environment import folder_variables
 from tfk8s.core.storage import claims
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
@@ -102,11 +103,15 @@ def _view(cluster: Cluster, target: str) -> ClusterView:
 
 
 def _see_volumes(name: str) -> None:
-    """Mount the folders of a local cluster's volumes, for this process. Its network is not the cluster's."""
+    """Mount the folders of a local cluster's volumes for this process, and let `tfk8s.path` find them.
+
+    The network of a kernel is not the cluster's.
+    """
     from tfk8s.backends.local import mounts, state
 
     try:
         if (record := state.folder(name).read()) is not None:
+            os.environ |= folder_variables(record.job_file)
             mounts.enter(claims.volumes(record.job_file))
     except mounts.MountError as error:
         log.warning("this kernel %s; tfk8s.path finds the folder", error)
