@@ -9,7 +9,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-cluster test-versions \
+.PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-cluster test-versions \
 	test-kubernetes-versions check update site bench chart push-chart release clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
@@ -36,6 +36,9 @@ reliability: .venv/dev   ## both, with all rows; writes docs/reliability.md
 
 test-chart: .venv/dev   ## the Helm chart, with Helm; HELM=helm3 selects another Helm
 	$(BIN)/pytest tests/chart
+
+test-foreign: .venv/dev   ## README in containers with Docker's default profile; TFK8S_TEST_BASE is their base image
+	$(BIN)/pytest tests/foreign
 
 test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig context
 	$(BIN)/pytest tests/cluster

@@ -41,7 +41,7 @@ def up(
         namespace: the Kubernetes namespace; None is the job file's, or the context's.
         timeout: in seconds; the default is 15 minutes while an autoscaler starts a node. None does not wait.
         keep: keep the cluster after a failure, and at the end of a `with`.
-        allow_exposed_ports: if this machine has no network namespaces, open the tasks' ports to others.
+        allow_exposed_ports: start in this machine's own network, even if other users can connect to the tasks.
         on_change: called with the first status, and with each status that differs from the one before.
 
     Returns:

@@ -20,6 +20,7 @@ from clusters import REPOSITORY, gone, running, start_tfk8s, tfk8s, wait_until_g
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
+from tfk8s.core.addresses import host_and_port
 from tfk8s.jobfile.loader import load
 from tfk8s.polling import wait_until
 from tfk8s.task import probe
@@ -281,15 +282,16 @@ def test_missing_tensorflow_is_an_error_with_help(job_file: Path, tmp_path: Path
     assert "pip install" in done.stderr
 
 
-def test_exposed_ports_must_be_free(job_file: Path) -> None:
+def test_a_cluster_in_a_shared_network_gets_free_ports(job_file: Path) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         job_file.write_text(job_file.read_text() + f"port: {port}\n")
-        done = tfk8s("up", "--local", "--allow-exposed-ports", job_file)
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"error: port {port}, where worker/0 would listen, is in use\n")
-    up = tfk8s("up", "--local", "--allow-exposed-ports", job_file)
-    assert up.returncode == 0, up.stderr
-    with socket.create_connection(("127.0.0.1", port)) as stream:
+        up = tfk8s("up", "--local", "--allow-exposed-ports", job_file)
+        assert up.returncode == 0, up.stderr
+    assert "isolation: loopback: other users of this machine can connect (--allow-exposed-ports)" in up.stderr
+    status = json.loads(tfk8s("status", "--local", "mine", "-o", "json").stdout)
+    _, own = host_and_port(status["tasks"][0]["address"])
+    assert own != port
+    with socket.create_connection(("127.0.0.1", own)) as stream:
         assert len(probe.get_status(stream, 5)) == 1
     assert tfk8s("down", "--local", "mine").returncode == 0

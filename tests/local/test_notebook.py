@@ -89,10 +89,10 @@ def test_kernel_has_the_surroundings_of_a_script(notebook: Kernel) -> None:
         "import os, helper\n"
         "with tf.compat.v1.Session(os.environ['TFK8S_TARGET'], graph=graph) as session:\n"
         "    print(session.run(total), helper.value, os.environ['TF_CPP_MIN_LOG_LEVEL'])\n"
-        "tf.compat.v1.Session('grpc://localhost:2222', graph=graph)"
+        "tf.compat.v1.Session('grpc://localhost:2', graph=graph)"
     )
     assert cell.text == "238.0 7 1\n", cell.error
-    assert "InvalidInput: no TensorFlow server answers at localhost:2222: Connection refused" in cell.error
+    assert "InvalidInput: no TensorFlow server answers at localhost:2: Connection refused" in cell.error
     assert "TFK8S_TARGET is the master's address" in cell.error
 
 

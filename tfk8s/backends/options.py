@@ -22,7 +22,7 @@ class BackendOptions:
             a namespace is given.
         context: the context of the kubeconfig; None is the current context.
         namespace: the namespace in Kubernetes; None is the job file's, else the context's.
-        allow_exposed_ports: start local clusters even without network namespaces.
+        allow_exposed_ports: start local clusters in this machine's own network, even if others can connect.
     """
 
     local: bool | None = None

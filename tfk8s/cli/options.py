@@ -110,7 +110,7 @@ ExposedPorts = Annotated[
     bool,
     typer.Option(
         "--allow-exposed-ports",
-        help="Start even without network namespaces. Anyone who can reach a task's port can run code as you.",
+        help="Start in this machine's own network. Anyone who can reach a task's port can run code as you.",
     ),
 ]
 Timeout = Annotated[

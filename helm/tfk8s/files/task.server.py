@@ -165,6 +165,8 @@ def start(config: TaskConfig, preload: Sequence[str] = ()) -> str:
         version = start_by_import(config, preload)
         note = f" (by importing TensorFlow: {reason})"
     else:
+        if "_tfk8s_listening" in sys.modules:  # of a cluster whose ports must be bound to loopback
+            sys.modules["_tfk8s_listening"].hook_libraries()
         library.start(config)
         version = library.version
     return first_lines(config, version, folder, os.environ) + note
