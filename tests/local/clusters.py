@@ -36,6 +36,11 @@ def is_ready(status: ClusterStatus) -> bool:
     return status.phase is Phase.READY
 
 
+def addresses(backend: LocalBackend, name: str) -> list[str]:
+    """Return the addresses of the tasks, which depend on this machine's other clusters where all share its network."""
+    return [task.address for task in backend.observe(name).tasks]
+
+
 def pids(status: ClusterStatus) -> dict[Task, int]:
     return {task.task: int(task.runs_on.removeprefix("pid ")) for task in status.tasks if task.runs_on}
 

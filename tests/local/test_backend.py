@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from clusters import gone, is_ready, pids, wait_for, wait_until_gone
+from clusters import addresses, gone, is_ready, pids, wait_for, wait_until_gone
 from job_files import job_file
 
 from tfk8s.backends import devices
@@ -246,5 +246,6 @@ def test_the_log_names_the_version_of_tensorflow(backend: LocalBackend, pair: st
     wait_for(backend, pair, is_ready)
     (line,) = backend.logs(pair, [Task("local", 1)], LogOptions(tail=1))
     assert line.task == Task("local", 1)
-    assert line.text.startswith("tfk8s: local/1 listens on port 2223: TensorFlow 2.")
+    port = addresses(backend, pair)[1].rpartition(":")[2]
+    assert line.text.startswith(f"tfk8s: local/1 listens on port {port}: TensorFlow 2.")
     assert line.text.endswith(", 1 CPU")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -109,9 +110,9 @@ def test_ports_of_a_script_and_its_children_are_bound(pairs: list[str], run: Run
 
 @pytest.fixture
 def free_port() -> int:
-    from tfk8s.backends.local.loopback import ports
-
-    return ports.choose({"": 20_000}, ())[""]
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
 
 
 def test_new_tasks_get_ports_of_their_own(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import is_ready, pids, tfk8s, wait_for
+from clusters import addresses, is_ready, pids, tfk8s, wait_for
 from job_files import job_file
 
 from tfk8s.backends.local import state
@@ -133,17 +133,18 @@ tf.distribute.Server({"local": ["localhost:1", "localhost:2", "localhost:3"]}, "
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_servers_of_scripts_adopt_tasks(run, pair: str, fresh: bool) -> None:
+def test_servers_of_scripts_adopt_tasks(run, backend: LocalBackend, pair: str, fresh: bool) -> None:
     code, out, err = run(pair, ADOPTS, fresh=fresh)
     assert (code, out.splitlines()) == (
         2,
         [
-            "True grpc://localhost:2223",
+            f"True grpc://{addresses(backend, pair)[1]}",
             "3.0 /job:local/replica:0/task:1/device:CPU:0",
             "3.0 /job:localhost/replica:0/task:0/device:CPU:0",
         ],
     )
-    assert "the script's addresses (a.example.com:1) are not used: here, local/1 is localhost:2223\n" in err
+    known = f"here, local/1 is {addresses(backend, pair)[1]}\n"
+    assert f"the script's addresses (a.example.com:1) are not used: {known}" in err
     assert err.endswith(
         "error: the script's server is for another cluster, with a task local/2 that this cluster does not have:\n"
         "  the script's cluster: {local: 3}\n"
@@ -169,7 +170,7 @@ def test_a_session_computes_on_two_servers(run, pair: str) -> None:
     assert run(pair, text, tf1=True)[:2] == (0, "42\n")
 
 
-def test_tfk8s_session_and_the_environment(run, pair: str) -> None:
+def test_tfk8s_session_and_the_environment(run, backend: LocalBackend, pair: str) -> None:
     text = (
         "import json, os, tensorflow as tf, tfk8s\n"
         "print(os.environ['TFK8S_TARGET'], json.loads(os.environ['TFK8S_CLUSTER']))\n"
@@ -177,7 +178,8 @@ def test_tfk8s_session_and_the_environment(run, pair: str) -> None:
         "with graph.as_default(), tf.device('/job:local/task:1'): y = tf.constant(5)\n"
         "with tfk8s.session(graph=graph) as session: print(session.run(y))\n"
     )
-    expected = "grpc://localhost:2222 {'local': ['localhost:2222', 'localhost:2223']}\n5\n"
+    tasks = addresses(backend, pair)
+    expected = f"grpc://{tasks[0]} {{'local': {tasks}}}\n5\n"
     assert run(pair, text)[:2] == (0, expected)
 
 
@@ -340,8 +342,9 @@ def test_a_frozen_task_is_named(backend: LocalBackend, ready: str, run) -> None:
     finally:
         os.kill(pid, signal.SIGCONT)
     assert code == 3
-    assert "of 4 tasks, worker/1 does not answer:\n  worker/0  localhost:2222  answers\n" in err
-    assert "  worker/1  localhost:2223  no answer in 4 s (is it stopped, or overloaded?)\n" in err
+    first, second, *_ = addresses(backend, ready)
+    assert f"of 4 tasks, worker/1 does not answer:\n  worker/0  {first}  answers\n" in err
+    assert f"  worker/1  {second}  no answer in 4 s (is it stopped, or overloaded?)\n" in err
 
 
 def test_scripts_run_side_by_side(pair: str, start) -> None:

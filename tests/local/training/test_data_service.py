@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 
 import pytest
-from clusters import is_ready, pids, wait_for
+from clusters import addresses, is_ready, pids, wait_for
 from job_files import job_file
 
 from tfk8s.backends import devices
@@ -44,7 +44,8 @@ def expected(backend: LocalBackend, cluster: str) -> str:
     """Return the output of a script that got all elements from both data workers."""
     by_task = pids(backend.observe(cluster))
     workers = sorted((by_task[FIRST], by_task[SECOND]))
-    return f'{workers}\nTrue\ngrpc://localhost:2223 {{"worker":["localhost:2222"]}}\n'
+    worker, dispatcher, *_ = addresses(backend, cluster)
+    return f'{workers}\nTrue\ngrpc://{dispatcher} {{"worker":["{worker}"]}}\n'
 
 
 def test_each_data_worker_computes_the_whole_dataset(cluster: str, backend: LocalBackend, run: Run) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import capacity
 from tfk8s.backends.local.isolation import OWN_NETWORK, Isolation, Kind
-from tfk8s.backends.local.loopback import ports as free_ports
+from tfk8s.backends.local.loopback.ports import Ports
 from tfk8s.backends.plain import as_plain, job_file_from_dict, job_file_to_dict
 from tfk8s.core import addresses, kinds
 from tfk8s.core.environment import data_variables, folder_variables, program_variables, texts
@@ -182,21 +182,19 @@ def resize(record: Record, job_file: JobFile) -> Record:
     return dataclasses.replace(record, job_file=job_file, tasks=tasks, cluster=job_file.cluster_spec(address))
 
 
-def relocate(record: Record, kept: Collection[Task] = (), taken: Collection[int] = ()) -> Record:
+def relocate(record: Record, ports: Ports, kept: Collection[Task] = ()) -> Record:
     """Return the record of a cluster in this machine's own network, where tasks get free ports.
 
     Args:
         record: the cluster, with the ports that its tasks would have in a network of their own.
+        ports: of the cluster's supervisor.
         kept: the tasks that run already, and keep their ports.
-        taken: the ports of other clusters.
 
     Raises:
         OSError: there are no free ports.
     """
     used = {_port(task.address) for task in record.tasks if task.task in kept}
-    chosen = free_ports.choose(
-        {task.task: task.port for task in record.tasks if task.task not in kept}, {*taken, *used}
-    )
+    chosen = ports.choose({task.task: task.port for task in record.tasks if task.task not in kept}, used)
     before = record.addresses
 
     def address(task: Task) -> str:

@@ -27,7 +27,6 @@ from pathlib import Path
 
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.core import naming
-from tfk8s.core.addresses import host_and_port
 from tfk8s.core.events import Event
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
@@ -241,19 +240,6 @@ def folder(name: str) -> Folder:
 def folders() -> list[Folder]:
     """Return the folders of all clusters, by name."""
     return [Folder(path) for path in sorted(root().iterdir()) if Folder(path).exists()]
-
-
-def ports_of_others(own: Folder) -> set[int]:
-    """Return the ports of the tasks of all other clusters that run in this machine's own network."""
-    ports: set[int] = set()
-    for other in folders():
-        if other == own or not other.is_running():
-            continue
-        with contextlib.suppress(ClusterError):  # a damaged record
-            record = other.read()
-            if record and record.isolation.is_shared:
-                ports |= {host_and_port(task.address)[1] for task in record.tasks}
-    return ports
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ import resource
 import sys
 from pathlib import Path
 
-from tfk8s.backends.local import isolation, mounts, state
+from tfk8s.backends.local import isolation, mounts
+from tfk8s.backends.local.loopback import ports
 from tfk8s.backends.local.record import Record, relocate
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.supervisor import Supervisor
@@ -64,7 +65,7 @@ def _isolated(folder: Folder) -> Record:
                 "leave allow_to out on this machine; `tfk8s doctor --local` says how to allow network namespaces",
             )
         os.environ.update(record.isolation.confined(os.environ))
-        record = relocate(record, taken=state.ports_of_others(folder))
+        record = relocate(record, ports.OWN)
     folder.replace(record)
     return record
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import task_processes
 from tfk8s.backends.local.lifetime import LocalLifetime, OutsideConnections
+from tfk8s.backends.local.loopback import ports
 from tfk8s.backends.local.loopback.start import listening
 from tfk8s.backends.local.loopback.watch import PortWatch
 from tfk8s.backends.local.port_handover import PortHandover
@@ -178,7 +179,7 @@ class Supervisor:
     def _scale(self, record: Record) -> None:
         """Start the tasks that are new, and end those that are not in the record; the others continue."""
         if record.isolation.is_shared:
-            record = relocate(record, kept={task.task for task in self._record.tasks})
+            record = relocate(record, ports.OWN, kept={task.task for task in self._record.tasks})
         self._folder.replace(record)
         self._record = record
         running = {task.name: task for task in self._servers}

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 
 import pytest
 
 from tfk8s.backends.local import capacity
+from tfk8s.backends.local.loopback.ports import Ports
 from tfk8s.backends.local.record import Record, make_record, relocate, resize
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.plan import fields
@@ -71,25 +73,28 @@ def test_a_cluster_in_a_shared_network_gets_free_ports() -> None:
     program = Program(("train.py",), "/work")
     file = JobFile(name="a", master="w", jobs=(Job(name="w", tasks=3), Job(name="p", program=program)))
     record = make_record(file, exposed=False)
-    moved = relocate(record, taken={2222, 2224})
+    with contextlib.closing(Ports()) as own, contextlib.closing(Ports()) as others:
+        others.choose({2222: 2222, 2224: 2224})
+        moved = relocate(record, own)
     ports = {str(task.task): int(task.address.rpartition(":")[2]) for task in moved.tasks}
     assert ports["w/1"] == 2223
     assert not {2222, 2224} & {*ports.values()}
     assert [task.port for task in moved.tasks] == [2222, 2223, 2224, 2225]
-    others = {"2222": ports["w/0"], "2224": ports["w/2"]}
-    assert json.loads(moved.variables["TFK8S_PORTS"]) == others
+    others_ports = {"2222": ports["w/0"], "2224": ports["w/2"]}
+    assert json.loads(moved.variables["TFK8S_PORTS"]) == others_ports
     assert moved.target == f"grpc://localhost:{ports['w/0']}"
     environment = moved.tasks[3].environment
-    assert json.loads(environment["TFK8S_PORTS"]) == others
+    assert json.loads(environment["TFK8S_PORTS"]) == others_ports
     assert json.loads(environment["TF_CONFIG"])["cluster"]["w"] == [f"localhost:{ports[f'w/{i}']}" for i in range(3)]
     assert "TFK8S_PORTS" not in moved.tasks[0].environment
     assert Record.from_dict(json.loads(json.dumps(moved.to_dict()))) == moved
 
 
 def test_new_tasks_get_free_ports_beside_those_that_stay() -> None:
-    before = relocate(make_record(sized(2), exposed=False), taken={2222})
-    grown = resize(before, sized(3))
-    after = relocate(grown, kept={task.task for task in before.tasks})
+    with contextlib.closing(Ports()) as own, contextlib.closing(Ports()) as others:
+        others.choose({2222: 2222})
+        before = relocate(make_record(sized(2), exposed=False), own)
+        after = relocate(resize(before, sized(3)), own, kept={task.task for task in before.tasks})
     stayed = {task: address for task, address in after.addresses.items() if task in before.addresses}
     assert stayed == before.addresses
     assert len({*after.addresses.values()}) == 4

@@ -1,4 +1,4 @@
-"""Free ports of this machine for tasks, whose own ports other programs may use."""
+"""Free ports for tasks in a network where other programs may use the ports that the job file names."""
 
 from __future__ import annotations
 
@@ -16,33 +16,62 @@ _TRIES = 1000
 _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def choose(wanted: Mapping[K, int], taken: Collection[int]) -> dict[K, int]:
-    """Return a free port for each key: the wanted one if it is free, else a random one.
+class Ports:
+    """The ports of a cluster in a network that it shares with other clusters, which this process holds until its end.
 
-    Args:
-        wanted: the wanted port of each key.
-        taken: ports that other clusters of this user have, even if nothing listens there now.
-
-    Raises:
-        OSError: there are no free ports.
+    A port is held by an abstract Unix socket with its number (unix(7)), which has one owner in a network, whatever
+    the user and the folder of the cluster. So two clusters that start at the same time get different ports.
     """
-    used = {*taken, *wanted.values()}  # no task gets the port that another one is known by
-    chosen: dict[K, int] = {}
-    for key, port in wanted.items():
-        free = port if port not in taken and is_free(port) else _any_free(used)
-        used.add(free)
-        chosen[key] = free
-    return chosen
+
+    def __init__(self) -> None:
+        self._held: dict[int, socket.socket] = {}
+
+    def choose(self, wanted: Mapping[K, int], kept: Collection[int] = ()) -> dict[K, int]:
+        """Return a free port for each key: the wanted one if it is free, else a random one.
+
+        Args:
+            wanted: the wanted port of each key.
+            kept: the ports of this cluster that stay in use; it gives up the others.
+
+        Raises:
+            OSError: there are no free ports.
+        """
+        self._release(kept)
+        # No key gets the port that another one is known by.
+        return {key: port if self._hold(port) else self._any({*wanted.values()}) for key, port in wanted.items()}
+
+    def close(self) -> None:
+        """Give up all ports."""
+        self._release(())
+
+    def _release(self, kept: Collection[int]) -> None:
+        for port in self._held.keys() - {*kept}:
+            self._held.pop(port).close()
+
+    def _any(self, known: Collection[int]) -> int:
+        """Return a free port below those from which this machine's programs connect to others."""
+        last = min(_first_outgoing(), MAX_PORT)
+        first = min(_FIRST, last - _TRIES)
+        for port in random.sample(range(first, last), _TRIES):
+            if port not in known and self._hold(port):
+                return port
+        raise OSError(f"no free port from {first} to {last}")
+
+    def _hold(self, port: int) -> bool:
+        owner = socket.socket(socket.AF_UNIX)
+        try:
+            owner.bind(f"\0tfk8s-port-{port}")
+        except OSError:
+            owner.close()
+            return False
+        if not is_free(port):
+            owner.close()
+            return False
+        self._held[port] = owner
+        return True
 
 
-def _any_free(used: Collection[int]) -> int:
-    """Return a free port below those from which this machine's programs connect to others."""
-    last = min(_first_outgoing(), MAX_PORT)
-    first = min(_FIRST, last - _TRIES)
-    for port in random.sample(range(first, last), _TRIES):
-        if port not in used and is_free(port):
-            return port
-    raise OSError(f"no free port from {first} to {last}")
+OWN = Ports()  # of this process, which supervises one cluster
 
 
 def _first_outgoing() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfk8s.backends.local.loopback import ports
+from tfk8s.backends.local.loopback.ports import Ports
 
 
 @pytest.fixture
@@ -22,22 +24,56 @@ def used() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_a_task_keeps_a_free_port() -> None:
-    assert ports.choose({"a": 2, "b": 3}, ()) == {"a": 2, "b": 3}
+@pytest.fixture
+def free() -> int:
+    """Return a port on which nothing listens."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
 
 
-def test_a_used_port_is_replaced(used: int) -> None:
-    chosen = ports.choose({"a": used}, ())["a"]
+@pytest.fixture
+def own() -> Iterator[Ports]:
+    """Return the ports of a cluster."""
+    with contextlib.closing(Ports()) as ports:
+        yield ports
+
+
+@pytest.fixture
+def others() -> Iterator[Ports]:
+    """Return the ports of another cluster in this network."""
+    with contextlib.closing(Ports()) as ports:
+        yield ports
+
+
+def test_a_task_keeps_a_free_port(free: int, own: Ports) -> None:
+    assert own.choose({"a": free}) == {"a": free}
+
+
+def test_a_used_port_is_replaced(used: int, own: Ports) -> None:
+    chosen = own.choose({"a": used})["a"]
     assert chosen != used
     assert chosen < int(ports._OUTGOING.read_text().split()[0])  # no outgoing connection takes the port
 
 
-@given(
-    st.dictionaries(st.integers(0, 9), st.integers(2, 9), max_size=6).filter(lambda d: len({*d.values()}) == len(d)),
-    st.sets(st.integers(2, 9)),
-)
+def test_clusters_that_start_at_once_get_different_ports(free: int, own: Ports, others: Ports) -> None:
+    assert others.choose({"a": free})["a"] == free  # nothing listens there yet
+    assert own.choose({"b": free})["b"] != free
+    others.close()
+    assert own.choose({"b": free})["b"] == free
+
+
+def test_ports_that_stay_are_kept(free: int, own: Ports, others: Ports) -> None:
+    own.choose({"a": free})
+    own.choose({}, kept=[free])
+    assert others.choose({"b": free})["b"] != free
+
+
+@given(st.dictionaries(st.integers(0, 9), st.integers(2, 9), max_size=6), st.sets(st.integers(2, 9)))
 def test_ports_are_different(wanted: dict[int, int], taken: set[int]) -> None:
-    chosen = ports.choose(wanted, taken)
+    with contextlib.closing(Ports()) as own, contextlib.closing(Ports()) as others:
+        others.choose({port: port for port in taken})
+        chosen = own.choose(wanted)
     assert chosen.keys() == wanted.keys()
     assert len({*chosen.values()}) == len(chosen)
     assert not taken & {*chosen.values()}
@@ -48,4 +84,4 @@ def test_ports_are_different(wanted: dict[int, int], taken: set[int]) -> None:
 def test_a_machine_without_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "is_free", lambda _: False)
     with pytest.raises(OSError, match="no free port from 10000 to "):
-        ports.choose({"a": 2}, ())
+        Ports().choose({"a": 2})
