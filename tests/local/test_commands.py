@@ -174,7 +174,7 @@ def test_a_supervisor_outlives_an_up_that_is_killed_while_it_waits(job_file: Pat
     folder.create(record)
     reader, ready = os.pipe()
     os.close(reader)
-    command = interpreter.command(sys.executable, "tfk8s.backends.local.supervisor", str(folder.path), str(ready))
+    command = interpreter.command(sys.executable, "tfk8s.backends.local.supervise", str(folder.path), str(ready))
     environment = {**os.environ, CLUSTER_ID_VARIABLE: record.id}
     subprocess.run(command, pass_fds=[ready], env=environment, check=True, timeout=60)
     os.close(ready)

@@ -44,6 +44,7 @@ def cluster(status: ClusterStatus) -> Document:
         "idle_since": moment(status.idle_since),
         "limits_problem": status.limits_problem,
         "isolation": status.isolation,
+        "way_out": status.way_out,
         "requests": _resources(status.requests),
         "scripts": [_script(script) for script in status.scripts],
         "tasks": [_task(task) for task in status.tasks],

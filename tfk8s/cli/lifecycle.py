@@ -62,8 +62,11 @@ def up(
     say(
         f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
     )
-    if isolation := cluster.status().isolation:
-        note(f"isolation: {isolation}")
+    status = cluster.status()
+    if status.isolation:
+        note(f"isolation: {status.isolation}")
+    if status.way_out:
+        note(f"way out: {status.way_out}")
     if program_jobs(spec):
         note(f"wait for its programs: tfk8s wait{cluster.backend.flags} {cluster.name}")
     else:
@@ -257,3 +260,5 @@ def _lines(plan: Plan) -> Iterator[str]:
     if plan and (plan.requests_before, plan.requests) != (NOTHING, NOTHING):
         before = f"{plan.requests_before} → " if plan.requests_before not in (NOTHING, plan.requests) else ""
         yield f"requests of all tasks: {before}{plan.requests}"
+    if plan.way_out:
+        yield f"way out: {plan.way_out}"

@@ -78,6 +78,7 @@ class Plan:
         restarts: the running tasks that restart.
         refusal: the reason why `up` refuses the changes, or "".
         requests_before, requests: what all tasks request together, before the changes and after them.
+        way_out: the way to other networks of a new cluster on this machine; else "".
     """
 
     name: str
@@ -86,6 +87,7 @@ class Plan:
     refusal: str = ""
     requests_before: Resources = NOTHING
     requests: Resources = NOTHING
+    way_out: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.restarts)

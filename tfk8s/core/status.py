@@ -148,6 +148,7 @@ class ClusterStatus:
         success: the tasks whose programs' ends with code 0 are the run's success; empty without programs.
         is_elastic: whether each session brings the ClusterSpec to the servers, which know only themselves.
         isolation: who can connect to the servers, for clusters on this machine; else "".
+        way_out: the way to other networks, for clusters on this machine that run; else "".
     """
 
     name: str
@@ -167,6 +168,7 @@ class ClusterStatus:
     success: tuple[Task, ...] = ()
     is_elastic: bool = False
     isolation: str = ""
+    way_out: str = ""
 
     @property
     def removed_at(self) -> float | None:

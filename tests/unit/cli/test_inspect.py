@@ -56,6 +56,7 @@ DOCUMENT = {
     "idle_since": None,
     "limits_problem": "",
     "isolation": "",
+    "way_out": "",
     "requests": {"cpu": 0.0, "memory": 0, "gpus": 0},
     "scripts": [],
     "tasks": [

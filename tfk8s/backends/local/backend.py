@@ -17,6 +17,7 @@ from tfk8s.backends import devices, downloads, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.local import capacity, logs, state, status, supervisor_client, volumes
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, make_record, resize
+from tfk8s.backends.local.way_out.expected import expected
 from tfk8s.backends.local_tensorboard import LocalTensorBoard
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.plain import job_file_to_dict
@@ -82,8 +83,9 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
         if record is None or not folder.is_running():
             _check_capacity(job_file)
             return Plan(
-                name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),), requests=named(job_file)
-            )
+                name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),), requests=named(job_file),
+                way_out=expected(job_file.network.allow_to, exposed=self._exposed),
+            )  # fmt: skip
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
             return Plan(name=name, restarts=tuple(status.failed_servers(folder, job_file)))

@@ -21,14 +21,14 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     reason = ""
     scripts: tuple[ScriptStatus, ...] = ()
     idle_since: float | None = None
-    isolation = str(record.isolation)
+    isolation, way_out = str(record.isolation), ""
     try:
         observed = supervisor_client.observe(folder)
         jobs = {job.name: job for job in record.job_file.jobs}
         described = zip(record.tasks, observed["tasks"], strict=True)
         tasks = [_task_status(folder, task, jobs[task.job], values) for task, values in described]
         scripts = tuple(map(_script_status, observed["scripts"]))
-        idle_since, isolation = observed["idle_since"], observed["isolation"]
+        idle_since, isolation, way_out = observed["idle_since"], observed["isolation"], observed["way_out"]
     except supervisor_client.SupervisorGone as error:
         reason, tasks = str(error), _all_tasks(record, Phase.FAILED, "ended with the cluster")
     except ClusterError as error:
@@ -38,7 +38,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
         requests=named(record.job_file),
         limits=record.job_file.limits, idle_since=idle_since, success=tuple(success_tasks(record.job_file)),
-        is_elastic=record.elastic, isolation=isolation,
+        is_elastic=record.elastic, isolation=isolation, way_out=way_out,
     )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from tfk8s.backends.local.loopback import ports
 from tfk8s.backends.local.record import Record, relocate
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.supervisor import Supervisor
+from tfk8s.backends.local.way_out.keeper import WayOut
+from tfk8s.core.addresses import host_and_port
 from tfk8s.core.storage import claims
 
 
@@ -32,8 +34,7 @@ def main(path: str, ready: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # two descriptors for a task, three for a script
     folder = Folder(Path(path))
     try:
-        record = _isolated(folder)
-        supervisor = Supervisor(folder, record)
+        supervisor = Supervisor(folder, *_isolated(folder))
         folder.write_supervisor(os.getpid())
     except (OSError, isolation.Refused, mounts.MountError) as error:
         os.write(ready, json.dumps({"error": str(error), "help": getattr(error, "help", None)}).encode())
@@ -44,8 +45,11 @@ def main(path: str, ready: int) -> None:
     supervisor.run()
 
 
-def _isolated(folder: Folder) -> Record:
-    """Isolate this process, and return the cluster's record with the ports that the isolation leaves to its tasks.
+def _isolated(folder: Folder) -> tuple[Record, WayOut]:
+    """Isolate this process.
+
+    Returns:
+        The cluster's record with the ports that the isolation leaves to its tasks, and the way out of its network.
 
     Raises:
         Refused, OSError: this machine can't isolate the cluster.
@@ -54,7 +58,14 @@ def _isolated(folder: Folder) -> Record:
     record = folder.read()
     assert record is not None
     volumes = claims.volumes(record.job_file)
-    isolated = isolation.enter(insists=record.exposed, prepare=lambda: mounts.mount(volumes))
+    # It begins in this machine's own network, so before this process leaves that.
+    way_out = WayOut(record.job_file.network.allow_to, {**os.environ, **record.variables}, shared=record.exposed)
+
+    def prepare() -> None:
+        mounts.mount(volumes)
+        way_out.prepare(folder.path)
+
+    isolated = isolation.enter(insists=record.exposed, prepare=prepare)
     record = dataclasses.replace(record, isolation=isolated)
     if record.isolation.is_shared:
         mounts.enter(volumes)
@@ -66,8 +77,9 @@ def _isolated(folder: Folder) -> Record:
             )
         os.environ.update(record.isolation.confined(os.environ))
         record = relocate(record, ports.OWN)
+    way_out.open([host_and_port(task.address)[1] for task in record.tasks], shared=isolated.is_shared)
     folder.replace(record)
-    return record
+    return record, way_out
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord,
 from tfk8s.backends.local.script_processes import RUNNER, ScriptRunner
 from tfk8s.backends.local.state import Folder
 from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
+from tfk8s.backends.local.way_out.keeper import WayOut
 from tfk8s.core.roles import DATA
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc, processes
@@ -49,8 +50,8 @@ _FOLDER_INTERVAL = 2.0  # between two looks at the cluster's folder
 class Supervisor:
     """The tasks and scripts of a cluster, and the answers to requests."""
 
-    def __init__(self, folder: Folder, record: Record) -> None:
-        self._record = record
+    def __init__(self, folder: Folder, record: Record, way_out: WayOut) -> None:
+        self._record, self._way_out = record, way_out
         self._loop = Loop()
         self._listener = ipc.listen(folder.control)
         environment = record.isolation.confined({**os.environ, **record.variables})
@@ -90,6 +91,7 @@ class Supervisor:
                 settings = self._settings(task)
                 self._programs.append(ProgramProcess(self._loop, settings, program, self._forks, self._add_event))
         self._run = ProgramRun(self._loop, self._record.job_file, self._programs)
+        self._way_out.start(self._loop)
         for server_process in self._servers:
             server_process.start()
         self._run.start()
@@ -141,6 +143,8 @@ class Supervisor:
                         "scripts": self._scripts.describe(),
                         "idle_since": self._lifetime.idle_since,
                         "isolation": self._record.isolation.describe(),
+                        "way_out": self._way_out.way.text,
+                        "proxy": self._way_out.variables({}),
                     },
                 )
             case "dial":
@@ -173,7 +177,7 @@ class Supervisor:
             processes.close(descriptors)
             connection.close()
             return
-        request["environment"] = isolation.confined(request["environment"])
+        request["environment"] = self._way_out.variables(isolation.confined(request["environment"]))
         self._scripts.run(connection, request, descriptors)
 
     def _scale(self, record: Record) -> None:

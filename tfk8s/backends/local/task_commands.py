@@ -40,8 +40,11 @@ def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int
     own = next(other.environment for other in record.tasks if other.task == task)
     terminal = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
     environment = record.isolation.confined(
-        {**supervisor_client.variables(folder), **own, **terminal, CLUSTER_ID_VARIABLE: record.id}
-    )
+        {
+            **supervisor_client.variables(folder), **own, **terminal,
+            **_proxy(folder, record), CLUSTER_ID_VARIABLE: record.id,
+        }
+    )  # fmt: skip
     try:
         code = local_scripts.run_program(words, environment, prepare=enter)
     except OSError as error:
@@ -68,6 +71,11 @@ def read_stacks(folder: Folder, record: Record, chosen: Sequence[str]) -> list[S
         stacks.parse(name, [found[pids[name]]]) if pids.get(name) else Stacks(name, problem="has no process")
         for name in chosen
     ]
+
+
+def _proxy(folder: Folder, record: Record) -> dict[str, str]:
+    """Return the variables that lead a command to the supervisor's proxy."""
+    return {} if record.isolation.is_shared else dict(supervisor_client.observe(folder)["proxy"])
 
 
 def _inspect(folder: Folder, record: Record, pids: Sequence[str]) -> list[dict[str, Any]]:

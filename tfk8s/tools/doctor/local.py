@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import capacity
+from tfk8s.core.network.way_out import Way
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.tools.doctor.check import Check, State
@@ -15,7 +16,7 @@ _NAMESPACES = "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0;
 
 def checks(environment: Mapping[str, str], job_file: JobFile | None = None) -> Iterator[Check]:
     """Yield the checks of this machine, which has Linux, and of its room for a job file."""
-    yield _isolation()
+    yield from _network(job_file)
     yield _tensorflow(interpreter.script_python(environment))
     yield _memory(capacity.available_memory())
     yield Check("GPUs", State.OK, f"{capacity.gpus() or 'none'}; a task that requests more GPUs runs without them")
@@ -32,16 +33,21 @@ def room(job_file: JobFile) -> Check:
     return Check("room", State.OK, f'enough memory for all tasks of "{job_file.name}"')
 
 
-def _isolation() -> Check:
-    from tfk8s.backends.local import isolation  # needs Linux
+def _network(job_file: JobFile | None) -> Iterator[Check]:
+    """Yield who can connect to a cluster, and the way that its processes take to other networks."""
+    from tfk8s.backends.local import isolation  # needs Linux, as the next
+    from tfk8s.backends.local.way_out.keeper import planned
 
     try:
         found = isolation.probe()
     except isolation.Refused as refusal:
-        return Check("isolation", State.MISSING, str(refusal), f"{_NAMESPACES}; {refusal.help}")
-    if found.is_shared:
-        return Check("isolation", State.OK, str(found), f"for a network of the cluster's own, {_NAMESPACES}")
-    return Check("isolation", State.OK, str(found))
+        yield Check("isolation", State.MISSING, str(refusal), f"{_NAMESPACES}; {refusal.help}")
+        return
+    advice = f"for a network of the cluster's own, {_NAMESPACES}" if found.is_shared else ""
+    yield Check("isolation", State.OK, str(found), advice)
+    way = planned(job_file.network.allow_to if job_file else None, shared=found.is_shared)
+    install = "slirp4netns, installed, would give all protocols" if way is Way.PROXY else ""
+    yield Check("way out", State.OK, way.text, install)
 
 
 def _tensorflow(python: str) -> Check:

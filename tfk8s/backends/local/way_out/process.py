@@ -1,0 +1,122 @@
+"""The process that keeps a cluster's way out. It lives in this machine's own network, and ends with the supervisor.
+
+The supervisor forks it before it enters the cluster's network, and then sends it a socket of that network:
+
+    supervisor → {pid, way}, a listening socket for the proxy, which replaces a slirp4netns that does not work
+    process    → {way}, whenever the way changes
+               → {refused}, why the proxy has refused a request, once for each server
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+
+from tfk8s import polling
+from tfk8s.backends.local.way_out import own_addresses
+from tfk8s.backends.local.way_out.closed_routes import ClosedRoutes
+from tfk8s.backends.local.way_out.slirp import Slirp
+from tfk8s.backends.local.way_out.upstream import Upstreams
+from tfk8s.core.network.reach import Allowed, refusal
+from tfk8s.core.network.way_out import Way
+from tfk8s.sessions.forks import ipc
+
+_ROUTE_CHANGES = 0x40 | 0x10  # RTMGRP_IPV4_ROUTE, RTMGRP_IPV4_IFADDR
+_MAX_STARTS = 5
+_MAX_NOTES = 100
+_RESTART_PAUSE = 1.0
+
+
+def serve(connection: socket.socket, ranges: Sequence[Allowed] | None, environment: Mapping[str, str]) -> None:
+    """Keep the way out until the supervisor ends.
+
+    Args:
+        connection: to the supervisor.
+        ranges: the addresses that the job file allows; None is all.
+        environment: the variables that name the user's own proxy.
+    """
+    handed = ipc.receive(connection)
+    if handed is None:
+        return
+    message, (descriptor,) = handed
+    listener, way = socket.socket(fileno=descriptor), Way(message["way"])
+    upstreams = Upstreams(environment)
+    if way is Way.SLIRP:
+        if not _is_here(upstreams) and _keep_slirp(connection, listener, message["pid"]):
+            return
+        way = Way.PROXY
+    ipc.send(connection, {"way": way})
+    if connection.fileno() not in polling.ready([listener.fileno(), connection.fileno()], None):
+        _serve_proxy(connection, listener, ranges, upstreams)
+
+
+def _serve_proxy(
+    connection: socket.socket, listener: socket.socket, ranges: Sequence[Allowed] | None, upstreams: Upstreams
+) -> None:
+    import asyncio  # takes 50 ms, which a cluster without a client of the proxy does without
+
+    from tfk8s.backends.local.way_out.proxy import Proxy
+
+    noted: set[str] = set()
+
+    def note(server: str, reason: str) -> None:
+        if server not in noted and len(noted) < _MAX_NOTES:
+            noted.add(server)
+            ipc.send(connection, {"refused": reason})
+
+    asyncio.run(Proxy(ranges, upstreams, note).serve(listener))
+
+
+def _is_here(upstreams: Upstreams) -> bool:
+    """Return whether the user's own proxy is on this machine: only the supervisor's proxy reaches it."""
+    own = own_addresses.read()
+    for host in upstreams.hosts:
+        if host in ("localhost", socket.gethostname()):
+            return True
+        with contextlib.suppress(ValueError):  # another name, which is not resolved: that may take long
+            if refusal(ipaddress.ip_address(host), 0, own, None):
+                return True
+    return False
+
+
+def _keep_slirp(connection: socket.socket, listener: socket.socket, pid: int) -> bool:
+    """Run slirp4netns until the supervisor ends; return False if it does not work at all."""
+    changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    changes.bind((0, _ROUTE_CHANGES))
+    routes = ClosedRoutes(listener)
+    for start in range(_MAX_STARTS):
+        try:
+            routes.close(own_addresses.read())
+            slirp = Slirp(pid)
+        except OSError as error:
+            print(f"no way out through slirp4netns: {error}", file=sys.stderr, flush=True)  # noqa: T201 - supervisor.log
+            if not start:
+                return False
+            break
+        ipc.send(connection, {"way": Way.SLIRP})
+        if not _watch(connection, changes, routes, slirp):
+            return True
+        polling.readable(connection.fileno(), _RESTART_PAUSE)  # a pause, which the supervisor's end cuts short
+    ipc.send(connection, {"way": Way.BROKEN})
+    polling.ready([connection.fileno()], None)
+    return True
+
+
+def _watch(connection: socket.socket, changes: socket.socket, routes: ClosedRoutes, slirp: Slirp) -> bool:
+    """Keep the routes; return True when slirp4netns has ended, and False when the supervisor has."""
+    while True:
+        ready = polling.ready([connection.fileno(), changes.fileno(), slirp.ended], None)
+        if connection.fileno() in ready:
+            slirp.end()
+            return False
+        if changes.fileno() in ready:
+            with contextlib.suppress(OSError):  # ENOBUFS: the kernel has dropped messages
+                os.read(changes.fileno(), 1 << 16)
+            routes.close(own_addresses.read())
+        if slirp.ended in ready:
+            slirp.end()
+            return True

@@ -1,0 +1,1 @@
+"""The networks that the processes of a local cluster reach."""

@@ -1,0 +1,38 @@
+"""The ways in which the processes of a local cluster reach other networks."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Way(enum.StrEnum):
+    """One way. Its value travels in the supervisor's answers."""
+
+    MACHINE = "machine"
+    UNKEPT = "unkept"
+    SLIRP = "slirp4netns"
+    PROXY = "proxy"
+    LIST = "list"
+    CLOSED = "closed"
+    BROKEN = "broken"
+
+    @property
+    def text(self) -> str:
+        """The way in words, for users."""
+        return _TEXTS[self]
+
+    @property
+    def has_proxy(self) -> bool:
+        """True if processes get variables with the address of the supervisor's proxy."""
+        return self in (Way.PROXY, Way.LIST, Way.CLOSED)
+
+
+_TEXTS = {
+    Way.MACHINE: "this machine's own network",
+    Way.UNKEPT: "this machine's own network, where nothing keeps network.allow_to of the job file",
+    Way.SLIRP: "through slirp4netns",
+    Way.PROXY: "by an HTTP(S) proxy of the supervisor: HTTP and HTTPS alone",
+    Way.LIST: "by an HTTP(S) proxy of the supervisor: HTTP and HTTPS alone, to what network.allow_to has",
+    Way.CLOSED: "closed by network.allow_to in the job file",
+    Way.BROKEN: "closed: its process has ended; supervisor.log may say why",
+}
