@@ -43,10 +43,10 @@ def test(selected: Sequence[str]) -> Iterator[tuple[str, results.Result]]:
     """Yield the results of runs with their names: each version, the oldest with the newest, the lowest packages.
 
     Args:
-        selected: the minor versions, such as "2.21", and "mixed" and "lowest"; none means all.
+        selected: the minor versions, such as "2.21" or "2.21-3.12", and "mixed" and "lowest"; none means all.
     """
     for minor, python in [*((minor, PYTHON) for minor in MINORS), *((NEWEST, python) for python in PYTHONS)]:
-        if not selected or minor in selected:
+        if not selected or {minor, f"{minor}-{python}"} & {*selected}:
             yield f"tensorflow {minor} python {python}", _test_one(minor, python)
     if not selected or "mixed" in selected:
         yield from _test_mixed()

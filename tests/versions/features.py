@@ -59,14 +59,14 @@ KUBERNETES = {
     ],
     "`run` and programs": ["tests/cluster/test_programs.py"],
     "`scale`": ["tests/cluster/test_elastic.py"],
-    "the Helm chart": ["tests/cluster/test_chart.py"],
+    "the Helm chart": ["tests/cluster/test_release.py"],
     "warm pods": ["tests/cluster/test_warm.py"],
     "fields that the API server knows": [
         "tests/cluster/test_scanners.py::test_the_api_server_takes_all_of_it_to_the_letter"
     ],
 }
 WHOLE = {"the whole cluster suite": ["tests/cluster"]}
-HELM = {"the chart's objects": ["tests/chart"], "a release": ["tests/cluster/test_chart.py"]}
+HELM = {"the chart's objects": ["tests/chart"], "a release": ["tests/cluster/test_release.py"]}
 
 
 def of(node: str, features: Mapping[str, Sequence[str]]) -> str:

@@ -90,7 +90,8 @@ def _counts(run: Result) -> str:
 
 def _notes(run: Result) -> list[str]:
     """Return what did not pass."""
-    versions = ", ".join(f"{name} {version}" for name, version in [*run.versions.items()][:2])
+    ends = [*run.versions.items()][:: max(1, len(run.versions) - 1)]
+    versions = ", ".join(f"{name} {version}" for name, version in ends)
     notes = [f"not tested: {run.missing}"] if run.missing else []
     notes += [f"`{node.rpartition('::')[2]}` failed: {message}" for node, message in run.failed.items()]
     notes += dict.fromkeys(run.skipped.values())

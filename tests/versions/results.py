@@ -71,6 +71,8 @@ def read_report(report: Path, versions: Mapping[str, str], shown: Mapping[str, S
 
 def _node(classname: str, name: str) -> str:
     """Return a test's name as pytest prints it, from a report's: tests.a.test_b.TestC and test_d."""
+    if not classname:  # a file that can't be collected
+        return name
     module, separator, group = classname.partition(".Test")
     path = f"{module.replace('.', '/')}.py"
     return f"{path}::Test{group}::{name}" if separator else f"{path}::{name}"
