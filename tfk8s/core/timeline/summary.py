@@ -34,7 +34,7 @@ class TaskTimes:
 
 def task_times(step: TracedStep) -> list[TaskTimes]:
     """Return the times of each task."""
-    span = step.span
+    span = max(step.span, 0)  # clocks that differ can end a step before its begin
     running: dict[str, list[tuple[int, int]]] = {task: [] for task in step.tasks}
     arriving: dict[str, list[tuple[int, int]]] = {task: [] for task in running}
     for operation in step.operations:

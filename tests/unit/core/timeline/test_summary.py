@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from traced import operation, scans, step, training_step, transfer
 
@@ -63,6 +63,7 @@ def test_times_of_tasks() -> None:
 INTERVALS = st.tuples(st.integers(-5, 50), st.integers(0, 30)).map(lambda pair: (pair[0], sum(pair)))
 
 
+@example([(-1, -1)], [])
 @given(st.lists(INTERVALS, min_size=1), st.lists(INTERVALS))
 def test_the_times_of_a_task_add_up_to_the_step(running: list[tuple[int, int]], coming: list[tuple[int, int]]) -> None:
     found = step(
