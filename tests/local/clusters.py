@@ -23,13 +23,13 @@ _TEXT = {"capture_output": True, "text": True, "timeout": 60, "cwd": REPOSITORY,
 
 
 def wait_for(backend: LocalBackend, name: str, condition: Callable[[ClusterStatus], bool]) -> ClusterStatus:
-    """Return the cluster's status as soon as it meets the condition; fail after 60 s."""
+    """Return the cluster's status as soon as it meets the condition; fail after 120 s."""
 
     def look() -> ClusterStatus | None:
         status = backend.observe(name)
         return status if condition(status) else None
 
-    return polling.wait_until(look, f"cluster {name} to come to that", 60)
+    return polling.wait_until(look, f"cluster {name} to come to that", 120)  # TensorFlow is slow on a busy machine
 
 
 def is_ready(status: ClusterStatus) -> bool:

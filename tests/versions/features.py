@@ -43,13 +43,15 @@ TENSORFLOW = {
         "tests/local/test_scripts.py::test_script_survives_the_loss_of_an_unused_task",
     ],
     "servers that scripts start": ["tests/local/test_scripts.py::test_servers_of_scripts_adopt_tasks"],
-    "TensorFlow's internals that tfk8s uses": ["tests/local/test_canaries.py"],
+    "TensorFlow's internals that tfk8s uses": ["tests/local/training/test_canaries.py"],
 }
 MIXED = {"a script and servers of different versions": ["tests/versions/test_mixed.py"]}
 LOWEST = {
     "the unit tests": ["tests/unit"],
     "the client of the API server": ["tests/faults/test_api_server.py"],
-    "TensorFlow's internals that tfk8s uses": ["tests/local/test_canaries.py"],
+    "the tutorial": ["tests/local/training/test_pages.py::test_pages_with_the_cluster_of_the_tutorial"],
+    "notebooks": ["tests/local/test_notebook.py"],
+    "TensorBoard": ["tests/local/test_tensorboard.py"],
 }
 KUBERNETES = {
     "`up`, `status`, `logs`, `restart`, `down`": ["tests/cluster/test_contract.py", "tests/cluster/test_doctor.py"],

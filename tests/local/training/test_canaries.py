@@ -34,10 +34,12 @@ from tensorflow.python.eager import context, record
 from tensorflow.python.framework import ops
 from tensorflow.python.training import server_lib
 
+from tfk8s.backends.local.loopback.start import listening
 from tfk8s.sessions import active_calls
 from tfk8s.sessions.device_names import ANY_DEVICE
 from tfk8s.sessions.eager import waits
 from tfk8s.task import server
+from tfk8s.task.programs import moved_ports
 from tfk8s.training import keras_support
 from tfk8s.training.cluster_strategy import ClusterStrategy
 
@@ -280,6 +282,14 @@ def connecting_has_methods_to_patch() -> None:
         assert parameters(method)[:2] == ["self", "server_def"]
 
 
+@canary("BaseSession.__init__, _make_server_def and Context.enable_collective_ops", "task/programs/moved_ports.py")
+def addresses_are_given_to_functions_to_patch() -> None:
+    assert parameters(sessions.BaseSession.__init__)[:2] == ["self", "target"]
+    assert callable(server_lib._make_server_def)
+    for name in moved_ports._TAKES_SERVER:
+        assert parameters(getattr(context.Context, name))[:2] == ["self", "server_def"]
+
+
 @canary("Context.config", "sessions/cluster/opening.py")
 def the_context_has_the_settings_of_sessions() -> None:
     assert isinstance(context.context().config, tf1.ConfigProto)
@@ -402,6 +412,12 @@ def test_functions_of_keras_are_those_that_tfk8s_corrects() -> None:
 @canary("TF_NewServer and other functions of libtensorflow_cc.so.2", "task/server.py")
 def the_library_has_the_functions_of_a_server() -> None:
     assert server.Library(server.require_tensorflow()).version == tf.__version__
+
+
+@canary("the calls of `listen` in TensorFlow's libraries", "backends/local/loopback/start/listening.py")
+def libraries_lead_listen_through_a_table() -> None:
+    found = [list(listening._entries(*library, b"listen")) for library in listening._libraries()]
+    assert any(found)
 
 
 # ---- all of them ---------------------------------------------------------------------------------------------------
