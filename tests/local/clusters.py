@@ -6,7 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tfk8s import polling
@@ -62,10 +62,10 @@ def tfk8s(*arguments: str, **options: object) -> subprocess.CompletedProcess[str
     return subprocess.run([sys.executable, "-m", "tfk8s", *arguments], **{**_TEXT, **options})
 
 
-def start_tfk8s(*arguments: str, **options: object) -> subprocess.Popen[str]:
+def start_tfk8s(*arguments: str, prefix: Sequence[str] = (), **options: object) -> subprocess.Popen[str]:
     """Start the command line in a process of its own."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "tfk8s", *arguments], **{**streams, **options})
+    return subprocess.Popen([*prefix, sys.executable, "-m", "tfk8s", *arguments], **{**streams, **options})
 
 
 def may_mount() -> bool:
