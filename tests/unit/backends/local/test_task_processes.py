@@ -1,11 +1,19 @@
-"""Tasks of a local cluster that follow each other on a port."""
+"""Tasks of a local cluster: those that follow each other on a port, and those whose port was open to others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
+from tfk8s.backends.local.loopback import sockets
 from tfk8s.backends.local.port_handover import PortHandover
+from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
+from tfk8s.core.status import Phase
+from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.task.config import TaskConfig
 
 
 class Task:
@@ -52,3 +60,37 @@ def test_new_task_waits_for_the_end_of_every_task_that_was_removed() -> None:
     loop.run()
     assert added.pid == 4711
     assert not loop.due
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("confined", "trouble", "last"),
+    [
+        (True, "10.0.0.7 connected", (Phase.FAILED, "10.0.0.7 connected")),
+        (True, "", (Phase.READY, "")),
+        (False, "10.0.0.7 connected", (Phase.READY, "")),  # of a network of the cluster's own
+    ],
+)
+def test_a_task_to_which_another_machine_connected_does_not_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, confined: bool, trouble: str, last: tuple[Phase, str]
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nprintf 1 >&3\nexec sleep 60\n")  # a server that says that it listens
+    python.chmod(0o755)
+    monkeypatch.setattr(sockets, "trouble", lambda port: trouble if port == 2222 else "another port")
+    loop, phases = Loop(), []
+
+    def on_change(task: TaskProcess) -> None:
+        phases.append((task.phase, task.reason))
+        if task.phase is not Phase.STARTING:
+            server.stop()
+            loop.stop()
+
+    settings = TaskSettings(
+        config=TaskConfig({"worker": {0: "localhost:2222"}}, "worker", 0), environment={}, preload=(),
+        log=tmp_path / "log", progress=tmp_path / "progress", python=str(python), confined=confined,
+    )  # fmt: skip
+    server = ServerProcess(loop, settings, None, on_change)
+    server.start()
+    loop.run()
+    assert phases == [(Phase.STARTING, ""), last]
