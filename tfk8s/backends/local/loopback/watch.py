@@ -43,7 +43,7 @@ class PortWatch:
 
     def _look(self) -> None:
         self._loop.after(_INTERVAL, self._look)
-        found = {item.inode: item for item in sockets.listeners() if item.is_open and item.user == os.geteuid()}
+        found = {item.inode: item for item in sockets.listeners() if item.is_open and os.geteuid() in (0, item.user)}
         self._foreign &= found.keys()
         unknown = {inode: item for inode, item in found.items() if inode not in self._foreign}
         if not unknown:
