@@ -179,6 +179,13 @@ def test_a_closed_way_names_address_and_field(start: Callable[..., Cluster]) -> 
     cluster = start("no-way", more=", network: {allow_to: []}")
     _, err = cluster.run("import urllib.request; urllib.request.urlopen('https://packages.example/hello')")
     assert "network.allow_to of the job file is empty: packages.example:443 stays out of reach" in err
+    _, err = cluster.run(
+        "import threading, tensorflow as tf;"
+        "threading.Thread(target=tf.io.gfile.exists, args=['gs://bucket/hello'], daemon=True).start();"
+        "threading.Event().wait(10)"  # TensorFlow tries again for longer
+    )
+    line = "tfk8s: network.allow_to of the job file is empty: www.googleapis.com:443 stays out of reach"
+    assert line in err.splitlines()
     out, _ = cluster.run(f"import socket; print(socket.socket().connect_ex(({THERE!r}, 80)))")
     assert out == "101"  # Network is unreachable
 

@@ -160,7 +160,7 @@ class CallGuard:
         elif event.change is TaskChange.BACK:  # calls that need the task go on
             self._losses.back(event.task)
             self._suspicions = {key: call for key, call in self._suspicions.items() if key[1] != event.task}
-        else:  # a replaced task counts as lost until a call needs it
+        elif event.change is TaskChange.REPLACED:  # counts as lost until a call needs it
             return
         self._notify(str(event))
 

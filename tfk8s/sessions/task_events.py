@@ -1,4 +1,4 @@
-"""Changes of tasks, which travel between processes as lines of JSON."""
+"""Changes of tasks and refused connections, which travel between processes as lines of JSON."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class TaskChange(enum.StrEnum):
     LOST = "lost"
     BACK = "back"  # the server itself answers again
     REPLACED = "replaced"  # another server answers in the task's place
+    REFUSED = "refused"  # a connection from the cluster to another network; of no task
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class TaskEvent:
     Attributes:
         task: its short name, "worker/1".
         change: the kind of change.
-        reason: the reason for a loss; "" for other changes.
+        reason: the reason for a loss or a refusal; "" for other changes.
     """
 
     task: str
@@ -34,6 +35,8 @@ class TaskEvent:
         """The change in words, for users."""
         if self.change is TaskChange.LOST:
             return f"{self.task} was lost: {self.reason}"
+        if self.change is TaskChange.REFUSED:
+            return self.reason
         if self.change is TaskChange.BACK:
             return f"{self.task} answers again"
         return f"{self.task} was restarted: sessions opened before are lost"
@@ -52,6 +55,11 @@ class TaskEvent:
 def lost(task: str, reason: str) -> TaskEvent:
     """Return the event of a task's loss."""
     return TaskEvent(task, TaskChange.LOST, reason)
+
+
+def refused(reason: str) -> TaskEvent:
+    """Return the event of a refused connection; the reason names the address and the rule."""
+    return TaskEvent("", TaskChange.REFUSED, reason)
 
 
 def read_events(descriptor: int) -> list[TaskEvent]:

@@ -13,7 +13,7 @@ import pytest
 from tfk8s.errors import BackendUnreachable, Tfk8sError
 from tfk8s.sessions.call_guard import AbortCalls, CallGuard, ExitScript
 from tfk8s.sessions.lost_tasks import LostTasks
-from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
+from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost, refused
 
 WORKER_LOST = lost("worker/1", "killed by SIGKILL")
 WORKER_BACK = TaskEvent("worker/1", TaskChange.BACK)
@@ -322,6 +322,15 @@ def test_replaced_task_does_not_save_earlier_calls() -> None:
     scene.on_event(TaskEvent("worker/1", TaskChange.REPLACED))
     scene.check(101.1)
     assert len(scene.aborted) == 1
+
+
+def test_a_refused_connection_is_told_and_ends_nothing() -> None:
+    scene = Scene(exits=False)
+    scene.call()
+    scene.on_event(refused("a.example stays out of reach"))
+    scene.check(200.0)
+    assert scene.messages == ["a.example stays out of reach"]
+    assert scene.aborted == []
 
 
 def test_ctrl_c_aborts_calls_once() -> None:

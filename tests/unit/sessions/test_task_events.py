@@ -6,10 +6,11 @@ import os
 
 import pytest
 
-from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost, read_events
+from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost, read_events, refused
 
 EVENTS = {
     lost("worker/1", "killed by „SIGKILL”\n"): "worker/1 was lost: killed by „SIGKILL”\n",
+    refused("a.example stays out of reach"): "a.example stays out of reach",
     TaskEvent("ps/0", TaskChange.BACK): "ps/0 answers again",
     TaskEvent("ps/0", TaskChange.REPLACED): "ps/0 was restarted: sessions opened before are lost",
 }

@@ -38,7 +38,7 @@ from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import FORK_SERVER, ForkClient
-from tfk8s.sessions.task_events import lost
+from tfk8s.sessions.task_events import lost, refused
 from tfk8s.sessions.timing import TIMING
 from tfk8s.task import activity, server
 from tfk8s.task.config import TaskConfig
@@ -91,7 +91,7 @@ class Supervisor:
                 settings = self._settings(task)
                 self._programs.append(ProgramProcess(self._loop, settings, program, self._forks, self._add_event))
         self._run = ProgramRun(self._loop, self._record.job_file, self._programs)
-        self._way_out.start(self._loop)
+        self._way_out.start(self._loop, lambda reason: self._scripts.send_event(refused(reason)))
         for server_process in self._servers:
             server_process.start()
         self._run.start()

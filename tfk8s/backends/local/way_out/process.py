@@ -4,16 +4,18 @@ The supervisor forks it before it enters the cluster's network, and then sends i
 
     supervisor → {pid, way}, a listening socket for the proxy, which replaces a slirp4netns that does not work
     process    → {way}, whenever the way changes
-               → {refused}, why the proxy has refused a request, once for each server
+               → {refused}, why the proxy has refused a request
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
+import math
 import os
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 from tfk8s import polling
@@ -27,7 +29,8 @@ from tfk8s.sessions.forks import ipc
 
 _ROUTE_CHANGES = 0x40 | 0x10  # RTMGRP_IPV4_ROUTE, RTMGRP_IPV4_IFADDR
 _MAX_STARTS = 5
-_MAX_NOTES = 100
+_MAX_NOTES = 1000  # for one cluster
+_NOTE_INTERVAL = 5.0  # between two notes on one server, since clients try again
 _RESTART_PAUSE = 1.0
 
 
@@ -61,11 +64,12 @@ def _serve_proxy(
 
     from tfk8s.backends.local.way_out.proxy import Proxy
 
-    noted: set[str] = set()
+    noted: dict[str, float] = {}
 
     def note(server: str, reason: str) -> None:
-        if server not in noted and len(noted) < _MAX_NOTES:
-            noted.add(server)
+        now = time.monotonic()
+        if len(noted) < _MAX_NOTES and now - noted.get(server, -math.inf) > _NOTE_INTERVAL:
+            noted[server] = now
             ipc.send(connection, {"refused": reason})
 
     asyncio.run(Proxy(ranges, upstreams, note).serve(listener))
