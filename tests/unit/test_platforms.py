@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,6 @@ def refused(system: str) -> list[str]:
     return [command for command, (_, systems) in REFUSED.items() if system in systems]
 
 
-@cache
 def outcomes(system: str) -> dict[str, Any]:
     commands = [f"{name} {words}" for name, words in WORKING.items()] + refused(system) + [DOCTOR]
     command = [sys.executable, "tests/fakes/elsewhere.py", system, json.dumps([text.split() for text in commands])]
@@ -62,15 +60,20 @@ def test_all_commands_are_tried() -> None:
 
 
 @pytest.mark.parametrize("system", platforms.SYSTEMS)
-def test_commands_for_kubernetes_run(system: str) -> None:
-    results = outcomes(system)["results"]
+def test_commands(system: str) -> None:
+    """All that one process shows of a system is one test, so that xdist starts that process once."""
+    found = outcomes(system)
+    require_commands_for_kubernetes(found["results"])
+    require_one_error_without_linux(system, found["results"])
+    require_clients_alone(system, found["modules"])
+
+
+def require_commands_for_kubernetes(results: dict[str, Any]) -> None:
     found = {name: results[f"{name} {words}"] for name, words in WORKING.items()}
     assert {name: result for name, result in found.items() if result[0]} == {"diff": [1, ""]}  # 1: there are changes
 
 
-@pytest.mark.parametrize("system", platforms.SYSTEMS)
-def test_what_needs_linux_says_so_in_one_error(system: str) -> None:
-    results = outcomes(system)["results"]
+def require_one_error_without_linux(system: str, results: dict[str, Any]) -> None:
     for command in refused(system):
         code, error = results[command]
         name = {"darwin": "macOS", "win32": "Windows"}[system]
@@ -81,19 +84,16 @@ def test_what_needs_linux_says_so_in_one_error(system: str) -> None:
     assert results[DOCTOR][0] == 1
 
 
-@pytest.mark.parametrize("system", platforms.SYSTEMS)
-def test_nothing_of_local_clusters_is_loaded(system: str) -> None:
-    assert [name for name in outcomes(system)["modules"] if name.startswith("tfk8s.backends.local.")] == []
-
-
-def test_types_of_loaded_modules_are_checked_for_these_systems() -> None:
+def require_clients_alone(system: str, modules: list[str]) -> None:
+    """Check that no module of local clusters is loaded, and that mypy checks the types of what is."""
+    assert [name for name in modules if name.startswith("tfk8s.backends.local.")] == []
     pattern = re.search(r"^LINUX_ONLY = (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert pattern
-    clients = {name for system in platforms.SYSTEMS for name in outcomes(system)["modules"]}
     run_in_pods = ("tfk8s.sessions.", "tfk8s.task.", "tfk8s.training.")
-    paths = [name.replace(".", "/") + ".py" for name in clients if not name.startswith(run_in_pods)]
+    paths = [name.replace(".", "/") + ".py" for name in modules if not name.startswith(run_in_pods)]
     unchecked = sorted(path for path in paths if re.search(pattern[1], path))
-    assert unchecked == ["tfk8s/backends/local_scripts.py", "tfk8s/cluster/each.py"]  # they refuse these systems
+    refusing = {"tfk8s/backends/local_scripts.py": ("win32",), "tfk8s/cluster/each.py": platforms.SYSTEMS}
+    assert unchecked == [path for path, systems in refusing.items() if system in systems]
 
 
 def test_the_other_system_lacks_what_typeshed_says() -> None:
