@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fakes.command_line import Run
 
+from tfk8s.cluster import readiness
 from tfk8s.core.status import Phase
 from tfk8s.jobfile.loader import load
 from tfk8s.testing import FakeBackend, change, use_backend
@@ -54,6 +55,18 @@ def test_run_returns_the_exit_code_of_the_program_that_failed(run: Run, backend:
     assert code == 7
     assert errors.endswith("error: worker/0 exited with 7\n")
     assert backend.calls[-1] == "delete train"
+
+
+def test_run_waits_longer_than_the_default_for_a_pull(
+    run: Run, backend: FakeBackend, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "TIMEOUT", 0.01)
+    pulling = change("worker/0", phase=Phase.PENDING, is_pulling=True, exit_code=None)
+    ended = change("worker/0", phase=Phase.SUCCEEDED, is_pulling=False, exit_code=0)
+    backend.updates = [*[pulling] * 20, ended]
+    code, _, errors = run("run", "--timeout", "0.01s", file)
+    assert code == 0, errors
+    assert backend.updates == []
 
 
 def test_run_keeps_the_cluster(run: Run, backend: FakeBackend, file: str) -> None:

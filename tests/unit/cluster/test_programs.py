@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from job_files import job_file
 
+from tfk8s import polling
 from tfk8s.cluster import programs
 from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.core.programs import Program
@@ -29,6 +33,21 @@ def test_programs_that_run_long_after_an_end_are_named_once(caplog: pytest.LogCa
         "worker/1 ended with exit code 0 over 60 s ago; worker/0, worker/2 are running, and may wait for an ended "
         "task: set run.timeout for an end"
     )
+
+
+def test_the_wait_for_programs_has_no_limit_during_a_pull(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = FakeBackend(job_file("mnist", Job(name="worker", program=Program(("a",)))), phase=Phase.RUNNING)
+    pulling = change("worker/0", phase=Phase.PENDING, is_pulling=True)
+    backend.updates = [pulling, pulling, change("worker/0", phase=Phase.SUCCEEDED, exit_code=0)]
+    limits, wait_until = [], polling.wait_until
+
+    def note_limit(poll: Callable[[], Any], what: Callable[[], str], timeout: float) -> Any:
+        limits.append(timeout)
+        return wait_until(poll, what, timeout)
+
+    monkeypatch.setattr(polling, "wait_until", note_limit)
+    assert wait_for_programs(backend, "mnist").exit_code == 0
+    assert limits == [math.inf]
 
 
 PROGRAM = Program(("train.py",))
