@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 
 from harness.command import PATIENCE, Ended
-from harness.kube import NOW, KubeEnvironment
+from harness.kube import NOW, SCRIPTS, KubeEnvironment
 from harness.row import CONNECTED, DEADLINE, MOMENTS, NOTHING, OWN_SESSION, VERDICT, Row, both_said
 from harness.signals import send_signal
 from kube_api import post_event
@@ -17,6 +17,8 @@ from rows.scripts import script
 from tfk8s import polling
 
 TASKS = ("worker/1", "ps/0", "chief/0")
+REGISTRY_PORT = 31599
+SLOW_IMAGE = f"localhost:{REGISTRY_PORT}/slow:1"
 
 
 # ---- tasks ---------------------------------------------------------------------------------------------------------
@@ -192,6 +194,31 @@ def slow_autoscaler(environment: KubeEnvironment) -> Ended:
     return ended
 
 
+def slow_registry(environment: KubeEnvironment) -> Ended:
+    """Run `up` with an image whose registry, on the node's loopback address, never answers."""
+    pod = f"/api/v1/namespaces/{environment.namespace}/pods"
+    server = {
+        "name": "registry", "image": environment.image,
+        "command": ["python3", "-c", (SCRIPTS / "stalling_registry.py").read_text(), str(REGISTRY_PORT)],
+        "readinessProbe": {"tcpSocket": {"host": "127.0.0.1", "port": REGISTRY_PORT}, "periodSeconds": 1},
+    }  # fmt: skip
+    body = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "registry"},
+        "spec": {"hostNetwork": True, "restartPolicy": "Never", "containers": [server]},
+    }  # fmt: skip
+    environment.client.send("POST", pod, body=body)
+    environment.at_end(lambda: environment.client.send("DELETE", f"{pod}/registry", NOW))
+    polling.wait_until(
+        lambda: any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in environment.client.get(f"{pod}/registry")["status"].get("conditions", ())
+        ),
+        "the registry to listen",
+        2 * PATIENCE,
+    )
+    return up_of(image(SLOW_IMAGE))(environment)
+
+
 def image(name: str) -> Callable[[str], str]:
     return lambda text: "".join(
         f"image: {name}\n" if line.startswith("image:") else line for line in text.splitlines(keepends=True)
@@ -235,6 +262,14 @@ def unready() -> Iterator[Row]:
     )  # fmt: skip
 
 
+def pulls() -> Iterator[Row]:
+    yield Row(
+        fault="a registry stalls in the pull of an image", when=f"in `up`, with a deadline of {DEADLINE} s",
+        run=slow_registry, code=124, words=(f"waited {DEADLINE} s", f'pulling image "{SLOW_IMAGE}" on '), left=NOTHING,
+        limit=DEADLINE + VERDICT,
+    )  # fmt: skip
+
+
 ROWS = [
     *pods(),
     *removals.rows(),
@@ -249,5 +284,5 @@ ROWS = [
 ON_KIND = [
     *mirrored.rows(), *signals(), *scripts.losses("ps/0: killed (exit code 137)"),
     *scripts.coordinators("does not answer: its server is stopped"), *frozen_sessions(), *removals.on_kind(),
-    *scaling.on_kind(), *dns.rows(), *api_server.restarts(),
+    *scaling.on_kind(), *dns.rows(), *api_server.restarts(), *pulls(),
 ]  # fmt: skip
