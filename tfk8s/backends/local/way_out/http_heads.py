@@ -50,6 +50,15 @@ class ProxyRequest:
         """The server as `host:port`."""
         return authority(self.host, self.port)
 
+    @property
+    def body_bytes(self) -> int | None:
+        """The size of the body that follows the head; None if only the body itself shows its end."""
+        framing = [(key.lower(), value) for key, value in self.headers if key.lower() in _FRAMING]
+        if not framing:
+            return 0
+        ((key, value), *others) = framing
+        return int(value) if key == b"content-length" and value.isdigit() and not others else None
+
     def head(self, target: str, more: Headers) -> bytes:
         """Return the request for the next server, which closes the connection after its response.
 

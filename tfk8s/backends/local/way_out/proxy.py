@@ -40,6 +40,7 @@ class ProxyLimits:
         resolve_seconds: for a name.
         connect_seconds: for a connection to one address.
         idle_seconds: without a byte in either direction.
+        half_closed_seconds: the same, after the end of one direction.
     """
 
     connections: int = 256
@@ -48,6 +49,7 @@ class ProxyLimits:
     resolve_seconds: float = 20.0
     connect_seconds: float = 10.0
     idle_seconds: float = 3600.0
+    half_closed_seconds: float = 60.0
 
 
 class ProxyRefusal(Exception):
@@ -208,10 +210,13 @@ class Proxy:
         self, request: ProxyRequest, client: Streams, server: Streams, upstream: Upstream | None
     ) -> None:
         """Hand on one request and its response; the connection closes, so that the next request is judged again."""
+        body_bytes = None if upstream is None else request.body_bytes
+        if upstream is not None and body_bytes is None:  # another request might follow, which nobody has judged
+            raise ProxyRefusal(HTTPStatus.LENGTH_REQUIRED, "before your own proxy, a body needs a Content-Length")
         target = request.path if upstream is None else f"http://{request.authority}{request.path}"
         server[1].write(request.head(target, upstream.headers if upstream else []))
         async with asyncio.timeout(self._limits.idle_seconds) as idle:
-            body = asyncio.create_task(self._pump(client[0], server[1], idle, half_close=False))
+            body = asyncio.create_task(self._pump(client[0], server[1], idle, half_close=False, limit=body_bytes))
             try:
                 while http_heads.is_informational(head := await self._read_response(server[0])):
                     client[1].write(head)
@@ -231,15 +236,19 @@ class Proxy:
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, idle: asyncio.Timeout,
-        *, half_close: bool = True,
+        *, half_close: bool = True, limit: int | None = None,
     ) -> None:  # fmt: skip
         loop = asyncio.get_running_loop()
-        while data := await reader.read(_CHUNK):
+        left = sys.maxsize if limit is None else limit
+        while left and (data := await reader.read(min(_CHUNK, left))):
+            left -= len(data)
             idle.reschedule(loop.time() + self._limits.idle_seconds)
             writer.write(data)
             await writer.drain()
-        if half_close and writer.can_write_eof():
-            writer.write_eof()
+        if half_close:
+            idle.reschedule(loop.time() + min(self._limits.idle_seconds, self._limits.half_closed_seconds))
+            if writer.can_write_eof():
+                writer.write_eof()
 
 
 async def _answer(writer: asyncio.StreamWriter, response: bytes) -> None:

@@ -87,3 +87,15 @@ def test_a_response_closes_its_connection() -> None:
     assert is_informational(head("HTTP/1.1 100 Continue"))
     with pytest.raises(BadHead):
         status(head("ICY 200 OK"))
+
+
+@pytest.mark.parametrize(
+    ("framing", "size"),
+    [
+        ([], 0), (["Content-Length: 12"], 12), (["Transfer-Encoding: chunked"], None),
+        (["Content-Length: 1", "Content-Length: 2"], None), (["Content-Length: -1"], None),
+        (["Content-Length: 1", "Transfer-Encoding: chunked"], None),
+    ],
+)  # fmt: skip
+def test_the_size_of_a_body(framing: list[str], size: int | None) -> None:
+    assert parse_request(head("POST http://a/ HTTP/1.1", *framing)).body_bytes == size

@@ -133,6 +133,33 @@ def test_the_users_own_proxy_stands_behind() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("length", "body"), [("", b""), ("Content-Length: 3\r\n", b"abc")])
+def test_no_second_request_passes_behind_a_judged_one(length: str, body: bytes) -> None:
+    async def run() -> None:
+        received: list[bytes] = []
+
+        async def take_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    while data := await reader.read(4096):
+                        received.append(data)
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            writer.close()
+            await writer.wait_closed()
+
+        async with await asyncio.start_server(take_all, "127.0.0.1", 0) as upstream:
+            port = upstream.sockets[0].getsockname()[1]
+            variables = {"http_proxy": f"http://127.0.0.1:{port}"}
+            async with serving(proxy(variables=variables)) as here:
+                first = f"POST http://elsewhere/a HTTP/1.1\r\n{length}\r\n".encode() + body
+                await ask(here, first + b"GET http://127.0.0.1:22/secret HTTP/1.1\r\n\r\n")
+        passed = b"".join(received)
+        assert passed.startswith(b"POST http://elsewhere:80/a HTTP/1.1")
+        assert passed.endswith(b"\r\n\r\n" + body)
+
+    asyncio.run(run())
+
+
 def test_what_the_users_own_proxy_refuses() -> None:
     async def run() -> bytes:
         async with (
