@@ -21,6 +21,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.client import session as sessions
+from tensorflow.python.data.experimental.ops import data_service_ops
 from tensorflow.python.distribute import (
     collective_all_reduce_strategy,
     cross_device_ops,
@@ -282,10 +283,12 @@ def connecting_has_methods_to_patch() -> None:
         assert parameters(method)[:2] == ["self", "server_def"]
 
 
-@canary("BaseSession.__init__, _make_server_def and Context.enable_collective_ops", "task/programs/moved_ports.py")
+@canary("BaseSession.__init__, _make_server_def, _parse_service and the context", "task/programs/moved_ports.py")
 def addresses_are_given_to_functions_to_patch() -> None:
     assert parameters(sessions.BaseSession.__init__)[:2] == ["self", "target"]
     assert callable(server_lib._make_server_def)
+    assert parameters(sessions.Session.reset)[0] == "target"
+    assert data_service_ops._parse_service("grpc://a:1") == ("grpc", "a:1")
     for name in moved_ports._TAKES_SERVER:
         assert parameters(getattr(context.Context, name))[:2] == ["self", "server_def"]
 

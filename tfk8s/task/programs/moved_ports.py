@@ -21,6 +21,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _SESSION_MODULE = "tensorflow.python.client.session"
 _SERVER_MODULE = "tensorflow.python.training.server_lib"
 _CONTEXT_MODULE = "tensorflow.python.eager.context"
+_DATA_MODULE = "tensorflow.python.data.experimental.ops.data_service_ops"
 _TAKES_SERVER = ("set_server_def", "update_server_def", "enable_collective_ops")  # methods of TensorFlow's context
 
 
@@ -35,6 +36,7 @@ def lead(environment: Mapping[str, str]) -> None:
         imports.when_imported(_SESSION_MODULE, lambda: _patch_sessions(ports))
         imports.when_imported(_SERVER_MODULE, lambda: _patch_servers(ports))
         imports.when_imported(_CONTEXT_MODULE, lambda: _patch_context(ports))
+        imports.when_imported(_DATA_MODULE, lambda: _patch_data_service(ports))
 
 
 def moved(address: str, ports: Mapping[str, int]) -> str:
@@ -49,18 +51,39 @@ def moved(address: str, ports: Mapping[str, int]) -> str:
 
 
 def _patch_sessions(ports: Mapping[str, int]) -> None:
-    from tensorflow.python.client.session import BaseSession
+    from tensorflow.python.client.session import BaseSession, Session
 
-    make = BaseSession.__init__
+    make, reset = BaseSession.__init__, Session.reset
 
     @functools.wraps(make)
     def patched_init(self: Any, target: Any = "", *arguments: Any, **keywords: Any) -> None:
-        text = target.decode(errors="replace") if isinstance(target, bytes) else target
-        if isinstance(text, str) and text.startswith(_SCHEME):
-            target = _SCHEME + moved(text.removeprefix(_SCHEME), ports)
-        make(self, target, *arguments, **keywords)
+        make(self, _moved_target(target, ports), *arguments, **keywords)
 
-    BaseSession.__init__ = patched_init
+    @functools.wraps(reset)
+    def patched_reset(target: Any, *arguments: Any, **keywords: Any) -> Any:
+        return reset(_moved_target(target, ports), *arguments, **keywords)
+
+    BaseSession.__init__, Session.reset = patched_init, staticmethod(patched_reset)
+
+
+def _moved_target(target: Any, ports: Mapping[str, int]) -> Any:
+    text = target.decode(errors="replace") if isinstance(target, bytes) else target
+    if isinstance(text, str) and text.startswith(_SCHEME):
+        return _SCHEME + moved(text.removeprefix(_SCHEME), ports)
+    return target
+
+
+def _patch_data_service(ports: Mapping[str, int]) -> None:
+    from tensorflow.python.data.experimental.ops import data_service_ops
+
+    parse = data_service_ops._parse_service
+
+    @functools.wraps(parse)
+    def parse_moved(service: Any) -> Any:
+        protocol, address = parse(service)
+        return protocol, moved(address, ports)
+
+    data_service_ops._parse_service = parse_moved
 
 
 def _patch_servers(ports: Mapping[str, int]) -> None:
