@@ -77,8 +77,9 @@ class Isolation:
         """Return variables with which a process of Python binds its ports at its start, if they have to be bound."""
         if not self.is_loopback:
             return dict(environment)
-        folders = [folder for folder in environment.get(_PATH, "").split(os.pathsep) if folder != _START_FOLDER]
-        return {**environment, _PATH: os.pathsep.join([_START_FOLDER, *filter(None, folders)])}
+        before = environment.get(_PATH)  # an empty entry is the working folder, and an empty value is none
+        folders = [folder for folder in before.split(os.pathsep) if folder != _START_FOLDER] if before else []
+        return {**environment, _PATH: os.pathsep.join([_START_FOLDER, *folders])}
 
     def describe(self) -> str:
         """Return the isolation, with the other people who use this machine now."""

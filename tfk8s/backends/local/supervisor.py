@@ -82,7 +82,7 @@ class Supervisor:
         if self._record.isolation.is_loopback:
             listening.patch_sockets()
             listening.hook_libraries()
-            PortWatch(self._loop, lambda: processes.marked(CLUSTER_ID_VARIABLE, self._record.id)).start()
+            PortWatch(self._loop, self._processes).start()
         for task in self._record.tasks:
             program = self._record.job_file.job(task.job).program
             if program is None:
@@ -100,6 +100,11 @@ class Supervisor:
         self._loop.run()
         if self._ends_itself:
             processes.kill_marked(CLUSTER_ID_VARIABLE, self._record.id)
+
+    def _processes(self) -> set[int]:
+        """Return the processes of the cluster: a child whose environment is its own has no mark."""
+        own = os.getpid()
+        return processes.with_children([own, *processes.marked(CLUSTER_ID_VARIABLE, self._record.id)]) - {own}
 
     def _settings(self, record: TaskRecord) -> TaskSettings:
         cluster = {job: dict(enumerate(addresses)) for job, addresses in self._record.cluster.items()}

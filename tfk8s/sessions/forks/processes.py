@@ -147,6 +147,19 @@ def marked(variable: str, value: str) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
+def with_children(pids: Iterable[int]) -> set[int]:
+    """Return processes with their children, and the children of these."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError):  # it has ended
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found, more = set(pids), {0}
+    while more:
+        more = {pid for pid, parent in parents.items() if parent in found and pid not in found}
+        found |= more
+    return found
+
+
 def kill_marked(variable: str, value: str) -> None:
     """Kill the processes that `marked` returns."""
     for pid in marked(variable, value):

@@ -10,6 +10,7 @@ from pathlib import Path
 _FIRST_PERSON = 1000  # smaller numbers are the system's users (login.defs(5))
 _NOBODY = 65534
 _MAX_NAMED = 3
+_ALL_IDS = ["0", "0", "4294967295"]  # of user_namespaces(7)
 _TABLES = ("tcp", "tcp6", "udp", "udp6")
 _VISIBLE = ("hidepid=0", "hidepid=off")
 
@@ -24,7 +25,10 @@ def who_else(proc: Path = Path("/proc"), own: int | None = None) -> str:
     if _is_hidden(proc):
         return "this machine hides the processes of other users (hidepid)"
     own = os.geteuid() if own is None else own
-    others = sorted({user for user in (*_of_processes(proc), *_of_sockets(proc)) if _is_person(user) and user != own})
+    users = {*_of_processes(proc), *_of_sockets(proc)}
+    others = sorted(user for user in users if user != own and _is_person(user))
+    if _NOBODY in users and _hides_ids(proc):
+        return "this user namespace does not show who else uses this machine"
     if not others:
         return ""
     names = ", ".join(map(_name, others[:_MAX_NAMED]))
@@ -66,6 +70,14 @@ def _of_sockets(proc: Path) -> Iterator[int]:
             continue
         # A socket without a process has no inode, and its user is said to be root.
         yield from (int(fields[7]) for line in lines if len(fields := line.split()) > 9)
+
+
+def _hides_ids(proc: Path) -> bool:
+    """Return whether this process is in a user namespace, where users that it does not know are nobody."""
+    try:
+        return (proc / "self/uid_map").read_text().split() != _ALL_IDS
+    except OSError:
+        return False
 
 
 def _is_person(user: int) -> bool:

@@ -8,12 +8,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from tfk8s.backends.local.loopback import sockets
 from tfk8s.core.addresses import MAX_PORT
+from tfk8s.task import activity
 
 K = TypeVar("K")
 _FIRST = 10_000
 _TRIES = 1000
-_OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class Ports:
@@ -50,12 +52,14 @@ class Ports:
 
     def _any(self, known: Collection[int]) -> int:
         """Return a free port below those from which this machine's programs connect to others."""
-        last = min(_first_outgoing(), MAX_PORT)
-        first = min(_FIRST, last - _TRIES)
+        last = _first_outgoing()
+        first = _FIRST
+        if last < first + _TRIES:  # this machine connects from almost all ports
+            last = MAX_PORT + 1
         for port in random.sample(range(first, last), _TRIES):
             if port not in known and self._hold(port):
                 return port
-        raise OSError(f"no free port from {first} to {last}")
+        raise OSError(f"no free port from {first} to {last - 1}")
 
     def _hold(self, port: int) -> bool:
         owner = socket.socket(socket.AF_UNIX)
@@ -64,7 +68,7 @@ class Ports:
         except OSError:
             owner.close()
             return False
-        if not is_free(port):
+        if not is_free(port) or sockets.outside_peers(activity.read_tables(), {port}):  # of an earlier server
             owner.close()
             return False
         self._held[port] = owner
@@ -76,7 +80,7 @@ OWN = Ports()  # of this process, which supervises one cluster
 
 def _first_outgoing() -> int:
     try:
-        return int(_OUTGOING.read_text().split()[0])
+        return int(OUTGOING.read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return 32_768
 

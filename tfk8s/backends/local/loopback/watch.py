@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.task import activity
 
 _INTERVAL = 0.1
+_SEARCH_SECONDS = 5.0  # for the owner of a socket, which may be on its way from one process to another
 PIDFD_GETFD = 438  # a system call, with the same number on all architectures
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -35,24 +38,32 @@ class PortWatch:
 
     def __init__(self, loop: Loop, processes: Callable[[], Iterable[int]]) -> None:
         self._loop, self._processes = loop, processes
-        self._foreign: set[int] = set()  # the open sockets of other programs, by inode
+        self._foreign: dict[
+            int, float
+        ] = {}  # open sockets that no process of the cluster has: when each was first seen
 
     def start(self) -> None:
-        """Start to poll."""
+        """Start to poll. What listens already belongs to other programs."""
+        self._foreign = dict.fromkeys((item.inode for item in _open_listeners()), -math.inf)
         self._look()
 
     def _look(self) -> None:
         self._loop.after(_INTERVAL, self._look)
-        found = {item.inode: item for item in sockets.listeners() if item.is_open and os.geteuid() in (0, item.user)}
-        self._foreign &= found.keys()
-        unknown = {inode: item for inode, item in found.items() if inode not in self._foreign}
+        found = {item.inode: item for item in _open_listeners()}
+        now = time.monotonic()
+        self._foreign = {inode: self._foreign.get(inode, now) for inode in found}
+        unknown = {inode: item for inode, item in found.items() if now - self._foreign[inode] < _SEARCH_SECONDS}
         if not unknown:
             return
         for pid in self._processes():
             for descriptor, inode in socket_descriptors(pid):
                 if listener := unknown.pop(inode, None):
                     _confine(pid, descriptor, listener)
-        self._foreign |= unknown.keys()
+
+
+def _open_listeners() -> list[Listener]:
+    """Return the sockets of this user, or for root of all users, on which other machines may connect."""
+    return [item for item in sockets.listeners() if item.is_open and os.geteuid() in (0, item.user)]
 
 
 def _confine(pid: int, descriptor: int, listener: Listener) -> None:
@@ -83,8 +94,16 @@ def _bind(pid: int, descriptor: int) -> None:
 
 def _end(pid: int, trouble: str) -> None:
     """Kill a process, with a line where its errors go."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/fd/2", "a") as errors:
-        errors.write(f"tfk8s: process {pid} ends: {trouble}; listen on 127.0.0.1\n")
+    line = f"tfk8s: process {pid} ends: {trouble}; listen on 127.0.0.1\n"
+    with contextlib.ExitStack() as stack:
+        stack.callback(_kill, pid)
+        with contextlib.suppress(OSError):  # nobody reads there
+            errors = os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY)
+            stack.callback(os.close, errors)
+            os.write(errors, line.encode())
+
+
+def _kill(pid: int) -> None:
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
 

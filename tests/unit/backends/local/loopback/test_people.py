@@ -61,5 +61,14 @@ def test_hidden_processes_count_as_people(machine: Machine, option: str, is_hidd
     assert ("hidepid" in people.who_else(machine([0], option=option), OWN)) is is_hidden
 
 
+def test_a_user_namespace_that_hides_ids_counts_as_people(machine: Machine) -> None:
+    proc = machine([0, 65534])
+    assert people.who_else(proc, OWN) == ""
+    (proc / "self/uid_map").write_text("         0     100000      65536\n")
+    assert people.who_else(proc, OWN) == "this user namespace does not show who else uses this machine"
+    (proc / "self/uid_map").write_text("         0          0 4294967295\n")
+    assert people.who_else(proc, OWN) == ""
+
+
 def test_this_machine_is_asked() -> None:
     assert str(os.geteuid()) not in people.who_else()

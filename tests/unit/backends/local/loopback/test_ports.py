@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.backends.local.loopback import ports
+from tfk8s.backends.local.loopback import ports, sockets
 from tfk8s.backends.local.loopback.ports import Ports
 
 
@@ -53,7 +54,7 @@ def test_a_task_keeps_a_free_port(free: int, own: Ports) -> None:
 def test_a_used_port_is_replaced(used: int, own: Ports) -> None:
     chosen = own.choose({"a": used})["a"]
     assert chosen != used
-    assert chosen < int(ports._OUTGOING.read_text().split()[0])  # no outgoing connection takes the port
+    assert chosen < int(ports.OUTGOING.read_text().split()[0])  # no outgoing connection takes the port
 
 
 def test_clusters_that_start_at_once_get_different_ports(free: int, own: Ports, others: Ports) -> None:
@@ -79,6 +80,18 @@ def test_ports_are_different(wanted: dict[int, int], taken: set[int]) -> None:
     assert not taken & {*chosen.values()}
     # A moved task has no port by which scripts know another one.
     assert all(port == wanted[key] or port not in wanted.values() for key, port in chosen.items())
+
+
+def test_a_machine_that_connects_from_all_ports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, used: int) -> None:
+    (tmp_path / "range").write_text("1024\t65535\n")
+    monkeypatch.setattr(ports, "OUTGOING", tmp_path / "range")
+    with contextlib.closing(Ports()) as own:
+        assert 10_000 <= own.choose({"a": used})["a"] < 65_536
+
+
+def test_a_port_that_an_earlier_server_had_is_left(monkeypatch: pytest.MonkeyPatch, free: int, own: Ports) -> None:
+    monkeypatch.setattr(sockets, "outside_peers", lambda _, ports: ["10.0.0.7"] if ports == {free} else [])
+    assert own.choose({"a": free})["a"] != free  # its last connections would look like those of the new server
 
 
 def test_a_machine_without_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:

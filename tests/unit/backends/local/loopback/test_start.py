@@ -54,6 +54,8 @@ def test_variables_of_a_confined_process() -> None:
     once = CONFINED.confined({"PYTHONPATH": "/own"})
     assert once["PYTHONPATH"].endswith("loopback/start:/own")
     assert CONFINED.confined(once) == once
+    assert CONFINED.confined({"PYTHONPATH": ":/own"})["PYTHONPATH"].endswith("start::/own")  # the working folder
+    assert CONFINED.confined({"PYTHONPATH": ""})["PYTHONPATH"].endswith("loopback/start")
     assert Isolation().confined({"A": "1"}) == {"A": "1"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -79,11 +80,36 @@ def test_a_process_to_which_another_machine_connected_ends(
 
 
 @pytest.mark.programs
-def test_ports_of_other_programs_stay(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_of_programs_that_were_there_before_stay(process: Process) -> None:
     number = port(process)
     looks = []
-    other = watch.PortWatch(Loop(), lambda: looks.append(1) or [os.getpid()])
-    other._look()
-    other._look()
+    watch.PortWatch(Loop(), lambda: looks.append(1) or [process.pid]).start()
     assert sockets.trouble(number)
-    assert len(looks) == 1  # a foreign socket is looked up once
+    assert not looks
+
+
+@pytest.mark.programs
+def test_a_port_is_found_once_a_process_of_the_cluster_has_it(process: Process) -> None:
+    number = port(process)
+    owners: list[list[int]] = [[os.getpid()], [process.pid]]  # the socket comes from another process
+    late = watch.PortWatch(Loop(), lambda: owners.pop(0))
+    late._look()
+    assert sockets.trouble(number)
+    late._look()
+    assert not sockets.trouble(number)
+
+
+@pytest.mark.programs
+def test_a_process_whose_errors_nobody_reads_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "PIDFD_GETFD", 1 << 20)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    with subprocess.Popen([sys.executable, "-I", "-c", OPEN], stdin=-1, stdout=-1, stderr=writer, text=True) as process:
+        port(process)
+        watch.PortWatch(Loop(), lambda: [process.pid])._look()
+        assert process.wait(10) == -9
+    os.close(reader)
+    os.close(writer)
