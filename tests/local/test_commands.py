@@ -141,7 +141,7 @@ def test_a_second_down_is_an_error(mine: str) -> None:
 
 
 def test_status_devices_logs_ls_and_restart(shared: str) -> None:
-    assert re.search(r"^worker/1 +Ready +localhost:[0-9]+ ", tfk8s("status", "--local", shared).stdout, re.MULTILINE)
+    assert re.search(r"^worker/1 +Ready +[a-z0-9.]+:[0-9]+ ", tfk8s("status", "--local", shared).stdout, re.MULTILINE)
     listed = json.loads(tfk8s("ls", "--local", "-o", "json").stdout)
     assert shared in [cluster["name"] for cluster in listed]
     devices = tfk8s("devices", "--local", shared).stdout

@@ -111,8 +111,8 @@ class Record:
 
     @property
     def port_variables(self) -> dict[str, str]:
-        """The variable with the ports that tasks have instead of those that scripts know; empty if they are equal."""
-        moved = {str(task.port): port for task in self.tasks if (port := _port(task.address)) != task.port}
+        """The variable with the ports of tasks by the ports that scripts know; empty in a network of the cluster's."""
+        moved = {str(task.port): _port(task.address) for task in self.tasks if self.isolation.is_shared}
         return {"TFK8S_PORTS": json.dumps(moved)} if moved else {}
 
     def is_resized(self, job_file: JobFile) -> bool:
@@ -198,7 +198,9 @@ def relocate(record: Record, ports: Ports, kept: Collection[Task] = ()) -> Recor
     before = record.addresses
 
     def address(task: Task) -> str:
-        return f"localhost:{chosen[task]}" if task in chosen else before[task]
+        # Where IPv6 is off, as in Docker, TensorFlow takes a task that is gone at "localhost" for one that answers
+        # nothing ("No message returned for unary request"), and the loss has no name.
+        return f"127.0.0.1:{chosen[task]}" if task in chosen else before[task]
 
     job_file = record.job_file
     moved = [dataclasses.replace(task, address=address(task.task)) for task in record.tasks]

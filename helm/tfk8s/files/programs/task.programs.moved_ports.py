@@ -40,14 +40,14 @@ def lead(environment: Mapping[str, str]) -> None:
 
 
 def moved(address: str, ports: Mapping[str, int]) -> str:
-    """Return the address of a task that has moved, `localhost:PORT`; another address as it is.
+    """Return the address of a task that has moved, `127.0.0.1:PORT`; another address as it is.
 
     Args:
         address: "host:port".
         ports: the port of each task that has moved, by the port that scripts know.
     """
     host, _, port = address.rpartition(":")
-    return f"localhost:{ports[port]}" if host in _LOOPBACK and port in ports else address
+    return f"127.0.0.1:{ports[port]}" if host in _LOOPBACK and port in ports else address
 
 
 def _patch_sessions(ports: Mapping[str, int]) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tfk8s.backends.local import capacity
+from tfk8s.backends.local.isolation import Isolation, Kind
 from tfk8s.backends.local.loopback.ports import Ports
 from tfk8s.backends.local.record import Record, make_record, relocate, resize
 from tfk8s.backends.plain import job_file_to_dict
@@ -69,10 +70,14 @@ def test_job_files_are_compared_by_field() -> None:
     ]  # fmt: skip
 
 
+def shared(record: Record) -> Record:
+    return dataclasses.replace(record, isolation=Isolation(Kind.LOOPBACK, "no namespace"))
+
+
 def test_a_cluster_in_a_shared_network_gets_free_ports() -> None:
     program = Program(("train.py",), "/work")
     file = JobFile(name="a", master="w", jobs=(Job(name="w", tasks=3), Job(name="p", program=program)))
-    record = make_record(file, exposed=False)
+    record = shared(make_record(file, exposed=False))
     with contextlib.closing(Ports()) as own, contextlib.closing(Ports()) as others:
         others.choose({2222: 2222, 2224: 2224})
         moved = relocate(record, own)
@@ -80,12 +85,12 @@ def test_a_cluster_in_a_shared_network_gets_free_ports() -> None:
     assert ports["w/1"] == 2223
     assert not {2222, 2224} & {*ports.values()}
     assert [task.port for task in moved.tasks] == [2222, 2223, 2224, 2225]
-    others_ports = {"2222": ports["w/0"], "2224": ports["w/2"]}
-    assert json.loads(moved.variables["TFK8S_PORTS"]) == others_ports
-    assert moved.target == f"grpc://localhost:{ports['w/0']}"
+    known = {str(task.port): ports[str(task.task)] for task in moved.tasks}
+    assert json.loads(moved.variables["TFK8S_PORTS"]) == known
+    assert moved.target == f"grpc://127.0.0.1:{ports['w/0']}"
     environment = moved.tasks[3].environment
-    assert json.loads(environment["TFK8S_PORTS"]) == others_ports
-    assert json.loads(environment["TF_CONFIG"])["cluster"]["w"] == [f"localhost:{ports[f'w/{i}']}" for i in range(3)]
+    assert json.loads(environment["TFK8S_PORTS"]) == known
+    assert json.loads(environment["TF_CONFIG"])["cluster"]["w"] == [f"127.0.0.1:{ports[f'w/{i}']}" for i in range(3)]
     assert "TFK8S_PORTS" not in moved.tasks[0].environment
     assert Record.from_dict(json.loads(json.dumps(moved.to_dict()))) == moved
 
@@ -93,7 +98,7 @@ def test_a_cluster_in_a_shared_network_gets_free_ports() -> None:
 def test_new_tasks_get_free_ports_beside_those_that_stay() -> None:
     with contextlib.closing(Ports()) as own, contextlib.closing(Ports()) as others:
         others.choose({2222: 2222})
-        before = relocate(make_record(sized(2), exposed=False), own)
+        before = relocate(shared(make_record(sized(2), exposed=False)), own)
         after = relocate(resize(before, sized(3)), own, kept={task.task for task in before.tasks})
     stayed = {task: address for task, address in after.addresses.items() if task in before.addresses}
     assert stayed == before.addresses
