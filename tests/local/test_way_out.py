@@ -21,7 +21,8 @@ from tfk8s.backends.local import state
 from tfk8s.backends.local.way_out import slirp
 from tfk8s.sessions.forks import processes
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+MAY_SKIP = "CI" not in os.environ  # CI installs all that the tests need, so a missing part fails there
+pytestmark = pytest.mark.skipif(MAY_SKIP and bool(missing()), reason=missing())
 
 JOB_FILE = "{{apiVersion: tfk8s.dev/v1, name: {name}, jobs: {{worker: 1}}{more}}}\n"
 CLIENTS = {
@@ -136,7 +137,7 @@ def without_slirp(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module", params=["slirp4netns", "proxy"])
 def cluster(request: pytest.FixtureRequest, start: Callable[..., Cluster], without_slirp: str) -> Cluster:
     if request.param == "slirp4netns":
-        if not slirp.is_installed():
+        if MAY_SKIP and not slirp.is_installed():
             pytest.skip("slirp4netns is not installed")
         return start("by-slirp")
     return start("by-proxy", path=without_slirp)
