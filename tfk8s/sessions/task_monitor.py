@@ -6,6 +6,7 @@ Standard library only: this file also runs in pods.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import selectors
 import socket
@@ -25,6 +26,8 @@ Dial = Callable[[], socket.socket]
 Explain = Callable[[str, str], str]  # a task, and the symptom of its loss → the reason; "" if the task is not lost
 
 _MAX_HEARTBEATS_PER_SECOND = 500  # to many tasks, fewer heartbeats are sent
+_REMINDED = 2  # heartbeats without an answer, after which the server gets a reminder
+_GET = b"\x82"  # ":method: GET" in HPACK (RFC 7541, appendix A)
 SILENCE = "does not answer: its server is stopped, or its machine or the network is gone"
 
 
@@ -40,6 +43,18 @@ def connect(task: str, address: str, timeout: float = TIMING.probe_timeout) -> s
         raise TaskUnreachable(f"{task} does not answer at {address}: no connection in time") from error
     except OSError as error:
         raise TaskUnreachable(f"{task} does not answer at {address}: {error.strerror or error}") from error
+
+
+def reminder(stream: int) -> bytes:
+    """Return what makes a server send the answer to a heartbeat, if the server keeps the answer back.
+
+    The gRPC of TensorFlow before 2.19 sends an acknowledgement of settings only with its next frame. The reminder is
+    a request with a method that gRPC refuses, on threads of its transport, too.
+
+    Args:
+        stream: odd, and larger than that of any request on the connection.
+    """
+    return wire.frame(wire.HEADERS, wire.END_STREAM | wire.END_HEADERS, stream, _GET)
 
 
 class TaskMonitor:
@@ -73,6 +88,7 @@ class TaskMonitor:
         self._lost: set[str] = set()
         self._unconnected: deque[str] = deque()
         self._missed: dict[str, int] = {}  # heartbeats without an answer, by connected task
+        self._streams = itertools.count(3, 2)  # for reminders; `probe.get_status` takes stream 1
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="tfk8s-monitor", daemon=True)
 
@@ -135,6 +151,9 @@ class TaskMonitor:
             if missed == 1:
                 with contextlib.suppress(OSError):  # the connection has ended, as the next read shows
                     stream.send(wire.HEARTBEAT)
+            elif missed == _REMINDED:
+                with contextlib.suppress(OSError):
+                    stream.send(reminder(next(self._streams)))
             elif missed == limit + 1:
                 self._report_loss(task, SILENCE)
             elif missed > 3 * limit:

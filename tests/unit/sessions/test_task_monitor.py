@@ -201,10 +201,21 @@ def test_server_without_heartbeats_is_lost_until_it_answers(task: Task) -> None:
     with monitor(task, missed=20) as monitored:
         reason = "does not answer: its server is stopped, or its machine or the network is gone"
         assert next_event(monitored) == lost("worker/0", reason)
-        assert task.streams[0].recv(1000).endswith(wire.HEARTBEAT)
+        assert task.streams[0].recv(1000).endswith(wire.HEARTBEAT + task_monitor.reminder(3))
         with contextlib.suppress(OSError):  # closed by now: then a new connection shows it
             task.streams[0].sendall(wire.HEARTBEAT)
         assert next_event(monitored) == BACK
+
+
+def test_a_reminder_gets_the_answer_that_a_server_keeps_back(task: Task) -> None:
+    with monitor(task, missed=1000) as monitored:
+        until(lambda: bool(task.streams))
+        for number in range(3):
+            received = b""
+            while not received.endswith(task_monitor.reminder(3 + 2 * number)):
+                received += task.streams[0].recv(1000)
+            task.streams[0].sendall(wire.HEARTBEAT)
+        assert not has_event(monitored)
 
 
 def test_connection_without_heartbeats_is_dialled_again(task: Task) -> None:
