@@ -282,6 +282,8 @@ def _syntax_problem(document: Document, error: yaml.YAMLError) -> Problem:
     if not isinstance(error, yaml.MarkedYAMLError) or mark is None:
         return Problem("syntax", f"this is not YAML: {error}")
     location = Location(mark.line + 1, mark.column + 1, 1)
+    if "nesting depth" in str(error.problem):  # libyaml since 0.2.6 looks ahead of its events
+        return document.problem("too-deep", f"a file can have at most {MAX_LEVELS} levels", location)
     line = document.lines[mark.line] if mark.line < len(document.lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
         location = Location(mark.line + 1, line.index("\t") + 1, 1)

@@ -279,6 +279,11 @@ def test_problems_of_large_and_binary_files() -> None:
         assert briefs(data) == [problem], data
 
 
+def test_a_file_that_the_parser_itself_finds_too_deep() -> None:
+    (problem,) = rejected("[" * 100_000).problems
+    assert (problem.code, problem.message.endswith("can have at most 32 levels")) == ("too-deep", True)
+
+
 def test_error_text_has_all_problems_in_order() -> None:
     text = """\
 apiVersion: tfk8s.dev/v1
