@@ -110,6 +110,9 @@ def test_tasks_and_scripts_learn_the_folders() -> None:
 
 _BECOME_USER = """
 import ctypes, json, os, sys
+# Before the user changes: other users may not read the folder of this Python, such as root's home.
+from tfk8s.backends.local import mounts
+from tfk8s.core.storage.volumes import Volume
 libc = ctypes.CDLL(None)
 if os.geteuid() == 0:
     os.setgroups([])
@@ -118,8 +121,6 @@ if os.geteuid() == 0:
     libc.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: /proc/self is the user's
 """
 _MOUNT = """
-from tfk8s.backends.local import mounts
-from tfk8s.core.storage.volumes import Volume
 mounts.enter([Volume(**volume) for volume in json.loads(sys.argv[1])])
 def refused(path):
     try:
