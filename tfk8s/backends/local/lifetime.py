@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
 
+from tfk8s.backends.local.loopback import sockets
 from tfk8s.core.lifetime import Limits
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.task import activity
@@ -82,15 +81,5 @@ class OutsideConnections:
         # The other end is not in the tables if another machine has it, which only exposed ports allow.
         clients = {inodes.get((item.peer_host, item.peer_port, item.host, item.port), 0) for item in served}
         if clients - self._sockets_of_tasks:
-            self._sockets_of_tasks = {inode for pid in pids for inode in _sockets(pid)}
+            self._sockets_of_tasks = {inode for pid in pids for _, inode in sockets.descriptors(pid)}
         return bool(clients - self._sockets_of_tasks)
-
-
-def _sockets(pid: int) -> Iterable[int]:
-    """Yield the inodes of a process' sockets."""
-    with contextlib.suppress(OSError):  # the process has ended
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                target = str(descriptor.readlink())
-                if target.startswith("socket:["):
-                    yield int(target[len("socket:[") : -1])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import socket
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from tfk8s.task import activity
@@ -104,3 +106,13 @@ def outside_peers(tables: str, ports: Collection[int]) -> list[str]:
         for (host, port), peer in ends
         if port in ports and peer != host and not ipaddress.ip_address(peer).is_loopback
     ]
+
+
+def descriptors(pid: int) -> Iterable[tuple[int, int]]:
+    """Yield the sockets of a process, each as a descriptor and an inode."""
+    with contextlib.suppress(OSError):  # the process has ended
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    yield int(descriptor.name), int(target[len("socket:[") : -1])

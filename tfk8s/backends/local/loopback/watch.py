@@ -10,7 +10,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from tfk8s.backends.local.loopback import sockets
 from tfk8s.backends.local.loopback.sockets import Listener
@@ -56,7 +55,7 @@ class PortWatch:
         if not unknown:
             return
         for pid in self._processes():
-            for descriptor, inode in socket_descriptors(pid):
+            for descriptor, inode in sockets.descriptors(pid):
                 if listener := unknown.pop(inode, None):
                     _confine(pid, descriptor, listener)
 
@@ -106,13 +105,3 @@ def _end(pid: int, trouble: str) -> None:
 def _kill(pid: int) -> None:
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
-
-
-def socket_descriptors(pid: int) -> Iterable[tuple[int, int]]:
-    """Yield the sockets of a process, each as a descriptor and an inode."""
-    with contextlib.suppress(OSError):  # the process has ended
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                target = str(descriptor.readlink())
-                if target.startswith("socket:["):
-                    yield int(descriptor.name), int(target[len("socket:[") : -1])
