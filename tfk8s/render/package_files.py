@@ -23,6 +23,7 @@ _SCRIPT = (
     "task/programs/__init__.py", "task/programs/archive.py", "task/programs/hints.py",
     "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",
     "task/programs/moved_ports.py", "task/programs/stacks.py", "task/programs/strategies.py",
+    "task/programs/tensorflow_1.py",
 )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ import logging
 import os
 import re
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ from tfk8s.sessions.eager import coordinator, remote_context
 from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
-from tfk8s.task.programs import imports, main_script, moved_ports, strategies
+from tfk8s.task.programs import imports, main_script, moved_ports, strategies, tensorflow_1
 from tfk8s.task.programs.stacks import StackListener
 
 _EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
@@ -66,7 +65,7 @@ def execute(options: argparse.Namespace) -> int:
     adopt = functools.partial(adopted_server.patch_servers, cluster.view, of_script, end_signal)
     imports.when_imported(adopted_server.SERVER_MODULE, adopt)
     if options.tf1:
-        give_tf1()
+        tensorflow_1.give()
     else:
         coordinate(cluster.view, check, in_pod=options.pod, forwarded=options.forwarded)
     moved_ports.lead(os.environ)  # last, so that the other patches see the tasks' own addresses
@@ -93,18 +92,6 @@ def install_log_handler() -> None:
 
 
 # ---- the script's environment --------------------------------------------------------------------------------------
-
-
-def give_tf1() -> None:
-    """Make `import tensorflow` give `tensorflow.compat.v1`, with TensorFlow 1's behaviour."""
-    import tensorflow.compat.v1 as tf1
-
-    logger = logging.getLogger("tensorflow")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns that resource variables are disabled, as intended
-    tf1.disable_v2_behavior()
-    logger.setLevel(level)
-    sys.modules["tensorflow"] = tf1
 
 
 def coordinate(view: ClusterView, check: Callable[[object], None], *, in_pod: bool, forwarded: bool) -> None:
