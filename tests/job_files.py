@@ -40,6 +40,7 @@ security: {{user: 12345, group: 12345, service_account: me}}
 ttl: 60
 max_duration: 8h
 idle: 30m
+drain: idle
 warm: true
 jobs:
   chief: 1
@@ -361,6 +362,7 @@ class _Parts:
             pod=self.pick(_PODS, _BAD_PODS),
             run=self.run(),
             warm=self.pick([True, False], ["yes"]),
+            drain=self.pick(["block", "allow", "idle"], ["never"]),
             **{key: self.duration() for key in ("ttl", "max_duration", "idle")},
         )
         heads = self.mostly(

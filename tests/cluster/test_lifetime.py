@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes import lifetime
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
+from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import NoSuchCluster
@@ -96,6 +98,32 @@ def test_the_duration_removes_the_cluster_with_a_script_in_it(
         backend.observe(name)
     # The same limits again, while the ended Job is there.
     assert up(make_job_file("short", make_job(), max_duration=3600)) == name
+
+
+def test_a_drain_takes_the_master_while_nobody_uses_the_cluster(
+    up: Up, backend: KubernetesBackend, client: KubeApi, namespace: str
+) -> None:
+    job_file = make_job_file("drained", make_job(), drain="idle")
+    name = up(job_file)
+    budget = f"{paths.collection('PodDisruptionBudget', namespace)}/{name}-worker"
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": f"{name}-worker-0"}}
+
+    def evict() -> int:
+        """Return the status: 429 if a budget forbids the eviction."""
+        return int(client.request("POST", paths.pod(namespace, f"{name}-worker-0", "eviction"), body=eviction).status)
+
+    def allowed() -> int:
+        return int(client.get(budget)["status"]["disruptionsAllowed"])
+
+    assert evict() == 429  # the Job has not looked yet, or not long enough
+    polling.wait_until(lambda: allowed() == 1, "an open budget", 60)
+    assert backend.apply(job_file) is False  # an `up` leaves the budget open
+    assert backend.plan(dataclasses.replace(job_file, drain="block")).changes  # and no conflict
+    assert evict() == 201
+    wait_until_ready(backend, name, 60)
+    with TaskMonitor({"worker/0": lambda: backend.dial(name, Task("worker", 0))}):
+        polling.wait_until(lambda: allowed() == 0, "a closed budget", 30)
+        assert evict() == 429
 
 
 @pytest.mark.usefixtures("unseen_nodes")

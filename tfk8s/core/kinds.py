@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfk8s.core.roles import DATA, takes_part
+from tfk8s.core.roles import DATA, WHILE_IDLE, keeps_state, takes_part
 from tfk8s.core.spec import Job, JobFile, Task
 
 _CHIEFS = ("chief", "master")
@@ -42,3 +42,20 @@ def is_elastic(job_file: JobFile) -> bool:
 def has_target(job_file: JobFile) -> bool:
     """Return whether sessions can connect to the master."""
     return job_file.job(job_file.master).has_server
+
+
+def drained_while_idle(job_file: JobFile) -> list[Job]:
+    """Return the jobs whose disruption budgets are open while the cluster idles, and closed while it is used."""
+    if job_file.drain != WHILE_IDLE:
+        return []
+    return [job for job in job_file.jobs if not job.program and keeps_state(job.name, job_file.master)]
+
+
+def watches_use(job_file: JobFile) -> bool:
+    """Return whether the cluster's own Job asks the tasks for their clients."""
+    return job_file.idle is not None or bool(drained_while_idle(job_file))
+
+
+def has_keeper(job_file: JobFile) -> bool:
+    """Return whether the cluster has a Job of its own, which keeps the limits and opens disruption budgets."""
+    return any(job_file.limits) or watches_use(job_file)

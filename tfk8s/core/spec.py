@@ -210,6 +210,7 @@ class JobFile:
         pod: is merged into the spec of all pods, with the rules of Kubernetes' strategic merge.
         max_duration: the seconds after which the cluster is removed, from its first `up`; None for no limit.
         idle: the seconds without a session and a script after which the cluster is removed; None for no limit.
+        drain: the drains of nodes that may evict servers with variables: one of `roles.DRAINS`.
         warm: whether scripts in Kubernetes run in warm pods: False never, True from `up` on, None from the first on.
         run: the rules of the run, if jobs have programs.
     """
@@ -232,6 +233,7 @@ class JobFile:
     pod: Mapping[str, Any] = field(default_factory=dict)
     max_duration: int | None = None
     idle: int | None = None
+    drain: str = roles.BLOCK
     warm: bool | None = None
     run: RunPolicy = field(default_factory=RunPolicy)
 

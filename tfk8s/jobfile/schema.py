@@ -194,6 +194,14 @@ JOB_FILE = Struct(
             "30m",
             1800,
         ),
+        "drain": Key(
+            Choice(*roles.DRAINS),
+            "What drains of nodes may do to the master and the ps, whose variables a restart loses: block forbids "
+            "their eviction, allow permits the eviction of all tasks, idle permits theirs while nobody uses the "
+            "cluster.",
+            roles.WHILE_IDLE,
+            default=roles.BLOCK,
+        ),
         "warm": Key(
             types.BOOLEAN,
             "Run scripts as forks in a warm pod, which `up` starts. Without this key, the first script starts it.",

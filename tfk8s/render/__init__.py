@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfk8s.core.kinds import data_job, program_jobs
+from tfk8s.core.kinds import data_job, has_keeper, program_jobs
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
 from tfk8s.errors import InvalidInput
@@ -42,7 +42,7 @@ def objects(job_file: JobFile, namespace: str | None = None, digest: str = "") -
     """
     _require_pods(job_file)
     made = manifests.render(job_file, _files(job_file), namespace, digest)
-    return lifetime.add(job_file, made) if any(job_file.limits) else made
+    return lifetime.add(job_file, made) if has_keeper(job_file) else made
 
 
 def _files(job_file: JobFile) -> dict[str, str]:

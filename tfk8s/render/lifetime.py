@@ -1,4 +1,6 @@
-"""The objects that remove a cluster at its limits: a Job, and a ServiceAccount that may remove this cluster alone.
+"""The objects that keep a cluster's limits: a Job, and a ServiceAccount that may remove this cluster alone.
+
+With `drain: idle`, the Job also opens and closes the cluster's disruption budgets.
 
 The Job's pod is made from the master's, as the pods of scripts are: it has the master's image and node settings.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tfk8s.core import naming
+from tfk8s.core import kinds, naming
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.lifetime import removable_objects
 from tfk8s.core.spec import JobFile
@@ -39,13 +41,13 @@ def add(job_file: JobFile, objects: Sequence[Object]) -> list[Object]:
     The ServiceAccount and its rights come first: without them, nothing should be created. The Job is the last.
 
     Args:
-        job_file: the cluster, which has a limit.
+        job_file: the cluster, which `kinds.has_keeper`.
         objects: the objects of `manifests.render`, which get a rule for the Job's pod.
     """
     master = naming.stateful_set(job_file.name, job_file.master)
     workloads = (item for item in objects if item["kind"] in ("StatefulSet", "Job"))
     template = next(item for item in workloads if item["metadata"]["name"] == master)["spec"]["template"]
-    if job_file.idle is not None:
+    if kinds.watches_use(job_file):
         policy = next(item for item in objects if item["kind"] == "NetworkPolicy")
         port = manifests.port_rule(pods.activity_port(job_file))
         policy["spec"]["ingress"].append({"from": [_own_pod(job_file)], "ports": [port]})
@@ -81,7 +83,19 @@ def _role(job_file: JobFile) -> Object:
         {"apiGroups": [group], "resources": [resource], "resourceNames": found, "verbs": ["get", "delete"]}
         for (group, resource), found in names.items()
     ]
+    if drained := _drained(job_file):
+        names_of_budgets = [naming.stateful_set(job_file.name, job) for job in drained]
+        rules.append(
+            {
+                "apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "resourceNames": names_of_budgets,
+                "verbs": ["patch"],
+            }
+        )  # fmt: skip
     return _object("Role", "rbac.authorization.k8s.io/v1", job_file) | {"rules": rules}
+
+
+def _drained(job_file: JobFile) -> list[str]:
+    return [job.name for job in kinds.drained_while_idle(job_file)]
 
 
 def _servers(job_file: JobFile) -> list[str]:
@@ -103,7 +117,7 @@ def _role_binding(job_file: JobFile) -> Object:
 
 def _network_policy(job_file: JobFile) -> Object:
     egress = [{"ports": [manifests.port_rule(port) for port in _API_PORTS]}, manifests.dns_rule()]
-    if job_file.idle is not None:
+    if kinds.watches_use(job_file):
         tasks = {"podSelector": {"matchLabels": manifests.selector(job_file.name)}}
         egress.append({"to": [tasks], "ports": [manifests.port_rule(pods.activity_port(job_file))]})
     return _object("NetworkPolicy", "networking.k8s.io/v1", job_file) | {
@@ -169,6 +183,7 @@ def _pod(job_file: JobFile, master: Object) -> Object:
 
 def _container(job_file: JobFile, master: Object) -> Object:
     values = {
+        "TFK8S_DRAIN": ",".join(_drained(job_file)) or None,
         "TFK8S_IDLE": job_file.idle, "TFK8S_MAX_DURATION": job_file.max_duration,
         "TFK8S_SERVERS": ",".join(_servers(job_file)) or None,
         "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,

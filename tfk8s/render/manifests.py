@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tfk8s.core import compact, kinds, naming
+from tfk8s.core import compact, kinds, naming, roles
 from tfk8s.core.addresses import script_ports
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile, Peer
@@ -32,9 +32,6 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 
 SCRIPT = "session-script"  # the component of scripts' pods; no job's DNS name is this, as it would end in a hash
 
-# A restart of these jobs loses variables or sessions, so evictions can't take their pods. Of other jobs, evictions may
-# take one pod at a time.
-_NOT_EVICTED = ("chief", "master", "ps")
 _DNS_PORT = 53
 # The DNS servers run in this namespace, or on the node at one of these addresses, which no selector matches: NodeLocal
 # DNSCache, and GKE's Cloud DNS.
@@ -60,7 +57,8 @@ def render(job_file: JobFile, files: Mapping[str, str], namespace: str | None = 
         *([_master_service(job_file)] if kinds.has_target(job_file) else ()),
         *(_stateful_set(job_file, job, files) for job in servers),
         *(_program_job(job_file, job, files, digest) for job in program_jobs(job_file)),
-        *(_disruption_budget(job_file, job) for job in servers),  # a budget before its pods causes a warning
+        # A budget before its pods causes a warning.
+        *(_disruption_budget(job_file, job) for job in servers if job_file.drain != roles.ALLOW),
     ]
     if namespace := namespace or job_file.namespace:
         for item in objects:
@@ -204,13 +202,17 @@ def scaled(workload: Object, tasks: Mapping[str, int]) -> Object:
 
 
 def _disruption_budget(job_file: JobFile, job: Job) -> Object:
+    """Return the budget of a job: no pod that keeps state, and one pod at a time of other jobs.
+
+    The cluster's own Job sets the number of the budgets that it opens while the cluster idles. Kubernetes allows no
+    eviction as long as a budget has no number. An `up` leaves what it does not set.
+    """
     name = naming.stateful_set(job_file.name, job.name)
-    not_evicted = job.name in _NOT_EVICTED or job.name == job_file.master
+    spec: Object = {"selector": {"matchLabels": job_selector(job_file.name, job.name)}}
+    if job not in kinds.drained_while_idle(job_file):
+        spec["maxUnavailable"] = 0 if roles.keeps_state(job.name, job_file.master) else 1
     return new_object("PodDisruptionBudget", "policy/v1", name, job_file.name, naming.dns_label(job.name)) | {
-        "spec": {
-            "maxUnavailable": 0 if not_evicted else 1,
-            "selector": {"matchLabels": job_selector(job_file.name, job.name)},
-        }
+        "spec": spec
     }
 
 

@@ -179,7 +179,7 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
         yield {"name": "TFK8S_GPUS", "value": str(job.required_gpus)}
     if job.preload:
         yield {"name": "TFK8S_PRELOAD", "value": ",".join(job.preload)}
-    if job_file.idle is not None:
+    if kinds.watches_use(job_file):
         yield {"name": "TFK8S_ACTIVITY_PORT", "value": str(activity_port(job_file))}
 
 

@@ -95,7 +95,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
 
 
 def _table_of_limits() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same for job files with `max_duration` or `idle`.
+    """Yield the same for job files with `max_duration`, `idle` or `drain: idle`.
 
     The cluster's own Role may get and delete the cluster's objects. Kubernetes lets nobody create a Role with rights
     that they lack themselves.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfk8s.core import kinds, naming, programs
-from tfk8s.core.roles import EVALUATOR
+from tfk8s.core.roles import BLOCK, EVALUATOR
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.storage import claims
 from tfk8s.errors import InvalidInput
@@ -182,6 +182,8 @@ def _lost_settings(job_file: JobFile) -> Iterator[str]:
     for key in ("max_duration", "idle"):
         if getattr(job_file, key) is not None:
             yield f"a TFJob has no {key}"
+    if job_file.drain != BLOCK:
+        yield "a TFJob has no drain: no disruption budget protects its pods"
     for volume in claims.claims_to_make(job_file):
         yield f'a TFJob makes no claim: make "{volume.claim}" first'
     for job in job_file.jobs:

@@ -1,19 +1,17 @@
 """The program of a cluster's own Job: it removes the cluster at the limits `max_duration` and `idle`.
 
-It asks the tasks which sessions and scripts they have seen, and it needs nobody's machine. Its ServiceAccount may get
-and delete the cluster's objects by name, and nothing else. Standard library only: this file runs in pods.
+With `drain: idle`, it also opens and closes disruption budgets. It asks the tasks which sessions and scripts they have
+seen, and it needs nobody's machine. Its ServiceAccount may get and delete the cluster's objects by name, patch those
+budgets, and nothing else. Standard library only: this file runs in pods.
 """
 
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import http.client
-import json
 import os
 import signal
 import socket
-import ssl
 import sys
 import threading
 import time
@@ -23,15 +21,21 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from tfk8s.core import naming
-from tfk8s.core.lifetime import Limits, RemovableObject, removable_objects
+from tfk8s.core.lifetime import (
+    DRAIN_INTERVAL,
+    MAX_INTERVAL,
+    Limits,
+    RemovableObject,
+    disruption_budgets,
+    removable_objects,
+)
 from tfk8s.task import activity
+from tfk8s.task.budgets import Budgets
+from tfk8s.task.object_server import ApiFailure, ObjectServer, TokenRefused
 
 Result = TypeVar("Result")
 
-_AUTHORITY = "/var/run/secrets/tfk8s/ca.crt"
-_TOKEN = "/var/run/secrets/tfk8s/token"  # noqa: S105 - kubelet writes and renews it
 _TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
-_REQUEST_TIMEOUT = 10.0
 _ANSWER_TIMEOUT = 2.0
 _MAX_QUESTIONS = 8  # at the same time
 _RETRY_INTERVAL = 10.0
@@ -40,26 +44,6 @@ _END_INTERVAL = 1.0
 
 _FOREGROUND = "Foreground"  # the object goes after the pods that it owns
 _BACKGROUND = "Background"
-
-
-class ApiFailure(Exception):
-    """The API server refuses a request."""
-
-
-class TokenRefused(ApiFailure):
-    """The API server refuses the token: it has expired, or its ServiceAccount is gone."""
-
-
-class Answer(NamedTuple):
-    """An answer of the API server.
-
-    Attributes:
-        body: the object; None if it does not exist.
-        time: the API server's time, in seconds since the epoch.
-    """
-
-    body: dict[str, Any] | None
-    time: float
 
 
 class FoundCluster(NamedTuple):
@@ -76,52 +60,6 @@ class FoundCluster(NamedTuple):
     clock_offset: float
 
 
-class ObjectServer:
-    """Gets and deletes objects of one namespace, with the credentials of the pod's ServiceAccount."""
-
-    def __init__(self, namespace: str, environment: Mapping[str, str]) -> None:
-        self._namespace = namespace
-        self._host = environment["KUBERNETES_SERVICE_HOST"]
-        self._port = int(environment["KUBERNETES_SERVICE_PORT"])
-
-    def get(self, item: RemovableObject) -> Answer:
-        """Return an object.
-
-        Raises:
-            ApiFailure: the API server refuses.
-            OSError, HTTPException: the API server does not answer.
-        """
-        return self._send("GET", item, None)
-
-    def delete(self, item: RemovableObject, uid: str, propagation: str) -> None:
-        """Delete an object, unless it is gone or another one has its name.
-
-        Raises:
-            ApiFailure: the API server refuses.
-            OSError, HTTPException: the API server does not answer.
-        """
-        self._send("DELETE", item, {"propagationPolicy": propagation, "preconditions": {"uid": uid}})
-
-    def _send(self, method: str, item: RemovableObject, options: dict[str, Any] | None) -> Answer:
-        context = ssl.create_default_context(cafile=_AUTHORITY)
-        connection = http.client.HTTPSConnection(self._host, self._port, timeout=_REQUEST_TIMEOUT, context=context)
-        group = "apis" if "/" in item.api else "api"
-        path = f"/{group}/{item.api}/namespaces/{self._namespace}/{item.resource}/{item.name}"
-        with open(_TOKEN) as token:
-            headers = {"authorization": f"Bearer {token.read()}", "content-type": "application/json"}
-        with contextlib.closing(connection):
-            connection.request(method, path, json.dumps(options) if options else None, headers)
-            response = connection.getresponse()
-            body = json.loads(response.read())
-        moment = email.utils.parsedate_to_datetime(response.headers["date"]).timestamp()
-        if response.status == http.HTTPStatus.NOT_FOUND or (method, response.status) == ("DELETE", 409):
-            return Answer(None, moment)
-        if response.status >= http.HTTPStatus.BAD_REQUEST:
-            failure = TokenRefused if response.status == http.HTTPStatus.UNAUTHORIZED else ApiFailure
-            raise failure(f"{method} {path}: {body.get('message', response.status)}")
-        return Answer(body, moment)
-
-
 class Keeper:
     """Removes a cluster at its limits.
 
@@ -129,6 +67,7 @@ class Keeper:
         server: the API server.
         objects: the cluster's objects, in the order in which they are removed.
         limits: the cluster's.
+        budgets: the disruption budgets of `drain: idle`.
         ask: returns the seconds since a session or script was connected; infinity if none was, and 0 if nothing is
             known.
         clock: returns a time in seconds that only grows.
@@ -140,12 +79,13 @@ class Keeper:
         server: ObjectServer,
         objects: Sequence[RemovableObject],
         limits: Limits,
+        budgets: Budgets,
         ask: Callable[[], float],
         clock: Callable[[], float],
         sleep: Callable[[float], object],
     ) -> None:
-        self._server, self._objects, self._limits, self._ask = server, objects, limits, ask
-        self._clock, self._sleep = clock, sleep
+        self._server, self._objects, self._limits, self._budgets = server, objects, limits, budgets
+        self._ask, self._clock, self._sleep = ask, clock, sleep
         self._deletes_account = False  # the request may have succeeded without an answer
         self._cluster = next(item for item in objects if item.resource == "configmaps")
 
@@ -183,12 +123,22 @@ class Keeper:
         """Wait for a limit; return the reason."""
         quiet_since = self._clock()
         while True:
-            if self._limits.idle is not None:
+            if self._limits.idle is not None or self._budgets.are_kept:
                 quiet_since = max(quiet_since, self._clock() - (0.0 if self._programs_run() else self._ask()))
             age, quiet = self._clock() + cluster.clock_offset - cluster.created, self._clock() - quiet_since
             if reason := self._limits.why_over(age, quiet):
                 return reason
-            self._sleep(self._limits.seconds_to_wait(age, quiet))
+            self._adjust_budgets(quiet)
+            longest = DRAIN_INTERVAL if self._budgets.are_kept else MAX_INTERVAL
+            self._sleep(min(longest, self._limits.seconds_to_wait(age, quiet)))
+
+    def _adjust_budgets(self, quiet: float) -> None:
+        """Open or close the budgets. A failed request is repeated at the next look."""
+        try:
+            if self._budgets.adjust(quiet):
+                _say(f"the disruption budgets are {'open' if self._budgets.are_open else 'closed'}")
+        except (ApiFailure, OSError, http.client.HTTPException, ValueError) as error:
+            _say(f"error: {error}; trying again")
 
     def _programs_run(self) -> bool:
         """Return whether the Job of a program has not ended, or nothing is known of it."""
@@ -277,18 +227,21 @@ def main() -> int:
     name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
     limits = Limits(_seconds(environment.get("TFK8S_MAX_DURATION")), _seconds(environment.get("TFK8S_IDLE")))
     host, port = f"{name}.{namespace}.svc", int(environment.get("TFK8S_ACTIVITY_PORT", "0"))
-    servers, programs = (
-        [*filter(None, environment.get(name, "").split(","))] for name in ("TFK8S_SERVERS", "TFK8S_PROGRAMS")
+    servers, programs, drained = (
+        [*filter(None, environment.get(variable, "").split(","))]
+        for variable in ("TFK8S_SERVERS", "TFK8S_PROGRAMS", "TFK8S_DRAIN")
     )
+    server = ObjectServer(namespace, environment)
     keeper = Keeper(
-        ObjectServer(namespace, environment),
+        server,
         removable_objects(name, servers, programs),
         limits,
+        Budgets(server, disruption_budgets(name, drained)),
         lambda: last_activity(host, port) if servers else float("inf"),
         time.monotonic,
         threading.Event().wait,
     )
-    _say(f'cluster "{name}" is removed at its limits: {limits}')
+    _say(f'keeping cluster "{name}": {limits}, disruption budgets of {", ".join(drained) or "no job"}')
     reason = keeper.run()
     with contextlib.suppress(OSError), open(_TERMINATION_MESSAGE, "w") as message:
         message.write(reason)

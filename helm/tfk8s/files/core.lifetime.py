@@ -1,4 +1,4 @@
-"""Rules about the end of a cluster: `max_duration`, `idle`, and the objects that are removed in Kubernetes.
+"""Rules about the end of a cluster: `max_duration`, `idle`, drains, and the objects that are removed in Kubernetes.
 
 Standard library only: this file also runs in pods.
 """
@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from tfk8s.core import naming
 
-_MIN_INTERVAL, _MAX_INTERVAL = 1.0, 60.0  # seconds between two polls of a cluster
+_MIN_INTERVAL, MAX_INTERVAL = 1.0, 60.0  # seconds between two polls of a cluster
+DRAIN_INTERVAL = 5.0  # the same with `drain: idle`: a new session is protected as soon
+_QUIET_BEFORE_DRAIN = 30.0  # seconds without a session: a pause between two scripts is none
 _LOOKS = 10  # in the time of `idle`
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
@@ -41,7 +43,7 @@ class Limits(NamedTuple):
 
     def seconds_to_wait(self, age: float, quiet: float) -> float:
         """Return the seconds until the next poll of a cluster."""
-        left = [_MAX_INTERVAL]
+        left = [MAX_INTERVAL]
         if self.max_duration is not None:
             left.append(self.max_duration - age)
         if self.idle is not None:
@@ -50,6 +52,15 @@ class Limits(NamedTuple):
 
 
 NO_LIMITS = Limits(None, None)
+
+
+def may_drain(quiet: float) -> bool:
+    """Return whether drains may evict the tasks of a cluster with `drain: idle`.
+
+    Args:
+        quiet: the seconds without a session and a session script.
+    """
+    return quiet >= _QUIET_BEFORE_DRAIN
 
 
 def format_duration(seconds: float) -> str:
@@ -80,6 +91,11 @@ class RemovableObject(NamedTuple):
         return self.api.rpartition("/")[0]
 
 
+def disruption_budgets(cluster: str, jobs: Iterable[str]) -> list[RemovableObject]:
+    """Return the disruption budgets of a cluster's jobs."""
+    return [RemovableObject("policy/v1", "poddisruptionbudgets", naming.stateful_set(cluster, job)) for job in jobs]
+
+
 def removable_objects(cluster: str, servers: Iterable[str], programs: Iterable[str] = ()) -> list[RemovableObject]:
     """Return the objects of a cluster in the order in which its Job removes them.
 
@@ -91,11 +107,11 @@ def removable_objects(cluster: str, servers: Iterable[str], programs: Iterable[s
         servers: the names of the jobs with servers.
         programs: the names of the jobs with programs.
     """
-    sets = [naming.stateful_set(cluster, job) for job in servers]
+    budgets = disruption_budgets(cluster, servers)
     return [
-        *(RemovableObject("apps/v1", "statefulsets", name) for name in sets),
+        *(RemovableObject("apps/v1", "statefulsets", budget.name) for budget in budgets),
         *(RemovableObject("batch/v1", "jobs", naming.stateful_set(cluster, job)) for job in programs),
-        *(RemovableObject("policy/v1", "poddisruptionbudgets", name) for name in sets),
+        *budgets,
         RemovableObject("v1", "services", naming.master_service(cluster)),
         RemovableObject("v1", "services", cluster),
         RemovableObject("networking.k8s.io/v1", "networkpolicies", cluster),

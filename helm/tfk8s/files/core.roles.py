@@ -10,6 +10,18 @@ from collections.abc import Iterable
 EVALUATOR = "evaluator"  # the name of TensorFlow's job that takes no part in the training
 DATA = "data"  # the kind of a job that runs tf.data's service: task 0 is the dispatcher, the others are workers
 MIN_DATA_TASKS = 2
+DRAINS = BLOCK, ALLOW, WHILE_IDLE = ("block", "allow", "idle")  # what drains of nodes may do to tasks that keep state
+_KEEP_STATE = ("chief", "master", "ps")
+
+
+def keeps_state(job: str, master: str) -> bool:
+    """Return whether a restart of a job's servers loses variables or sessions.
+
+    Args:
+        job: the name of the job.
+        master: the job of the master.
+    """
+    return job in _KEEP_STATE or job == master
 
 
 def takes_part(job: str, *, is_data: bool = False) -> bool:

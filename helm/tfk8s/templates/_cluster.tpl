@@ -1,4 +1,4 @@
-{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, activityPort, jobs, servers, programs, target, dispatcher, folders, claims}, the master's job first.
+{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, keeper, watchesUse, drained, activityPort, jobs, servers, programs, target, dispatcher, folders, claims}, the master's job first.
        It rejects what values.schema.json can't, with the messages of `tfk8s validate`. */}}
 {{- define "tfk8s.cluster" }}
 {{- if ne (.Values.namespace | default .Release.Namespace) .Release.Namespace }}
@@ -29,8 +29,9 @@
     {{- if .create }}{{ $claim := dict "size" (include "tfk8s.text" .create) "access" (.access | default "ReadWriteOnce") "class" (.storage_class | default "") }}
       {{- with get $claims .claim }}{{ if ne (toJson .) (toJson $claim) }}{{ fail (printf "volumes: claim %q is made twice, with other settings" $volume.claim) }}{{ end }}{{ end }}
       {{- $_ := set $claims .claim $claim }}{{ end }}{{ end }}
+  {{- $keepsState := has $name (list $master "chief" "master" "ps") }}
   {{- $job := dict "name" $name "set" $set "tasks" $tasks "port" $port "image" $image "settings" $settings
-      "labels" (merge (dict "app.kubernetes.io/component" $label) $labels) "notEvicted" (has $name (list $master "chief" "master" "ps"))
+      "labels" (merge (dict "app.kubernetes.io/component" $label) $labels) "keepsState" $keepsState "drained" (and $keepsState (eq ($.Values.drain | default "block") "idle") (not $settings.program))
       "podLabels" (merge (dict) ($settings.labels | default dict) ($.Values.labels | default dict))
       "podAnnotations" (merge (dict) $bucket ($settings.annotations | default dict) ($.Values.annotations | default dict))
       "gpus" (int $settings.gpus) "gpu" ($settings.gpu_resource | default "nvidia.com/gpu")
@@ -48,6 +49,7 @@
   {{- if not (or (hasKey $tasksOf .) (and (regexMatch "^(0|[1-9][0-9]*)$" (toString $parts._1)) (lt (int $parts._1) $count))) }}{{ fail (printf "run.success: %q names no program" .) }}{{ end }}{{ end }}
 {{- $limits := dict }}{{ range $name, $key := dict "TFK8S_MAX_DURATION" "max_duration" "TFK8S_IDLE" "idle" }}
   {{- with get $.Values $key }}{{ $_ := set $limits $name (include "tfk8s.seconds" .) }}{{ end }}{{ end }}
+{{- $drained := list }}{{ range $jobs }}{{ if .drained }}{{ $drained = append $drained . }}{{ end }}{{ end }}{{ $watchesUse := or (hasKey .Values "idle") (gt (len $drained) 0) }}
 {{- $highest := 0 }}{{ $used := $ports }}{{ $pods := list .Values.pod }}{{ range $ports }}{{ $highest = max $highest . | int }}{{ end }}
 {{- range $jobs }}{{ $pods = append $pods .settings.pod }}{{ end }}
 {{- range $pods | compact }}{{ range concat (.containers | default list) (.initContainers | default list) }}
@@ -57,7 +59,7 @@
   {{- if not (or $activity (has . $used)) }}{{ $activity = . }}{{ end }}{{ end }}
 {{- $folders := concat (list "files/") (ternary (list "files/programs/") list (gt (len $programs) 0)) (ternary (list "files/data/") list (gt (len $data) 0)) }}
 {{- dict "labels" $labels "spec" (join "," $spec) "sizes" (join "," $sizes) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
-      "limits" $limits "activityPort" $activity "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "folders" $folders "claims" $claims | toJson }}{{ end }}
+      "limits" $limits "keeper" (or $watchesUse (gt (len $limits) 0)) "watchesUse" $watchesUse "drained" $drained "activityPort" $activity "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "folders" $folders "claims" $claims | toJson }}{{ end }}
 
 {{- /* Texts that are not empty if a job has a program, or runs tf.data's service. */}}
 {{- define "tfk8s.program" }}{{ if kindIs "map" . }}{{ join " " .program }}{{ end }}{{ end }}

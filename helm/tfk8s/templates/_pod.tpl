@@ -105,4 +105,4 @@ volumes:
 - {name: TFK8S_TARGET, value: "grpc://{{ .set }}-0.{{ $.Values.name }}.$(TFK8S_NAMESPACE).svc:{{ .port }}"}{{ end }}{{ end }}
 - {name: TFK8S_VERDICT, value: /dev/termination-log}{{ else }}
 {{- if and $job.gpus (not $job.settings.gpus_optional) (not $job.settings.kind) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}{{ with $job.settings.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}
-{{- if $.Values.idle }}{{ printf "\n- {name: TFK8S_ACTIVITY_PORT, value: \"%d\"}" (int (index . 1).activityPort) }}{{ end }}{{ end }}{{ end }}
+{{- if (index . 1).watchesUse }}{{ printf "\n- {name: TFK8S_ACTIVITY_PORT, value: \"%d\"}" (int (index . 1).activityPort) }}{{ end }}{{ end }}{{ end }}

@@ -40,8 +40,8 @@ def test_the_jobs_pod_mounts_no_bucket() -> None:
     assert "annotations" not in job(objects)["spec"]["template"]["metadata"]
 
 
-@pytest.mark.parametrize("settings", [{"idle": 60}, {"max_duration": 60}])
-def test_all_objects_are_removed_or_owned_by_one_that_is(settings: dict[str, int]) -> None:
+@pytest.mark.parametrize("settings", [{"idle": 60}, {"max_duration": 60}, {"drain": "idle"}])
+def test_all_objects_are_removed_or_owned_by_one_that_is(settings: dict[str, object]) -> None:
     objects = of(**settings)
     rendered = {
         RemovableObject(
@@ -65,6 +65,21 @@ def test_the_role_allows_this_clusters_objects_by_name_and_nothing_else() -> Non
     assert sum(len(rule["resourceNames"]) for rule in role["rules"]) == len(allowed)
 
 
+def test_a_drain_while_idle_lets_the_job_patch_the_budgets_that_block() -> None:
+    objects = render.objects(job_file("demo", chief=1, ps=2, worker=2, image="tf:1", drain="idle"))
+    patched = [rule["resourceNames"] for rule in the("Role", objects)["rules"] if "patch" in rule["verbs"]]
+    assert patched == [["demo-chief", "demo-ps"]]
+    budgets = [item["spec"].get("maxUnavailable") for item in objects if item["kind"] == "PodDisruptionBudget"]
+    assert budgets == [None, None, 1]  # the Job alone sets the first two, so that `up` and Helm leave them
+    variables = job(objects)["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "TFK8S_DRAIN", "value": "chief,ps"} in variables
+
+
+def test_drains_are_allowed_without_a_budget() -> None:
+    kinds = {item["kind"] for item in of(drain="allow")}
+    assert not {"PodDisruptionBudget", "Job"} & kinds
+
+
 def test_the_pod_is_like_the_masters_without_gpus_and_volumes() -> None:
     objects = render.objects(loads(EVERYTHING.replace("master: chief", "master: worker"), "job.yaml"))
     spec = job(objects)["spec"]["template"]["spec"]
@@ -76,8 +91,8 @@ def test_the_pod_is_like_the_masters_without_gpus_and_volumes() -> None:
     assert not {"affinity", "initContainers"} & set(spec)
     assert container["resources"]["limits"] == {"cpu": "500m", "memory": "128Mi", "ephemeral-storage": "4Gi"}
     assert [variable["name"] for variable in container["env"]] == [
-        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT", "TFK8S_IDLE", "TFK8S_MAX_DURATION",
-        "TFK8S_SERVERS",
+        "PYTHONPATH", "TFK8S_NAME", "TFK8S_NAMESPACE", "TFK8S_ACTIVITY_PORT", "TFK8S_DRAIN", "TFK8S_IDLE",
+        "TFK8S_MAX_DURATION", "TFK8S_SERVERS",
     ]  # fmt: skip
 
 
@@ -117,8 +132,8 @@ def test_tasks_tell_their_clients_at_a_port_of_no_server(ports: tuple[int, int],
             if variable["name"] == "TFK8S_ACTIVITY_PORT"} == {str(activity)}  # fmt: skip
 
 
-@pytest.mark.parametrize("settings", [{"idle": 60}, {"max_duration": 60}])
-def test_the_jobs_pod_connects_to_dns_the_api_server_and_the_tasks(settings: dict[str, int]) -> None:
+@pytest.mark.parametrize("settings", [{"idle": 60}, {"max_duration": 60}, {"drain": "idle"}])
+def test_the_jobs_pod_connects_to_dns_the_api_server_and_the_tasks(settings: dict[str, object]) -> None:
     """The cluster's own policy rules what goes out only if the job file has `allow_to`."""
     objects = of(**settings)
     own = the("NetworkPolicy", objects)["spec"]
@@ -134,7 +149,7 @@ def test_the_jobs_pod_connects_to_dns_the_api_server_and_the_tasks(settings: dic
         "egress": [
             {"ports": [{"protocol": "TCP", "port": port} for port in (443, 6443, 8443, 16443)]},
             manifests.dns_rule(),
-            *([tasks] if "idle" in settings else []),
+            *([tasks] if "max_duration" not in settings else []),
         ],
     }
 

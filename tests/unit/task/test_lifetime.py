@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tfk8s.core.lifetime import Limits, RemovableObject, removable_objects
-from tfk8s.task.lifetime import Answer, ApiFailure, Keeper, TokenRefused, youngest_client
+from tfk8s.core.lifetime import Limits, RemovableObject, disruption_budgets, removable_objects
+from tfk8s.task.budgets import Budgets
+from tfk8s.task.lifetime import Keeper, youngest_client
+from tfk8s.task.object_server import Answer, ApiFailure, TokenRefused
 
 OBJECTS = removable_objects("demo", ["chief", "My_ps"])
 CREATED = 1_700_000_000.0
@@ -53,8 +55,14 @@ class PretendedCluster:
         assert uid == self.uids.pop(item)
         self.log.append(f"{item.resource}/{item.name} {propagation}")
 
-    def keep(self, limits: Limits, objects: Sequence[RemovableObject] = OBJECTS) -> str:
-        return Keeper(self, objects, limits, self.ask, self.clock, self.sleep).run()  # type: ignore[arg-type]
+    def patch(self, item: RemovableObject, change: dict[str, dict[str, object]]) -> None:
+        if self.failures:
+            raise self.failures.pop()
+        self.log.append(f"{self.seconds:g}: {item.name} {change['spec']['maxUnavailable']}")
+
+    def keep(self, limits: Limits, objects: Sequence[RemovableObject] = OBJECTS, drained: Sequence[str] = ()) -> str:
+        budgets = Budgets(self, disruption_budgets("demo", drained))  # type: ignore[arg-type]
+        return Keeper(self, objects, limits, budgets, self.ask, self.clock, self.sleep).run()  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -83,6 +91,22 @@ def test_a_use_postpones_the_end(cluster: PretendedCluster) -> None:
     cluster.last_use = 130  # as seen by the tasks, before the Job's pod was restarted or after
     assert cluster.keep(Limits(None, 50)) == "after 50s without a session and a script (idle)"
     assert cluster.seconds == 180
+
+
+def test_budgets_are_open_while_nobody_uses_the_cluster(cluster: PretendedCluster) -> None:
+    def use() -> None:
+        if 140 <= cluster.seconds < 162:
+            cluster.last_use = cluster.seconds
+        if cluster.seconds == 140:
+            cluster.failures = [ApiFailure("forbidden")]  # the first attempt to close
+        if cluster.seconds >= 200:
+            cluster.uids.clear()
+
+    cluster.on_ask = use
+    assert cluster.keep(Limits(240, None), drained=["chief"]) == "by somebody else"
+    assert cluster.log == [
+        "100: demo-chief 0", "130: demo-chief 100%", "145: demo-chief 0", "190: demo-chief 100%",
+    ]  # fmt: skip
 
 
 def test_nothing_known_is_no_idleness(cluster: PretendedCluster) -> None:

@@ -109,8 +109,9 @@ def _require_rights(client: Client, namespace: str, objects: Sequence[Object]) -
             if error.code == 403:
                 raise ApiError(
                     403,
-                    f"max_duration and idle need a Job that may remove the cluster, and you can't create it: {error}",
-                    help=f"{error.help}; or remove max_duration and idle from the job file",
+                    "max_duration, idle and drain: idle need a Job that may remove the cluster, and you can't create "
+                    f"it: {error}",
+                    help=f"{error.help}; or remove max_duration, idle and drain from the job file",
                 ) from error
 
 

@@ -170,8 +170,12 @@ class Client:
             page["continue"] = token
 
     def apply(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
-        """Apply an object by server-side apply; return the object that the API server has then."""
+        """Apply an object by server-side apply; return the object that the API server has then.
+
+        The number of a disruption budget is taken back from the cluster's own Job and from administrators.
+        """
         query = {"fieldManager": FIELD_MANAGER} | ({"dryRun": "All"} if dry_run else {})
+        query |= {"force": "true"} if item["kind"] == "PodDisruptionBudget" else {}
         return self.send("PATCH", path, query, item, APPLY)
 
     def text(self, path: str, query: Query | None = None) -> str:

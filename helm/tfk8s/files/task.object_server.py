@@ -1,0 +1,96 @@
+"""The API server's objects for a cluster's own Job. Standard library only: this file runs in pods."""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tfk8s.core.lifetime import RemovableObject
+
+_AUTHORITY = "/var/run/secrets/tfk8s/ca.crt"
+_TOKEN = "/var/run/secrets/tfk8s/token"  # noqa: S105 - kubelet writes and renews it
+_REQUEST_TIMEOUT = 10.0
+_CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
+
+
+class ApiFailure(Exception):
+    """The API server refuses a request."""
+
+
+class TokenRefused(ApiFailure):
+    """The API server refuses the token: it has expired, or its ServiceAccount is gone."""
+
+
+class Answer(NamedTuple):
+    """An answer of the API server.
+
+    Attributes:
+        body: the object; None if it does not exist.
+        time: the API server's time, in seconds since the epoch.
+    """
+
+    body: dict[str, Any] | None
+    time: float
+
+
+class ObjectServer:
+    """Gets, deletes and patches objects of one namespace, with the credentials of the pod's ServiceAccount."""
+
+    def __init__(self, namespace: str, environment: Mapping[str, str]) -> None:
+        self._namespace = namespace
+        self._host = environment["KUBERNETES_SERVICE_HOST"]
+        self._port = int(environment["KUBERNETES_SERVICE_PORT"])
+
+    def get(self, item: RemovableObject) -> Answer:
+        """Return an object.
+
+        Raises:
+            ApiFailure: the API server refuses.
+            OSError, HTTPException: the API server does not answer.
+        """
+        return self._send("GET", item, None)
+
+    def delete(self, item: RemovableObject, uid: str, propagation: str) -> None:
+        """Delete an object, unless it is gone or another one has its name.
+
+        Raises:
+            ApiFailure: the API server refuses.
+            OSError, HTTPException: the API server does not answer.
+        """
+        self._send("DELETE", item, {"propagationPolicy": propagation, "preconditions": {"uid": uid}})
+
+    def patch(self, item: RemovableObject, change: dict[str, Any]) -> None:
+        """Change fields of an object (a JSON merge patch), unless the object is gone.
+
+        Raises:
+            ApiFailure: the API server refuses.
+            OSError, HTTPException: the API server does not answer.
+        """
+        self._send("PATCH", item, change)
+
+    def _send(self, method: str, item: RemovableObject, body: dict[str, Any] | None) -> Answer:
+        context = ssl.create_default_context(cafile=_AUTHORITY)
+        connection = http.client.HTTPSConnection(self._host, self._port, timeout=_REQUEST_TIMEOUT, context=context)
+        group = "apis" if "/" in item.api else "api"
+        path = f"/{group}/{item.api}/namespaces/{self._namespace}/{item.resource}/{item.name}"
+        with open(_TOKEN) as token:
+            headers = {
+                "authorization": f"Bearer {token.read()}",
+                "content-type": _CONTENT_TYPES.get(method, "application/json"),
+            }
+        with contextlib.closing(connection):
+            connection.request(method, path, json.dumps(body) if body else None, headers)
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+        moment = email.utils.parsedate_to_datetime(response.headers["date"]).timestamp()
+        if response.status == http.HTTPStatus.NOT_FOUND or (method, response.status) == ("DELETE", 409):
+            return Answer(None, moment)
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            failure = TokenRefused if response.status == http.HTTPStatus.UNAUTHORIZED else ApiFailure
+            raise failure(f"{method} {path}: {answer.get('message', response.status)}")
+        return Answer(answer, moment)
