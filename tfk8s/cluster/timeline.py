@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfk8s.backends.downloads import require_safe_tarfile
+from tfk8s.backends.downloads import require_folders
 from tfk8s.core.script import Download, Script
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
@@ -77,15 +77,15 @@ def recorded(script: Script, timeline: Timeline | None, cluster: Cluster, *, her
         here: the script runs on this machine, wherever the cluster runs.
 
     Raises:
-        InvalidInput: the recording is in a pod, and this Python is too old to copy files from pods. The script did not
-            start.
+        InvalidInput: the recording is in a pod, and this system is Windows, where no files are copied from pods. The
+            script did not start.
     """
     if timeline is None:
         yield script
         return
     in_pod = cluster.backend.name == "kubernetes" and not here
     if in_pod:
-        require_safe_tarfile("--trace on Kubernetes")
+        require_folders("timelines of scripts on Kubernetes")
     with tempfile.TemporaryDirectory(prefix="tfk8s-trace-") as folder:
         recording = Path(folder, "recording")
         path = _POD_PATH if in_pod else str(recording)

@@ -20,8 +20,8 @@ _SCRIPT = (
     "polling.py", "training/*.py", "training/parallel/*.py", "core/timeline/__init__.py", "core/timeline/steps.py",
     "sessions/*.py", "sessions/cluster/*.py", "sessions/eager/*.py", "sessions/forks/*.py", "sessions/pod/*.py",
     "sessions/trace/*.py", "sessions/warm/*.py",
-    "task/programs/__init__.py", "task/programs/archive.py", "task/programs/hints.py",
-    "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",
+    "task/programs/__init__.py", "task/programs/archive.py", "task/programs/folder_writer.py",
+    "task/programs/hints.py", "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",
     "task/programs/moved_ports.py", "task/programs/stacks.py", "task/programs/strategies.py",
     "task/programs/tensorflow_1.py",
 )  # fmt: skip

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
+import json
 import os
-import tarfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tfk8s.backends import downloads
+from tfk8s.backends import downloads, received_files
 from tfk8s.core.script import Outcome
-from tfk8s.errors import ClusterError, InvalidInput, quoted
+from tfk8s.errors import ClusterError, InvalidInput, Tfk8sError, quoted
 from tfk8s.sessions.pod import file_server
+from tfk8s.task.programs import folder_writer
 
 
 @pytest.fixture(autouse=True)
@@ -56,10 +60,11 @@ def test_two_files_for_one_place_are_refused() -> None:
     assert str(caught.value) == '--get "a:/tmp/out": another --get copies to "/tmp/out", too'
 
 
-def test_an_old_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(tarfile, "data_filter")
+def test_a_system_without_opened_folders_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "supports_dir_fd", set())
+    monkeypatch.setattr("sys.platform", "win32")
     assert downloads.parse([]) == ()
-    with pytest.raises(InvalidInput, match=r"^--get needs Python 3\.11\.4 or later"):
+    with pytest.raises(InvalidInput, match=r"^files of scripts need Linux, not Windows"):
         downloads.parse(["model"])
 
 
@@ -77,28 +82,125 @@ def tree(folder: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def test_files_and_folders_are_copied_over_what_is_there(tmp_path: Path, folder: Path) -> None:
+def test_files_and_folders_are_copied_over_what_is_there(
+    tmp_path: Path, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     pod = tmp_path / "pod"
     (pod / "sub").mkdir(parents=True)
+    (pod / "empty").mkdir()
     for name in ("a", "sub/b"):
         (pod / name).write_text(name)
+    (pod / "a").chmod(0o4777)
     for name, target in (("link", "sub/b"), ("links", "sub"), ("bad", "/etc/passwd"), ("out", "../here")):
         (pod / name).symlink_to(target)
     (folder / "out").mkdir()
     for name in ("a", "old"):
         (folder / "out" / name).write_text("old")
-    assert downloads.receive(archive(str(pod)), downloads.parse([f"{pod}:out"])) == [
-        f"{quoted(f'{pod}/{name}')} was not copied: it is a link that leads out of the folder"
-        for name in ("bad", "out")
-    ]
-    assert tree(folder / "out") == {"a": "a", "link": "sub/b", "links": "sub", "old": "old", "sub/b": "sub/b"}
+    assert received_files.receive(archive(str(pod)), downloads.parse([f"{pod}:out"])) == []
+    links = [quoted(f"{pod}/{name}") for name in ("bad", "link", "links", "out")]
+    assert caplog.messages == [f"{link} was not copied: a link" for link in links]
+    assert tree(folder / "out") == {"a": "a", "old": "old", "sub/b": "sub/b"}
+    assert (folder / "out/empty").is_dir()
+    assert [(folder / "out" / name).stat().st_mode & 0o6111 for name in ("a", "sub/b")] == [0o111, 0]
+
+
+def test_a_link_in_the_place_is_not_followed(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "pod/sub").mkdir(parents=True)
+    (tmp_path / "pod/sub/x").write_text("new")
+    (tmp_path / "pod/y").write_text("new")
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim/x").write_text("old")
+    (folder / "real").mkdir()
+    (folder / "out").symlink_to("real")  # the user's own choice
+    (folder / "real/sub").symlink_to(tmp_path / "victim")
+    (folder / "real/y").symlink_to(tmp_path / "victim/x")
+    problems = received_files.receive(archive(str(tmp_path / "pod")), downloads.parse([f"{tmp_path}/pod:out"]))
+    assert problems == [f'"{tmp_path}/pod/sub" was not copied: "out/sub" is a link']
+    assert tree(tmp_path / "victim") == {"x": "old"}
+    assert tree(folder / "real") == {"sub": str(tmp_path / "victim"), "y": "new"}
+
+
+def entries(*values: object, content: bytes = b"") -> io.BytesIO:
+    return io.BytesIO(b"".join(json.dumps(value).encode() + b"\n" for value in values) + content)
+
+
+DAMAGED = [
+    (["file", "0/../../x", 0, False], "a path leads out of the folder"),
+    (["file", "0//etc/x", 0, False], "a path leads out of the folder"),
+    (["folder", "0/" + "/".join("d" * 101)], "a path has more than 100 folders"),
+    (["file", "0/x", 1 << 30, False], "unexpected end"),
+    (["file", "0/x", -1, False], "the archive is damaged"),
+    (["file", "0/x", "1", False], "the archive is damaged"),
+    (["file", "7/x", 0, False], 'unexpected file "7/x"'),
+    (["device", "0/x", 0], '"device" is no kind of file'),
+    (["end", [["x"]]], "the archive is damaged"),
+    (["end", {}], "the archive is damaged"),
+    (["end"], "the archive is damaged"),
+    ([], "the archive is damaged"),
+    ({"a": 1}, "the archive is damaged"),
+]
+
+
+def test_each_lie_of_an_archive_is_one_error(folder: Path) -> None:
+    for entry, reason in DAMAGED:
+        with pytest.raises(ClusterError) as caught:
+            received_files.receive(entries(entry), downloads.parse(["file"]))
+        assert str(caught.value) == f"the script's files did not arrive whole: {reason}", entry
+        assert list(folder.iterdir()) == [], entry
+
+
+def test_sizes_and_names_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFK8S_GET_LIMIT", "1Ki")
+    with pytest.raises(ClusterError, match=r"^the script's files were not copied: they have more than 1Ki\b"):
+        received_files.receive(entries(["file", "0", 1 << 60, False]), downloads.parse(["file"]))
+    monkeypatch.setenv("TFK8S_GET_LIMIT", "big")
+    with pytest.raises(InvalidInput, match=r'^TFK8S_GET_LIMIT="big" is no size\b'):
+        downloads.parse(["file"])
+    monkeypatch.delenv("TFK8S_GET_LIMIT")
+    with pytest.raises(ClusterError, match="a name is too long"):
+        received_files.receive(io.BytesIO(b"[" * (1 << 20)), downloads.parse(["file"]))
+    with pytest.raises(ClusterError, match="the archive is damaged"):
+        received_files.receive(io.BytesIO(b"[" * 100_000 + b"\n"), downloads.parse(["file"]))
+    many = received_files.receive(entries(["end", ["x"] * 50]), downloads.parse(["file"]))
+    assert many[-1] == "30 more files were not copied"
+
+
+def test_an_archive_that_drips_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(range(0, 10_000, 30))
+    monkeypatch.setattr(received_files.time, "monotonic", lambda: float(next(times)))
+    with pytest.raises(ClusterError, match="came slower than 1000 bytes a second"):
+        received_files.receive(entries(*[["folder", "0"]] * 100), downloads.parse(["file"]))
+
+
+_NAMES = st.lists(st.sampled_from(["..", ".", "", "p", "x", "sub", "\0", "n" * 300]), max_size=4).map("/".join)
+_KINDS = st.sampled_from(["folder", "file", "link", "end", "device"])
+_ENTRIES = st.lists(st.tuples(_KINDS, _NAMES.map("0/{}".format), st.integers(-1, 9), st.booleans()), max_size=9)
+
+
+@given(_ENTRIES, st.binary(max_size=40))
+def test_no_archive_leaves_a_file_outside(
+    tmp_path_factory: pytest.TempPathFactory, given_entries: list[tuple[str, str, int, bool]], noise: bytes
+) -> None:
+    top = tmp_path_factory.mktemp("hostile")
+    (top / "victim").mkdir()
+    (top / "place").mkdir()
+    (top / "place/p").symlink_to("../victim")
+    blocks = []
+    for kind, name, size, is_executable in given_entries:
+        row = [kind, name, size, is_executable] if kind in ("file", "device") else [kind, name]
+        blocks.append(json.dumps(row).encode() + b"\n" + b"x" * (size if kind == "file" else 0))
+    with contextlib.suppress(Tfk8sError):
+        whole = b"".join(blocks) + noise + b'["end", []]\n'
+        received_files.receive(io.BytesIO(whole), downloads.parse([f"model:{top}/place"]))
+    assert sorted(path.name for path in top.iterdir()) == ["place", "victim"]
+    assert list((top / "victim").iterdir()) == []
 
 
 def test_a_file_goes_into_a_folder_that_exists(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "file").write_text("text")
     path = str(tmp_path / "file")
     wanted = downloads.parse([f"{path}:.", f"{path}:new/name"])
-    assert downloads.receive(archive(path, path), wanted) == []
+    assert received_files.receive(archive(path, path), wanted) == []
     assert tree(folder) == {"file": "text", "new/name": "text"}
 
 
@@ -108,7 +210,7 @@ def test_an_incomplete_archive_changes_nothing(folder: Path, size: int) -> None:
     whole = archive("file")
     (folder / "file").write_text("old")
     with pytest.raises(ClusterError, match=r"^the script's files did not arrive whole: "):
-        downloads.receive(io.BytesIO(whole.getvalue()[:size]), downloads.parse(["file"]))
+        received_files.receive(io.BytesIO(whole.getvalue()[:size]), downloads.parse(["file"]))
     assert [path.name for path in folder.iterdir()] == ["file"]
     assert tree(folder) == {"file": "old"}
 
@@ -121,15 +223,15 @@ def test_a_full_disk_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
     def is_full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(tarfile.TarFile, "extract", is_full)
-    problems = downloads.receive(whole, downloads.parse(["file"]))
+    monkeypatch.setattr(folder_writer.FolderWriter, "file", is_full)
+    problems = received_files.receive(whole, downloads.parse(["file"]))
     assert problems == ['its files can\'t be stored in "file": No space left on device']
     assert tree(folder) == {"file": "old"}
 
 
 def test_members_that_nobody_asked_for_are_refused() -> None:
-    with pytest.raises(ClusterError, match='unexpected member "0"'):
-        downloads.receive(archive("/etc/hostname"), ())
+    with pytest.raises(ClusterError, match='unexpected file "0"'):
+        received_files.receive(archive("/etc/hostname"), ())
 
 
 def test_files_of_a_script_on_this_machine(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,10 +59,11 @@ def test_a_recording_in_a_pod_is_copied(page: Path) -> None:
     assert page.exists()
 
 
-def test_an_old_python_is_refused_before_the_script_runs_in_a_pod(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(tarfile, "data_filter")
+def test_windows_is_refused_before_the_script_runs_in_a_pod(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.supports_dir_fd", set())
+    monkeypatch.setattr("sys.platform", "win32")
     refused = timeline.recorded(SCRIPT, Timeline(page), ON_KUBERNETES)
-    with pytest.raises(InvalidInput, match=r"^--trace on Kubernetes needs Python 3\.11\.4 or later"):
+    with pytest.raises(InvalidInput, match=r"^timelines of scripts on Kubernetes need Linux, not Windows"):
         refused.__enter__()
     with timeline.recorded(SCRIPT, Timeline(page), ON_KUBERNETES, here=True), timeline.recorded(SCRIPT, None, HERE):
         pass

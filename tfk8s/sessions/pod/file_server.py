@@ -8,13 +8,11 @@ is noticed by process 1, which then waits for another one. Standard library only
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import socket
 import stat
 import sys
-import tarfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,7 +22,7 @@ from tfk8s.errors import quoted
 
 VARIABLE = "TFK8S_DOWNLOADS"
 COMMAND = ("python3", "-m", "tfk8s.sessions.pod.file_server")
-PROBLEMS = "problems"  # the last file of each archive: the list of what could not be read, as JSON
+MAX_PROBLEMS = 100
 CLIENT_TIMEOUT = 300.0  # `submit` survives an outage of the API server for so long
 STALL_TIMEOUT = 60.0
 ADDRESS = "\0tfk8s-downloads"  # an abstract socket: it needs no file system that is writable
@@ -82,22 +80,33 @@ def _send(paths: Sequence[str], client: socket.socket) -> bool:
 
 
 def pack(paths: Sequence[str], sink: IO[bytes]) -> None:
-    """Write files and folders as a tar archive. The members of the third path are "2", "2/a", "2/a/b".
+    """Write files and folders as entries.
+
+    An entry is a list in JSON on a line:
+
+    - ["folder", NAME]
+    - ["file", NAME, SIZE, IS_EXECUTABLE], and SIZE bytes after the line
+    - ["link", NAME]: not copied, since a link leads where its receiver does not want to go
+    - ["end", PROBLEMS]: the last entry, with what could not be read
+
+    The names of the third path are "2", "2/a", "2/a/b".
 
     Raises:
         OSError: `sink` can't be written.
     """
     problems: list[str] = []
-    with tarfile.open(fileobj=sink, mode="w|") as archive:
-        for number, path in enumerate(paths):
-            _add_all(archive, str(number), path, problems)
-        text = json.dumps(problems).encode()
-        last = tarfile.TarInfo(PROBLEMS)
-        last.size = len(text)
-        archive.addfile(last, io.BytesIO(text))
+    for number, path in enumerate(paths):
+        _add_all(sink, str(number), path, problems)
+    if len(problems) > MAX_PROBLEMS:
+        problems[MAX_PROBLEMS:] = [f"{len(problems) - MAX_PROBLEMS} more files were not copied"]
+    _add_entry(sink, "end", problems)
 
 
-def _add_all(archive: tarfile.TarFile, name: str, path: str, problems: list[str]) -> None:
+def _add_entry(sink: IO[bytes], *entry: object) -> None:
+    sink.write(json.dumps(entry).encode() + b"\n")
+
+
+def _add_all(sink: IO[bytes], name: str, path: str, problems: list[str]) -> None:
     root = Path(os.path.realpath(path))
     try:
         root.stat()
@@ -107,15 +116,35 @@ def _add_all(archive: tarfile.TarFile, name: str, path: str, problems: list[str]
         return
     for entry in _walk(root, problems):
         try:
-            member, file = _open(archive, entry, f"{name}/{entry.relative_to(root)}" if entry != root else name)
-        except OSError as error:
-            problems.append(f"{quoted(str(entry))} was not copied: {error.strerror or error}")
-            continue
-        with file or contextlib.nullcontext():
-            content = _Padded(file) if file else None
-            archive.addfile(member, content)  # type: ignore[arg-type]
-        if content and content.problem:
-            problems.append(f"{quoted(str(entry))} was not copied whole, and its end is zeros: {content.problem}")
+            problem = _add(sink, entry, f"{name}/{entry.relative_to(root)}" if entry != root else name)
+        except _Unreadable as error:
+            problem = f"was not copied: {error}"
+        if problem:
+            problems.append(f"{quoted(str(entry))} {problem}")
+
+
+class _Unreadable(Exception):
+    """A file can't be read, or is none."""
+
+
+def _add(sink: IO[bytes], path: Path, name: str) -> str:
+    """Add a file, a folder or a link; return the problem with a file that was not copied whole, or "".
+
+    Raises:
+        _Unreadable: there is nothing to copy.
+        OSError: `sink` can't be written.
+    """
+    mode, file = _open(path)
+    if file is None:
+        _add_entry(sink, "link" if stat.S_ISLNK(mode) else "folder", name)
+        return ""
+    with file:
+        left = os.fstat(file.fileno()).st_size
+        _add_entry(sink, "file", name, left, bool(mode & stat.S_IXUSR))
+        content = _Padded(file)
+        while left:
+            left -= sink.write(content.read(min(left, _BLOCK)))
+    return f"was not copied whole, and its end is zeros: {content.problem}" if content.problem else ""
 
 
 class _Padded:
@@ -158,15 +187,20 @@ def _walk(root: Path, problems: list[str]) -> Iterator[Path]:
         yield from (Path(parent, name) for name in sorted([*folders, *names]))
 
 
-def _open(archive: tarfile.TarFile, path: Path, name: str) -> tuple[tarfile.TarInfo, IO[bytes] | None]:
-    mode = path.lstat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-        raise OSError("it is a pipe, a socket or a device")
-    file = path.open("rb") if stat.S_ISREG(mode) else None
-    member = archive.gettarinfo(path, name)
-    if file:  # a second link to a file is another file, because the first may not be extracted
-        member.type, member.size = tarfile.REGTYPE, os.fstat(file.fileno()).st_size
-    return member, file
+def _open(path: Path) -> tuple[int, IO[bytes] | None]:
+    """Return the mode of a file, a folder or a link, and the file's content.
+
+    Raises:
+        _Unreadable: the file can't be opened, or is a pipe, a socket or a device.
+    """
+    try:
+        mode = path.lstat().st_mode
+        file = path.open("rb") if stat.S_ISREG(mode) else None
+    except OSError as error:
+        raise _Unreadable(error.strerror or str(error)) from error
+    if file is None and not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+        raise _Unreadable("it is a pipe, a socket or a device")
+    return mode, file
 
 
 def main() -> None:

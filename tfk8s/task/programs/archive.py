@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from pathlib import Path
 
+from tfk8s.task.programs.folder_writer import FolderWriter
+
 
 def unpack(archive: Path) -> None:
-    """Unpack an archive into the current folder."""
-    with tarfile.open(archive) as files:
-        if hasattr(tarfile, "data_filter"):  # Python 3.12, and later releases of older versions
-            files.extraction_filter = tarfile.data_filter
-        files.extractall()  # noqa: S202 - the user's own folder, packed by `script_archive.pack`
+    """Unpack an archive of `script_archive.pack` into the current folder.
+
+    Raises:
+        tarfile.TarError: the archive is incomplete, or has more than folders and regular files.
+        InvalidPath: a path leads out of the folder.
+        OSError: the files can't be written.
+    """
+    with tarfile.open(archive) as files, FolderWriter(Path()) as folder:
+        for member in files:
+            if member.isdir():
+                folder.make_folder(member.name)
+                continue
+            content = files.extractfile(member) if member.isreg() else None
+            if content is None:
+                raise tarfile.ReadError(f"{member.name} is no regular file")
+            with folder.file(member.name, is_executable=bool(member.mode & 0o100)) as file:
+                shutil.copyfileobj(content, file)

@@ -94,7 +94,7 @@ def test_files_are_here_even_if_the_stream_breaks_after_the_receipt(
     assert (tmp_path / "model").read_text() == "weights"
 
 
-@pytest.mark.parametrize(("second", "is_copied"), [(700, True), (300, False)])
+@pytest.mark.parametrize(("second", "is_copied"), [(30, True), (10, False)])
 def test_the_timeout_of_retries_begins_when_a_copy_that_came_further_breaks(
     monkeypatch: pytest.MonkeyPatch, archive: bytes, second: int, is_copied: bool
 ) -> None:
@@ -112,7 +112,7 @@ def test_the_timeout_of_retries_begins_when_a_copy_that_came_further_breaks(
 
     retries = functools.partial(polling.Retries, clock=lambda: Clock.now, sleep=lambda _: None)
     monkeypatch.setattr(polling, "Retries", retries)
-    copied = files(monkeypatch, Slow(archive[:600], archive[:second], archive))
+    copied = files(monkeypatch, Slow(archive[:20], archive[:second], archive))
     copied.copy()
     with contextlib.nullcontext() if is_copied else pytest.raises(ClusterError):
         copied.report(Outcome(0))
