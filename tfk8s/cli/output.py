@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -16,22 +17,46 @@ _COLOURS = {
 }  # fmt: skip
 _PREFIXES = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
 
+# Own colours; or what moves a cursor or turns the direction of text: C0 but tabs and new lines, DEL, C1, bidi controls.
+_CONTROL = re.compile(
+    "(\\x1b\\[(?:0|1;31|3[1-6]|9[1-6])m)|([\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069])"
+)
 
-def say(text: str) -> None:
-    """Print a result. If the reader is gone, as in `tfk8s logs … | head`, exit quietly."""
+
+def say(text: str, *, is_raw: bool = False) -> None:
+    """Print a result. If the reader is gone, as in `tfk8s logs … | head`, exit quietly.
+
+    Args:
+        text: the result.
+        is_raw: the text is a line of a script or a task, which is printed as it is.
+    """
     try:
-        print(text, flush=True)
+        print(text if is_raw else visible(text), flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # drops the buffer
         raise SystemExit(PIPE_CLOSED) from None
 
 
-def note(text: str) -> None:
-    """Print progress."""
+def note(text: str, *, is_raw: bool = False) -> None:
+    """Print progress; arguments as `say`."""
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(text if is_raw else visible(text), file=sys.stderr, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def visible(text: str) -> str:
+    """Return text that moves no cursor and sets no title: all control characters but new lines and own colours show.
+
+    Events, reasons and names are written by others, who may be anybody in the namespace (kubectl's CVE-2021-25743).
+    """
+    return _CONTROL.sub(lambda match: match[1] or _shown(match[2]), text)
+
+
+def _shown(character: str) -> str:
+    """Return a control character as kubectl and terminals show it, or as JSON writes it."""
+    code = ord(character)
+    return f"^{chr(code ^ 64)}" if code < 32 else f"\\u{code:04x}"
 
 
 def document(value: object) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from tfk8s.cli.output import age, note, say, table
+from tfk8s.cli.output import age, note, say, table, visible
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
@@ -86,7 +86,7 @@ class Panel:
             self._live = Live(console=Console(file=self._stream), auto_refresh=False, transient=self._transient)
             self._live.start()
         height = shutil.get_terminal_size().lines
-        text = Text.from_ansi(panel_text(status, height, self._stream), no_wrap=True, overflow="ellipsis")
+        text = Text.from_ansi(visible(panel_text(status, height, self._stream)), no_wrap=True, overflow="ellipsis")
         self._live.update(text, refresh=True)
 
     def close(self) -> None:

@@ -242,7 +242,7 @@ def _run(cluster: Cluster, script: ScriptSettings, tasks: list[Task]) -> int:
     out, err = prefixes(tasks, sys.stdout), prefixes(tasks, sys.stderr)
 
     def show(task: Task, text: str, is_error: bool) -> None:
-        note(f"{err[task]}{text}") if is_error else say(f"{out[task]}{text}")
+        (note if is_error else say)(f"{(err if is_error else out)[task]}{text}", is_raw=True)
 
     return run_each(cluster.backend, cluster.name, tasks, script, show)
 

@@ -99,7 +99,7 @@ def print_lines(
     last = None
     for last in lines:
         on_line()
-        say(f"{marks[last.task]}{last.text}")
+        say(f"{marks[last.task]}{last.text}", is_raw=True)
     return last
 
 
