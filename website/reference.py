@@ -12,6 +12,7 @@ from typing import Any
 
 from tfk8s.cli.app import COMMANDS, program
 from tfk8s.jobfile.schema import json_schema
+from tfk8s.tools.explain import type_name
 
 
 def write_pages(folder: Path) -> None:
@@ -81,25 +82,7 @@ def _struct(title: str, schema: dict[str, Any]) -> Iterator[str]:
 
 def _type(schema: Any) -> str:
     """Return the type of a value in words, with a link to a type that has a section."""
-    if not isinstance(schema, dict):
-        return "any value"
-    if reference := schema.get("$ref"):
-        name = reference.rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
-    if "const" in schema:
-        return f"`{json.dumps(schema['const'])}`"
-    if "enum" in schema:
-        return " or ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
-    forms = schema.get("type", [])
-    names = {
-        "array": f"list of {_type(schema.get('items'))}",
-        "object": f"mapping to {_type(schema.get('additionalProperties'))}",
-        "string": "text", "integer": "whole number", "number": "number", "boolean": "true or false",
-    }  # fmt: skip
-    if "then" in schema:
-        names["object"] = _type(schema["then"])
-    forms = [forms] if isinstance(forms, str) else forms
-    return ", or ".join(names[form] for form in forms) or "any value"
+    return type_name(schema, lambda name: f"[{name}](#{name.lower()})", lambda value: f"`{json.dumps(value)}`")
 
 
 def _table(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:

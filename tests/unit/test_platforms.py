@@ -19,7 +19,8 @@ FILE = str(ROOT / "examples/tutorial/cluster.yaml")
 SCRIPT = str(ROOT / "examples/between_graph/replica.py")
 # The arguments with which each command runs on the fake backend, which has the cluster `mnist`.
 WORKING = {
-    "init": "--help", "validate": FILE, "schema": "", "render": FILE, "diff": FILE, "up": FILE,
+    "init": "--help", "validate": FILE, "explain": "", "schema": "", "version": "", "render": FILE, "diff": FILE,
+    "up": FILE,
     "submit": f"mnist {SCRIPT}", "run": f"{FILE} {SCRIPT}", "wait": "mnist --help", "stop": "mnist script-4e9c21",
     "status": "mnist", "ls": "", "devices": "mnist", "logs": "mnist", "exec": "mnist worker/0 ls", "stacks": "mnist",
     "events": "mnist", "scale": "mnist worker=3", "restart": "mnist", "down": "mnist", "roles": "",

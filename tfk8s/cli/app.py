@@ -37,6 +37,15 @@ def tfk8s(
     log_handler.install()
 
 
+def version() -> None:
+    """Print the version of tfk8s.
+
+    Examples:
+        tfk8s version
+    """
+    _version(requested=True)
+
+
 _SHELLS = ("bash", "zsh", "fish")
 
 
@@ -74,12 +83,12 @@ def server(context: typer.Context) -> None:
 COMMANDS: dict[str, Callable[..., object]] = {
     function.__name__: function
     for function in (
-        job_file.init, job_file.validate, job_file.schema, job_file.render,
+        job_file.init, job_file.validate, job_file.explain, job_file.schema, job_file.render,
         lifecycle.diff, lifecycle.up, scripts.submit, scripts.run, programs.wait, scripts.stop, scripts.connect,
         pages.notebook, pages.tensorboard, inspect.status, inspect.ls, inspect.devices, tasks.logs, tasks.exec,
         tasks.stacks, events,
         lifecycle.scale, lifecycle.restart, lifecycle.down, job_file.roles,
-        doctor, images.image, kind.kind, completion, server,
+        doctor, images.image, kind.kind, completion, version, server,
     )
 }  # fmt: skip
 

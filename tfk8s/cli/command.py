@@ -3,6 +3,8 @@
 Typer 0.29 checks each argument with pydantic, whose import takes longer than most of tfk8s' commands. Arguments of
 tfk8s are words, lists of words and switches. Durations and numbers bring a callback that parses them, so the commands
 leave pydantic out.
+
+What users of kubectl write by habit works, or the error has the command to write.
 """
 
 from __future__ import annotations
@@ -12,6 +14,12 @@ import inspect
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+
+# Options of kubectl that a command needs no option for: `exec` gives a terminal to what has one, and `ls` lists all
+# namespaces.
+_NEEDLESS = {"exec": {"-i", "-t", "-it", "-ti", "--stdin", "--tty"}, "ls": {"-A", "--all-namespaces"}}
+_FILE_OPTIONS = ("-f", "--filename")  # before the job file
+_NAMES = {"delete": "down", "describe": "status", "apply": "up", "create": "up"}  # commands of kubectl, and tfk8s' own
 
 
 class _Unchecked:
@@ -35,6 +43,18 @@ def _process_value(param: Any, context: Any, value: Any) -> Any:
 
 class Command(_Unchecked, TyperCommand):
     """A command that prints its docstring as its help, and names its arguments by their metavars."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, without kubectl's options that are needless here."""
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*self._without_habits(args[:end]), *args[end:]])
+
+    def _without_habits(self, words: list[str]) -> list[str]:
+        params: list[Any] = self.params
+        own = {name for param in params for name in param.opts}
+        takes_file = any(_is_argument(param) and str(param.metavar).endswith("FILE") for param in params)
+        needless = _NEEDLESS.get(str(self.name), set()) | (set(_FILE_OPTIONS) - own if takes_file else set())
+        return [word for word in words if word not in needless]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line after the command's name."""
@@ -66,13 +86,44 @@ class Command(_Unchecked, TyperCommand):
 class Group(_Unchecked, TyperGroup):
     """A group of commands."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first word names.
+
+        Raises:
+            InvalidInput: the word names a command of kubectl.
+        """
+        if not ctx.resilient_parsing and args[0] not in self.list_commands(ctx) and (advice := _in_tfk8s(*args)):
+            from tfk8s.errors import InvalidInput
+
+            raise InvalidInput(f'tfk8s has no command "{args[0]}"', help=advice)
+        return super().resolve_command(ctx, args)
+
+
+def _in_tfk8s(command: str, *arguments: str) -> str:
+    """Return what to write instead of a command of kubectl; "" for another word."""
+    if command == "cp":
+        return (
+            "tfk8s submit --get PATH NAME SCRIPT copies files of a script when it ends; "
+            "tfk8s exec NAME JOB/INDEX -- cat PATH >FILE copies a file of a task"
+        )
+    if command not in _NAMES:
+        return ""
+    import shlex
+
+    return shlex.join(["tfk8s", _NAMES[command], *arguments])
+
 
 class ScriptCommand(Command):
     """A command whose second argument is a script. Everything after it goes to the script, even options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments up to the script."""
-        return super().parse_args(ctx, self.split(args))
+        words = self.split(args)
+        end = words.index("--") + 1 if "--" in words else len(words)
+        command = words[end:]
+        if "--" in command and not self._without_habits(command[: command.index("--")]):  # `NAME TASK -it -- COMMAND`
+            command = command[command.index("--") + 1 :]
+        return super().parse_args(ctx, [*words[:end], *command])
 
     def split(self, words: list[str]) -> list[str]:
         """Return the words with one `--` after the second argument."""

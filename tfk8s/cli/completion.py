@@ -70,13 +70,20 @@ def tasks_of_job_file(context: typer.Context) -> list[str]:
     with contextlib.suppress(Exception):  # the file is not valid
         from tfk8s.jobfile.loader import load
 
-        return [str(task) for task in load(str(_first_argument(context, "file")))]
+        return [str(task) for task in load(_first_argument(context, "file") or "")]
     return []
 
 
 def jobs_of_job_file(context: typer.Context) -> list[str]:
     """Return the jobs of the job file that the command line names."""
     return list(dict.fromkeys(task.partition("/")[0] for task in tasks_of_job_file(context)))
+
+
+def fields() -> list[str]:
+    """Return the fields of a job file, and those of a job."""
+    from tfk8s.jobfile.schema import JOB, JOB_FILE
+
+    return [*JOB_FILE.keys, *(f"worker.{name}" for name in JOB.keys)]
 
 
 def contexts() -> list[str]:

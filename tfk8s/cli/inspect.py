@@ -27,7 +27,7 @@ _SCRIPT = ("SCRIPT", "PHASE", "EXIT", "AGE", "PROGRESS", "COMMAND", "REASON")
 
 
 def status(
-    name: options.Name,
+    name: options.NameOrDefault = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes until Ctrl-C.")] = False,
     output: options.Output = None,
     local: options.Local = False,
@@ -52,7 +52,7 @@ def status(
     from tfk8s.cli import json_output
     from tfk8s.cli.progress import Progress
 
-    cluster = options.find_cluster(name, local, context, namespace)
+    cluster = options.find_cluster(options.file_or_default(name), local, context, namespace)
     if not watch:
         _show(cluster.status(), output)
     elif output is not None:
@@ -87,7 +87,7 @@ def ls(
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
-    """List your clusters.
+    """List your clusters, of all namespaces without -n.
 
     CPU, MEMORY and GPUS are what all tasks of a cluster request together. PROGRESS is what a program or a script has
     said by `tfk8s.progress`. Also names the claims that are kept of clusters that were removed.

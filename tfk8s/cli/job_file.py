@@ -1,4 +1,4 @@
-"""Commands about job files and objects, which start nothing: init, validate, schema, render, roles."""
+"""Commands about job files and objects, which start nothing: init, validate, explain, schema, render, roles."""
 
 from __future__ import annotations
 
@@ -68,11 +68,12 @@ def init(
 def _write_job_file(text: str) -> Path:
     """Write cluster.yaml, which must not exist, and return its path."""
     from tfk8s.errors import InvalidInput
+    from tfk8s.jobfile import template
 
-    path = Path("cluster.yaml")
+    path = Path(options.DEFAULT_FILE)
     try:
         with path.open("x") as file:
-            file.write(text)
+            file.write(template.FOR_EDITORS + text)
     except FileExistsError as error:
         raise InvalidInput(f'"{path}" already exists', help="rename it first; tfk8s does not overwrite it") from error
     except OSError as error:
@@ -81,11 +82,11 @@ def _write_job_file(text: str) -> Path:
     return path
 
 
-def validate(file: options.File, output: options.Output = None) -> int | None:
+def validate(file: options.FileOrDefault = None, output: options.Output = None) -> int | None:
     """Check a job file, and print every problem.
 
     Examples:
-        tfk8s validate cluster.yaml
+        tfk8s validate
         tfk8s validate cluster.yaml -o json
 
     JSON: file, valid, and problems, each with code, message, path, line, column, length, source, label, help.
@@ -94,6 +95,7 @@ def validate(file: options.File, output: options.Output = None) -> int | None:
     from tfk8s.errors import JobFileError
     from tfk8s.jobfile.loader import load
 
+    file = options.file_or_default(file)
     try:
         job_file = load(file)
     except JobFileError as error:
@@ -121,6 +123,29 @@ def schema() -> None:
     from tfk8s.jobfile.schema import json_schema
 
     document(json_schema())
+
+
+def explain(
+    field: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FIELD",
+            help="A field, such as worker.gpus or network; default: the whole job file.",
+            show_default=False,
+            autocompletion=completion.fields,
+        ),
+    ] = None,
+) -> None:
+    """Describe a field of job files.
+
+    Examples:
+        tfk8s explain
+        tfk8s explain jobs
+        tfk8s explain worker.gpus
+    """
+    from tfk8s.tools import explain
+
+    say(explain.explain(field or ""))
 
 
 def render(

@@ -10,10 +10,11 @@ import typer
 
 from tfk8s.cli import completion, options
 from tfk8s.cli.options import TIMEOUT, NoWait
-from tfk8s.cli.output import document, note, paint, say
+from tfk8s.cli.output import ask, can_ask, document, note, paint, say
 from tfk8s.cli.signals import leaving
 
 if TYPE_CHECKING:
+    from tfk8s.cluster.handle import Cluster
     from tfk8s.core.plan import Plan
 
 _RESTARTS = "a restart that has begun continues; `tfk8s status` shows its progress"
@@ -21,7 +22,7 @@ _SCALES = "tasks that start or end already continue; `tfk8s status` shows their 
 
 
 def up(
-    file: options.File,
+    file: options.FileOrDefault = None,
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
     dry_run: Annotated[
@@ -38,7 +39,7 @@ def up(
     inspection.
 
     Examples:
-        tfk8s up --local cluster.yaml
+        tfk8s up --local
         tfk8s up --context kind-test --timeout 5m cluster.yaml
         tfk8s up --dry-run cluster.yaml
     """
@@ -48,6 +49,7 @@ def up(
     from tfk8s.core.kinds import program_jobs
     from tfk8s.jobfile.loader import load
 
+    file = options.file_or_default(file)
     if dry_run:
         _show_plan(api.plan(file, BackendOptions(local or None, context, namespace, allow_exposed_ports)))
         return
@@ -118,7 +120,7 @@ def restart(
 
 
 def down(
-    name: options.Name,
+    name: options.NameOrDefault = None,
     save_logs: Annotated[
         str | None,
         typer.Option("--save-logs", metavar="DIR", help="First write the logs of tasks and scripts to this folder."),
@@ -126,21 +128,27 @@ def down(
     delete_claims: Annotated[
         bool, typer.Option("--delete-claims", help="Also delete the claims that `up` made, with their data.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove the cluster of ./cluster.yaml without a question.")
+    ] = False,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> None:
     """Remove a cluster: all that `tfk8s up` created, but claims.
 
-    With --save-logs, removes nothing if a log can't be read or written. With --delete-claims, the cluster may be gone
-    already.
+    Without NAME, asks before it removes the cluster of ./cluster.yaml. With --save-logs, removes nothing if a log can't
+    be read or written. With --delete-claims, the cluster may be gone already.
 
     Examples:
         tfk8s down --local mnist
+        tfk8s down --yes
         tfk8s down --save-logs logs mnist
         tfk8s down --delete-claims mnist
     """
-    cluster = options.find_cluster(name, local, context, namespace)
+    cluster = options.find_cluster(options.file_or_default(name), local, context, namespace)
+    if name is None and not yes:
+        _require_confirmation(cluster)
     with leaving("parts of the cluster may remain; `tfk8s down` again removes them"):
         kept = cluster.down(save_logs=save_logs, delete_claims=delete_claims)
     say(f'cluster "{cluster.name}" is down')
@@ -149,12 +157,34 @@ def down(
         note(f"kept: {names}; the next `up` finds the data, `down --delete-claims` deletes it")
 
 
+def _require_confirmation(cluster: Cluster) -> None:
+    """Ask whether to remove the cluster of the default job file.
+
+    Raises:
+        InvalidInput: the user does not want that, or there is no terminal to ask at.
+    """
+    from tfk8s.errors import InvalidInput
+
+    where = cluster.backend.locator(cluster.name)
+    if where is None:  # servers that somebody else started: `down` refuses them
+        return
+    place = "this machine" if where.local else f"context {where.context or '(in a pod)'}, namespace {where.namespace}"
+    what = f'cluster "{cluster.name}" of {options.DEFAULT_FILE} ({place})'
+    if not can_ask():
+        raise InvalidInput(
+            f"this would remove {what}, and there is no terminal to ask at",
+            help=f"tfk8s down --yes, or name the cluster: tfk8s down{cluster.backend.flags} {cluster.name}",
+        )
+    if not ask(f"remove {what}?"):
+        raise InvalidInput(f"{what} was not removed")
+
+
 _ERROR_EXIT_CODE = 2
 _SIGNS = {"create": ("+", "32"), "change": ("~", "33"), "remove": ("-", "31")}
 
 
 def diff(
-    file: options.File,
+    file: options.FileOrDefault = None,
     output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
@@ -166,7 +196,7 @@ def diff(
     if the comparison fails.
 
     Examples:
-        tfk8s diff cluster.yaml
+        tfk8s diff
         tfk8s diff --local cluster.yaml -o json
 
     JSON: name, restarts, refusal, requests (before and after, each with cpu, memory, gpus), and changes, each with
@@ -178,6 +208,7 @@ def diff(
     from tfk8s.cli.error_report import report
     from tfk8s.errors import ClusterError
 
+    file = options.file_or_default(file)
     try:
         plan = api.plan(file, BackendOptions(local or None, context, namespace))
     except (ClusterError, OSError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tfk8s.cluster.handle import Cluster
 
 TIMEOUT = 120.0
+DEFAULT_FILE = "cluster.yaml"  # `tfk8s init` writes it
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", re.ASCII)
 
@@ -75,12 +77,41 @@ def form(text: str) -> str:
     return text
 
 
+def file_or_default(file: str | None) -> str:
+    """Return the job file that a command line names; without a name, cluster.yaml.
+
+    Raises:
+        InvalidInput: no file is named, and there is no cluster.yaml.
+    """
+    if file is None and not Path(DEFAULT_FILE).is_file():
+        from tfk8s.errors import InvalidInput
+
+        raise InvalidInput(
+            f'no job file is named, and this folder has no "{DEFAULT_FILE}"',
+            help="name a job file; `tfk8s init` writes one, and `tfk8s ls` lists the clusters that run",
+        )
+    return DEFAULT_FILE if file is None else file
+
+
 File = Annotated[str, typer.Argument(metavar="FILE", help="The job file.", show_default=False)]
+FileOrDefault = Annotated[
+    str | None,
+    typer.Argument(metavar="FILE", help="The job file; default: ./cluster.yaml.", show_default=False),
+]
 Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME|FILE",
         help="The cluster's name, or its job file.",
+        show_default=False,
+        autocompletion=completion.clusters,
+    ),
+]
+NameOrDefault = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME|FILE",
+        help="The cluster's name, or its job file; default: ./cluster.yaml.",
         show_default=False,
         autocompletion=completion.clusters,
     ),

@@ -59,6 +59,17 @@ def _shown(character: str) -> str:
     return f"^{chr(code ^ 64)}" if code < 32 else f"\\u{code:04x}"
 
 
+def can_ask() -> bool:
+    """Return whether a user sits at this terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(question: str) -> bool:
+    """Ask a question on standard error; return whether the answer is yes."""
+    print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def document(value: object) -> None:
     """Print a JSON document."""
     import json

@@ -225,6 +225,7 @@ def json_schema() -> dict[str, Any]:
     definitions = {struct.name: struct.definition() for struct in structs}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:{spec.API_VERSION.replace('/', ':')}:job-file",
         **_sorted({"$defs": definitions, **JOB_FILE.definition()}),
     }
 

@@ -9,6 +9,12 @@ from tfk8s.core.roles import default_master
 from tfk8s.core.spec import DEFAULT_PORT
 from tfk8s.jobfile.script_guess import Guess
 
+# Editors with yaml-language-server read the first line.
+FOR_EDITORS = """\
+# yaml-language-server: $schema=tfk8s.schema.json
+# For completion in editors: tfk8s schema >tfk8s.schema.json
+"""
+
 
 def cluster_name(text: str) -> str:
     """Return a name for a cluster that is similar to the name of a folder or file."""

@@ -32,6 +32,7 @@ Options:
 Commands:
   init         Write a commented job file, cluster.yaml.
   validate     Check a job file, and print every problem.
+  explain      Describe a field of job files.
   schema       Print the JSON Schema of job files.
   render       Print Kubernetes objects, or a task's configuration.
   diff         Show what `up` would change, without changing anything.
@@ -44,7 +45,7 @@ Commands:
   notebook     Open JupyterLab with the cluster's sessions, until Ctrl-C.
   tensorboard  Open TensorBoard with what scripts write, until Ctrl-C.
   status       Show a cluster and its tasks.
-  ls           List your clusters.
+  ls           List your clusters, of all namespaces without -n.
   devices      Show the devices of each task: CPUs, GPUs, their memory.
   logs         Print the output of tasks, or of a script.
   exec         Run a command beside a task's server.
@@ -58,6 +59,7 @@ Commands:
   image        Build images with TensorFlow, load them into kind, push them.
   kind         Create and delete kind clusters for trying tfk8s.
   completion   Print a script that completes commands in your shell.
+  version      Print the version of tfk8s.
   server       Run one task's server by hand, in the foreground.
 
   Exit codes: 0 success; 1 the cluster failed; 2 bad input; 3 a task failed;
@@ -168,7 +170,7 @@ def test_server_hands_its_arguments_over(monkeypatch: pytest.MonkeyPatch) -> Non
 
 REFUSED = [
     (["upp"], "No such command 'upp'. Did you mean 'up'?", "tfk8s --help"),
-    (["up"], "Missing argument 'FILE'.", "tfk8s up --help"),
+    (["render"], "Missing argument 'FILE'.", "tfk8s render --help"),
     (["up", "--nope", "x.yaml"], "No such option: --nope", "tfk8s up --help"),
     (["up", "a.yaml", "b.yaml"], "Got unexpected extra argument(s) (b.yaml)", "tfk8s up --help"),
     (

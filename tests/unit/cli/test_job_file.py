@@ -247,7 +247,7 @@ def test_init_from_a_script(run: Run, folder: Path) -> None:
         "wrote cluster.yaml\n",
         "start the cluster on this machine: tfk8s up --local cluster.yaml\n",
     )
-    assert (folder / "cluster.yaml").read_text() == STARTER
+    assert (folder / "cluster.yaml").read_text() == template.FOR_EDITORS + STARTER
     assert load(folder / "cluster.yaml").port == 3000
 
 
@@ -278,7 +278,7 @@ def test_init_from_a_tfjob_says_what_differs(run: Run, folder: Path) -> None:
             "run the programs: tfk8s run cluster.yaml\n"
         ),
     )
-    assert (folder / "cluster.yaml").read_text() == FROM_TFJOB
+    assert (folder / "cluster.yaml").read_text() == template.FOR_EDITORS + FROM_TFJOB
     assert run("validate", "cluster.yaml")[0] == 0
 
 

@@ -26,6 +26,7 @@ def generated() -> dict[Path, str]:
     metadata = CHART / "Chart.yaml"
     versions = re.sub("^(version|appVersion): .*", rf"\1: {__version__}", metadata.read_text(), flags=re.MULTILINE)
     values = json_schema()
+    del values["$id"]  # Helm reads the schema alone, and some versions look an $id up
     values["properties"]["global"] = {
         "type": "object",
         "description": "Global values of Helm, for charts that depend on this chart.",
