@@ -5,8 +5,8 @@ belong to remote tasks. `ClusterStrategy` differs from it as follows (measured w
 
 - Variables with `synchronization=ON_READ` exist once for each replica, as under MirroredStrategy. Keras 3 changes its
   metrics by `assign(variable + x)`, which would count the old value once for each replica.
-- Other variables without an aggregation, such as the statistics of BatchNormalization and the state of Dropout, get
-  one. CentralStorageStrategy refuses to change such a variable on a replica.
+- Other variables without an aggregation get one, such as the statistics of BatchNormalization, the state of Dropout,
+  and weights with a constraint. CentralStorageStrategy refuses to change such a variable on a replica.
 - The first replica's task sums the gradients, not the script, which may be far from the tasks.
 - The script's machine holds the input until a step needs it. So no iterator on a task outlives the script.
 """
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from tensorflow.python.distribute import cross_device_ops, distribute_utils, input_lib
 from tensorflow.python.distribute.parameter_server_strategy import ParameterServerStrategyExtended
+from tensorflow.python.distribute.ps_values import AggregatingVariable
 from tensorflow.python.eager import context, record
 
 from tfk8s.errors import ClusterError, InvalidInput
@@ -72,7 +73,10 @@ class _Extended(ParameterServerStrategyExtended):  # type: ignore[misc]
                 **kwargs,
             )
         self._variable_device = next(self._turns)
-        return super()._create_variable(next_creator, **{**kwargs, **_aggregation(kwargs)})
+        variable = super()._create_variable(next_creator, **kwargs)
+        if isinstance(variable, AggregatingVariable) and variable.aggregation == tf.VariableAggregation.NONE:
+            variable._aggregation = _aggregation(variable.dtype)
+        return variable
 
     def _create_copies(self, next_creator: Callable[..., Any], kwargs: dict[str, Any]) -> Iterator[Any]:
         """Create a variable on the device of each replica."""
@@ -92,13 +96,9 @@ class _Extended(ParameterServerStrategyExtended):  # type: ignore[misc]
         return input_lib.InputWorkers([(host, (host,) * self._num_replicas_in_sync)])
 
 
-def _aggregation(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the aggregation of a variable that replicas change, if it has none and its type shows one."""
-    none = tf.VariableAggregation.NONE
-    if kwargs.get("trainable", True) or kwargs.get("dtype") is None or kwargs.get("aggregation", none) != none:
-        return {}
-    is_floating = tf.as_dtype(kwargs["dtype"]).is_floating
-    return {"aggregation": tf.VariableAggregation.MEAN if is_floating else tf.VariableAggregation.ONLY_FIRST_REPLICA}
+def _aggregation(dtype: tf.DType) -> tf.VariableAggregation:
+    """Return the aggregation of a variable that has none: the replicas may assign different values to it."""
+    return tf.VariableAggregation.MEAN if dtype.is_floating else tf.VariableAggregation.ONLY_FIRST_REPLICA
 
 
 # ---- the connection ------------------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ def data():
 def compiled(strategy, *layers):
     keras.utils.set_random_seed(7)
     with strategy.scope():
-        layers = [keras.layers.Dense(16, "tanh"), *(layer() for layer in layers), keras.layers.Dense(1, "sigmoid")]
+        first = keras.layers.Dense(16, "tanh", kernel_constraint=keras.constraints.MaxNorm(1))
+        layers = [first, *(layer() for layer in layers), keras.layers.Dense(1, "sigmoid")]
         model = keras.Sequential([keras.Input((8,)), *layers])
         model.compile("adam", "binary_crossentropy", metrics=["accuracy", keras.metrics.Precision()])
     return model
