@@ -23,7 +23,7 @@ from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
-from tfk8s.errors import InvalidInput
+from tfk8s.errors import InvalidInput, TaskUnreachable
 
 STEPS = 60
 SMALL, SMALL_MEMORY = Quantity.parse("50m"), Quantity.parse("700Mi")
@@ -201,6 +201,8 @@ def test_success_of_one_task_ends_the_others(start: Callable[[JobFile], str], ba
     run = RunPolicy(success="worker/0", timeout=300)
     name = start(make_job_file("succeeded", program("python3", "-c", waits), run=run))
     assert until_end(backend, name, 60).exit_code == 0
+    with pytest.raises(TaskUnreachable, match="worker/0 has ended with exit code 0"):
+        backend.execute(name, Task("worker", 0), ["true"])
     reasons = polling.wait_until(
         lambda: [task.reason for task in backend.observe(name).tasks if task.phase is Phase.SUCCEEDED][1:],
         "the other pod to end", 30,

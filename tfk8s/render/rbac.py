@@ -75,6 +75,7 @@ def _table() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "", "pods/exec", "get create", ("submit", "restart", "exec", "stacks")
     yield "", "pods/attach", "get create", ("submit",)  # for the script's standard input
     yield "", "pods", "delete", ("restart",)
+    yield "", "pods", "create", ("doctor",)  # two pods test the network
     yield "", "pods", "deletecollection", ("up", "restart", "scale", "down")
     yield "apps", "statefulsets", "patch", ("scale",)
     for group, resource in (

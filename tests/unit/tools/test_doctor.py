@@ -167,9 +167,19 @@ def test_missing_permissions_for_limits_are_told_and_forbid_no_other_job_file(mo
     assert checks["permissions: up"].state is State.OK
     assert checks["permissions: max_duration, idle"] == Check(
         "permissions: max_duration, idle",
-        State.OK,
-        "job files with them would be refused: you may not create roles.rbac.authorization.k8s.io, delete configmaps",
+        State.NOTE,
+        "job files with them would be refused: you may not create roles.rbac.authorization.k8s.io, delete configmaps "
+        'in namespace "team"',
+        "ask an administrator for the Role tfk8s-user: `tfk8s roles | kubectl apply -n team -f -` creates it, "
+        "`kubectl create rolebinding YOU -n team --role=tfk8s-user --user=YOU` grants it",
     )
+
+
+def test_nothing_that_a_user_without_rights_can_not_do_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = on_kubernetes(monkeypatch, FakeClient("all"))
+    permissions = {name: check for name, check in checks.items() if name.startswith("permissions: ")}
+    assert len(permissions) == 3 + len(rbac.FEATURES)
+    assert not [name for name, check in permissions.items() if check.state is State.OK or not check.help]
 
 
 def test_at_most_three_missing_permissions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,8 @@ class KubernetesBackend:
             return True
         pod = task_pods.names(self._client, cluster, [task])[task]
         if job := cluster.program_job(task.job):
-            restart.restart_program(self._client, job, task, pod)
+            with status.naming_state(self._client, cluster, task):
+                restart.restart_program(self._client, job, task, pod)
         else:
             restart.restart_task(self._client, cluster.namespace, pod)
         return job is None
@@ -189,7 +190,8 @@ class KubernetesBackend:
 
         cluster = self._find(name)
         pod = task_pods.names(self._client, cluster, [task])[task]
-        return terminal.run(self._client, cluster.namespace, pod, command)
+        with status.naming_state(self._client, cluster, task):
+            return terminal.run(self._client, cluster.namespace, pod, command)
 
     def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
         """Look into the containers of tasks and scripts."""

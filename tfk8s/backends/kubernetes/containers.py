@@ -45,6 +45,14 @@ def statuses(pod: Object) -> list[Object]:
     return [status for status in pod["status"].get("containerStatuses", ()) if status["name"] in CONTAINERS]
 
 
+def last_end(pod: Object) -> Object | None:
+    """Return the last end of a pod's container, as Kubernetes reports it; None before an end."""
+    for container in statuses(pod):
+        if end := container["state"].get("terminated") or container.get("lastState", {}).get("terminated"):
+            return dict(end)
+    return None
+
+
 def why_others_wait(job: str, pod: Object) -> str:
     """Return why another container of a pod does not run, or ""."""
     for container in _others(pod):

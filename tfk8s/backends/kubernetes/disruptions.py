@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfk8s.render.pods import Object
 
 DELETED = "its pod was deleted"
+FAILED = "its pod failed"
 
 # The meaning of each reason of the condition DisruptionTarget (kubernetes.io/docs/concepts/workloads/pods/disruptions),
 # and what the user can do or expect.
@@ -45,10 +46,14 @@ def disruption(job: str, pod: Object) -> tuple[str, str] | None:
 
 
 def why_removed(job: str, pod: Object) -> str:
-    """Return why a task's pod is removed, or has failed as a whole; "" if it stays. Arguments as for `disruption`."""
+    """Return why a task's pod is removed, or has failed as a whole; "" if it stays. Arguments as for `disruption`.
+
+    The kubelet gives no reason for a pod that failed with its container: see the end of the container.
+    """
     status = pod["status"]
     if disrupted := disruption(job, pod):
         return ": ".join(filter(None, disrupted))
-    if status.get("phase") == "Failed":
-        return f"its pod failed: {status.get('reason', '')} {status.get('message', '')}".strip()
+    cause = " ".join(filter(None, (status.get("reason"), status.get("message"))))
+    if cause and status.get("phase") == "Failed":
+        return f"{FAILED}: {cause}"
     return DELETED if "deletionTimestamp" in pod["metadata"] else ""

@@ -223,7 +223,7 @@ class Informer:
 
 def _container_ends(pod: Object) -> dict[str, Object]:
     """Return the last end of a pod's container, by the container's id; nothing before an end."""
-    end = pod_status.last_end(pod)
+    end = containers.last_end(pod)
     return {end.get("containerID", pod["metadata"]["uid"]): end} if end else {}
 
 

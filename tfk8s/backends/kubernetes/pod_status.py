@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tfk8s.backends.kubernetes import containers, image_pull
-from tfk8s.backends.kubernetes.disruptions import DELETED, why_removed
+from tfk8s.backends.kubernetes.disruptions import DELETED, FAILED, why_removed
 from tfk8s.backends.kubernetes.nodes.shortages import remedy
 from tfk8s.backends.kubernetes.pod_events import NodeEvent, PodEvents
 from tfk8s.core.status import Phase
@@ -56,7 +56,8 @@ def phase_and_reason(job: str, pod: Object | None, events: PodEvents, room: str 
     if "deletionTimestamp" in pod["metadata"]:
         return Phase.PENDING, "its previous pod is terminating" + ("" if removed == DELETED else f": {removed}")
     if status.get("phase") == "Failed":
-        return Phase.FAILED, removed
+        end = containers.last_end(pod)
+        return Phase.FAILED, removed or (why_ended(job, pod, end) if end else FAILED)
     if is_unscheduled(pod):
         return Phase.PENDING, scheduling_gate(pod, events.queue) or _without_node(job, pod, events.node)
     own = containers.statuses(pod)
@@ -85,14 +86,6 @@ def is_node_silent(pod: Object) -> bool:
     """Return whether a pod is unready while its containers were ready at last: its node does not report."""
     conditions = tuple((condition(pod, kind) or {}).get("status") for kind in ("Ready", "ContainersReady"))
     return conditions == ("False", "True") and not pod["spec"].get("readinessGates")
-
-
-def last_end(pod: Object) -> Object | None:
-    """Return the last end of a pod's container, as Kubernetes reports it; None before an end."""
-    for container in containers.statuses(pod):
-        if end := container["state"].get("terminated") or container.get("lastState", {}).get("terminated"):
-            return dict(end)
-    return None
 
 
 def _container(job: str, pod: Object, container: Object, warnings: Sequence[str]) -> PhaseAndReason:
@@ -164,7 +157,9 @@ def was_never_ready(pod: Object) -> bool:
 
 
 def is_explained_by_log(pod: Object) -> bool:
-    """Return whether the pod's log explains its last end."""
+    """Return whether the pod's log explains its last end. It explains no deletion."""
+    if "deletionTimestamp" in pod["metadata"]:
+        return False
     for container in containers.statuses(pod):
         state = container["state"]
         end = state.get("terminated") or ("waiting" in state and container.get("lastState", {}).get("terminated"))

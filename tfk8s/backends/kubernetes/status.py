@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -21,7 +22,7 @@ from tfk8s.core.environment import DATA_SERVICE
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptStatus, TaskStatus
-from tfk8s.errors import Tfk8sError
+from tfk8s.errors import TaskUnreachable, Tfk8sError
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.task.config import is_listening_line
@@ -101,6 +102,28 @@ def read(
         success=cluster.success,
         is_elastic=cluster.is_elastic,
     )
+
+
+@contextlib.contextmanager
+def naming_state(client: Reader, cluster: DeployedCluster, task: Task) -> Iterator[None]:
+    """Name a task's state for a command that its container can't run; the API server's error names the container only.
+
+    Raises:
+        TaskUnreachable: the task has ended, or does not run yet.
+    """
+    try:
+        yield
+    except (ApiError, TaskUnreachable) as error:
+        if isinstance(error, ApiError) and error.code == 403:
+            raise
+        found = next((status for status in read(client, cluster).tasks if status.task == task), None)
+        if found is None or found.phase in (Phase.READY, Phase.RUNNING):
+            raise
+        if found.is_program and found.phase in (Phase.SUCCEEDED, Phase.FAILED):
+            code = "" if found.exit_code is None else f" with exit code {found.exit_code}"
+            help_ = f"`tfk8s logs {cluster.name} {task}` shows its output; a command needs a task that runs"
+            raise TaskUnreachable(f"{task} has ended{code}", help=help_) from error
+        raise TaskUnreachable(f"{task} does not run: it is {found.state}") from error
 
 
 def _scripts(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:

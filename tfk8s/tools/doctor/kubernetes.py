@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tfk8s import concurrency, render
 from tfk8s.backends.kubernetes.api_server import access_review
@@ -104,11 +105,11 @@ def _permissions(client: Client, namespace: str) -> list[Check]:
 
 
 def feature_check(feature: str, namespace: str, missing: Sequence[Permission]) -> Check:
-    """Return the check of the permissions for a feature, which few job files have."""
-    name = f"permissions: {feature}"
-    if not missing:
-        return Check(name, State.OK, f'all, in namespace "{namespace}"')
-    return Check(name, State.OK, f"job files with them would be refused: you may not {_listed(missing)}")
+    """Return the check of the permissions for a feature, which few job files have: nothing else needs them."""
+    check = permissions_check(feature, namespace, missing)
+    if check.state is State.OK:
+        return check
+    return replace(check, state=State.NOTE, detail=f"job files with them would be refused: {check.detail}")
 
 
 def _listed(permissions: Sequence[Permission]) -> str:
@@ -116,9 +117,9 @@ def _listed(permissions: Sequence[Permission]) -> str:
     return ", ".join(map(str, permissions[:_MAX_NAMED])) + f" and {more} more" * (more > 0)
 
 
-def permissions_check(command: str, namespace: str, missing: Sequence[Permission]) -> Check:
-    """Return the check of a command's permissions, with the Role that grants the missing permissions."""
-    name = f"permissions: {command}"
+def permissions_check(needed_by: str, namespace: str, missing: Sequence[Permission]) -> Check:
+    """Return the check of a command's or a feature's permissions, with the Role that grants the missing permissions."""
+    name = f"permissions: {needed_by}"
     if not missing:
         return Check(name, State.OK, f'all, in namespace "{namespace}"')
     role = rbac.SUBMIT_ROLE if all(rbac.SUBMIT_ROLE in permission.roles for permission in missing) else rbac.USER_ROLE

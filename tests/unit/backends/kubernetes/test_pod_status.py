@@ -234,6 +234,27 @@ def test_disruptions(reason, message, words):
     )
 
 
+ENDED = {"terminated": {"exitCode": 143, "reason": "Error"}}
+
+
+def test_a_failed_pod_without_a_reason_has_that_of_its_container():
+    assert disruptions.why_removed("worker", pod(phase="Failed", state=ENDED)) == ""
+    for state, words in ((ENDED, "ended with exit code 143"), (None, "its pod failed")):
+        failed = pod(phase="Failed", state=state)
+        assert pod_status.phase_and_reason("worker", failed, PodEvents()) == (Phase.FAILED, words)
+
+
+@pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
+def test_a_pod_that_was_deleted_did_not_fail(phase):
+    """The pod of a program keeps its ended container, and its log, until its Job has counted the pod."""
+    deleted = pod(phase=phase, state=ENDED)
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert disruptions.why_removed("worker", deleted) == "its pod was deleted"
+    assert not pod_status.is_explained_by_log(deleted)
+    seen = pod_status.phase_and_reason("worker", deleted, PodEvents())
+    assert seen == (Phase.PENDING, "its previous pod is terminating")
+
+
 def test_a_deleted_pod():
     deleted = pod(state={"running": {}}, ready=True)
     assert disruptions.why_removed("worker", deleted) == ""

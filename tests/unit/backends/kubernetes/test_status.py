@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from fakes.stateful_sets import JOB_FILE, stateful_sets
 from job_files import job_file
 
 from tfk8s import render
+from tfk8s.backends.kubernetes import status
+from tfk8s.backends.kubernetes.api_server import errors
+from tfk8s.backends.kubernetes.api_server.streams import reaching
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.spec import Job, Task
+from tfk8s.core.status import Phase, TaskStatus
+from tfk8s.errors import ClusterError, TaskUnreachable
 
 
 def test_each_stateful_set_describes_the_whole_cluster() -> None:
@@ -30,3 +38,49 @@ def test_the_service_of_tf_data_is_known_from_the_objects() -> None:
     assert cluster.data_service == "grpc://demo-input-0.demo.ns.svc:2300"
     assert {job: cluster.is_data(job) for job in cluster.jobs} == {"worker": False, "input": True}
     assert cluster.has_servers
+
+
+REFUSALS = ((500, 'container not found ("server")'), (400, "container server is not available"), (404, "not found"))
+
+
+@pytest.mark.parametrize(("code", "message"), REFUSALS)
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"phase": Phase.SUCCEEDED, "exit_code": 0, "is_program": True}, "worker/0 has ended with exit code 0"),
+        ({"phase": Phase.SUCCEEDED, "is_program": True, "reason": "ended: the run succeeded"}, "worker/0 has ended"),
+        ({"phase": Phase.FAILED, "exit_code": 1, "is_program": True}, "worker/0 has ended with exit code 1"),
+        ({"phase": Phase.PENDING, "reason": "no node"}, "worker/0 does not run: it is pending (no node)"),
+        ({"phase": Phase.FAILED, "reason": "killed"}, "worker/0 does not run: it is failed (killed)"),
+    ],
+)  # fmt: skip
+def test_a_command_in_a_container_that_does_not_run_names_the_task(
+    monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], words: str, code: int, message: str
+) -> None:
+    error = refused(monkeypatch, TaskStatus(task=Task("worker", 0), address="", **found), code, message)
+    assert isinstance(error, TaskUnreachable)
+    assert str(error) == words
+
+
+def test_the_error_of_a_command_in_a_container_that_runs_is_the_api_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = TaskStatus(task=Task("worker", 0), address="", phase=Phase.READY)
+    assert "overloaded" in str(refused(monkeypatch, ready, 503, "overloaded"))
+    ended = TaskStatus(task=Task("worker", 0), address="", phase=Phase.SUCCEEDED, is_program=True)
+    assert str(refused(monkeypatch, ended, 403, "no")) == "the API server refuses: no"
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, found: TaskStatus, code: int, message: str) -> ClusterError:
+    """Return the error about a command that the API server refuses while the task has a status."""
+
+    class Found:
+        tasks = (found,)
+
+    monkeypatch.setattr(status, "read", lambda *_: Found)
+    cluster: Any = deployed.describe(stateful_sets())
+    with (
+        pytest.raises((ClusterError, TaskUnreachable)) as caught,
+        status.naming_state(None, cluster, Task("worker", 0)),  # type: ignore[arg-type]
+        reaching("demo-worker-0"),
+    ):
+        raise errors.from_response(code, message.encode(), "c")
+    return caught.value  # type: ignore[return-value]

@@ -166,7 +166,8 @@ def _reason(error: Exception) -> str:
 
 
 def _forbidden(user: str, verb: str, resource: str, group: str, namespace: str | None) -> ApiError:
-    kind = f"{resource}.{group}" if group else resource
+    kind, _, subresource = resource.partition("/")
+    kind = f"{kind}{f'.{group}' if group else ''}{f'/{subresource}' if subresource else ''}"
     scope = f'in namespace "{namespace}"' if namespace else "in all namespaces"
     permission = rbac.find(verb, resource, group)
     if user == _ANONYMOUS:  # a permission for this user would be everybody's
@@ -174,17 +175,34 @@ def _forbidden(user: str, verb: str, resource: str, group: str, namespace: str |
     elif namespace and permission:
         help_ = _role_help(user, namespace, permission.roles)
     else:
-        command = f"kubectl create clusterrole tfk8s --verb={verb} --resource={kind}"
-        help_ = f"a ClusterRole allows it: {command}, bound to that user"
+        help_ = _new_role_help(user, verb, kind, namespace)
     return ApiError(403, f'"{user}" may not {verb} {kind} {scope}', help=help_)
 
 
 def _role_help(user: str, namespace: str, roles: Sequence[str]) -> str:
-    flag, subject = f"-n {namespace}", shlex.quote(user)
+    flag = f"-n {namespace}"
     return (
         f"the Role {' or '.join(roles)} allows it: tfk8s roles | kubectl apply {flag} -f - creates both, "
-        f"kubectl create rolebinding {subject} {flag} --role={roles[0]} --user={subject} grants one"
+        f"kubectl create rolebinding {_object_name(user)} {flag} --role={roles[0]} --user={shlex.quote(user)} "
+        "grants one"
     )
+
+
+def _new_role_help(user: str, verb: str, kind: str, namespace: str | None) -> str:
+    """Return the two commands that grant what no Role of tfk8s does: in a namespace if there is one."""
+    scope, flag = ("", f" -n {namespace}") if namespace else ("cluster", "")
+    role = f"tfk8s-{verb}-{re.sub('[^a-z0-9]', '-', kind)}"
+    return (
+        f"{'a Role' if namespace else 'only a ClusterRole'} allows it: "
+        f"kubectl create {scope}role {role}{flag} --verb={verb} --resource={kind} creates it, kubectl create "
+        f"{scope}rolebinding {_object_name(f'{user}-{role}')}{flag} --{scope}role={role} --user={shlex.quote(user)} "
+        "grants it"
+    )
+
+
+def _object_name(text: str) -> str:
+    """Return a text as the name of an object of RBAC, which takes all but two characters, for a shell."""
+    return shlex.quote(re.sub("[/%]", "-", text))
 
 
 def _refused_grant(user: str, message: str, path: str) -> ApiError:

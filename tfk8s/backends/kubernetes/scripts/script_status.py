@@ -76,7 +76,9 @@ def _ended(pod: Object, end: Object) -> tuple[ScriptPhase, int | None, str]:
         return ScriptPhase.FAILED, code, disrupted[0]
     if end.get("reason") == "OOMKilled":
         return ScriptPhase.FAILED, code, f"killed {containers.out_of_memory(pod)[0]}"
-    return ScriptPhase.FAILED, code, "" if code is not None else f"its pod failed: {end.get('reason')}"
+    if code is not None:
+        return ScriptPhase.FAILED, code, ""
+    return ScriptPhase.FAILED, None, disruptions.why_removed("", pod) or disruptions.FAILED
 
 
 def pods_by_job(pods: Iterable[Object]) -> dict[str, Object]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from tfk8s.backends.kubernetes import containers
+from tfk8s.backends.kubernetes import containers, disruptions
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
@@ -140,6 +140,8 @@ class TensorBoardPod:
         script_pod.require_kept(pod, "TensorBoard was ended", change.deleted, subject="TensorBoard", advice=None)
         if end.get("reason") == "OOMKilled":
             raise script_pod.killed(pod, "TensorBoard")
+        if end and "exitCode" not in end:
+            raise ClusterError(f"TensorBoard was ended: {disruptions.why_removed('', pod) or disruptions.FAILED}")
         if end:
             self.show_messages()
-            raise ClusterError(f"TensorBoard ended with exit code {end.get('exitCode')}: its messages are above")
+            raise ClusterError(f"TensorBoard ended with exit code {end['exitCode']}: its messages are above")

@@ -90,7 +90,7 @@ def _ended(job: Object, task: Task, pod: Object, last: Object) -> ProgramStatus:
     if code == PEER_LOST:
         reason = LOST_TASK
     elif code is None or disruptions.disruption(task.job, pod):
-        reason = disruptions.why_removed(task.job, pod)
+        reason = disruptions.why_removed(task.job, pod) or disruptions.FAILED
     else:
         reason = pod_status.why_ended(task.job, pod, {**last, "exitCode": code})
     if verdict or end(job):

@@ -64,8 +64,30 @@ def test_forbidden_in_all_namespaces_names_a_cluster_role() -> None:
     error = forbidden("jo", 'list resource "statefulsets" in API group "apps" at the cluster scope')
     assert str(error) == '"jo" may not list statefulsets.apps in all namespaces'
     assert error.help == (
-        "a ClusterRole allows it: kubectl create clusterrole tfk8s --verb=list --resource=statefulsets.apps, "
-        "bound to that user"
+        "only a ClusterRole allows it: kubectl create clusterrole tfk8s-list-statefulsets-apps --verb=list "
+        "--resource=statefulsets.apps creates it, kubectl create clusterrolebinding jo-tfk8s-list-statefulsets-apps "
+        "--clusterrole=tfk8s-list-statefulsets-apps --user=jo grants it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("user", "name"), [("jo",) * 2, ("system:serviceaccount:ml:ci",) * 2, ("https://id/jo", "https:--id-jo")]
+)
+@pytest.mark.parametrize(
+    ("resource", "group", "kind", "role"),
+    [
+        ("endpoints", "", "endpoints", "tfk8s-patch-endpoints"),
+        ("leases", "coordination.k8s.io", "leases.coordination.k8s.io", "tfk8s-patch-leases-coordination-k8s-io"),
+        ("statefulsets/scale", "apps", "statefulsets.apps/scale", "tfk8s-patch-statefulsets-apps-scale"),
+    ],
+)
+def test_in_a_namespace_a_role_is_enough(user: str, name: str, resource: str, group: str, kind: str, role: str) -> None:
+    """No Role of tfk8s has these permissions."""
+    error = forbidden(user, f'patch resource "{resource}" in API group "{group}" in the namespace "ml"')
+    assert str(error) == f'"{user}" may not patch {kind} in namespace "ml"'
+    assert error.help == (
+        f"a Role allows it: kubectl create role {role} -n ml --verb=patch --resource={kind} creates it, kubectl "
+        f"create rolebinding {name}-{role} -n ml --role={role} --user={user} grants it"
     )
 
 

@@ -60,6 +60,7 @@ OUTCOMES = [
         "evicted by its node node (The node was low on resource: memory)",
     ),
     (make_pod(None, "Failed", reason="NodeAffinity"), "Failed", None, "its pod failed: NodeAffinity"),
+    (make_pod(None, "Failed"), "Failed", None, "its pod failed"),
     (None, "Pending", None, ""),
     (
         make_pod({"waiting": {"reason": "InvalidImageName"}}, "Pending"),

@@ -98,6 +98,7 @@ def test_running_pod() -> None:
         (pod({"exitCode": 1, "reason": "Error"}), False, "TensorBoard ended with exit code 1: its messages are above"),
         (pod({"exitCode": 137, "reason": "OOMKilled"}), False, "TensorBoard was killed at its memory limit of 4Gi"),
         (pod(), True, "TensorBoard was ended: its pod was deleted"),
+        (pod(phase="Failed", reason="NodeAffinity"), False, "TensorBoard was ended: its pod failed: NodeAffinity"),
         (
             pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory. "), False,
             "TensorBoard was lost with its pod: evicted by its node node (The node was low on resource: memory)",
