@@ -77,7 +77,13 @@ def serve(folder: str, port: int, token: str) -> int:
     from tensorboard import program
 
     last = LastRequest()
-    page = program.TensorBoard(server_class=lambda app, flags: program.WerkzeugServer(last.note(app), flags))
+    try:  # TensorBoard imports its parts when they are used
+        page = program.TensorBoard(server_class=lambda app, flags: program.WerkzeugServer(last.note(app), flags))
+    except ModuleNotFoundError as error:
+        # TensorBoard 2.15 needs this module of setuptools, which setuptools 81 no longer has.
+        package = "'setuptools<81'" if error.name == "pkg_resources" else error.name
+        sys.stderr.write(f"error: TensorBoard needs the module {error.name}: pip install {package}\n")
+        return 1
     # TensorBoard's faster reader is a process that serves the events to every user of the machine.
     page.configure(logdir=folder, host=ADDRESS, port=port, path_prefix=f"/{token}", load_fast="false")
     page.launch()

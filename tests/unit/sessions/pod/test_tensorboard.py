@@ -39,3 +39,19 @@ def test_each_request_is_noted() -> None:
 def test_image_without_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     assert tensorboard.main(["/logs"]) == tensorboard.NOT_INSTALLED
+
+
+def test_tensorboard_without_one_of_its_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tensorboard").mkdir()
+    (tmp_path / "tensorboard/__init__.py").write_text(
+        "class program:\n    @staticmethod\n    def TensorBoard(**_):\n        import pkg_resources_of_old\n"
+    )
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboard"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert tensorboard.serve("/logs", 1, "secret") == 1
+    assert capsys.readouterr().err == (
+        "error: TensorBoard needs the module pkg_resources_of_old: pip install pkg_resources_of_old\n"
+    )
