@@ -56,7 +56,7 @@ class Task:
         """Wait until the monitor keeps a connection."""
         until(lambda: bool(self.streams))
         received = b""
-        while not received.endswith(wire.HEARTBEAT):
+        while wire.HEARTBEAT not in received:
             received += self.streams[-1].recv(1000)
 
     def disconnect(self) -> None:
