@@ -7,7 +7,7 @@ import shutil
 import socket
 import textwrap
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from elsewhere import HERE, LATER, THERE, Elsewhere, elsewhere, later_address, m
 
 from tfk8s import polling
 from tfk8s.backends.local import state
-from tfk8s.backends.local.way_out import slirp
+from tfk8s.core.network.way_out import Way
 from tfk8s.sessions.forks import processes
 
 MAY_SKIP = "CI" not in os.environ  # CI installs all that the tests need, so a missing part fails there
@@ -102,7 +102,9 @@ def start(there: Elsewhere, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Starts a cluster that knows the server's names; `path` replaces the programs that `up` finds."""
     started: list[str] = []
 
-    def start(name: str, more: str = "", path: str | None = None, **variables: str) -> Cluster:
+    def start(
+        name: str, more: str = "", path: str | None = None, prefix: Sequence[str] = (), **variables: str
+    ) -> Cluster:
         folder = tmp_path_factory.mktemp(name)
         file = folder / "cluster.yaml"
         file.write_text(JOB_FILE.format(name=name, more=more))
@@ -114,7 +116,7 @@ def start(there: Elsewhere, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         inherited = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
         environment = {**inherited, **trusted, **own, **variables}
         starting = {**environment, "PATH": path} if path else environment
-        up = start_tfk8s("up", "--local", str(file), env=starting, prefix=there.wrapped([]))
+        up = start_tfk8s("up", "--local", str(file), env=starting, prefix=[*prefix, *there.wrapped([])])
         out, err = up.communicate(timeout=120)
         assert up.returncode == 0, out + err
         started.append(name)
@@ -126,21 +128,33 @@ def start(there: Elsewhere, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def without_slirp(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A path with the programs that the tests need."""
-    folder = tmp_path_factory.mktemp("programs")
-    for program in ("unshare", "sh", "mount", "env"):
-        (folder / program).symlink_to(str(shutil.which(program)))
-    return str(folder)
+def path_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Makes a path with the programs that the tests need, and with some more."""
+
+    def path_with(*more: str) -> str:
+        folder = tmp_path_factory.mktemp("programs")
+        for program in ("unshare", "sh", "mount", "env", *more):
+            (folder / program).symlink_to(str(shutil.which(program)))
+        return str(folder)
+
+    return path_with
 
 
-@pytest.fixture(scope="module", params=["slirp4netns", "proxy"])
-def cluster(request: pytest.FixtureRequest, start: Callable[..., Cluster], without_slirp: str) -> Cluster:
-    if request.param == "slirp4netns":
-        if MAY_SKIP and not slirp.is_installed():
-            pytest.skip("slirp4netns is not installed")
-        return start("by-slirp")
-    return start("by-proxy", path=without_slirp)
+@pytest.fixture(scope="module", params=[Way.SLIRP, Way.PASTA, Way.PROXY])
+def cluster(request: pytest.FixtureRequest, start: Callable[..., Cluster], path_with: Callable[..., str]) -> Cluster:
+    way = request.param
+    if way is Way.PROXY:
+        return start("by-proxy", path=path_with())
+    if MAY_SKIP and not shutil.which(way):
+        pytest.skip(f"{way} is not installed")
+    # For the machine's root, pasta does nothing.
+    prefix = ["unshare", "--user", "--map-root-user"] if way is Way.PASTA else []
+    started = start(f"by-{way}", path=path_with(way), prefix=prefix)
+    said = tfk8s("status", "--local", started.name).stdout
+    if way is Way.PASTA and Way.PROXY.text in said:  # Debian 12's can't enter the namespace of another process as root
+        pytest.skip("this pasta does not work here, and the proxy has replaced it")
+    assert f"way out: {way.text}" in said
+    return started
 
 
 @pytest.mark.parametrize("client", CLIENTS)

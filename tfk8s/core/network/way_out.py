@@ -11,6 +11,7 @@ class Way(enum.StrEnum):
     MACHINE = "machine"
     UNKEPT = "unkept"
     SLIRP = "slirp4netns"
+    PASTA = "pasta"
     PROXY = "proxy"
     LIST = "list"
     CLOSED = "closed"
@@ -22,6 +23,11 @@ class Way(enum.StrEnum):
         return _TEXTS[self]
 
     @property
+    def is_program(self) -> bool:
+        """True if a program of this name gives the network a way out, for all protocols."""
+        return self in (Way.SLIRP, Way.PASTA)
+
+    @property
     def has_proxy(self) -> bool:
         """True if processes get variables with the address of the supervisor's proxy."""
         return self in (Way.PROXY, Way.LIST, Way.CLOSED)
@@ -31,6 +37,7 @@ _TEXTS = {
     Way.MACHINE: "this machine's own network",
     Way.UNKEPT: "this machine's own network, where nothing keeps network.allow_to of the job file",
     Way.SLIRP: "through slirp4netns",
+    Way.PASTA: "through pasta",
     Way.PROXY: "by an HTTP(S) proxy of the supervisor: HTTP and HTTPS alone",
     Way.LIST: "by an HTTP(S) proxy of the supervisor: HTTP and HTTPS alone, to what network.allow_to has",
     Way.CLOSED: "closed by network.allow_to in the job file",

@@ -46,7 +46,9 @@ def _network(job_file: JobFile | None) -> Iterator[Check]:
     advice = f"for a network of the cluster's own, {_NAMESPACES}" if found.is_shared else ""
     yield Check("isolation", State.OK, str(found), advice)
     way = planned(job_file.network.allow_to if job_file else None, shared=found.is_shared)
-    install = "slirp4netns, installed, would give all protocols" if way is Way.PROXY else ""
+    install = (
+        "slirp4netns, installed, would give all protocols; so would pasta, but for root" if way is Way.PROXY else ""
+    )
     yield Check("way out", State.OK, way.text, install)
 
 

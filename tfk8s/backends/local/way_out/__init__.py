@@ -1,1 +1,1 @@
-"""The way out of a local cluster's network: slirp4netns, or an HTTP(S) proxy."""
+"""The way out of a local cluster's network: slirp4netns, pasta, or an HTTP(S) proxy."""

@@ -1,7 +1,7 @@
 """Routes that close addresses inside a cluster's network: route(7)'s reject routes, set through ioctl.
 
-slirp4netns connects to whatever address a packet names, from this machine's own network. So the cluster's network has
-an unreachable route for each address that has to stay out of reach.
+slirp4netns and pasta connect to whatever address a packet names, from this machine's own network. So the cluster's
+network has an unreachable route for each address that has to stay out of reach.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from tfk8s import polling
-from tfk8s.backends.local.way_out import process, resolver, slirp
+from tfk8s.backends.local.way_out import process, programs, resolver
 from tfk8s.core.environment import LOOPBACK
 from tfk8s.core.network import reach
 from tfk8s.core.network.way_out import Way
@@ -18,7 +18,7 @@ from tfk8s.core.spec import Peer
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 
-_WAIT_TIMEOUT = 6.0  # for slirp4netns, which is ready in 20 ms
+_WAIT_TIMEOUT = 8.0  # for two programs, of which each is ready in 20 ms
 _MESSAGE_TIMEOUT = 2.0
 _BACKLOG = 128
 _PROXIED = ("https_proxy", "http_proxy")
@@ -35,7 +35,7 @@ def planned(allow_to: Collection[Peer] | None, *, shared: bool) -> Way:
         return Way.MACHINE if allow_to is None else Way.UNKEPT
     if allow_to is not None:
         return Way.LIST if allow_to else Way.CLOSED
-    return Way.SLIRP if slirp.is_installed() else Way.PROXY
+    return next(iter(programs.installed()), Way.PROXY)
 
 
 class WayOut:
@@ -74,11 +74,11 @@ class WayOut:
         Args:
             folder: the cluster's folder.
         """
-        if self.way is Way.SLIRP:
+        if self.way.is_program:
             try:
                 resolver.prepare(folder)
             except OSError as error:
-                print(f"no names through slirp4netns: {error}", file=sys.stderr, flush=True)  # noqa: T201 - supervisor.log
+                print(f"no names {self.way.text}: {error}", file=sys.stderr, flush=True)  # noqa: T201 - supervisor.log
                 self.way = Way.PROXY
 
     def open(self, taken: Collection[int], *, shared: bool) -> None:
@@ -98,13 +98,13 @@ class WayOut:
             self.way = Way.UNKEPT if self.way is Way.LIST else Way.MACHINE
             self._connection = None
             return
-        with _listener(taken) as listener:
+        with _listener(taken) as listener, socket.socket(type=socket.SOCK_DGRAM) as probe:
             self._proxy = f"http://127.0.0.1:{listener.getsockname()[1]}"
             with contextlib.suppress(BrokenPipeError):  # `start` notices
-                ipc.send(self._connection, {"pid": os.getpid(), "way": self.way}, [listener.fileno()])
+                ipc.send(self._connection, {"pid": os.getpid(), "way": self.way}, [listener.fileno(), probe.fileno()])
 
     def start(self, loop: Loop, on_refused: Callable[[str], object] = lambda _: None) -> None:
-        """Wait until the way is known, which takes slirp4netns a moment, and give this process its variables.
+        """Wait until the way is known, which takes a program a moment, and give this process its variables.
 
         Args:
             loop: takes the later messages of the way out's process.
@@ -112,7 +112,7 @@ class WayOut:
         """
         if (connection := self._connection) is None:
             return
-        if self.way is Way.SLIRP:
+        if self.way.is_program:
             if polling.readable(connection.fileno(), _WAIT_TIMEOUT):
                 self._read(on_refused)
             else:

@@ -2,7 +2,8 @@
 
 The supervisor forks it before it enters the cluster's network, and then sends it a socket of that network:
 
-    supervisor → {pid, way}, a listening socket for the proxy, which replaces a slirp4netns that does not work
+    supervisor → {pid, way}, a listening socket for the proxy, which replaces programs that do not work; and a datagram
+                 socket, which shows that they do
     process    → {way}, whenever the way changes
                → {refused}, why the proxy has refused a request
 """
@@ -10,18 +11,18 @@ The supervisor forks it before it enters the cluster's network, and then sends i
 from __future__ import annotations
 
 import contextlib
+import functools
 import ipaddress
 import math
 import os
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.local.way_out import own_addresses
+from tfk8s.backends.local.way_out import own_addresses, programs
 from tfk8s.backends.local.way_out.closed_routes import ClosedRoutes
-from tfk8s.backends.local.way_out.slirp import Slirp
 from tfk8s.backends.local.way_out.upstream import Upstreams
 from tfk8s.core.network.reach import Allowed, refusal
 from tfk8s.core.network.way_out import Way
@@ -45,11 +46,16 @@ def serve(connection: socket.socket, ranges: Sequence[Allowed] | None, environme
     handed = ipc.receive(connection)
     if handed is None:
         return
-    message, (descriptor,) = handed
-    listener, way = socket.socket(fileno=descriptor), Way(message["way"])
+    message, descriptors = handed
+    listener, probe = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+    way = Way(message["way"])
     upstreams = Upstreams(environment)
-    if way is Way.SLIRP:
-        if not _is_here(upstreams) and _keep_slirp(connection, listener, message["pid"]):
+    if way.is_program:
+        start = functools.partial(programs.start, pid=message["pid"], probe=probe)
+        if not _is_here(upstreams) and any(
+            _keep_program(connection, listener, program, functools.partial(start, program))
+            for program in programs.installed()
+        ):
             return
         way = Way.PROXY
     ipc.send(connection, {"way": way})
@@ -87,22 +93,24 @@ def _is_here(upstreams: Upstreams) -> bool:
     return False
 
 
-def _keep_slirp(connection: socket.socket, listener: socket.socket, pid: int) -> bool:
-    """Run slirp4netns until the supervisor ends; return False if it does not work at all."""
+def _keep_program(
+    connection: socket.socket, listener: socket.socket, way: Way, run: Callable[[], programs.Running]
+) -> bool:
+    """Run a program until the supervisor ends; return False if the program does not work at all."""
     changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     changes.bind((0, _ROUTE_CHANGES))
     routes = ClosedRoutes(listener)
     for start in range(_MAX_STARTS):
         try:
             routes.close(own_addresses.read())
-            slirp = Slirp(pid)
+            running = run()
         except OSError as error:
-            print(f"no way out through slirp4netns: {error}", file=sys.stderr, flush=True)  # noqa: T201 - supervisor.log
+            print(f"no way out {way.text}: {error}", file=sys.stderr, flush=True)  # noqa: T201 - supervisor.log
             if not start:
                 return False
             break
-        ipc.send(connection, {"way": Way.SLIRP})
-        if not _watch(connection, changes, routes, slirp):
+        ipc.send(connection, {"way": way})
+        if not _watch(connection, changes, routes, running):
             return True
         polling.readable(connection.fileno(), _RESTART_PAUSE)  # a pause, which the supervisor's end cuts short
     ipc.send(connection, {"way": Way.BROKEN})
@@ -110,17 +118,17 @@ def _keep_slirp(connection: socket.socket, listener: socket.socket, pid: int) ->
     return True
 
 
-def _watch(connection: socket.socket, changes: socket.socket, routes: ClosedRoutes, slirp: Slirp) -> bool:
-    """Keep the routes; return True when slirp4netns has ended, and False when the supervisor has."""
+def _watch(connection: socket.socket, changes: socket.socket, routes: ClosedRoutes, running: programs.Running) -> bool:
+    """Keep the routes; return True when the program has ended, and False when the supervisor has."""
     while True:
-        ready = polling.ready([connection.fileno(), changes.fileno(), slirp.ended], None)
+        ready = polling.ready([connection.fileno(), changes.fileno(), running.ended], None)
         if connection.fileno() in ready:
-            slirp.end()
+            running.end()
             return False
         if changes.fileno() in ready:
             with contextlib.suppress(OSError):  # ENOBUFS: the kernel has dropped messages
                 os.read(changes.fileno(), 1 << 16)
             routes.close(own_addresses.read())
-        if slirp.ended in ready:
-            slirp.end()
+        if running.ended in ready:
+            running.end()
             return True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfk8s.backends.local import mounts
 from tfk8s.backends.local.way_out import own_addresses
-from tfk8s.backends.local.way_out.slirp import RESOLVER
+from tfk8s.backends.local.way_out.programs import RESOLVER
 from tfk8s.core.network.reach import Range, refusal
 
 _FILE = Path("/etc/resolv.conf")  # resolv.conf(5)
@@ -16,7 +16,7 @@ _PORT = 53
 
 
 def prepare(folder: Path) -> None:
-    """Make slirp4netns' resolver that of this process and its later children, if the machine's is out of reach.
+    """Make the way out's resolver that of this process and its later children, if the machine's is out of reach.
 
     Args:
         folder: the cluster's folder.
@@ -32,7 +32,7 @@ def prepare(folder: Path) -> None:
 
 
 def with_reachable(text: str, own: Collection[Range]) -> str:
-    """Return the text of resolv.conf with a resolver that slirp4netns reaches; the same text if all are reachable."""
+    """Return the text of resolv.conf with a resolver that the way out reaches; the same text if all are reachable."""
     lines = text.splitlines(keepends=True)
     servers = [words[1] for line in lines if (words := line.split())[:1] == ["nameserver"] and len(words) > 1]
     if servers and not any(_is_out_of_reach(server, own) for server in servers):

@@ -16,18 +16,19 @@ from tfk8s.core.spec import Peer
 @pytest.mark.parametrize(
     ("allow_to", "shared", "installed", "way"),
     [
-        (None, False, True, Way.SLIRP),
-        (None, False, False, Way.PROXY),
-        ((), False, True, Way.CLOSED),
-        ((Peer(cidr="10.0.0.0/8"),), False, True, Way.LIST),
-        (None, True, True, Way.MACHINE),
-        ((Peer(cidr="10.0.0.0/8"),), True, True, Way.UNKEPT),
+        (None, False, [Way.SLIRP, Way.PASTA], Way.SLIRP),
+        (None, False, [Way.PASTA], Way.PASTA),
+        (None, False, [], Way.PROXY),
+        ((), False, [Way.SLIRP], Way.CLOSED),
+        ((Peer(cidr="10.0.0.0/8"),), False, [Way.SLIRP], Way.LIST),
+        (None, True, [Way.SLIRP], Way.MACHINE),
+        ((Peer(cidr="10.0.0.0/8"),), True, [Way.SLIRP], Way.UNKEPT),
     ],
 )
 def test_the_way_of_a_new_cluster(
-    monkeypatch: pytest.MonkeyPatch, allow_to: tuple[Peer, ...] | None, shared: bool, installed: bool, way: Way
+    monkeypatch: pytest.MonkeyPatch, allow_to: tuple[Peer, ...] | None, shared: bool, installed: list[Way], way: Way
 ) -> None:
-    monkeypatch.setattr(keeper.slirp, "is_installed", lambda: installed)
+    monkeypatch.setattr(keeper.programs, "installed", lambda: installed)
     assert keeper.planned(allow_to, shared=shared) is way
     assert way.text
 
