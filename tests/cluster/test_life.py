@@ -138,7 +138,8 @@ def test_clusters_of_all_namespaces_are_listed(cluster, make_namespace, namespac
 
 
 def test_events_are_in_order_and_followed_to_the_end(up, backend):
-    name = up(make_job_file("eventful", make_job(tasks=2)))
+    job_file = make_job_file("eventful", make_job(tasks=2))
+    name = up(job_file)
     told = list(backend.events(name, follow=False))
     assert [event.time for event in told] == sorted(event.time for event in told)
     seen = {(event.about, event.reason) for event in told}
@@ -150,6 +151,11 @@ def test_events_are_in_order_and_followed_to_the_end(up, backend):
     assert ("worker/1", "Started") in ((event.about, event.reason) for event in following)
     backend.delete(name)
     list(following)
+    up(job_file)  # the events of this cluster alone
+    again = list(backend.events(name, follow=False))
+    assert ("worker/0", "Scheduled") in {(event.about, event.reason) for event in again}
+    assert not {event.id for event in again} & {event.id for event in told}
+    assert not [event for event in (*told, *again) if "Startup probe" in event.message]
 
 
 def test_up_refuses_an_object_that_tfk8s_did_not_make(backend, client, namespace):

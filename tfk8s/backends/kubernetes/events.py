@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 
 from tfk8s.backends.kubernetes import containers, pod_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.reflector import Reflector
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
@@ -20,24 +22,36 @@ from tfk8s.render.pods import Object
 
 def read(client: Client, cluster: DeployedCluster, *, follow: bool) -> Iterator[Event]:
     """Yield a cluster's events by time; then, with `follow`, each new event until the cluster is gone."""
-    path = paths.collection("Event", cluster.namespace)
-    existing = sorted(_of_cluster(cluster, client.get(path)["items"]), key=lambda event: event.time)
+    path, begin = paths.collection("Event", cluster.namespace), _begin(client, cluster)
+    existing = sorted(_of_cluster(cluster, begin, client.get(path)["items"]), key=lambda event: event.time)
     yield from existing
     if not follow:
         return
     yielded = {(event.id, event.count) for event in existing}
     for change in Reflector(client, path, {}).changes(lambda: _exists(client, cluster)):
-        for event in () if change.deleted else _of_cluster(cluster, [change.object]):
+        for event in () if change.deleted else _of_cluster(cluster, begin, [change.object]):
             if (event.id, event.count) not in yielded:
                 yielded.add((event.id, event.count))
                 yield event
 
 
-def _of_cluster(cluster: DeployedCluster, events: list[Object]) -> Iterator[Event]:
+def _begin(client: Client, cluster: DeployedCluster) -> str:
+    """Return the time of the cluster's first `up`: a restart of programs makes their Jobs again."""
+    config_map = {"kind": "ConfigMap", "metadata": {"name": cluster.name}}
+    with contextlib.suppress(ApiError):  # not everybody may read ConfigMaps
+        if found := client.find(paths.path(config_map, cluster.namespace)):
+            return str(found["metadata"]["creationTimestamp"])
+    return min(str(item["metadata"]["creationTimestamp"]) for item in cluster.workloads.values())
+
+
+def _of_cluster(cluster: DeployedCluster, begin: str, events: list[Object]) -> Iterator[Event]:
+    """Yield the events of a cluster: those of an earlier cluster of the same name were created before its begin."""
     workloads = cluster.workloads.items()
     jobs = {component: containers.template_variables(item)["TFK8S_JOB"] for component, item in workloads}
     for event in events:
         subject = event["involvedObject"]
+        if event["metadata"]["creationTimestamp"] < begin or is_part_of_start(event):
+            continue
         if about := find_subject(subject["kind"], subject.get("name", ""), cluster.name, jobs):
             yield parse_event(event, about)
 
@@ -48,6 +62,14 @@ def _exists(client: Client, cluster: DeployedCluster) -> bool:
     except NoSuchCluster:
         return False
     return True
+
+
+def is_part_of_start(event: Object) -> bool:
+    """Return whether an event tells that a server does not listen yet, as in each start.
+
+    If the server never listens, kubelet ends it, and another event tells that.
+    """
+    return event.get("reason") == "Unhealthy" and str(event.get("message")).startswith("Startup probe failed")
 
 
 _NAME_SUFFIXES = {"NetworkPolicy": ("",), "ConfigMap": ("",), "Service": ("", "-master")}
