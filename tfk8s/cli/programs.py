@@ -13,6 +13,7 @@ from tfk8s.cli.output import note
 
 if TYPE_CHECKING:
     from tfk8s.cli.signals import Once
+    from tfk8s.cli.tasks import ShownLines
     from tfk8s.cluster.handle import Cluster
     from tfk8s.core.status import ClusterStatus
 
@@ -49,8 +50,13 @@ def wait(
     return report(status, f"tfk8s logs{cluster.backend.flags} {cluster.name} shows the output of the programs")
 
 
-def follow(cluster: Cluster, signals: Once) -> int:
+def follow(cluster: Cluster, signals: Once, *, all_lines: bool) -> int:
     """Print the output of a cluster's programs until the run has ended; return the exit code of the run.
+
+    Args:
+        cluster: the cluster.
+        signals: end the run.
+        all_lines: also print the lines of TensorFlow's own log.
 
     Raises:
         InvalidInput: the run had ended before.
@@ -64,7 +70,7 @@ def follow(cluster: Cluster, signals: Once) -> int:
             f'the run of cluster "{cluster.name}" has ended before, with exit code {status.exit_code}',
             help=f"tfk8s restart{cluster.backend.flags} {cluster.name} runs the programs again",
         )
-    output = _Output(cluster, [str(task.task) for task in status.tasks if task.is_program])
+    output = _Output(cluster, [str(task.task) for task in status.tasks if task.is_program], all_lines)
     output.start()
     with Progress(in_place=False) as progress:
 
@@ -91,18 +97,20 @@ def report(status: ClusterStatus, advice: str = "") -> int:
 class _Output(threading.Thread):
     """Prints the lines of programs as they come."""
 
-    def __init__(self, cluster: Cluster, programs: list[str]) -> None:
+    def __init__(self, cluster: Cluster, programs: list[str], all_lines: bool) -> None:
         super().__init__(daemon=True)
-        self._cluster, self._programs = cluster, programs
+        self._cluster, self._programs, self._all_lines = cluster, programs, all_lines
+        self._shown: ShownLines | None = None
         self._latest = time.monotonic()
 
     def run(self) -> None:
-        from tfk8s.cli.tasks import print_lines
+        from tfk8s.cli.tasks import ShownLines, print_lines
         from tfk8s.errors import Tfk8sError
 
         try:
             chosen, lines = self._cluster.logs(self._programs, follow=True)
-            print_lines(chosen, lines, self._note_line)
+            self._shown = ShownLines(lines, all_lines=self._all_lines)
+            print_lines(chosen, self._shown, self._note_line)
         except Tfk8sError as error:  # such as a user who may not read logs
             note(f"the output of the programs is not shown: {error}")
 
@@ -110,10 +118,12 @@ class _Output(threading.Thread):
         self._latest = time.monotonic()
 
     def finish(self) -> None:
-        """Wait for the lines that were written before the run's end."""
+        """Wait for the lines that were written before the run's end, and say how many are left out."""
         from tfk8s import polling
 
         end = time.monotonic()
         for _ in polling.poll(_MAX_REST_TIME):
             if not self.is_alive() or time.monotonic() - max(self._latest, end) > _QUIET_TIME:
-                return
+                break
+        if self._shown:
+            self._shown.note_left_out()

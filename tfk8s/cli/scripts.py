@@ -150,6 +150,7 @@ def run(
             autocompletion=completion.jobs_of_job_file,
         ),
     ] = None,
+    all_lines: options.AllLines = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running.")] = False,
     timeout: options.Timeout = TIMEOUT,
     allow_exposed_ports: options.ExposedPorts = False,
@@ -217,7 +218,7 @@ def run(
                 state = "was updated to the job file" if cluster.changed else "already runs"
                 note(f'cluster "{cluster.name}" {state}: run uses it and keeps it')
             if session_script is None:
-                return follow(cluster, signals)
+                return follow(cluster, signals, all_lines=all_lines)
             with timeline.recorded(session_script, steps, cluster) as recorded:
                 return _run(cluster, recorded, tasks)
         finally:

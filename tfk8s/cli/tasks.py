@@ -50,13 +50,15 @@ def logs(
         ),
     ] = None,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
+    all_lines: options.AllLines = False,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
 ) -> int:
     """Print the output of tasks, or of a script.
 
-    With --follow, returns the script's exit code.
+    Leaves out informational lines and warnings of TensorFlow's own log, but those of failures. With --follow, returns
+    the script's exit code.
 
     Examples:
         tfk8s logs --local mnist
@@ -75,9 +77,13 @@ def logs(
     }  # fmt: skip
     cluster = options.find_cluster(name, local, context, namespace)
     if tasks and script_job.is_name(tasks[0]) and len(tasks) == 1:
-        return cluster.show(tasks[0], **part)
+        return cluster.show(tasks[0], **part, brief=not all_lines)
     chosen, lines = cluster.logs(tasks or (), **part)
-    last = print_lines(chosen, lines)
+    shown = ShownLines(lines, all_lines=all_lines)
+    last = print_lines(chosen, shown)
+    shown.note_left_out()
+    if shown.left_out:
+        return 0
     if last is None and previous:
         note("no output from before a restart")
     elif last is None:
@@ -101,6 +107,33 @@ def print_lines(
         on_line()
         say(f"{marks[last.task]}{last.text}", is_raw=True)
     return last
+
+
+class ShownLines:
+    """Lines without those of TensorFlow's own log, unless the user wants all lines.
+
+    Attributes:
+        left_out: the number of lines left out so far.
+    """
+
+    def __init__(self, lines: Iterable[LogLine], *, all_lines: bool) -> None:
+        self._lines, self._all_lines = lines, all_lines
+        self.left_out = 0
+
+    def __iter__(self) -> Iterator[LogLine]:
+        from tfk8s.core.script import is_of_tensorflow
+
+        for line in self._lines:
+            if self._all_lines or not is_of_tensorflow(line.text):
+                yield line
+            else:
+                self.left_out += 1
+
+    def note_left_out(self) -> None:
+        """Say how many lines were left out."""
+        if self.left_out:
+            plural = "s" * (self.left_out > 1)
+            note(f"{self.left_out} line{plural} of TensorFlow's own log left out: --all prints them")
 
 
 def prefixes(chosen: Sequence[Task], stream: TextIO) -> dict[Task, str]:

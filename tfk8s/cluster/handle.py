@@ -17,7 +17,7 @@ from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
 from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Scaling
-from tfk8s.core.script import LogLine, LogOptions, Script
+from tfk8s.core.script import LogLine, LogOptions, Script, shown
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, TaskStatus
 from tfk8s.core.task_names import parse_task, select
@@ -169,8 +169,8 @@ class Cluster:
             tasks: "worker/1", or "worker" for all tasks of the job; none means all.
             **options: the part of the output, as `LogOptions` has it; default: all so far.
         """
-        chosen = select(tasks, [task.task for task in self.tasks()])
-        return chosen, self.backend.logs(self.name, chosen, LogOptions(**options))
+        chosen, part = select(tasks, [task.task for task in self.tasks()]), LogOptions(**options)
+        return chosen, shown(self.backend.logs(self.name, chosen, part), part)
 
     def events(self, *, follow: bool = False) -> Iterator[Event]:
         """Return the cluster's events in the order of time; with `follow`, continue until the cluster is removed."""

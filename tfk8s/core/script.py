@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,6 +93,7 @@ class LogOptions:
         previous: the log of the run before the last restart.
         since: only lines of the last so many seconds; None is all.
         timestamps: begin each line with its time, in RFC 3339.
+        brief: leave out the lines that `is_of_tensorflow`.
     """
 
     follow: bool = False
@@ -99,3 +101,41 @@ class LogOptions:
     previous: bool = False
     since: float | None = None
     timestamps: bool = False
+    brief: bool = False
+
+
+# TensorFlow's C++ writes two forms of lines: its own (tsl/platform/default/logging.cc), and absl's
+# (absl/log/internal/log_format.cc), before which absl warns once. Users' Python writes neither: its files end in .py.
+_CPP_LINE = re.compile(
+    r"""(?:\d{4}-\d\d-\d\dT\S+[ ])?                          # the time of `LogOptions.timestamps`
+    (?:\d{4}-\d\d-\d\d[ ]\d\d:\d\d:\d\d\.\d+:[ ]([IW])[ ]    # 2026-01-02 03:04:05.678901: I
+    |([IW])\d{4}[ ]\d\d:\d\d:[\d.]+[ ]+\d+[ ])                # I0102 03:04:05.678901   12345
+    \S+\.(?:cc|cpp|cu|h):\d+\][ ]?                           # tensorflow/core/platform/file.cc:210]
+    (.*)""",
+    re.ASCII | re.VERBOSE,
+)
+_OTHER_LINES = (
+    "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+    "To enable the following instructions: ",  # the second line of cpu_feature_guard.cc
+)
+_PROBLEM = re.compile("fail|error|exhausted|out of memory|OP_REQUIRES", re.IGNORECASE)
+
+
+def is_of_tensorflow(line: str) -> bool:
+    """Return whether a line is of TensorFlow's own log, and of no interest to a user.
+
+    That are informational lines and warnings of its C++. Errors, fatal errors, warnings of a failure and all lines of
+    Python are of interest.
+
+    Args:
+        line: a line of a log, with its time or without.
+    """
+    if match := _CPP_LINE.match(line):
+        level, text = match[1] or match[2], match[3]
+        return not (_PROBLEM.search(text) if level == "W" else "OP_REQUIRES failed" in text)
+    return line.rpartition("Z ")[2].startswith(_OTHER_LINES) or line.startswith(_OTHER_LINES)
+
+
+def shown(lines: Iterable[LogLine], options: LogOptions) -> Iterator[LogLine]:
+    """Yield the lines without those that `options.brief` leaves out."""
+    return (line for line in lines if not (options.brief and is_of_tensorflow(line.text)))

@@ -16,6 +16,7 @@ from tfk8s.cli import output, progress
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import LogLine
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.core.storage.volumes import KeptClaim
@@ -224,9 +225,24 @@ def test_logs_of_a_script(run: Run, backend: FakeBackend) -> None:
     assert run("logs", "mnist", "script-4e9c21")[0] == 0
     assert run("logs", "-f", "--tail", "5", "--since", "2m", "--timestamps", "mnist", "script-4e9c21")[0] == 7
     assert backend.calls == [
-        "show mnist script-4e9c21 follow=False tail=None",
-        "show mnist script-4e9c21 follow=True tail=5 since=120.0 timestamps=True",
+        "show mnist script-4e9c21 follow=False tail=None brief=True",
+        "show mnist script-4e9c21 follow=True tail=5 since=120.0 timestamps=True brief=True",
     ]
+    run("logs", "--all", "mnist", "script-4e9c21")
+    assert backend.calls[-1] == "show mnist script-4e9c21 follow=False tail=None"
+
+
+def test_logs_leave_out_what_tensorflow_writes_for_itself(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = "I0000 00:00:1795579734.3  12037 dataset.cc:997] fine", "loss 0.5"
+    lines = [LogLine(task=Task("worker", 0), text=text) for text in (own, other, own)]
+    monkeypatch.setattr(backend, "logs", lambda *_: iter(lines))
+    left_out = "2 lines of TensorFlow's own log left out: --all prints them\n"
+    assert run("logs", "mnist", "worker/0") == (0, f"{other}\n", left_out)
+    assert run("logs", "--all", "mnist", "worker/0") == (0, f"{own}\n{other}\n{own}\n", "")
+    lines[:] = lines[:1]
+    assert run("logs", "mnist", "worker/0")[1:] == ("", left_out.replace("2 lines", "1 line"))
 
 
 def test_status_as_json(run: Run, backend: FakeBackend) -> None:

@@ -9,6 +9,8 @@ import pytest
 from fakes.command_line import Run
 
 from tfk8s.cluster import readiness
+from tfk8s.core.script import LogLine
+from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.jobfile.loader import load
 from tfk8s.testing import FakeBackend, change, use_backend
@@ -47,6 +49,18 @@ def test_run_prints_the_output_and_removes_the_cluster(run: Run, backend: FakeBa
     assert (code, out) == (0, "worker/0 | worker/0 listens\nworker/1 | worker/1 listens\n")
     assert errors.endswith('the run of cluster "train" has succeeded\n')
     assert backend.calls == ["apply train", "logs train worker/0 worker/1 follow=True tail=None", "delete train"]
+
+
+@pytest.mark.parametrize("option", ["", "--all"])
+def test_run_leaves_out_what_tensorflow_writes_for_itself(
+    run: Run, backend: FakeBackend, file: str, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    own = "W0000 00:00:1795579734.3  12037 dataset.cc:997] not optimized"
+    lines = [LogLine(task=Task("worker", 0), text=text) for text in (own, "loss 0.5")]
+    monkeypatch.setattr(backend, "logs", lambda *_: iter(lines))
+    code, out, errors = run("run", *filter(None, [option]), file)
+    assert (code, own in out, "loss 0.5" in out) == (0, bool(option), True)
+    assert ("1 line of TensorFlow's own log left out: --all prints them\n" in errors) is not bool(option)
 
 
 def test_run_returns_the_exit_code_of_the_program_that_failed(run: Run, backend: FakeBackend, file: str) -> None:

@@ -20,7 +20,7 @@ from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.core import naming
-from tfk8s.core.script import LogOptions, Outcome
+from tfk8s.core.script import LogOptions, Outcome, is_of_tensorflow
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
@@ -284,8 +284,9 @@ def _write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] |
         for line in lines:
             time, space, line = line.partition(" ") if options.timestamps else ("", "", line)
             text, end = _parse(line)
-            if text is not None:
-                output.write(f"{time}{space}{text.removeprefix(_MARK)}\n", is_error=text.startswith(_MARK))
+            written = (text or "").removeprefix(_MARK)
+            if text is not None and not (options.brief and is_of_tensorflow(written)):
+                output.write(f"{time}{space}{written}\n", is_error=text.startswith(_MARK))
             if copy and line.endswith(_FILES_WAIT):
                 copy()
             if end and (ended := ended + 1) == _STREAMS and error_names.is_task_failure(end[2]):

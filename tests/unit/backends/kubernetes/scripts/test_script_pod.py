@@ -249,6 +249,12 @@ def test_output_goes_to_its_streams(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("2026-01-01T00:00:01Z three\n", "2026-01-01T00:00:00Z two\n")
 
 
+def test_brief_leaves_out_what_tensorflow_writes_for_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    own = "\x1eW0000 00:00:1795579734.3  12037 dataset.cc:997] not optimized"
+    follow(ScriptedInformer(ended(0), lines=["one", own, f"three{END}0 "]), brief=True)
+    assert capsys.readouterr() == ("one\nthree\n", "")
+
+
 def test_lost_tasks_are_explained_without_waiting_for_kubelet(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,53 @@
+"""Lines of TensorFlow's own log among those of users."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfk8s.core.script import LogLine, LogOptions, is_of_tensorflow, shown
+from tfk8s.core.spec import Task
+
+OWN = [
+    "2026-11-25 03:52:38.123456: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on: round-off errors",
+    "2026-11-25 03:52:38.1: I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary is optimized",
+    "To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with the flags.",
+    "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+    "I0000 00:00:1795579734.344371   12037 grpc_server_lib.cc:484] Started server with target: grpc://localhost:2222",
+    "I1125 03:52:38.123456  140123 coordination_service.cc:12] Scanning workers",
+    "W0000 00:00:1795579734.344371   12037 dataset.cc:997] Input of GeneratorDatasetOp::Dataset will not be optimized",
+    "2026-11-25 03:52:38.1: W external/local_xla/xla/tsl/framework/cpu_allocator_impl.cc:83] Allocation of 4 exceeds",
+    "I0000 00:00:1795579734.3 7 executor.h:7]",
+]
+SHOWN = [
+    "2026-11-25 03:52:38.1: E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:1] Unable to register cuDNN",
+    "2026-11-25 03:52:38.1: F tensorflow/core/framework/tensor.cc:812] Check failed: 1 == 2",
+    "E0000 00:00:1795579734.344371   12037 coordination_service_agent.cc:332] Coordination agent is set to ERROR",
+    "F1125 03:52:38.123456  140123 a.cc:1] Check failed",
+    "2026-11-25 03:52:38.1: W tensorflow/core/framework/op_kernel.cc:1839] OP_REQUIRES failed at matmul_op.cc:1 : ",
+    "2026-11-25 03:52:38.1: I tensorflow/core/framework/op_kernel.cc:1839] OP_REQUIRES failed at matmul_op.cc:1 : ",
+    "2026-11-25 03:52:38.1: W external/xla/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying to",
+    "2026-11-25 03:52:38.1: W tensorflow/core/grappler/optimizers/loop.cc:7] Failed to optimize",
+    "Traceback (most recent call last):",
+    '  File "tensorflow/python/client/session.py", line 1402, in _do_call',
+    "INFO:tensorflow:loss = 0.5, step = 100 (1.2 sec)",
+    "WARNING:tensorflow:From train.py:1: foo is deprecated",
+    "I1125 03:52:38.123456 140123 train.py:20] loss 0.5",
+    "W1125 03:52:38.123456 140123 train.py:20] slow",
+    "2026-11-25 03:52:38.123456: I am a line of the user",
+    "2026-11-25 03:52:38,123 I train.cc:1] another form",
+    "tfk8s: worker/0 listens on port 2222: TensorFlow 2.21.0, 1 CPU",
+    "user: I0000 00:00:1 7 executor.cc:7] quoted",
+    "",
+]
+
+
+@pytest.mark.parametrize("time", ["", "2026-11-25T03:52:38.123456789Z "])
+def test_lines_of_tensorflow(time: str) -> None:
+    assert [line for line in OWN if not is_of_tensorflow(time + line)] == []
+    assert [line for line in SHOWN if is_of_tensorflow(time + line)] == []
+
+
+def test_brief_leaves_them_out() -> None:
+    lines = [LogLine(task=Task("worker", 0), text=text) for text in (*OWN, *SHOWN)]
+    assert [line.text for line in shown(lines, LogOptions(brief=True))] == SHOWN
+    assert list(shown(lines, LogOptions())) == lines
