@@ -100,8 +100,8 @@ def test_tasks_forget_what_a_script_made(pss: str, backend: LocalBackend, run: C
         ),
         (
             "import os, tensorflow as tf\ndel os.environ['TF_CONFIG']\ntf.distribute.MultiWorkerMirroredStrategy()",
-            0,
-            "tfk8s: MultiWorkerMirroredStrategy finds no TF_CONFIG: this process trains alone; ",
+            2,
+            "error: MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process",
         ),
         (AS_WORKER, 1, "ValueError: ParameterServerStrategy belongs in one process, the coordinator, and by TF_CONFIG"),
     ],

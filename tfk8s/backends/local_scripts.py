@@ -54,10 +54,10 @@ def run(
     python = interpreter.script_python(os.environ)
     interpreter.require_tensorflow(python)
     with monitor, foreground_scripts.FailureFile(script) as failure_file:
-        arguments = [f"--events={monitor.events}", *["--forwarded"] * forwarded, *script.runner_arguments()]
+        arguments = [f"--events={monitor.events}", *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
         environment = script_environment(
-            script, cluster, target, {**os.environ, **variables}, failure_file.environment()
+            script, cluster, target, {**os.environ, **variables}, failure_file.environment(), forwarded=forwarded
         )
         outcome = failure_file.outcome(run_program(command, environment, [monitor.events, *failure_file.descriptors]))
     return downloads.copy_here(script.downloads, outcome)

@@ -18,6 +18,8 @@
     TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"
                         cluster/notebook
     TFK8S_CLUSTER       core/environment, pod/entrypoint  preflight, programs         the ClusterSpec as JSON
+    TFK8S_FORWARDED     core/environment                  sessions, strategy          1: TFK8S_CLUSTER is of this
+                                                                                  machine alone (`--here`)
     TFK8S_DATA_SERVICE  core/environment                  programs, task/config       tf.data's dispatcher, "grpc://…"
     TFK8S_WITHOUT       cluster/scripts                   preflight, local/, retries  tasks that sessions leave out
     TFK8S_VERDICT       foreground_scripts, kubernetes/   runner, pod/entrypoint      the file for a failure's name, or
@@ -49,7 +51,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tfk8s.core import kinds
+from tfk8s.core import kinds, naming
 from tfk8s.core.addresses import SCHEME, host_and_port
 from tfk8s.core.cluster_spec import cluster_spec, tf_config
 from tfk8s.core.storage import claims
@@ -107,8 +109,9 @@ def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], s
 
 
 def script_environment(
-    script: Script, cluster: ClusterSpec, target: str, base: Mapping[str, str], more: Mapping[str, str]
-) -> dict[str, str]:
+    script: Script, cluster: ClusterSpec, target: str, base: Mapping[str, str], more: Mapping[str, str],
+    *, forwarded: bool = False,
+) -> dict[str, str]:  # fmt: skip
     """Return the whole environment of a script on this machine.
 
     Args:
@@ -118,10 +121,13 @@ def script_environment(
         base: the environment of the caller, overridden by the variables of the cluster's master. It overrides the
             defaults.
         more: variables that override all others.
+        forwarded: whether the tasks can't use the addresses, which are those of forwards.
     """
     hosts = [host_and_port(address)[0] for addresses in cluster.values() for address in addresses]
     own = {**without_proxy(base, (*LOOPBACK, *hosts)), **cluster_variables(cluster, target)}
-    return {**SCRIPT_DEFAULTS, **base, **own, **script.environment, **more}
+    environment = {**SCRIPT_DEFAULTS, **base, **own, **script.environment, **more}
+    environment.pop(naming.FORWARDED, None)  # of a script that started this one
+    return {**environment, naming.FORWARDED: "1"} if forwarded else environment
 
 
 def texts(env: Env) -> dict[str, str]:

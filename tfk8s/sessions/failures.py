@@ -61,7 +61,6 @@ class ScriptRun:
         tf1: whether `import tensorflow` gives TensorFlow 1.
         in_pod: whether it runs in a pod of the cluster.
         requirements: the file of packages that were installed for it, or "".
-        forwarded: whether the tasks have other addresses for each other than for the script.
     """
 
     script: str
@@ -69,7 +68,6 @@ class ScriptRun:
     tf1: bool = False
     in_pod: bool = False
     requirements: str = ""
-    forwarded: bool = False
 
 
 # ---- hints ---------------------------------------------------------------------------------------------------------
@@ -85,7 +83,7 @@ def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | 
     """
     if part := _removed_part(str(error)):
         return f"TensorFlow 2 has no tensorflow.{part}, and --tf1 does not bring it back; {_REMOVED[part]}"
-    if text := hints.hint(error, forwarded=run.forwarded):
+    if text := hints.hint(error):
         return text
     if program_hints.needs_keras_2(error):
         return _missing_package("tf_keras", run)

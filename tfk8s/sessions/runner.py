@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tfk8s.core.naming import FORWARDED
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import active_calls, adopted_server, error_names, failures, patch
@@ -41,7 +42,7 @@ def execute(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the script, Ctrl-C just ends this process
     install_log_handler()
     note = FailureNote(os.environ.pop(error_names.VARIABLE, None))
-    cluster = ClusterProbe(ClusterView.of(os.environ, in_pod=options.pod, forwarded=options.forwarded), of_script)
+    cluster = ClusterProbe(ClusterView.of(os.environ, in_pod=options.pod), of_script)
     try:
         cluster.check()
     except Tfk8sError as error:
@@ -67,12 +68,10 @@ def execute(options: argparse.Namespace) -> int:
     if options.tf1:
         tensorflow_1.give()
     else:
-        coordinate(cluster.view, check, in_pod=options.pod, forwarded=options.forwarded)
+        coordinate(cluster.view, check, in_pod=options.pod)
     moved_ports.lead(os.environ)  # last, so that the other patches see the tasks' own addresses
     requirements = os.environ.get("TFK8S_REQUIREMENTS", "")
-    run = ScriptRun(
-        options.script, options.arguments, options.tf1, options.pod, requirements, forwarded=options.forwarded
-    )
+    run = ScriptRun(options.script, options.arguments, options.tf1, options.pod, requirements)
     return run_main(run, cluster, note)
 
 
@@ -94,20 +93,18 @@ def install_log_handler() -> None:
 # ---- the script's environment --------------------------------------------------------------------------------------
 
 
-def coordinate(view: ClusterView, check: Callable[[object], None], *, in_pod: bool, forwarded: bool) -> None:
+def coordinate(view: ClusterView, check: Callable[[object], None], *, in_pod: bool) -> None:
     """Make the script the coordinator of TensorFlow 2's strategies, which need eager execution.
 
     Args:
         view: the tasks.
         check: is called with the address of a server, and raises an error if no server answers.
         in_pod: whether this process runs in a pod.
-        forwarded: whether the tasks can't use the addresses of the view. The functions of a strategy need that.
     """
-    if not forwarded:
+    if FORWARDED not in os.environ:  # the functions of a strategy need addresses that the tasks can use
         address = coordinator.own_address(os.environ.get("TFK8S_TARGET", ""), in_pod=in_pod)
         coordinator.become_coordinator(view.cluster, address)
-    check_multi_worker = functools.partial(coordinator.check_multi_worker, len(view.addresses))
-    patch_multi_worker = functools.partial(strategies.patch_multi_worker, check_multi_worker)
+    patch_multi_worker = functools.partial(strategies.patch_multi_worker, coordinator.check_multi_worker)
     imports.when_imported(strategies.MULTI_WORKER_MODULE, patch_multi_worker)
     imports.when_imported(strategies.PARAMETER_SERVER_MODULE, strategies.patch_parameter_server)
     imports.when_imported(remote_context.MODULE, functools.partial(coordinator.patch_connecting, view, check))
@@ -199,7 +196,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--isolate", action="store_true", help="sessions keep their variables to themselves")
     parser.add_argument("--events", type=int, metavar="FD", help="the pipe with changes of tasks")
     parser.add_argument("--pod", action="store_true", help="the script runs in a pod of the cluster")
-    parser.add_argument("--forwarded", action="store_true", help="the tasks can't use the addresses in TFK8S_CLUSTER")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     return execute(parser.parse_args(arguments))

@@ -44,8 +44,8 @@ def strategy(job: str | None = None, *, variables: str | None = None) -> tf.dist
         The strategy. All strategies of a script share one connection to the cluster.
 
     Raises:
-        InvalidInput: `tfk8s submit` did not start the script, the cluster does not have a job, TensorFlow 1's
-            behaviour is on, or TensorFlow is connected to another cluster.
+        InvalidInput: `tfk8s submit` did not start the script, or started it with `--here`; the cluster does not have a
+            job, TensorFlow 1's behaviour is on, or TensorFlow is connected to another cluster.
         ClusterError: the tasks can't connect to the script.
         TaskUnreachable: the master does not answer.
     """
@@ -53,6 +53,11 @@ def strategy(job: str | None = None, *, variables: str | None = None) -> tf.dist
         raise InvalidInput(
             "no cluster to train on: TFK8S_CLUSTER is not set",
             help="run the script with `tfk8s submit NAME SCRIPT`, which runs it beside the tasks",
+        )
+    if naming.FORWARDED in os.environ:
+        raise InvalidInput(
+            "tfk8s.strategy() does not work with --here: the tasks can't connect to a script on this machine",
+            help="leave out --here to run the script beside the tasks",
         )
     tasks = task_roles.used_tasks(
         json.loads(os.environ["TFK8S_CLUSTER"]), os.environ.get("TFK8S_WITHOUT", "").split(",")

@@ -51,12 +51,15 @@ def test_a_script_has_the_ports_of_a_single_machine_and_the_masters_variables(
     status = dataclasses.replace(status_at(backend, ports[0]), variables={"RATE": "1e-4", "OWN": "the file's"})
     path = tmp_path / "script.py"
     path.write_text(
-        "import os; print(*map(os.environ.get, ('RATE', 'OWN', 'TFK8S_TARGET', 'TFK8S_CLUSTER')), sep='\\n')"
+        "import os; from tfk8s.sessions.cluster.view import ClusterView; "
+        "print(*map(os.environ.get, ('RATE', 'OWN', 'TFK8S_TARGET', 'TFK8S_CLUSTER')), sep='\\n'); "
+        "view = ClusterView.of(os.environ); view._is_elastic = True; print(view.brings_cluster)"
     )
     script = Script(path=path, environment={"OWN": "the script's"})
     assert local_scripts.run_forwarded(backend, status, script) == Outcome(0)
-    rate, own, target, cluster = capfd.readouterr().out.splitlines()
+    rate, own, target, cluster, brings = capfd.readouterr().out.splitlines()
     assert (rate, own, target) == ("1e-4", "the script's", f"grpc://localhost:{ports[0]}")
+    assert brings == "False"  # the tasks can't use these addresses
     assert json.loads(cluster) == {"chief": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]}
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tfk8s
-from tfk8s.core import environment
+from tfk8s.core import environment, naming
 from tfk8s.core.addresses import local_address
 from tfk8s.core.script import Script
 from tfk8s.core.spec import Task
@@ -45,6 +46,13 @@ def test_a_script_inherits_the_callers_variables() -> None:
         "no_grpc_proxy": direct,
         **CLUSTER_VARIABLES,
     }
+
+
+def test_only_a_script_here_has_the_mark_of_forwards() -> None:
+    script, base = Script(path=Path("a.py")), {"TFK8S_FORWARDED": "1"}  # of a script that started this one
+    make = functools.partial(environment.script_environment, script, CLUSTER, "grpc://localhost:1")
+    assert naming.FORWARDED not in make(base, {})
+    assert make({}, {}, forwarded=True)[naming.FORWARDED] == "1"
 
 
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), st.text()))

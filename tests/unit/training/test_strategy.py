@@ -23,6 +23,17 @@ def test_other_jobs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.help == "the jobs are worker, ps"
 
 
+def test_scripts_that_the_tasks_can_not_reach_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFK8S_CLUSTER", '{"worker": ["localhost:2222"]}')
+    monkeypatch.setenv("TFK8S_FORWARDED", "1")
+    with pytest.raises(InvalidInput) as caught:
+        tfk8s.strategy()
+    assert str(caught.value) == (
+        "tfk8s.strategy() does not work with --here: the tasks can't connect to a script on this machine"
+    )
+    assert caught.value.help == "leave out --here to run the script beside the tasks"
+
+
 def test_scripts_without_a_cluster_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TFK8S_CLUSTER", raising=False)
     with pytest.raises(InvalidInput) as caught:

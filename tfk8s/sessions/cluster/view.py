@@ -60,14 +60,12 @@ class ClusterView:
         )
 
     @classmethod
-    def of(
-        cls, environment: Mapping[str, str], without: Iterable[str] = (), in_pod: bool = False, forwarded: bool = False
-    ) -> ClusterView:
+    def of(cls, environment: Mapping[str, str], without: Iterable[str] = (), in_pod: bool = False) -> ClusterView:
         """Return the cluster that a script's environment describes."""
         cluster = json.loads(environment.get("TFK8S_CLUSTER", "{}"))
         addresses = {naming.task(job, i): at for job, tasks in cluster.items() for i, at in enumerate(tasks)}
         without = {*filter(None, environment.get("TFK8S_WITHOUT", "").split(",")), *without}
-        return cls(addresses, without, in_pod=in_pod, forwarded=forwarded)
+        return cls(addresses, without, in_pod=in_pod, forwarded=naming.FORWARDED in environment)
 
     @property
     def master(self) -> str:

@@ -115,19 +115,16 @@ def _require_included(task: str, address: str, view: ClusterView) -> None:
         )
 
 
-def check_multi_worker(workers: int, cluster: Mapping[str, list[str]]) -> None:
-    """Refuse MultiWorkerMirroredStrategy with this process' `TF_CONFIG`; it would wait for the tasks for minutes.
+def check_multi_worker(cluster: Mapping[str, list[str]]) -> None:
+    """Refuse MultiWorkerMirroredStrategy; it would wait for the tasks for minutes, or train in this process alone.
 
     Args:
-        workers: the number of tasks of this cluster.
-        cluster: the cluster of the strategy.
+        cluster: the cluster of the strategy; empty without a `TF_CONFIG`.
 
     Raises:
-        InvalidInput: the strategy would wait.
+        InvalidInput: the cluster is not one that the script made for itself.
     """
-    if not cluster and workers > 1:
-        log.warning("MultiWorkerMirroredStrategy finds no TF_CONFIG: this process trains alone; %s", _NOT_ALONE)
-    if cluster.get(CHIEF) == own_chief() and len(cluster) > 1:
+    if not cluster or cluster.get(CHIEF) == own_chief():
         raise InvalidInput(
             "MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process",
             help=_NOT_ALONE,

@@ -33,13 +33,8 @@ _TOO_LARGE = (
 )
 
 
-def hint(error: BaseException, *, forwarded: bool = False) -> str | None:
-    """Return what the user may do about an error that ended a script, or None.
-
-    Args:
-        error: the error.
-        forwarded: whether the tasks have other addresses for each other than for the script.
-    """
+def hint(error: BaseException) -> str | None:
+    """Return what the user may do about an error that ended a script, or None."""
     if program_hints.needs_data_service(error):
         return program_hints.NO_DATA_SERVICE
     message = str(error)
@@ -48,7 +43,7 @@ def hint(error: BaseException, *, forwarded: bool = False) -> str | None:
     if _NO_ITERATION in message:
         return _NEW_DISPATCHER
     if _NO_CLUSTER in message and coordinator.VARIABLE not in os.environ:
-        return _FORWARDED if forwarded else _TOO_LARGE
+        return _FORWARDED if naming.FORWARDED in os.environ else _TOO_LARGE
     return _missing_file(message) or program_hints.for_keras_2(message)
 
 

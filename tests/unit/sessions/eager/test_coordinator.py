@@ -80,22 +80,12 @@ def test_a_tf_config_of_the_script_may_be_anything(value: str, monkeypatch: pyte
     assert coordinator.own_chief() == []
 
 
-@pytest.mark.parametrize(("tasks", "warnings"), [(1, 0), (2, 1)])
-def test_a_strategy_that_finds_no_other_worker(tasks: int, warnings: int, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        coordinator.check_multi_worker(tasks, {})
-    expected = (
-        "MultiWorkerMirroredStrategy finds no TF_CONFIG: this process trains alone; give the job a `program:` in the "
-        "job file; or use tfk8s.strategy(), which trains on all workers from a session script"
-    )
-    assert caplog.messages == [expected] * warnings
-
-
-def test_a_strategy_that_would_wait_for_the_tasks_is_refused() -> None:
-    cluster = become({"worker": ["w:2222"]})["cluster"]
+@pytest.mark.parametrize("jobs", [{"worker": ["w:2222"]}, {"local": ["l:2222", "l:2223"]}, {"local": ["l:2222"]}, None])
+def test_a_strategy_of_one_process_is_refused_for_each_cluster(jobs: dict[str, list[str]] | None) -> None:
+    cluster = {} if jobs is None else become(jobs)["cluster"]
     with pytest.raises(InvalidInput) as caught:
-        coordinator.check_multi_worker(1, cluster)
+        coordinator.check_multi_worker(cluster)
     assert str(caught.value) == (
         "MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process"
     )
-    coordinator.check_multi_worker(2, {"worker": ["localhost:1"]})
+    coordinator.check_multi_worker({"worker": ["localhost:1"]})

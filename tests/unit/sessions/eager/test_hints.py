@@ -64,9 +64,11 @@ def test_the_same_error_in_a_loop_of_the_script_is_not_about_keras() -> None:
 )
 def test_a_script_without_tf_config(forwarded: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert hints.hint(NO_CLUSTER, forwarded=forwarded) == expected
+    if forwarded:
+        monkeypatch.setenv("TFK8S_FORWARDED", "1")
+    assert hints.hint(NO_CLUSTER) == expected
     monkeypatch.setenv("TF_CONFIG", "{}")
-    assert hints.hint(NO_CLUSTER, forwarded=forwarded) is None
+    assert hints.hint(NO_CLUSTER) is None
 
 
 def test_a_new_dispatcher_of_tf_data() -> None:
