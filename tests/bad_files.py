@@ -83,7 +83,7 @@ TABLE = r"""
 = jobs: {worker: {gpu: 1}}
   3:17+3 unknown-key: there is no key "gpu" here -> write gpus
 = jobs: {worker: {xyzzy: 1}}
-  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, shm, gpus, gpus_optional, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority_class, topology, pod, program, kind
+  3:17+5 unknown-key: there is no key "xyzzy" here -> the keys here are tasks, image, cpu, memory, shm, gpus, gpus_optional, gpu_resource, accelerator, node_selector, tolerations, env, labels, annotations, volumes, preload, port, spot, priority_class, topology, pod, program, tf1, kind
 = jobs: {worker: {replicas: 1}}
   3:17+8 unknown-key: there is no key "replicas" here -> write tasks
 = jobs: {worker: {apiVersion: tfk8s.dev/v1}}
@@ -285,6 +285,9 @@ TABLE = r"""
   3:47+1 wrong-type: an entry of "program" can't be 3 [expected text] -> write "3", in quotes
 = jobs: {worker: {program: [a.py], preload: [tensorflow_text]}}
   3:34+7 needs-server: preload has no effect on job "worker", which runs a program -> import the modules in the program
+= jobs: {ps: {tf1: true}, a: {tf1: true, program: [sh, a.py]}, b: {tf1: true, program: [python3.11, -u, -m, b]}}
+  3:13+3 needs-program: tf1 has no effect on job "ps", which has no program -> remove tf1; session scripts get TensorFlow 1 by tfk8s submit --tf1
+  3:49+10 bad-program: tf1 needs a program of Python, and "sh" is another command [expected a Python file, or python3 with -m MODULE or FILE.py]
 = jobs: {ps: 1, worker: {program: [a.py]}}\nmaster: worker
   4:9+6 bad-master: sessions can't connect to a task of "worker", which runs a program [expected a job without program]
 = jobs: {ps: 1}\nrun: {}

@@ -92,6 +92,7 @@ run: {success: worker/1, restart_on: never, max_restarts: 7, restart_scope: task
 jobs:
   My_worker: {program: [python3, -m, trainer], gpus: 1}
   evaluator: {program: [/app/evaluate.py, "$(HOME)", "a$$b"]}
+  old: {program: [python3, -u, /app/old.py], tf1: true}
   ps: {port: 2400}
   worker: {tasks: 3, program: [python3, -c, "print(1)"], port: 2300, env: {PYTHONUNBUFFERED: ""}, pod: {nodeName: a}}
 """
@@ -294,10 +295,12 @@ class _Parts:
     def job(self) -> st.SearchStrategy[Any]:
         some = self.job_with(preload=self.several(self.pick(["a", "a.b", "on"], ["a-b"])))
         program = self.pick(_PROGRAMS, [*_SCRIPTS, [], [""], "a.py", [1]])
+        plain = st.builds(lambda words: {"program": words}, program)
+        tf1 = self.pick(
+            [{"program": _PROGRAMS[0], "tf1": True}], [{"program": _PROGRAMS[1], "tf1": True}, {"tf1": True}]
+        )
         programs = self.job_with().flatmap(
-            lambda job: (
-                st.builds(lambda words: {**job, "program": words}, program) if isinstance(job, dict) else st.just(job)
-            )
+            lambda job: st.builds(lambda more: {**job, **more}, plain | tf1) if isinstance(job, dict) else st.just(job)
         )
         data = self.job_with().map(lambda job: {"tasks": 2, **job, "kind": "data"} if isinstance(job, dict) else job)
         with_accelerator = {"accelerator": "nvidia-l4", "gpus": 2}

@@ -150,6 +150,8 @@ LONG = "recommendationrankingtwotowerproductionwithwork"
             "jobs: {a: {program: [a], preload: [b]}}",
             "jobs.a.preload: preload has no effect on a job that runs a program",
         ),
+        ("jobs: {a: {tf1: true}}", "jobs.a.tf1: tf1 has no effect on a job without a program"),
+        ("jobs: {a: {program: [sh], tf1: true}}", "jobs.a.tf1: tf1 needs a program of Python"),
         ("jobs: {a: 1}\nrun: {}", "run: a run needs a job with a program"),
         ("jobs: {a: {program: [a]}}\nrun: {success: a/1}", 'run.success: "a/1" names no program'),
         ("jobs: {a: {program: [a]}}\nrun: {success: b}", 'run.success: "b" names no program'),

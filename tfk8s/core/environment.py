@@ -29,6 +29,8 @@
     TFK8S_DOWNLOADS     kubernetes/                       pod/entrypoint              the files of `--get`, as JSON
     TFK8S_TOKEN         local_tensorboard, kubernetes/    pod/tensorboard             the path of TensorBoard's page
     TFK8S_SCRIPT        warm/relay                        strategy, programs/stacks   the name of a script in a warm pod
+    TFK8S_TF1           core/environment, render/         programs                    1: give TensorFlow 1's API
+                        program_job
     TFK8S_TRACE         cluster/timeline                  sessions/runner             interval and file of `--trace`
     TFK8S_PROGRESS      local/, warm/relay                training/progress           the file for `tfk8s.progress`
     TFK8S_PORTS         local/                            programs/                   other ports of tasks, as JSON
@@ -105,6 +107,8 @@ def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], s
     }  # fmt: skip
     if kinds.has_target(job_file):
         variables["TFK8S_TARGET"] = f"{SCHEME}{address(job_file.master_task)}"
+    if job_file.job(task.job).tf1:
+        variables["TFK8S_TF1"] = "1"
     return variables
 
 

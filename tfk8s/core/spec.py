@@ -142,6 +142,7 @@ class Job:
         topology: the placement of the tasks in relation to each other; None prefers different hosts.
         pod: is merged into the spec of the pods, after the cluster's.
         program: runs in each task instead of a server; None for servers.
+        tf1: whether `import tensorflow` gives the program TensorFlow 1's API.
         kind: `roles.DATA` for tf.data's service; None for servers and programs.
     """
 
@@ -169,6 +170,7 @@ class Job:
     topology: Topology | None = None
     pod: Mapping[str, Any] = field(default_factory=dict)
     program: Program | None = None
+    tf1: bool = False
     kind: str | None = None
 
     @property

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from tfk8s.core import naming
 from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile.document import Document, Path
-from tfk8s.jobfile.role_checks import runs_without_programs, server_keys_of_programs, wrong_data_jobs, wrong_master
+from tfk8s.jobfile.role_checks import (
+    runs_without_programs,
+    server_keys_of_programs,
+    tf1_without_python,
+    wrong_data_jobs,
+    wrong_master,
+)
 from tfk8s.jobfile.valid_values import ValidValues
 from tfk8s.jobfile.volumes import differing_claims, duplicate_paths, one_pod_claims
 
@@ -33,6 +39,7 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         long_variables,
         python_paths_from_sources,
         server_keys_of_programs,
+        tf1_without_python,
         runs_without_programs,
         wrong_data_jobs,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfk8s.core.programs import Program
 from tfk8s.core.roles import EVALUATOR, MIN_DATA_TASKS, takes_part
 from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile import syntax
@@ -50,6 +51,23 @@ def server_keys_of_programs(values: ValidValues) -> Iterator[Problem]:
         elif values.get("jobs", job, "program") and values.get(*path):
             message = f'preload has no effect on job "{job}", which runs a program'
             yield values.problem("needs-server", message, path, key=True, advice="import the modules in the program")
+
+
+def tf1_without_python(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem for each job whose `tf1` can't take effect: no interpreter of Python runs its program."""
+    for job in values.jobs:
+        path = ("jobs", job, "tf1")
+        words = values.get("jobs", job, "program")
+        if not values.get(*path) or (words is None and "program" in values.get("jobs", job)):
+            continue
+        if not words:
+            message = f'tf1 has no effect on job "{job}", which has no program'
+            advice = "remove tf1; session scripts get TensorFlow 1 by tfk8s submit --tf1"
+            yield values.problem("needs-program", message, path, key=True, advice=advice)
+        elif not Program(tuple(words)).python_arguments:
+            message = f"tf1 needs a program of Python, and {quoted(words[0])} is another command"
+            label = "expected a Python file, or python3 with -m MODULE or FILE.py"
+            yield values.problem("bad-program", message, ("jobs", job, "program"), label=label)
 
 
 def runs_without_programs(values: ValidValues) -> Iterator[Problem]:

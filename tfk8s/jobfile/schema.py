@@ -82,6 +82,9 @@ JOB = Struct(
             ["train.py", "--epochs", "3"],
             ["python3", "-m", "trainer"],
         ),
+        "tf1": Key(
+            types.BOOLEAN, "Give the program of Python the TensorFlow 1 API as `tensorflow`.", True, default=False
+        ),
         "kind": Key(
             Choice(roles.DATA),
             "data for tf.data's service: task 0 is the dispatcher, the others are workers. If absent, the tasks are "

@@ -40,13 +40,15 @@ def command(program: Program, run: RunPolicy) -> list[str]:
     return [*COMMAND, run.restart_on, str(run.max_restarts), *words]
 
 
-def variables(job_file: JobFile, program: Program) -> Iterator[tuple[str, str]]:
+def variables(job_file: JobFile, job: Job) -> Iterator[tuple[str, str]]:
     """Yield the variables of a program's container besides those of each task."""
     if kinds.has_target(job_file):
         address = addresses.pod_address(job_file, addresses.POD_NAMESPACE)
         yield "TFK8S_TARGET", f"grpc://{address(job_file.master_task)}"
     yield "TFK8S_VERDICT", TERMINATION_MESSAGE
-    if program.is_script:
+    if job.tf1:
+        yield "TFK8S_TF1", "1"
+    if job.program and job.program.is_script:
         yield "TFK8S_ARCHIVE", f"{ARCHIVE_FOLDER}/{ARCHIVE}"
 
 

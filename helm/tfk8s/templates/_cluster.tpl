@@ -41,8 +41,8 @@
   {{- with $settings.program }}{{ $programs = append $programs $job }}{{ $_ := set $tasksOf $name $tasks }}
     {{- if and (hasSuffix ".py" (first .)) (not (hasPrefix "/" (first .))) }}
       {{- fail (printf "jobs.%s.program: only `tfk8s up` brings the script %q to the pods: put it into the image, and write [python3, /PATH/%s]" $name (first .) (base (first .))) }}{{ end }}
-    {{- if $settings.preload }}{{ fail (printf "jobs.%s.preload: preload has no effect on a job that runs a program" $name) }}{{ end }}
-  {{- else }}{{ $serverJobs = append $serverJobs $job }}{{ end }}
+    {{- if $settings.preload }}{{ fail (printf "jobs.%s.preload: preload has no effect on a job that runs a program" $name) }}{{ end }}{{ if and $settings.tf1 (not (regexMatch "^(.*/)?python(3([.][0-9]+)?)? (-u )?(-m |[^ ]*[.]py )" (printf "%s " (join " " .)))) }}{{ fail (printf "jobs.%s.tf1: tf1 needs a program of Python, python3 with -m MODULE or FILE.py" $name) }}{{ end }}
+  {{- else }}{{ if $settings.tf1 }}{{ fail (printf "jobs.%s.tf1: tf1 has no effect on a job without a program" $name) }}{{ end }}{{ $serverJobs = append $serverJobs $job }}{{ end }}
 {{- end }}
 {{- if and (kindIs "map" .Values.run) (not $programs) }}{{ fail "run: a run needs a job with a program" }}{{ end }}
 {{- with (.Values.run).success }}{{ $parts := splitn "/" 2 . }}{{ $count := get $tasksOf $parts._0 | default 0 | int }}

@@ -22,9 +22,6 @@ STEPS = 600
 # A program of TensorFlow 1, whose flags come from TF_CONFIG.
 TF1 = f"""
 import json, os, runpy, sys
-import tensorflow.compat.v1 as tf
-tf.disable_v2_behavior()
-sys.modules["tensorflow"] = tf
 config = json.loads(os.environ["TF_CONFIG"])
 hosts = [f"--{{job}}_hosts={{','.join(config['cluster'][job])}}" for job in ("ps", "worker")]
 task = [f"--job_name={{config['task']['type']}}", f"--task_index={{config['task']['index']}}"]
@@ -91,7 +88,9 @@ def test_mirrored_workers_equal_one_process_and_survive_kills(backend: LocalBack
 
 def test_between_graph_replicas_with_a_server(tmp_path: Path) -> None:
     (tmp_path / "tf1.py").write_text(TF1)
-    file = write_programs(tmp_path, "between", {"ps": 1, "worker": {"tasks": 2, "program": ["tf1.py"]}}, timeout="5m")
+    file = write_programs(
+        tmp_path, "between", {"ps": 1, "worker": {"tasks": 2, "program": ["tf1.py"], "tf1": True}}, timeout="5m"
+    )
     done = tfk8s("run", "--local", file, timeout=200)
     assert done.returncode == 0, done.stderr
     # A replica may take some of the other's steps. A thread's warning may stand in the same line.

@@ -28,6 +28,13 @@ def test_programs_alone_need_four_objects() -> None:
     ]  # fmt: skip
 
 
+def test_tf1_is_for_the_program_of_its_job() -> None:
+    made = objects(worker(tf1=True), worker(name="chief"))
+    for name, value in [("worker", "1"), ("chief", None)]:
+        (container,) = made["Job", f"demo-{name}"]["spec"]["template"]["spec"]["containers"]
+        assert {one["name"]: one.get("value") for one in container["env"]}.get("TFK8S_TF1") == value
+
+
 def test_job_of_a_script() -> None:
     run = RunPolicy(max_restarts=5, timeout=7200, success="worker/0")
     job = objects(worker("train.py", "$(HOME)"), run=run, digest="abc")["Job", "demo-worker"]
@@ -105,10 +112,10 @@ def test_limits_remove_jobs_too() -> None:
     role = found["Role", "programs-lifetime"]
     names = {rule["resources"][0]: rule["resourceNames"] for rule in role["rules"]}
     assert names["jobs"] == [name for (_, name), item in found.items() if manifests.is_program(item)]
-    assert len(names["jobs"]) == 3
+    assert len(names["jobs"]) == 4
     (keeper,) = (item for (kind, name), item in found.items() if kind == "Job" and "-lifetime-" in name)
     (container,) = keeper["spec"]["template"]["spec"]["containers"]
-    assert {"name": "TFK8S_PROGRAMS", "value": "My_worker,evaluator,worker"} in container["env"]
+    assert {"name": "TFK8S_PROGRAMS", "value": "My_worker,evaluator,old,worker"} in container["env"]
     assert "subdomain" not in keeper["spec"]["template"]["spec"]
 
 

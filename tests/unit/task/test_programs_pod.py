@@ -110,6 +110,19 @@ def test_script_finds_its_cluster_and_its_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.programs
+@pytest.mark.parametrize("words", [["trainer.py", "3"], [sys.executable, "-u", "-m", "trainer", "3"]])
+def test_tf1_gives_scripts_and_modules_tensorflow_1(tmp_path: Path, words: list[str]) -> None:
+    texts = {"__init__": "", "compat/__init__": "", "compat/v1/__init__": "def disable_v2_behavior(): print('1')"}
+    for name, text in texts.items():
+        path = tmp_path / f"tensorflow/{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "trainer.py").write_text("import sys, tensorflow as tf; print(tf.__name__, __name__, *sys.argv[1:])")
+    code, output, errors = run(tmp_path, "never", 0, *words, TFK8S_TF1="1", PYTHONPATH=str(tmp_path))
+    assert (code, output, errors) == (0, "1\ntensorflow.compat.v1 __main__ 3\n", "")
+
+
+@pytest.mark.programs
 def test_script_takes_any_size_of_cluster_and_a_command_does_not(tmp_path: Path) -> None:
     (tmp_path / "size.py").write_text("import os\nprint(len(os.environ['TF_CONFIG']) > 131072)")
     huge = {"TFK8S_JOBS": "worker=4500"}

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import io
 import os
+import runpy
 import signal
 import sys
 import threading
@@ -16,17 +17,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+MODULE = "-m"
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 
 
 def run(script: str, arguments: Sequence[str]) -> None:
-    """Run a file as `__main__`; raises what the file raises, SystemExit included."""
+    """Run a file as `__main__`, or for "-m" a module; raises what its code raises, SystemExit included."""
     path = Path(script).resolve()
     sys.argv = [script, *arguments]
     if not sys.flags.safe_path:
         del sys.path[0]  # this module's folder
     sys.path.insert(0, str(path.parent))
     sys.dont_write_bytecode = True  # no __pycache__ beside the user's files
+    if script == MODULE:  # Path("-m").parent is the working folder, as Python has it
+        del sys.argv[0]
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        return
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=script, __builtins__=__builtins__)
     sys.modules["__main__"] = main

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from tfk8s.core.programs import PEER_LOST
-from tfk8s.task.programs import hints, imports, main_script, moved_ports, stacks, strategies
+from tfk8s.task.programs import hints, imports, main_script, moved_ports, stacks, strategies, tensorflow_1
 
 INTERRUPTED = 130  # by Ctrl-C, as a shell shows it
 
@@ -56,6 +56,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run a script with its arguments; return the exit code of the process."""
     script, *rest = arguments
     imports.while_imported("tensorflow", imports.without_garbage_collection)
+    if os.environ.get("TFK8S_TF1"):
+        tensorflow_1.give()
     moved_ports.lead(os.environ)
     strategies.watch(os.environ, lambda text: print(f"tfk8s: {text}", file=sys.stderr, flush=True))
     try:

@@ -11,14 +11,15 @@ import logging
 import sys
 import types
 
-_OWN_FLAG = "log_dir"  # of absl; only absl's functions that write files read it
+_OWN_FLAG = "log_dir"  # of absl.logging; only absl's functions that write files read it
 
 
 def give() -> None:
     """Make `import tensorflow` give `tensorflow.compat.v1`, with TensorFlow 1's behaviour."""
+    import absl.flags
+    import absl.logging
     import tensorflow
     import tensorflow.compat.v1 as tf1
-    from absl import flags
 
     logger = logging.getLogger("tensorflow")
     level = logger.level
@@ -27,7 +28,7 @@ def give() -> None:
     logger.setLevel(level)
     fill(tf1, tensorflow)
     sys.modules["tensorflow"] = tf1
-    flags.FLAGS[_OWN_FLAG].allow_override = True  # scripts may define the flag, as before TensorFlow 1 had absl
+    absl.flags.FLAGS[_OWN_FLAG].allow_override = True  # scripts may define the flag, as before TensorFlow 1 had absl
 
 
 def fill(package: types.ModuleType, other: types.ModuleType) -> None:

@@ -24,6 +24,7 @@ END_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a program that has to end
 # after as many seconds, so that the others have ended by then.
 MAX_STOPPED = 10.0
 _SUFFIX = ".py"
+_PYTHON = re.compile(r"(.*/)?python(3(\.[0-9]+)?)?")
 _END = re.compile(r"exit code (\d+), restarts (\d+)")
 
 
@@ -43,6 +44,16 @@ class Program:
     def is_script(self) -> bool:
         """True if the first word is a Python file beside the job file, and not a command of the image."""
         return self.words[0].endswith(_SUFFIX) and not self.words[0].startswith("/")
+
+    @property
+    def python_arguments(self) -> tuple[str, ...]:
+        """The arguments of Python: a file, or -m and a module, with its arguments; empty for another command."""
+        if self.is_script:
+            return self.words
+        python, *rest = self.words
+        arguments = tuple(rest[1:] if rest[:1] == ["-u"] else rest)
+        runs_code = arguments[:1] == ("-m",) or (arguments[:1] and arguments[0].endswith(_SUFFIX))
+        return arguments if _PYTHON.fullmatch(python) and runs_code else ()
 
     @property
     def script(self) -> PurePosixPath:

@@ -158,8 +158,11 @@ def _become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     os.environ.update(environment)
     try:
-        if Program(tuple(words)).is_script:
+        program = Program(tuple(words))
+        if program.is_script:
             main_script.exit_process(runner.main(words))
+        if "TFK8S_TF1" in os.environ:
+            words = (words[0], "-m", runner.__name__, *program.python_arguments)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
         os.execvp(words[0], list(words))
     except OSError as error:

@@ -134,9 +134,11 @@ class ProgramProcess(TaskProcess):
         }  # fmt: skip
 
     def _command(self) -> Sequence[str]:
-        if not self._program.is_script:
-            return self._program.words
-        return interpreter.command(self.settings.python, PROGRAM_RUNNER, *self._program.words)
+        program = self._program
+        if not (program.is_script or "TFK8S_TF1" in self.settings.environment):
+            return program.words
+        python = program.words[0] if program.words[0].startswith("/") else self.settings.python
+        return interpreter.command(python, PROGRAM_RUNNER, *program.python_arguments)
 
     def _environment(self) -> dict[str, str]:
         """Return the whole environment. `python3` is the interpreter with TensorFlow."""
