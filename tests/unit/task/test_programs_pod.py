@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.backends.kubernetes.scripts import script_archive
+from tfk8s.backends.kubernetes.scripts import script_archive, sent_folder
 from tfk8s.core import programs
 from tfk8s.task.programs import pod
 
@@ -97,7 +97,7 @@ def test_script_finds_its_cluster_and_its_folder(tmp_path: Path) -> None:
     (source / "src" / "train.py").write_text(
         "import beside, os, sys\nprint(beside.word, sys.argv, os.environ['TF_CONFIG'], sep='\\n')"
     )
-    (tmp_path / "archive").write_bytes(script_archive.pack_folder(source))
+    (tmp_path / "archive").write_bytes(script_archive.pack_folder(sent_folder.find(source)))
     work = tmp_path / "work"
     work.mkdir()
     code, output, errors = run(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfk8s.backends.kubernetes.api_server import objects, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.scripts import script_archive
+from tfk8s.backends.kubernetes.scripts import script_archive, sent_folder
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests, program_job
@@ -22,20 +22,22 @@ def pack(job_file: JobFile) -> bytes | None:
     """Return the archive of the folder that the programs' scripts are in, the job file's; None without scripts.
 
     Raises:
-        InvalidInput: a script does not exist, or the folder is too large.
+        InvalidInput: a script does not exist, or the folder can't be sent or is too large.
     """
     scripts = [job.program for job in job_file.jobs if job.program and job.program.is_script]
     if not scripts:
         return None
     folder = Path(scripts[0].folder)
     for program in scripts:
-        script_archive.require_script(folder, Path(program.script))
-    archive = script_archive.pack_folder(folder)
+        sent_folder.require_script(folder, Path(program.script))
+    found = sent_folder.find(folder)
+    found.report_left_out()
+    archive = script_archive.pack_folder(found)
     if len(archive) > MAX_BYTES:
         raise InvalidInput(
             f'the folder "{folder}" has {len(archive) // 1000} kB, compressed; the pods of a program get at most '
             f"{MAX_BYTES // 1000} kB",
-            help=f"name in {script_archive.IGNORE_FILE} what the programs do not need (gitignore's rules); put data "
+            help=f"name in {sent_folder.IGNORE_FILE} what the programs do not need (gitignore's rules); put data "
             "into a volume, or the programs into the image",
         )
     return archive

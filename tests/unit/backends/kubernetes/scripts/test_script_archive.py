@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tfk8s.backends.kubernetes.scripts import script_archive
-from tfk8s.errors import InvalidInput
+from tfk8s.backends.kubernetes.scripts import script_archive, sent_folder
+from tfk8s.errors import InvalidInput, quoted
 from tfk8s.sessions.pod import entrypoint
 
 
@@ -40,7 +40,7 @@ def test_requirements_are_archived(tmp_path: Path) -> None:
 
 
 def test_a_large_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script_archive, "MAX_BYTES", 10_000_000)
+    monkeypatch.setattr(sent_folder, "MAX_BYTES", 10_000_000)
     (tmp_path / "a.py").touch()
     with (tmp_path / "large").open("wb") as file:
         file.truncate(10_000_001)
@@ -81,6 +81,7 @@ def test_the_ignore_file_has_the_rules_of_gitignore(tmp_path: Path) -> None:
     [
         ("data/\n!\n", '{}/.tfk8signore:2: "!" is not a pattern of gitignore'),
         ("[z-a]", '{}/.tfk8signore:1: "[z-a]" is not a pattern of gitignore'),
+        ("x\n" + "*a" * 8 + "b", '{}/.tfk8signore:2: "*a*a*a*a*a*a*a*ab" has more than 3 "*" in a name'),
         ("*.py", '{}/.tfk8signore leaves out the script "a.py"'),
     ],
 )
@@ -94,12 +95,58 @@ def test_a_bad_ignore_file_is_refused(tmp_path: Path, ignore: str, error: str) -
 def test_an_unreadable_ignore_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".tfk8signore").write_bytes(b"\xff")
     with pytest.raises(InvalidInput) as caught:
-        script_archive.ignored(tmp_path)
+        sent_folder.ignored(tmp_path)
     assert (str(caught.value), caught.value.help) == (
         f"{tmp_path}/.tfk8signore is not UTF-8 text", "save the file in UTF-8"
     )  # fmt: skip
     (tmp_path / ".tfk8signore").unlink()
     (tmp_path / ".tfk8signore").mkdir()
     with pytest.raises(InvalidInput) as caught:
-        script_archive.ignored(tmp_path)
+        sent_folder.ignored(tmp_path)
     assert str(caught.value) == f"{tmp_path}/.tfk8signore can't be read: Is a directory"
+
+
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "id").write_text("secret")
+    (tmp_path / "example").mkdir()
+    (tmp_path / "example/a.py").touch()
+    (tmp_path / "example/same.py").symlink_to("a.py")
+    (tmp_path / "example/folder").symlink_to("..")
+    assert archived(tmp_path / "example", "") == [".tfk8signore", "a.py", "same.py"]
+    (tmp_path / "example/weights.bin").symlink_to("../id")
+    for ignore in ("", "!weights.bin\n", "!/weights.bin\n!*\n"):
+        with pytest.raises(InvalidInput) as caught:
+            archived(tmp_path / "example", ignore)
+        assert str(caught.value) == (
+            f'the link "weights.bin" leads out of the folder "{tmp_path}/example", to {quoted(str(tmp_path / "id"))}'
+        )
+    assert archived(tmp_path / "example", "weights.bin\n") == [".tfk8signore", "a.py", "same.py"]
+
+
+def test_credentials_stay_here(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    names = ("a.py", ".env", ".kube/config", "app/.env.local", "app/.ssh/id", "app/b.py")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    caplog.set_level("INFO", "tfk8s")
+    assert archived(tmp_path, "") == [".tfk8signore", "a.py", "app/b.py"]
+    left_out = '".env", ".kube", "app/.env.local", "app/.ssh"'
+    assert caplog.messages == [
+        f"credentials are not sent: {left_out}; a line !NAME in .tfk8signore sends one", "sends 3 files, 0.0 kB",
+    ]  # fmt: skip
+    assert archived(tmp_path, "!.env\n!.ssh/\n") == [".env", ".tfk8signore", "a.py", "app/b.py", "app/.ssh/id"]
+    (tmp_path / "link").symlink_to(".kube/config")
+    with pytest.raises(InvalidInput, match=r'^the link "link" leads to "\.kube/config", which is not sent'):
+        archived(tmp_path, "")
+
+
+def test_the_home_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "me").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    for folder in (tmp_path / "me", tmp_path):
+        (folder / "a.py").touch()
+        with pytest.raises(InvalidInput, match="is not sent: it is your home folder"):
+            script_archive.pack(folder / "a.py")
+    (tmp_path / "me/project").mkdir()
+    (tmp_path / "me/project/a.py").touch()
+    assert script_archive.pack(tmp_path / "me/project/a.py")
