@@ -87,12 +87,9 @@ def test_files_are_copied_whatever_the_exit_code(run, tmp_path):
         "os.symlink('sub', 'model/latest')\nopen('/tmp/log', 'w').write('text')\nsys.exit(7)\n",
         downloads=[Download("model", tmp_path / "out"), Download("/tmp/log", tmp_path), Download("x", tmp_path / "x")],
     )  # fmt: skip
-    assert (code, (tmp_path / "out/latest/big").stat().st_size, (tmp_path / "log").read_text()) == (
-        7,
-        20_000_000,
-        "text",
-    )
+    assert (code, (tmp_path / "out/sub/big").stat().st_size, (tmp_path / "log").read_text()) == (7, 20_000_000, "text")
     assert not (tmp_path / "x").exists()
+    assert not (tmp_path / "out/latest").is_symlink()
 
 
 def test_output_arrives_as_it_is_printed(run, capfd, tmp_path):
