@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import textwrap
 from pathlib import Path
@@ -84,6 +85,22 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
         with pytest.raises(InvalidInput, match=by_helm) as caught:
             change()
         assert f"helm uninstall digits --namespace {namespace}" in caught.value.help
+
+    # `diff` shows what an upgrade would change, also what the file no longer has.
+    assert not backend.plan(load(file)).changes
+    changed = JOB_FILE.replace("jobs:", "drain: allow\njobs:").replace(
+        ", volumes: [{path: /ckpt, claim: charted, create: 64Mi}]", ""
+    )
+    file.write_text(changed.replace("Worker: {cpu: 100m, ", "Worker: {"))
+    plan = backend.plan(load(file))
+    assert re.search(by_helm, plan.refusal)
+    assert plan.restarts == (Task("chief", 0), Task("Worker", 0))
+    assert {(change.action, change.kind) for change in plan.changes} == {
+        ("change", "StatefulSet"), ("remove", "PodDisruptionBudget"),
+    }  # fmt: skip
+    fields = [str(field) for change in plan.changes for field in change.fields]
+    assert any("volumes" in field and "→ none" in field for field in fields), fields
+    assert pods(backend, "charted") == before
 
     # Labels and annotations of objects restart nothing; another port of a job restarts that job's tasks.
     file.write_text(f"{JOB_FILE}ttl: 60\nqueue: none\n")

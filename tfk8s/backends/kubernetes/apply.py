@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import claims, containers, lifetime
+from tfk8s.backends.kubernetes import claims, containers, helm, lifetime
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -52,14 +52,19 @@ def apply(
     for item, existing in zip(objects, before, strict=True):
         _require_own(item, existing)
     obsolete = _obsolete(client, namespace, name, objects)
-    refusal = _why_refused(name, zip(before, objects, strict=True))
+    by_helm = next(filter(None, map(helm.refusal, filter(None, before))), None)
+    refusal = by_helm or _why_refused(name, zip(before, objects, strict=True))
     if refusal and not dry_run:
         raise refusal
     ended = [item for item in before if item and lifetime.is_ended(item)]
     before = [None if item in ended else item for item in before]
     if not dry_run:
         _delete(client, namespace, ended)
-    after = list(_apply_all(client, namespace, objects, secret, dry_run=dry_run))
+    after = (
+        [helm.preview(client, namespace, *pair) for pair in zip(objects, before, strict=True)]
+        if by_helm
+        else list(_apply_all(client, namespace, objects, secret, dry_run=dry_run))
+    )
     pairs = [*zip(before, after, strict=True), *((old, None) for old in obsolete)]
     restarted = [(old, new) for old, new in pairs if old and new and _template(old) != _template(new)]
     if not dry_run:
@@ -175,19 +180,6 @@ def _require_own(item: Object, existing: Object | None) -> None:
             f'{item["kind"]} "{item["metadata"]["name"]}" exists already and belongs to {owner}',
             help="give this cluster another `name`",
         )
-    _require_not_helm(existing)
-
-
-def _require_not_helm(item: Object) -> None:
-    """Raise an InvalidInput if Helm installed the object's cluster, since only Helm may change it."""
-    metadata = item["metadata"]
-    if metadata["labels"].get(manifests.MANAGED_BY) == "Helm":
-        release = metadata.get("annotations", {}).get("meta.helm.sh/release-name", "RELEASE")
-        arguments = f"{release} --namespace {metadata['namespace']}"
-        raise InvalidInput(
-            f'cluster "{metadata["labels"][manifests.INSTANCE]}" was installed by Helm, as release "{release}"',
-            help=f"`helm upgrade {arguments} …` changes it, `helm uninstall {arguments}` removes it",
-        )
 
 
 def _obsolete(client: Client, namespace: str, name: str, objects: Sequence[Object]) -> list[Object]:
@@ -219,7 +211,7 @@ def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) ->
     """
     changed = []
     for existing in cluster.workloads.values():
-        _require_not_helm(existing)
+        helm.require_other(existing)
         scaled = manifests.scaled(existing, tasks)
         if scaled != manifests.scaled(existing, {}):
             changed.append(scaled)
@@ -252,7 +244,7 @@ def delete(client: Client, namespace: str, name: str, *, delete_claims: bool = F
         claims.delete(client, namespace, name, found)
         return []
     for item in itertools.chain(*objects.values()):
-        _require_not_helm(item)
+        helm.require_other(item)
     _delete(client, namespace, lifetime.with_rights(objects["Job"]))
     for kind in paths.GROUPS:
         if kind == "NetworkPolicy":  # the last, because it isolates the pods until they end

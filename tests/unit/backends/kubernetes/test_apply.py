@@ -59,6 +59,42 @@ def test_a_cluster_that_helm_installed_is_left_to_helm(change: Callable[[Any], o
     assert caught.value.help == f"`helm upgrade {arguments} …` changes it, `helm uninstall {arguments}` removes it"
 
 
+class PretendedServer(ReadOnlyClient):
+    """An API server that makes nothing, but tells what it would make."""
+
+    def apply(self, path: str, item: Object, *, dry_run: bool) -> Object:
+        assert dry_run
+        assert path.endswith("-new") or "lifetime" in path  # not the object itself, whose fields of Helm would stay
+        return {**item, "metadata": {**item["metadata"], "uid": "of the preview"}}
+
+
+def by_helm(item: Object) -> Object:
+    metadata = item["metadata"]
+    metadata |= {"uid": f"of {metadata['name']}", "namespace": "ns"}
+    metadata["labels"] |= {manifests.MANAGED_BY: "Helm", "helm.sh/chart": "tfk8s-0.0.9"}
+    metadata["annotations"] = {**metadata.get("annotations", {}), "meta.helm.sh/release-name": "digits"}
+    if item["metadata"]["name"] == "demo-master":
+        item["spec"] |= {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"]}
+    return item
+
+
+def test_diff_compares_a_cluster_that_helm_installed() -> None:
+    settings: dict[str, Any] = {"image": "tf:1", "idle": 60}
+    labelled = job_file("demo", Job(name="worker", labels={"team": "a"}), Job(name="ps"), drain="idle", **settings)
+    client: Any = PretendedServer(*map(by_helm, render.objects(labelled, "ns")))
+    same = apply.apply(client, "ns", "demo", render.objects(labelled, "ns"), dry_run=True)
+    assert (same.changes, bool(same.refusal)) == ((), True)
+    file = job_file("demo", WORKER, Job(name="ps"), **settings)
+    plan = apply.apply(client, "ns", "demo", render.objects(file, "ns"), dry_run=True)
+    changed = [(change.kind, change.name) for change in plan.changes if "lifetime" not in change.name]
+    assert changed == [
+        ("StatefulSet", "demo-worker"), ("PodDisruptionBudget", "demo-worker"), ("PodDisruptionBudget", "demo-ps"),
+    ]  # fmt: skip
+    fields = [str(field) for change in plan.changes for field in change.fields]
+    assert "spec.template.metadata.labels.team: a → none" in fields
+    assert "installed by Helm" in plan.refusal
+
+
 def test_tasks_with_variables_go_by_scale_only() -> None:
     two, one = (job_file("demo", Job(name="ps", tasks=tasks), WORKER, image="tf:1") for tasks in (2, 1))
     objects = render.objects(two, "ns")

@@ -52,10 +52,7 @@ def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = Fal
     """
     path = paths.path(item, namespace)
     if dry_run:
-        name = item["metadata"]["name"]
-        other = {**item, "metadata": {**item["metadata"], "name": name + _PREVIEW}}
-        made = client.apply(paths.path(other, namespace), other, dry_run=True)
-        return {**made, "metadata": {**made["metadata"], "name": name}}
+        return preview(client, namespace, item)
     client.send("DELETE", path, {"propagationPolicy": "Foreground"})
     timeout = polling.TimeoutWithoutChange(_DELETE_TIMEOUT)
     pods = paths.collection("Pod", namespace)
@@ -68,6 +65,14 @@ def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = Fal
 
     polling.wait_until(is_gone, f"the pods of Job {item['metadata']['name']} to end", timeout, announce=True)
     return client.apply(path, item)
+
+
+def preview(client: Client, namespace: str, item: Object) -> Object:
+    """Return what the API server would make of a new object, from a dry run under another name."""
+    name = item["metadata"]["name"]
+    other = {**item, "metadata": {**item["metadata"], "name": name + _PREVIEW}}
+    made = client.apply(paths.path(other, namespace), other, dry_run=True)
+    return {**made, "metadata": {**made["metadata"], "name": name}}
 
 
 def restart(client: Client, cluster: DeployedCluster) -> None:
