@@ -17,6 +17,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
@@ -40,7 +41,8 @@ from tfk8s.sessions import active_calls
 from tfk8s.sessions.device_names import ANY_DEVICE
 from tfk8s.sessions.eager import waits
 from tfk8s.task import server
-from tfk8s.task.programs import moved_ports
+from tfk8s.task.programs import moved_ports, stacks
+from tfk8s.task.programs.stacks import Frame
 from tfk8s.training import keras_support
 from tfk8s.training.cluster_strategy import ClusterStrategy
 
@@ -343,6 +345,34 @@ def a_waiting_operation_shows_its_inputs() -> None:
     ((file, inputs),) = stacks
     assert waits._FILES.search(file), file
     assert [id(value) for value in inputs] == [id(one)] * 2
+
+
+@canary("the wrappers around functions of TensorFlow and Keras", "task/programs/stacks.py")
+def a_stack_names_the_function_that_a_program_calls() -> None:
+    named: set[str] = set()
+    execute = pywrap_tfe.TFE_Py_FastPathExecute
+
+    def executed(*given: Any) -> Any:
+        frames = [Frame(frame.f_code.co_filename, 1, frame.f_code.co_name) for frame in reversed(main_stack()[2:])]
+        named.add(stacks.tensorflow_call(frames))
+        return execute(*given)
+
+    def calls_of(function: Callable[[], Any]) -> set[str]:
+        named.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pywrap_tfe, "TFE_Py_FastPathExecute", executed)
+            function()
+        return set(named)
+
+    x = np.ones([2, 1], "float32")
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(loss="mse", run_eagerly=True)
+    assert calls_of(lambda: model.fit(x, x, verbose=0)) == {"trainer.fit"}
+    assert calls_of(lambda: model.predict(x, verbose=0)) == {"trainer.predict"}
+    assert calls_of(lambda: model(x)) == {"layer.__call__"}
+    assert calls_of(lambda: tf.matmul(x, x, transpose_a=True)) == {"math_ops.matmul"}
+    assert calls_of(lambda: tf.math.reduce_sum(x)) == {"math_ops.reduce_sum"}
+    assert calls_of(lambda: tf.nn.softmax(x)) == {"nn_ops.softmax_v2"}
 
 
 @canary("the names of ClusterCoordinator's threads", "sessions/eager/waits.py")

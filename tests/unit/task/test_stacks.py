@@ -23,6 +23,7 @@ MAIN = str(PACKAGE / "task" / "programs" / "main_script.py")
 PATCH = str(PACKAGE / "sessions" / "patch.py")
 SESSION = "/lib/python3.11/site-packages/tensorflow/python/client/session.py"
 LOCK = f"{Path(os.__file__).parent}/threading.py"
+CONTEXT = f"{Path(os.__file__).parent}/contextlib.py"
 
 TEXT = f"""\
 Thread 0x00007f0000000002 (most recent call first):
@@ -84,10 +85,23 @@ def test_description_leaves_out_tfk8s_and_threads_without_python() -> None:
         (["train.py", "/x/tensorflow/python/training/coordinator.py", LOCK], "coordinator.f"),
         (["train.py", SESSION, PATCH, SESSION], "session.f"),
         ([SESSION, "callback.py"], ""),
+        (["train.py", "/x/tf_keras/src/trainer.py", CONTEXT, SESSION], "trainer.f"),
     ],
 )
 def test_call_is_the_function_that_the_users_code_calls(files: list[str], call: str) -> None:
     assert stacks.tensorflow_call([Frame(file, 1, "f") for file in files]) == call
+
+
+WRAPPERS = (Frame("/x/tensorflow/python/util/traceback_utils.py", 1, "error_handler"),
+            Frame("/x/tensorflow/python/ops/weak_tensor_ops.py", 1, "wrapper"),
+            Frame("/x/tensorflow/python/util/dispatch.py", 1, "op_dispatch_handler"))  # fmt: skip
+
+
+def test_wrappers_around_the_function_are_not_named() -> None:
+    own, fit = Frame("train.py", 1, "error_handler"), Frame("/x/keras/src/trainer.py", 1, "fit")
+    assert stacks.tensorflow_call([own, *WRAPPERS, fit, Frame(SESSION, 1, "run"), *WRAPPERS]) == "trainer.fit"
+    assert stacks.tensorflow_call([own, *WRAPPERS]) == "dispatch.op_dispatch_handler"
+    assert stacks.tensorflow_call([own]) == ""
 
 
 def test_characters_that_faulthandler_escapes() -> None:
