@@ -218,6 +218,14 @@ JOB_FILE.misplaced = {name: f"this key belongs to a job, as in jobs: {{worker: {
 JOB_FILE.misplaced["priority"] = JOB_FILE.misplaced["priority_class"]
 del JOB_FILE.misplaced["kind"]  # there, it comes from a Kubernetes object
 JOB.misplaced = dict.fromkeys(JOB_FILE.keys, "this key belongs at the top level, beside jobs")
+# The keys of Kubernetes' containers that jobs have under other names.
+for _words, _keys, _example in (
+    ("resources limits requests", "cpu, memory and gpus", "cpu: 2, memory: 4Gi, gpus: 1"),
+    ("command args", "program", 'program: [train.py, --epochs, "3"]'),
+):
+    for _word in _words.split():
+        JOB.misplaced[_word] = f"a job has {_keys} instead, as in {{{_example}}}"
+        JOB_FILE.misplaced[_word] = f"a job has {_keys} instead, as in jobs: {{worker: {{{_example}}}}}"
 
 _ORDERED = ("properties", "default")  # keywords with values in the order that readers see
 

@@ -258,10 +258,10 @@ class Struct(Container):
             validator.add(invalid, (*path, key), validator.document.values[path])
 
     def _unknown(self, key: str, entries: Collection[str]) -> Invalid:
-        if near := self._nearest(key, entries):
-            advice = f"write {near}"
-        else:
-            advice = self.misplaced.get(key, f"the keys here are {', '.join(self.keys)}")
+        advice = self.misplaced.get(key)
+        if advice is None:
+            near = self._nearest(key, entries)
+            advice = f"write {near}" if near else f"the keys here are {', '.join(self.keys)}"
         strange = syntax.strange_characters(key)
         label = f"the key contains {strange}" if strange else ""
         return Invalid("unknown-key", f"there is no key {quoted(key)} here", label, advice)

@@ -395,6 +395,17 @@ def test_misspelled_required_keys_are_not_reported_as_missing() -> None:
     assert problems == [f'{n}:4+5 unknown-key: there is no key "paths" here -> write path' for n in range(5, 65)]
 
 
+@pytest.mark.parametrize("word", ["resources", "limits", "requests", "command", "args"])
+def test_keys_of_containers_are_led_to_those_of_jobs(word: str) -> None:
+    (in_job,) = briefs(HEAD + f"jobs: {{worker: {{{word}: [a]}}}}\n")
+    (at_top,) = briefs(HEAD + f"jobs: {{worker: 1}}\n{word}: [a]\n")
+    for found in (in_job, at_top):
+        meant = "program" if word in ("command", "args") else "cpu, memory and gpus"
+        assert f'there is no key "{word}" here -> a job has {meant} instead, as in ' in found
+        advised = found.partition("as in ")[2].removeprefix("jobs: {worker: ").replace("}}", "}")
+        assert loads(HEAD + f"jobs: {{worker: {advised}}}\n", "job.yaml")
+
+
 # ---- hostile files -------------------------------------------------------------------------------------------------
 
 _WORDS = [
