@@ -1,5 +1,6 @@
 """Errors without a kubeconfig, an API server, permissions or a namespace."""
 
+import secrets
 import time
 
 import on_cluster
@@ -141,3 +142,15 @@ def test_a_field_that_others_own(client, namespace):
     error = refusal(ClusterError, lambda: backend.apply(job_file))
     assert 'field spec.replicas is owned by "somebody"' in str(error)
     backend.delete("shared-field")
+
+
+def test_a_namespace_that_is_being_deleted(client):
+    name = f"tfk8s-test-{secrets.token_hex(3)}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    client.send("POST", "/api/v1/namespaces", body=body)
+    backend = KubernetesBackend(namespace=name)
+    backend.apply(make_job_file("late"))
+    client.send("DELETE", f"/api/v1/namespaces/{name}")
+    for change in (backend.apply, backend.plan):
+        error = refusal(ClusterError, lambda change=change: change(make_job_file("late")))
+        assert str(error) == f'namespace "{name}" is being deleted: nothing can be created in it'

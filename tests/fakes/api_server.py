@@ -225,6 +225,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/version":
             return 200, {"major": "1", "minor": "36", "gitVersion": "v1.36.0"}
         is_collection = path.rpartition("/")[2] in _COLLECTIONS
+        if method == "PATCH" and query.get("dryRun"):
+            return 200, self.body
         if method == "PATCH":
             return 200, api.put(path, self.body)
         if method == "POST":

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import claims, containers, helm, lifetime
+from tfk8s.backends.kubernetes import claims, containers, helm, lifetime, refusals
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -46,6 +46,7 @@ def apply(
     Raises:
         InvalidInput: an object of that name belongs to somebody else, or tasks would go that may hold variables;
             nothing was changed.
+        NamespaceTerminating: the namespace is being deleted.
     """
     _require_rights(client, namespace, objects)
     before = [client.find(paths.path(item, namespace)) for item in objects]
@@ -56,6 +57,8 @@ def apply(
     refusal = by_helm or _why_refused(name, zip(before, objects, strict=True))
     if refusal and not dry_run:
         raise refusal
+    if all(before):  # else the API server tells
+        refusals.require_lasting(client, namespace, name)
     ended = [item for item in before if item and lifetime.is_ended(item)]
     before = [None if item in ended else item for item in before]
     if not dry_run:

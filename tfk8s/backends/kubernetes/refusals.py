@@ -1,4 +1,4 @@
-"""The API server's refusals of what users write below `pod`, with the key in the job file."""
+"""The API server's refusals: of a namespace that is being deleted, and of what users write below `pod`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError, NamespaceTerminating
 from tfk8s.backends.kubernetes.api_server.field_errors import FieldError
 from tfk8s.core import naming
 from tfk8s.core.naming import SERVER_CONTAINER
@@ -18,6 +20,22 @@ from tfk8s.render.pods import Object
 _POD = "spec.template.spec"
 _STEP = re.compile(r"([A-Za-z0-9/_-]+)(\[[^\]]*\])?")
 _UNKNOWN = "field not declared in schema"
+
+
+def require_lasting(client: Client, namespace: str, name: str) -> None:
+    """Check that a namespace is not being deleted, by a dry run that creates an object: few may read namespaces.
+
+    In a namespace that is being deleted, objects that exist still look as the job file has them for a while.
+
+    Raises:
+        NamespaceTerminating: the namespace is being deleted.
+    """
+    item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-new"}}
+    try:
+        client.apply(paths.path(item, namespace), item, dry_run=True)
+    except ApiError as error:  # others are for the cluster's objects to tell
+        if isinstance(error, NamespaceTerminating):
+            raise
 
 
 def in_words_of(job_file: JobFile, error: ApiError, objects: Sequence[Object]) -> Exception:

@@ -11,7 +11,7 @@ from job_files import job_file
 
 from tfk8s import render
 from tfk8s.backends.kubernetes import apply
-from tfk8s.backends.kubernetes.api_server import paths
+from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.spec import Job
 from tfk8s.errors import InvalidInput
@@ -36,6 +36,25 @@ class ReadOnlyClient:
 
     def get(self, path: str, query: object) -> Object:
         return {"items": [item for item in self.objects if path == paths.collection(item["kind"], "ns")]}
+
+
+class TerminatingNamespace(ReadOnlyClient):
+    """An API server in whose namespace nothing can be created any more."""
+
+    def apply(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
+        if found := self.find(path):
+            return found
+        message = f"{path} is forbidden: unable to create new content in namespace ns because it is being terminated"
+        raise errors.from_response(403, message.encode(), "c")
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("existing", [0, 1, 100])
+def test_a_namespace_that_is_being_deleted_is_refused(existing: int, dry_run: bool) -> None:
+    objects = render.objects(JOB_FILE, "ns")
+    client: Any = TerminatingNamespace(*objects[:existing])
+    with pytest.raises(errors.NamespaceTerminating, match='namespace "ns" is being deleted: nothing can be created'):
+        apply.apply(client, "ns", "demo", objects, dry_run=dry_run)
 
 
 @pytest.mark.parametrize(

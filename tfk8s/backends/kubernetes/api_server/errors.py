@@ -55,6 +55,17 @@ class ApiError(ClusterError):
         self.code, self.invalid = code, invalid
 
 
+class NamespaceTerminating(ApiError):
+    """The namespace is being deleted, so that nothing can be created in it."""
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(
+            403,
+            f'namespace "{namespace}" is being deleted: nothing can be created in it',
+            help=f"use another namespace, or wait until `kubectl get namespace {namespace}` no longer finds it",
+        )
+
+
 class TemporaryApiError(ApiError, BackendUnreachable):
     """The API server refused a request that it may serve later.
 
@@ -93,11 +104,7 @@ def from_response(code: int, body: bytes, context: str, retry_after: str | None 
             help="log in again as your cluster's provider describes; `kubectl get pods` must work first",
         )
     if code == 403 and (match := _TERMINATING.search(message)):
-        return ApiError(
-            code,
-            f'namespace "{match[1]}" is being deleted: nothing can be created in it',
-            help=f"use another namespace, or wait until `kubectl get namespace {match[1]}` no longer finds it",
-        )
+        return NamespaceTerminating(match[1])
     if code == 403 and (match := _FORBIDDEN.search(message)):
         return _forbidden(**match.groupdict())
     if code == 403 and (match := _REFUSED_GRANT.search(message)):
