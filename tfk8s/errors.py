@@ -23,6 +23,7 @@ The code that calls another library translates the library's errors, once, with 
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -169,6 +170,13 @@ def quoted(text: str, limit: int = 80) -> str:
     if len(text) > limit:
         text = f"{text[: limit // 2]}…{text[-limit // 4 :]}"
     return '"' + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text) + '"'
+
+
+def submit_advice() -> str:
+    """Return how to run a script beside the tasks: in a notebook, by the handle that its cells have."""
+    if "ipykernel" in sys.modules:
+        return 'write the code into a file, and call cluster.submit("train.py"), which runs the file beside the tasks'
+    return "run the script with `tfk8s submit NAME SCRIPT`, which runs it beside the tasks"
 
 
 def there_are(names: Sequence[str], kind: str) -> str:

@@ -98,6 +98,11 @@ def test_every_command_is_in_the_table_of_commands():
     assert {f"tfk8s {command}" for command in PROGRAM.list_commands(None)} <= table_entries("commands.md")
 
 
+def test_headings_stand_apart():
+    pages = {path.name: re.sub(r"```.*?```", "", text, flags=re.DOTALL) for path, text in PAGES.items()}
+    assert [(name, line) for name, text in pages.items() for line in re.findall(r"[^\n]\n(#+ .*)", text)] == []
+
+
 def test_every_field_is_in_the_tables_of_fields():
     fields = {*SCHEMA["properties"], *SCHEMA["$defs"]["Job"]["properties"]}
     assert fields <= table_entries("job-file.md")

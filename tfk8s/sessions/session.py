@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
 from tfk8s import polling
-from tfk8s.errors import InvalidInput, TaskError
+from tfk8s.errors import InvalidInput, TaskError, submit_advice
 from tfk8s.log import log
 from tfk8s.sessions import patch
 from tfk8s.sessions.cluster.view import ClusterView
@@ -115,7 +115,7 @@ def session(
         if target is None:
             raise InvalidInput(
                 "no cluster to open a session on: TFK8S_TARGET is not set",
-                help="run the script with `tfk8s submit NAME SCRIPT`, or pass target=",
+                help=f"{submit_advice()}; or pass target=",
             )
         view = ClusterView.of(os.environ, without)
     return open_session(lambda: (target, None), graph, config, view, of_script, recover, recoveries, timeout)

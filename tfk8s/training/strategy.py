@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tfk8s.core import naming
 from tfk8s.core.addresses import SCHEME, host_and_port, script_ports
-from tfk8s.errors import InvalidInput, TaskUnreachable
+from tfk8s.errors import InvalidInput, TaskUnreachable, submit_advice
 from tfk8s.training import task_roles
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ def strategy(job: str | None = None, *, variables: str | None = None) -> tf.dist
         TaskUnreachable: the master does not answer.
     """
     if "TFK8S_CLUSTER" not in os.environ:
-        raise InvalidInput(
-            "no cluster to train on: TFK8S_CLUSTER is not set",
-            help="run the script with `tfk8s submit NAME SCRIPT`, which runs it beside the tasks",
-        )
+        raise InvalidInput("no cluster to train on: TFK8S_CLUSTER is not set", help=submit_advice())
     if naming.FORWARDED in os.environ:
         raise InvalidInput(
             "tfk8s.strategy() does not work with --here: the tasks can't connect to a script on this machine",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+import sys
 import traceback
+import types
+from collections.abc import Callable
 
 import pytest
 
@@ -34,8 +37,22 @@ def test_scripts_that_the_tasks_can_not_reach_are_refused(monkeypatch: pytest.Mo
     assert caught.value.help == "leave out --here to run the script beside the tasks"
 
 
+NOTEBOOK = 'write the code into a file, and call cluster.submit("train.py"), which runs the file beside the tasks'
+
+
+@pytest.mark.parametrize("function", [tfk8s.strategy, tfk8s.session])
+def test_notebooks_are_led_to_the_handle(monkeypatch: pytest.MonkeyPatch, function: Callable[[], object]) -> None:
+    for name in ("TFK8S_CLUSTER", "TFK8S_TARGET"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    with pytest.raises(InvalidInput) as caught:
+        function()
+    assert str(caught.value.help).partition("; ")[0] == NOTEBOOK
+
+
 def test_scripts_without_a_cluster_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TFK8S_CLUSTER", raising=False)
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     with pytest.raises(InvalidInput) as caught:
         tfk8s.strategy()
     assert str(caught.value) == "no cluster to train on: TFK8S_CLUSTER is not set"
