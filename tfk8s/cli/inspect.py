@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tfk8s.cluster.handle import Cluster
     from tfk8s.core.events import Event
     from tfk8s.core.status import ClusterStatus, ScriptStatus
+    from tfk8s.task.probe import Device
 
 
 _CLUSTER = (
@@ -132,6 +133,7 @@ def devices(
         tfk8s devices mnist -o json
 
     JSON: a list of tasks, each with task, job, index, error, and devices, each with name, kind, memory, description.
+    The memory of a CPU is null: it is the task's.
     """
     from tfk8s.backends.devices import require_all
     from tfk8s.cli import json_output
@@ -212,9 +214,13 @@ def _script(script: ScriptStatus) -> tuple[str, ...]:
 
 def _devices(answer: TaskDevices) -> list[tuple[str, ...]]:
     return [
-        (str(answer.task), device.name.rpartition("/device:")[2], memory(device.memory), device.description)
+        (str(answer.task), device.name.rpartition("/device:")[2], _memory(device), device.description)
         for device in answer.devices
     ]
+
+
+def _memory(device: Device) -> str:
+    return "-" if device.own_memory is None else memory(device.own_memory)
 
 
 _HEAD = ("AGE", "TYPE", "ABOUT", "REASON", "COUNT", "MESSAGE")

@@ -58,7 +58,12 @@ def devices(answers: Iterable[TaskDevices]) -> list[Document]:
             **_name(answer.task),
             "error": answer.error,
             "devices": [
-                {"name": device.name, "kind": device.kind, "memory": device.memory, "description": device.description}
+                {
+                    "name": device.name,
+                    "kind": device.kind,
+                    "memory": device.own_memory,
+                    "description": device.description,
+                }
                 for device in answer.devices
             ],
         }

@@ -28,7 +28,7 @@ class Device(NamedTuple):
     Attributes:
         name: in full, such as "/job:worker/replica:0/task:1/device:GPU:0".
         kind: "CPU", "GPU", ….
-        memory: bytes that TensorFlow may use.
+        memory: bytes that TensorFlow may use; for a CPU, a constant of TensorFlow (256 MiB).
         incarnation: a random number of the server, which another server in its place does not have.
         description: the hardware, in the driver's words; "" for a CPU.
     """
@@ -38,6 +38,11 @@ class Device(NamedTuple):
     memory: int
     incarnation: int
     description: str
+
+    @property
+    def own_memory(self) -> int | None:
+        """The bytes of the device's own memory that TensorFlow may use; None for a CPU, which has the task's."""
+        return None if self.kind == "CPU" else self.memory
 
 
 def get_status(stream: socket.socket, timeout: float) -> list[Device]:

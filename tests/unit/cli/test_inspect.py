@@ -332,12 +332,7 @@ def test_ls_of_nothing(run: Run, backend: FakeBackend) -> None:
 def test_devices(run: Run, backend: FakeBackend) -> None:
     assert run("devices", "mnist") == (
         0,
-        (
-            "TASK      DEVICE  MEMORY  DESCRIPTION\n"
-            "chief/0   CPU:0   256Mi\n"
-            "worker/0  CPU:0   256Mi\n"
-            "worker/1  CPU:0   256Mi\n"
-        ),
+        ("TASK      DEVICE  MEMORY  DESCRIPTION\nchief/0   CPU:0   -\nworker/0  CPU:0   -\nworker/1  CPU:0   -\n"),
         "",
     )
 
@@ -351,7 +346,7 @@ def test_devices_with_a_silent_task(run: Run, backend: FakeBackend) -> None:
     backend.unresponsive = {Task("worker", 1)}
     assert run("devices", "mnist") == (
         3,
-        "TASK      DEVICE  MEMORY  DESCRIPTION\nworker/0  CPU:0   256Mi\n",
+        "TASK      DEVICE  MEMORY  DESCRIPTION\nworker/0  CPU:0   -\n",
         "error: chief/0 does not answer: Connection refused; worker/1 does not answer: Connection refused\n",
     )
 
@@ -370,7 +365,7 @@ def test_devices_as_json(run: Run, backend: FakeBackend) -> None:
                 {
                     "name": "/job:worker/replica:0/task:0/device:CPU:0",
                     "kind": "CPU",
-                    "memory": 268435456,
+                    "memory": None,
                     "description": "",
                 }
             ],

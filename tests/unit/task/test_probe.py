@@ -47,6 +47,8 @@ def test_answer_has_devices() -> None:
     expected = probe.Device(name=NAME, kind="GPU", memory=256, incarnation=77, description="name: NVIDIA L4")
     answer = frame(0, 0, 1, grpc_message(field(1, GPU)))
     assert get_status(SETTINGS + HEADERS + answer + TRAILERS) == [expected]
+    assert expected.own_memory == 256
+    assert expected._replace(kind="CPU").own_memory is None
 
 
 def test_answer_may_come_byte_by_byte_in_several_frames() -> None:

@@ -38,6 +38,8 @@ _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")  # characters that are not ASCII
 _MORE_THREADS = "..."  # after MAX_NTHREADS, 100
 _TENSORFLOW = re.compile(r"/(?:tensorflow|keras|tf_keras)/")
+# The functions in TensorFlow and Keras that decorators put around others, to filter tracebacks, dispatch or warn.
+_WRAPPERS = re.compile(r"\w*wrap(?:per|ped)\w*|decorat\w+|inner|new_func|(?:autograph|error|op_dispatch)_handler")
 
 Calls = Mapping[int, Mapping[str, Any]]
 
@@ -178,10 +180,8 @@ def tensorflow_call(frames: Sequence[Frame]) -> str:
     called = None
     for frame in reversed(frames):
         if _TENSORFLOW.search(frame.file):
-            called = frame
-        elif called is None and _is_library(frame):  # TensorFlow waits for a lock of Python
-            continue
-        elif not frame.file.startswith(_PACKAGE):
+            called = called if called and _WRAPPERS.fullmatch(frame.function) else frame
+        elif not (_is_library(frame) or frame.file.startswith(_PACKAGE)):  # a library's: a lock, or a decorator
             break
     return f"{Path(called.file).stem}.{called.function}" if called else ""
 
