@@ -108,9 +108,9 @@ class _Output(threading.Thread):
         from tfk8s.errors import Tfk8sError
 
         try:
-            chosen, lines = self._cluster.logs(self._programs, follow=True)
-            self._shown = ShownLines(lines, all_lines=self._all_lines)
-            print_lines(chosen, self._shown, self._note_line)
+            logs = self._cluster.logs(self._programs, follow=True)
+            self._shown = ShownLines(logs, all_lines=self._all_lines)
+            print_lines(logs.tasks, self._shown, self._note_line)
         except Tfk8sError as error:  # such as a user who may not read logs
             note(f"the output of the programs is not shown: {error}")
 

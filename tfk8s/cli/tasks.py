@@ -78,9 +78,9 @@ def logs(
     cluster = options.find_cluster(name, local, context, namespace)
     if tasks and script_job.is_name(tasks[0]) and len(tasks) == 1:
         return cluster.show(tasks[0], **part, brief=not all_lines)
-    chosen, lines = cluster.logs(tasks or (), **part)
-    shown = ShownLines(lines, all_lines=all_lines)
-    last = print_lines(chosen, shown)
+    found = cluster.logs(tasks or (), **part)
+    shown = ShownLines(found, all_lines=all_lines)
+    last = print_lines(found.tasks, shown)
     shown.note_left_out()
     if shown.left_out:
         return 0

@@ -17,8 +17,8 @@ from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
 from tfk8s.cluster.retries import run_with_retries
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Scaling
-from tfk8s.core.script import LogLine, LogOptions, Script, shown
-from tfk8s.core.spec import JobFile, Task
+from tfk8s.core.script import LogOptions, Logs, Script, shown
+from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus, TaskStatus
 from tfk8s.core.task_names import parse_task, select
 from tfk8s.errors import InvalidInput, NoSuchCluster
@@ -162,15 +162,15 @@ class Cluster:
         """Stop a script, and delete its output."""
         self.backend.stop(self.name, script)
 
-    def logs(self, tasks: Iterable[str] = (), **options: Any) -> tuple[list[Task], Iterator[LogLine]]:
-        """Return the chosen tasks, and their output.
+    def logs(self, tasks: Iterable[str] = (), **options: Any) -> Logs:
+        """Return the output of tasks, to be printed or iterated over.
 
         Args:
             tasks: "worker/1", or "worker" for all tasks of the job; none means all.
             **options: the part of the output, as `LogOptions` has it; default: all so far.
         """
         chosen, part = select(tasks, [task.task for task in self.tasks()]), LogOptions(**options)
-        return chosen, shown(self.backend.logs(self.name, chosen, part), part)
+        return Logs(chosen, part, lambda: shown(self.backend.logs(self.name, chosen, part), part))
 
     def events(self, *, follow: bool = False) -> Iterator[Event]:
         """Return the cluster's events in the order of time; with `follow`, continue until the cluster is removed."""

@@ -26,12 +26,15 @@ class Action(enum.StrEnum):
     REMOVE = "remove"
 
 
-class Scaling(enum.IntEnum):
-    """The effect of other numbers of tasks; false if nothing changed."""
+class Scaling(enum.StrEnum):
+    """The effect of other numbers of tasks, in words; false if nothing changed."""
 
-    UNCHANGED = 0
-    IN_PLACE = 1  # the tasks that stay go on
-    RESTARTED = 2  # all tasks restart
+    UNCHANGED = "nothing changed"
+    IN_PLACE = "scaled: the other tasks continue"
+    RESTARTED = "scaled: all tasks restarted"
+
+    def __bool__(self) -> bool:
+        return self is not Scaling.UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)

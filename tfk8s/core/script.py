@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfk8s.core.spec import Task
@@ -139,3 +139,35 @@ def is_of_tensorflow(line: str) -> bool:
 def shown(lines: Iterable[LogLine], options: LogOptions) -> Iterator[LogLine]:
     """Yield the lines without those that `options.brief` leaves out."""
     return (line for line in lines if not (options.brief and is_of_tensorflow(line.text)))
+
+
+class Logs:
+    """The output of tasks. Iterating reads the lines; printing, and a notebook, shows them.
+
+    Args:
+        tasks: the tasks.
+        options: the part of the output.
+        read: returns the lines, from the first on.
+
+    Attributes:
+        tasks: the tasks.
+    """
+
+    def __init__(self, tasks: Sequence[Task], options: LogOptions, read: Callable[[], Iterator[LogLine]]) -> None:
+        self.tasks, self._options, self._read = tuple(tasks), options, read
+
+    def __iter__(self) -> Iterator[LogLine]:
+        return self._read()
+
+    def __repr__(self) -> str:
+        return f"<output of {', '.join(map(str, self.tasks))}>"
+
+    def __str__(self) -> str:
+        if self._options.follow:  # this output has no end
+            return repr(self)
+        width = max(len(str(task)) for task in self.tasks) if len(self.tasks) > 1 else 0
+        return "\n".join(f"{str(line.task).ljust(width)} | {line.text}" if width else line.text for line in self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        del cycle
+        printer.text(str(self))

@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,22 @@ from tfk8s.testing import FakeBackend, change
 
 CHIEF, FIRST, SECOND = Task("chief", 0), Task("worker", 0), Task("worker", 1)
 READY, STARTING, FAILED = Phase.READY, Phase.STARTING, Phase.FAILED
+
+
+def test_what_a_notebook_shows_of_logs_and_scale(cluster: Cluster) -> None:
+    logs = cluster.logs(["worker"], tail=3)
+    assert logs.tasks == (FIRST, SECOND)
+    assert [line.text for line in logs] == ["worker/0 listens", "worker/1 listens"]
+    assert str(logs) == "worker/0 | worker/0 listens\nworker/1 | worker/1 listens"
+    assert repr(logs) == "<output of worker/0, worker/1>"
+    assert str(cluster.logs(["worker/1"])) == "worker/1 listens"
+    assert str(cluster.logs(follow=True)) == "<output of chief/0, worker/0, worker/1>"
+    shown: list[str] = []
+    logs._repr_pretty_(SimpleNamespace(text=shown.append), False)
+    assert shown == [str(logs)]
+    assert str(cluster.scale({"worker": 3}, timeout=None)) == "scaled: the other tasks continue"
+    unchanged = cluster.scale({"worker": 3}, timeout=None)
+    assert (str(unchanged), bool(unchanged)) == ("nothing changed", False)
 
 
 def test_restart_waits_for_another_server(cluster: Cluster, backend: FakeBackend) -> None:
