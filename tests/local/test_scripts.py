@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import addresses, is_ready, pids, tfk8s, wait_for
+from clusters import addresses, is_ready, pids, start_tfk8s, tfk8s, wait_for
 from job_files import job_file
 
 from tfk8s.backends.local import state
@@ -419,3 +419,32 @@ def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(start, backen
     assert tasks["worker/1"]["processes"][0]["activity"] == "stopped by a signal"
     assert tasks["worker/1"]["needed_by"] == [document["scripts"][0]["script"]]
     assert tasks["ps/0"]["needed_by"] == []
+
+
+# The main thread ends at Ctrl-C, and Python waits for the other thread.
+THREAD = """
+import signal, sys, threading
+if sys.argv[1] == "caught":
+    signal.signal(signal.SIGTERM, lambda *_: print("saves", flush=True))
+threading.Thread(target=threading.Event().wait, name="reader").start()
+print("running", flush=True)
+threading.Event().wait()
+"""
+
+
+def test_ctrl_c_ends_a_script_whose_thread_waits(pair: str, tmp_path: Path) -> None:
+    path = tmp_path / "thread.py"
+    path.write_text(THREAD)
+    once, twice = (start_tfk8s("submit", "--local", pair, str(path), how) for how in ("caught", "default"))
+    for process in (once, twice):
+        assert process.stdout.readline() == "running\n"
+        process.send_signal(signal.SIGINT)
+    said = next(line for line in twice.stderr if line.startswith("tfk8s: waiting"))
+    assert said.startswith(
+        'tfk8s: waiting for the script\'s thread "reader" to end; Ctrl-C again ends it at once, else'
+    )
+    twice.send_signal(signal.SIGINT)
+    twice.communicate(timeout=5)
+    assert twice.returncode == 143
+    out, err = once.communicate(timeout=30)  # 15 s, and 2 s after SIGTERM
+    assert (once.returncode, out) == (130, "saves\n"), err

@@ -145,8 +145,11 @@ class CallGuard:
     @property
     def check_interval(self) -> float | None:
         """The seconds until the next `check`; None while no call has to be checked."""
-        is_alert = self._suspicions or self._interrupted or self._losses.lost_now
-        return self._timing.check_interval if is_alert else None
+        return self._timing.check_interval if self._is_alert else None
+
+    @property
+    def _is_alert(self) -> bool:
+        return bool(self._suspicions or self._interrupted or self._losses.lost_now)
 
     def on_event(self, event: TaskEvent) -> None:
         """Take note of a change of a task."""
@@ -166,7 +169,7 @@ class CallGuard:
 
     def check(self, now: float) -> None:
         """End the calls whose time is up."""
-        if self.check_interval is None:  # reading the stacks of threads that run is not safe in CPython 3.11
+        if not self._is_alert:  # reading the stacks of threads that run is not safe in CPython 3.11
             return
         active = self._active()
         for task in self._losses.lost_now:
@@ -215,7 +218,7 @@ class CallGuard:
         self._interrupted = active.keys() & self._interrupted
         if not self._interrupted or now < self._interrupt_due:
             return
-        if not _ends_calls(signal.getsignal(signal.SIGINT)):
+        if not ends_calls(signal.getsignal(signal.SIGINT)):
             self._notify("the script handles Ctrl-C after the session's call; press Ctrl-C again to end the script")
             self._interrupted = ()
         elif self._ending.interrupt([active[key] for key in self._interrupted], self._attempt):
@@ -230,7 +233,7 @@ _HELP = (
 )
 
 
-def _ends_calls(handler: object) -> bool:
+def ends_calls(handler: object) -> bool:
     """Return whether a handler of Ctrl-C wants the call to end: Python's, or a notebook's in a cell with `await`."""
     return handler is signal.default_int_handler or getattr(handler, "__module__", "").startswith("ipykernel.")
 

@@ -24,11 +24,12 @@ from tfk8s.core.naming import FORWARDED
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import active_calls, adopted_server, error_names, failures, patch
-from tfk8s.sessions.call_guard import TASK_FAILED, CallGuard, ExitScript
+from tfk8s.sessions.call_guard import INTERRUPTED, TASK_FAILED, ExitScript
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.eager import coordinator, remote_context
 from tfk8s.sessions.failures import ScriptRun
+from tfk8s.sessions.forks.script_guard import ScriptGuard
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
 from tfk8s.task.programs import imports, main_script, moved_ports, strategies, tensorflow_1
@@ -49,7 +50,8 @@ def execute(options: argparse.Namespace) -> int:
         return failures.report(error, note.write, error_names.A_TASK_FAILED)
     if options.events is not None:
         of_script.expect()
-    guard = GuardThread(CallGuard(of_script, cluster.view, ExitScript(note.end)), options.events, listen(cluster.view))
+    rule = ScriptGuard(note.end, of_script, cluster.view, ExitScript(note.end))
+    guard = GuardThread(rule, options.events, listen(cluster.view))
     guard.take_signals()
     guard.start()
     check = functools.partial(patch.check_target, tasks=cluster.view.addresses, in_pod=options.pod)
@@ -185,7 +187,10 @@ def _end(code: int) -> NoReturn:
 
 def exit_process(code: int) -> NoReturn:
     """End this process as Python does, and free what it has made on tasks."""
-    main_script.finish()
+    try:
+        main_script.finish()
+    except KeyboardInterrupt:  # while a thread goes on
+        _end(INTERRUPTED)
     _end(code)
 
 

@@ -16,6 +16,7 @@ These must hold, and tests/unit/sessions/test_timing.py asserts them:
 | `script_reason_timeout` | `kubelet_delay` | `submit` names the reason, too |
 | `script_end_timeout` | `script_reason_timeout` | `run` sees the end of scripts that wait for the reason |
 | a deleted pod's grace period, 5 s | `interrupt_timeout` + `close_timeout` | tfk8s ends the script first |
+| `end_timeout` | `end_notice`, `interrupt_timeout` + `close_timeout` | a script ends by itself if its calls end |
 | `lookup_timeout` | `partial_lookup_timeout` | each session needs the master's connections, few need the others |
 | `partial_lookup_timeout` | gRPC's 30 s | gRPC looks a name up again after 30 s at the earliest |
 """
@@ -40,6 +41,8 @@ class Timing:
         recovering_timeout: for calls of scripts that recover from losses themselves.
         interrupt_timeout: for a call after Ctrl-C.
         close_timeout: for a call whose session was closed after Ctrl-C.
+        end_notice: until a script that goes on after Ctrl-C is said to wait.
+        end_timeout: until this script is ended.
         reason_timeout: until a session knows why a task was lost.
         kubelet_delay: until kubelet has reported the end of a container.
         script_reason_timeout: until `submit` knows why a task was lost.
@@ -60,6 +63,8 @@ class Timing:
     recovering_timeout: float = 30.0
     interrupt_timeout: float = 1.0
     close_timeout: float = 2.0
+    end_notice: float = 2.0
+    end_timeout: float = 15.0
     reason_timeout: float = 3.0
     kubelet_delay: float = 2.5
     script_reason_timeout: float = 3.0

@@ -20,4 +20,5 @@ def test_each_timeout_is_greater_than_those_within_it() -> None:
     assert t.reason_timeout > t.local_reason_timeout
     assert t.script_end_timeout > t.script_reason_timeout > t.kubelet_delay
     assert t.interrupt_timeout + t.close_timeout < GRACE_PERIOD_OF_PODS
+    assert t.end_timeout > max(t.end_notice, t.interrupt_timeout + t.close_timeout)
     assert t.lookup_timeout > t.partial_lookup_timeout > GRPC_REPEATS_A_LOOKUP

@@ -22,6 +22,7 @@ from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
 
+END_TIMEOUT = 15.0  # between SIGTERM and SIGKILL for a script whose user wants its end
 KILL_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a script that has to end
 
 # The event loop handles the end of a process and of a connection.
@@ -128,7 +129,10 @@ class ForkedScripts(Generic[S]):
         except OSError:
             received = None
         if received is not None:
-            self._signal(script, received[0]["signal"])
+            number = received[0]["signal"]
+            self._signal(script, number)
+            if number == signal.SIGTERM:  # the script may have a handler, as TensorFlow may
+                self._loop.after(END_TIMEOUT, lambda: self._signal(script, signal.SIGKILL))
             return
         self._loop.forget(script.connection)
         self.end(script)
