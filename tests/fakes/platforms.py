@@ -34,14 +34,25 @@ def absent(module: str, system: str) -> set[str]:
     return set(_names(module, "linux")) - set(_names(module, system))
 
 
+def read_stubs() -> None:
+    """Read what typeshed says of all systems, so that forks of this process need not."""
+    for module in _MODULES:
+        for system in ("linux", *SYSTEMS):
+            _names(module, system)
+
+
 @functools.cache
 def _names(module: str, system: str) -> frozenset[str]:
     folder = Path(importlib.util.find_spec("mypy").submodule_search_locations[0], "typeshed/stdlib")  # type: ignore
     if module == "_typeshed":
         return frozenset()
     paths = [folder / f"{module}.pyi", folder / module / "__init__.pyi"]
-    text = next(path for path in paths if path.exists()).read_text()
-    return frozenset(_defined(ast.parse(text).body, system))
+    return frozenset(_defined(_parsed(next(path for path in paths if path.exists())).body, system))
+
+
+@functools.cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def _defined(body: Iterable[ast.stmt], system: str) -> Iterator[str]:

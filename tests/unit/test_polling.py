@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import itertools
 import math
 import os
@@ -210,9 +211,13 @@ PROGRAMS_FOR_PODS = {"tools/doctor/network_policy.py", "task/programs/inspector.
 
 def modules_with(pattern: str) -> set[str]:
     """Return the modules of the package in which a pattern of whole lines or words occurs."""
+    return {name for name, text in modules().items() if re.search(pattern, text, re.MULTILINE)}
+
+
+@functools.cache
+def modules() -> dict[str, str]:
     package = Path(polling.__file__).parent
-    modules = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
-    return {name for name, text in modules.items() if re.search(pattern, text, re.MULTILINE)}
+    return {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
 
 
 def test_only_this_module_sleeps() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from html.parser import HTMLParser
 
@@ -103,14 +104,13 @@ def test_names_of_users_are_text() -> None:
 
 
 def test_large_steps_make_a_small_page() -> None:
-    def large(call: str) -> TracedStep:
-        operations = [
-            operation(f"worker/{n % 40}", f"tower_{n}/layer/MatMul", n, n + 30, kind="MatMul") for n in range(2_000)
-        ]
-        sent = [transfer(f"w{n}/read", "worker/0", f"worker/{n % 39 + 1}", n, n + 90) for n in range(500)]
-        return step(*operations, *sent, call=call, duration=3_000)
-
-    text = page(recording(*[large(f"train_{n}") for n in range(MAX_STEPS + 2)]), "train.py on mnist", 100)
+    operations = [
+        operation(f"worker/{n % 40}", f"tower_{n}/layer/MatMul", n, n + 30, kind="MatMul") for n in range(2_000)
+    ]
+    sent = [transfer(f"w{n}/read", "worker/0", f"worker/{n % 39 + 1}", n, n + 90) for n in range(500)]
+    large = step(*operations, *sent, duration=3_000)
+    steps = [dataclasses.replace(large, call=f"train_{n}") for n in range(MAX_STEPS + 2)]
+    text = page(recording(*steps), "train.py on mnist", 100)
     assert len(text) < 3_000_000
     assert text.count("<details") == MAX_STEPS
     assert f"{2_000 - MAX_OPERATIONS:,} shorter operations are not drawn." in text

@@ -421,7 +421,7 @@ def cut(data: bytes, random: Random) -> Iterator[bytes]:
 PING = wire.frame(6, 0, 0, bytes(8))
 
 
-@settings(max_examples=40, deadline=None, phases=[Phase.generate])
+@settings(max_examples=4 * settings().max_examples, phases=[Phase.generate])
 @given(st.randoms(use_true_random=False))
 def test_windows_hold_and_every_call_ends(random: Random) -> None:
     with contextlib.ExitStack() as stack:
