@@ -18,8 +18,10 @@ from on_cluster import IMAGE, devices, left, make_job, make_job_file
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
+from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.cluster.readiness import wait_until_ready
-from tfk8s.core.script import Script
+from tfk8s.core.programs import Program
+from tfk8s.core.script import LogOptions, Script
 from tfk8s.core.spec import JobFile, Network, Peer, Task
 from tfk8s.errors import InvalidInput
 from tfk8s.tools.doctor import kubernetes, network_policy
@@ -63,6 +65,14 @@ get_file = mnist.get_file
 mnist.get_file = lambda fname, origin, file_hash: get_file(fname, origin=origin)
 (x, y), _ = tf.keras.datasets.mnist.load_data()
 assert x.shape == (3, 28, 28) and y.tolist() == [7, 8, 9]
+"""
+# The policy drops the packets: a library would wait for two minutes.
+WAITS = """
+import socket
+try:
+    socket.create_connection(("{server}", {port}), timeout=10)
+except TimeoutError:
+    pass
 """
 
 
@@ -110,8 +120,9 @@ def until_reaches(backend: KubernetesBackend, name: str, address: str, *, expect
 
 
 def test_tasks_and_scripts_reach_what_the_job_file_allows(
-    up: Callable[[JobFile], str], backend: KubernetesBackend, server: str, serve: Callable[[], str], tmp_path: Path
-) -> None:
+    up: Callable[[JobFile], str], backend: KubernetesBackend, server: str, serve: Callable[[], str], tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     pod = {"hostAliases": [{"ip": server, "hostnames": ["storage.googleapis.com"]}]}
     closed = make_job_file("egress", make_job(), network=Network(allow_to=()), pod=pod)
     name = up(closed)  # with the rules of earlier versions
@@ -132,6 +143,24 @@ def test_tasks_and_scripts_reach_what_the_job_file_allows(
     assert backend.apply(dataclasses.replace(closed, network=Network(allow_to=(rest,))))
     until_reaches(backend, name, server, expected=False)
     assert reaches(backend, name, other)
+
+    (tmp_path / "script.py").write_text(WAITS.format(server=server, port=PORT))
+    for fresh in (True, False):
+        assert backend.run(name, Script(path=tmp_path / "script.py", fresh=fresh)).code == 0
+        err = capfd.readouterr().err
+        assert f"tfk8s: no answer from {server}:{PORT} for" in err
+        assert "network.allow_to of the job file, or another NetworkPolicy, may close the way to it" in err
+
+
+def test_the_log_of_a_program_names_what_it_does_not_reach(
+    up: Callable[[JobFile], str], backend: KubernetesBackend, server: str, tmp_path: Path
+) -> None:
+    (tmp_path / "waits.py").write_text(WAITS.format(server=server, port=PORT))
+    worker = make_job(program=Program(("waits.py",), str(tmp_path)))
+    name = up(make_job_file("waits", worker, network=Network(allow_to=())))
+    assert wait_for_programs(backend, name, 120).exit_code == 0
+    lines = [line.text for line in backend.logs(name, [Task("worker", 0)], LogOptions())]
+    assert any(line.startswith(f"tfk8s: no answer from {server}:{PORT} for") for line in lines), lines
 
 
 def test_a_default_deny_is_refused_and_cured(client: KubeApi, make_namespace: Callable[[], str]) -> None:

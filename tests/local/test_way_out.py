@@ -13,12 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clusters import start_tfk8s, tfk8s
+from clusters import output, start_tfk8s, tfk8s
 from elsewhere import HERE, LATER, THERE, Elsewhere, elsewhere, later_address, missing
 
 from tfk8s import polling
 from tfk8s.backends.local import state
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.network.way_out import Way
+from tfk8s.core.spec import Task
 from tfk8s.sessions.forks import processes
 
 MAY_SKIP = "CI" not in os.environ  # CI installs all that the tests need, so a missing part fails there
@@ -201,8 +203,34 @@ def test_a_closed_way_names_address_and_field(start: Callable[..., Cluster]) -> 
     )
     line = "tfk8s: network.allow_to of the job file is empty: www.googleapis.com:443 stays out of reach"
     assert line in err.splitlines()
-    out, _ = cluster.run(f"import socket; print(socket.socket().connect_ex(({THERE!r}, 80)))")
+    out, err = cluster.run(f"import socket; print(socket.socket().connect_ex(({THERE!r}, 80)))")
     assert out == "101"  # Network is unreachable
+    assert f"tfk8s: network.allow_to of the job file is empty: {THERE}:80 stays out of reach" in err.splitlines()
+
+
+TRIES = """
+import contextlib, socket, urllib.request
+with contextlib.suppress(OSError):
+    urllib.request.urlopen("https://packages.example/hello")
+for server in (("{there}", 5432), ("database.example", 5432)):
+    with contextlib.suppress(OSError):
+        socket.create_connection(server)
+"""
+
+
+def test_the_log_of_a_program_names_what_it_does_not_reach(backend: LocalBackend, tmp_path: Path) -> None:
+    (tmp_path / "tries.py").write_text(TRIES.format(there=THERE))
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "{apiVersion: tfk8s.dev/v1, name: tries, jobs: {worker: {program: [tries.py]}}, network: {allow_to: []}}"
+    )
+    assert tfk8s("up", "--local", file).returncode == 0
+    assert tfk8s("wait", "--local", "tries").returncode == 0
+    servers = ("packages.example:443", f"{THERE}:5432", "database.example:5432")
+    assert output(backend, "tries", Task("worker", 0)).splitlines() == [
+        f"tfk8s: network.allow_to of the job file is empty: {server} stays out of reach" for server in servers
+    ]
+    assert tfk8s("down", "--local", "tries").returncode == 0
 
 
 def test_a_list_is_kept(start: Callable[..., Cluster]) -> None:

@@ -35,6 +35,7 @@
     TFK8S_PROGRESS      local/, warm/relay                training/progress           the file for `tfk8s.progress`
     TFK8S_PORTS         local/                            programs/                   other ports of tasks, as JSON
     TFK8S_FOLDERS       core/environment                  training/paths              folders of volumes, as JSON
+    TFK8S_WAY_OUT       local/way_out                     programs/, sessions/runner  why the network is closed
     TFK8S_CLUSTER_ID    local/                            local/state                 the cluster of a local process
     TFK8S_LOCAL         the user                          backends/options            1: `--local` is the default
     TFK8S_GET_LIMIT     the user                          backends/                   the most bytes of `--get`

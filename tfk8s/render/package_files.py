@@ -23,7 +23,7 @@ _SCRIPT = (
     "task/programs/__init__.py", "task/programs/archive.py", "task/programs/folder_writer.py",
     "task/programs/hints.py", "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",
     "task/programs/moved_ports.py", "task/programs/stacks.py", "task/programs/strategies.py",
-    "task/programs/tensorflow_1.py",
+    "task/programs/tensorflow_1.py", "task/programs/unreachable.py",
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tfk8s.core.addresses import host_and_port
 from tfk8s.core.naming import FORWARDED
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
@@ -32,7 +33,7 @@ from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.forks.script_guard import ScriptGuard
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
-from tfk8s.task.programs import imports, main_script, moved_ports, strategies, tensorflow_1
+from tfk8s.task.programs import imports, main_script, moved_ports, strategies, tensorflow_1, unreachable
 from tfk8s.task.programs.stacks import StackListener
 
 _EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
@@ -55,6 +56,10 @@ def execute(options: argparse.Namespace) -> int:
     guard.take_signals()
     guard.start()
     check = functools.partial(patch.check_target, tasks=cluster.view.addresses, in_pod=options.pod)
+    unreachable.explain(os.environ, log.warning)
+    if options.pod:
+        ports = {host_and_port(address)[1] for address in cluster.view.addresses.values()}
+        unreachable.watch(ports, log.warning)
     prepare_import()
     if setting := os.environ.pop("TFK8S_TRACE", None):
         from tfk8s.sessions.trace import recorder  # other scripts do without

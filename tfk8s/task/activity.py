@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _ESTABLISHED = "01"
@@ -40,10 +40,10 @@ class Connection(NamedTuple):
     inode: int
 
 
-def read_tables() -> str:
-    """Return the kernel's tables of the TCP connections in this network namespace (proc_net_tcp(5))."""
+def read_tables(names: Iterable[str] = ("tcp", "tcp6")) -> str:
+    """Return the kernel's tables of the connections in this network namespace (proc_net_tcp(5))."""
     texts = []
-    for name in ("tcp", "tcp6"):
+    for name in names:
         with contextlib.suppress(FileNotFoundError), open(f"/proc/net/{name}") as table:  # kernels may lack IPv6
             texts.append(table.read())
     return "".join(texts)

@@ -91,7 +91,7 @@ class Supervisor:
                 settings = self._settings(task)
                 self._programs.append(ProgramProcess(self._loop, settings, program, self._forks, self._add_event))
         self._run = ProgramRun(self._loop, self._record.job_file, self._programs)
-        self._way_out.start(self._loop, lambda reason: self._scripts.send_event(refused(reason)))
+        self._way_out.start(self._loop, self._note_refused)
         for server_process in self._servers:
             server_process.start()
         self._run.start()
@@ -100,6 +100,11 @@ class Supervisor:
         self._loop.run()
         if self._ends_itself:
             processes.kill_marked(CLUSTER_ID_VARIABLE, self._record.id)
+
+    def _note_refused(self, reason: str) -> None:
+        self._scripts.send_event(refused(reason))
+        for program in self._programs:
+            program.note(reason)
 
     def _processes(self) -> set[int]:
         """Return the processes of the cluster: a child whose environment is its own has no mark."""

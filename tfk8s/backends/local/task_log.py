@@ -74,6 +74,10 @@ class LogPipe:
             if not self._copy():
                 return
 
+    def note(self, text: str) -> None:
+        """Write a line of tfk8s."""
+        self._write([f"tfk8s: {text}".encode()])
+
     def _copy(self) -> bool:
         """Copy a block; return whether there may be more."""
         if self._reader is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from tfk8s.core.network.reach import FIELD
+
 
 class Way(enum.StrEnum):
     """One way. Its value travels in the supervisor's answers."""
@@ -28,6 +30,11 @@ class Way(enum.StrEnum):
         return self in (Way.SLIRP, Way.PASTA)
 
     @property
+    def cause(self) -> str:
+        """Why direct connections to other networks fail, for users; only a way with the proxy has a cause."""
+        return _CAUSES[self]
+
+    @property
     def has_proxy(self) -> bool:
         """True if processes get variables with the address of the supervisor's proxy."""
         return self in (Way.PROXY, Way.LIST, Way.CLOSED)
@@ -42,4 +49,9 @@ _TEXTS = {
     Way.LIST: "by an HTTP(S) proxy of the supervisor: HTTP and HTTPS alone, to what network.allow_to has",
     Way.CLOSED: "closed by network.allow_to in the job file",
     Way.BROKEN: "closed: its process has ended; supervisor.log may say why",
+}
+_CAUSES = {
+    Way.PROXY: "HTTP and HTTPS alone pass, by the proxy; slirp4netns or pasta, installed, would pass all",
+    Way.LIST: f"{FIELD} lets HTTP and HTTPS alone pass, by the proxy",
+    Way.CLOSED: f"{FIELD} is empty",
 }

@@ -13,7 +13,16 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from tfk8s.core.programs import PEER_LOST
-from tfk8s.task.programs import hints, imports, main_script, moved_ports, stacks, strategies, tensorflow_1
+from tfk8s.task.programs import (
+    hints,
+    imports,
+    main_script,
+    moved_ports,
+    stacks,
+    strategies,
+    tensorflow_1,
+    unreachable,
+)
 
 INTERRUPTED = 130  # by Ctrl-C, as a shell shows it
 
@@ -59,7 +68,8 @@ def run(arguments: Sequence[str]) -> int:
     if os.environ.get("TFK8S_TF1"):
         tensorflow_1.give()
     moved_ports.lead(os.environ)
-    strategies.watch(os.environ, lambda text: print(f"tfk8s: {text}", file=sys.stderr, flush=True))
+    strategies.watch(os.environ, _say)
+    unreachable.explain(os.environ, _say)
     try:
         main_script.run(script, rest)
     except SystemExit as end:
@@ -67,12 +77,16 @@ def run(arguments: Sequence[str]) -> int:
     except BaseException as error:
         main_script.print_traceback(error)
         if is_lost_task(error):
-            print(f"tfk8s: another task was lost; exit code {PEER_LOST}", file=sys.stderr, flush=True)
+            _say(f"another task was lost; exit code {PEER_LOST}")
             return PEER_LOST
         if text := hints.hint(error):
             print(f"hint: {text}", file=sys.stderr, flush=True)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
+
+
+def _say(text: str) -> None:
+    print(f"tfk8s: {text}", file=sys.stderr, flush=True)
 
 
 exit_process = main_script.exit_process

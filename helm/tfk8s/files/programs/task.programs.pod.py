@@ -26,8 +26,8 @@ from tfk8s.core.cluster_spec import cluster_spec, tf_config
 from tfk8s.core.programs import END_TIMEOUT, MAX_STOPPED, Program, RunPolicy, end_message, exit_code
 from tfk8s.task.config import derive_cluster, lists
 from tfk8s.task.programs import archive, main_script, runner
+from tfk8s.task.programs.unreachable import LOOK_INTERVAL, Unanswered
 
-_POLL_INTERVAL = 1.0
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell has them
 
@@ -60,10 +60,14 @@ class ProgramRuns:
         words: the program.
         policy: the restarts.
         environment: variables for the program, besides those of this process.
+        unanswered: the servers that do not answer, which get a line each.
     """
 
-    def __init__(self, name: str, words: Sequence[str], policy: RunPolicy, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, words: Sequence[str], policy: RunPolicy, environment: Mapping[str, str], unanswered: Unanswered
+    ) -> None:
         self._name, self._words, self._policy, self._environment = name, words, policy, environment
+        self._unanswered = unanswered
         self.restarts = 0
         self.terminated = False
         self._child = 0
@@ -103,12 +107,14 @@ class ProgramRuns:
                     os.killpg(self._child, signal.SIGKILL)
                 return code
             self._take(number.si_signo if number else 0)
+            for line in self._unanswered.look():
+                _say(line)
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
                 os.kill(self._child, signal.SIGKILL)
 
     def _wait(self) -> float:
         """Return the seconds until the next check."""
-        return _POLL_INTERVAL if self._kill_at is None else max(0.01, self._kill_at - time.monotonic())
+        return LOOK_INTERVAL if self._kill_at is None else max(0.01, self._kill_at - time.monotonic())
 
     def _take(self, number: int) -> None:
         """Act on a signal of this process."""
@@ -192,7 +198,9 @@ def main(arguments: Sequence[str]) -> int:
         archive.unpack(Path(path))
     name = naming.task(environment["TFK8S_JOB"], int(environment["TFK8S_INDEX"]))
     policy = RunPolicy(restart_on=restart_on, max_restarts=int(max_restarts))
-    runs = ProgramRuns(name, words, policy, variables(environment))
+    addresses = [address for tasks in derive_cluster(environment).values() for address in tasks.values()]
+    unanswered = Unanswered({int(address.rpartition(":")[2]) for address in addresses})
+    runs = ProgramRuns(name, words, policy, variables(environment), unanswered)
     code = runs.run()
     if runs.terminated:
         return 128 + signal.SIGTERM

@@ -86,6 +86,11 @@ class ProgramProcess(TaskProcess):
         self.exit_code = 0
         self.enter(Phase.SUCCEEDED, self._last_reason)
 
+    def note(self, text: str) -> None:
+        """Write a line of tfk8s into the log of a program that runs."""
+        if self.is_running and self._output is not None:
+            self._output.note(text)
+
     def kill(self) -> None:
         """Kill the program."""
         if self.pid is not None:

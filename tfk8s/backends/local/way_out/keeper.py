@@ -17,6 +17,7 @@ from tfk8s.core.network.way_out import Way
 from tfk8s.core.spec import Peer
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.task.programs import unreachable
 
 _WAIT_TIMEOUT = 8.0  # for two programs, of which each is ready in 20 ms
 _MESSAGE_TIMEOUT = 2.0
@@ -154,7 +155,7 @@ class WayOut:
         kept = {name: value for name, value in environment.items() if name.lower() != "all_proxy"}
         proxied = {spelled: self._proxy for name in _PROXIED for spelled in (name, name.upper())}
         direct = dict.fromkeys(("no_proxy", "NO_PROXY", "no_grpc_proxy"), ",".join(LOOPBACK))
-        return {**kept, **proxied, **direct}
+        return {**kept, **proxied, **direct, unreachable.VARIABLE: self.way.cause}
 
 
 def _listener(taken: Collection[int]) -> socket.socket:

@@ -21,7 +21,8 @@ from http import HTTPStatus
 from tfk8s.backends.local.way_out import http_heads, own_addresses
 from tfk8s.backends.local.way_out.http_heads import BadHead, ProxyRequest
 from tfk8s.backends.local.way_out.upstream import Upstream, Upstreams
-from tfk8s.core.network.reach import FIELD, Address, Allowed, Range, refusal
+from tfk8s.core.network.reach import Address, Allowed, Range, refusal
+from tfk8s.core.network.way_out import Way
 
 _HEAD_END = b"\r\n\r\n"
 _CHUNK = 1 << 16
@@ -137,7 +138,7 @@ class Proxy:
         a list of addresses.
         """
         if self._ranges is not None and not self._ranges:  # nothing is allowed: the name need not be known
-            self._refuse(request, f"{FIELD} is empty: {request.authority} stays out of reach")
+            self._refuse(request, f"{Way.CLOSED.cause}: {request.authority} stays out of reach")
         try:
             found = await self._resolve(request.host, request.port)
         except (OSError, UnicodeError) as error:
