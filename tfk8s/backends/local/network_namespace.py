@@ -8,13 +8,23 @@ Linux only (namespaces(7), user_namespaces(7)).
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from tfk8s.errors import InvalidInput
+
+try:
+    import ctypes
+except ImportError as missing:
+    raise InvalidInput(
+        f"clusters on this machine need Python's module ctypes, and {sys.executable} can't import it: {missing}",
+        help="use a Python that was built with libffi, as those of Linux distributions are",
+    ) from missing
 
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
 # The user namespace first, since it gives the right to the others. A cluster may have its own files (mounts.py).

@@ -183,7 +183,7 @@ def resize(record: Record, job_file: JobFile) -> Record:
 
 
 def relocate(record: Record, ports: Ports, kept: Collection[Task] = ()) -> Record:
-    """Return the record of a cluster in this machine's own network, where tasks get free ports.
+    """Return the record of a cluster whose tasks get free ports, and addresses of IPv4.
 
     Args:
         record: the cluster, with the ports that its tasks would have in a network of their own.
@@ -198,8 +198,8 @@ def relocate(record: Record, ports: Ports, kept: Collection[Task] = ()) -> Recor
     before = record.addresses
 
     def address(task: Task) -> str:
-        # Where IPv6 is off, as in Docker, TensorFlow takes a task that is gone at "localhost" for one that answers
-        # nothing ("No message returned for unary request"), and the loss has no name.
+        # Where IPv6 is off, as in Docker and on some machines, TensorFlow takes a task that is gone at "localhost" for
+        # one that answers nothing ("No message returned for unary request"), and the loss has no name.
         return f"127.0.0.1:{chosen[task]}" if task in chosen else before[task]
 
     job_file = record.job_file

@@ -76,6 +76,7 @@ def _isolated(folder: Folder) -> tuple[Record, WayOut]:
                 "leave allow_to out on this machine; `tfk8s doctor --local` says how to allow network namespaces",
             )
         os.environ.update(record.isolation.confined(os.environ))
+    if record.isolation.is_shared or not ports.has_ipv6():
         record = relocate(record, ports.OWN)
     way_out.open([host_and_port(task.address)[1] for task in record.tasks], shared=isolated.is_shared)
     folder.replace(record)

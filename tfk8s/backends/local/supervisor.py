@@ -192,7 +192,7 @@ class Supervisor:
 
     def _scale(self, record: Record) -> None:
         """Start the tasks that are new, and end those that are not in the record; the others continue."""
-        if record.isolation.is_shared:
+        if record.isolation.is_shared or not ports.has_ipv6():
             record = relocate(record, ports.OWN, kept={task.task for task in self._record.tasks})
         self._folder.replace(record)
         self._record = record

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+
 import pytest
 
 from tfk8s.backends.local import isolation
 from tfk8s.backends.local.isolation import Isolation, Kind, Refused
+from tfk8s.errors import InvalidInput
 
 DENIED = PermissionError(1, "unshare: Operation not permitted")
 REASON = "no network namespace: unshare: Operation not permitted"
@@ -89,3 +93,11 @@ def test_a_kernel_that_can_do_neither(machine: dict[str, object]) -> None:
 
 def test_this_machine_binds_ports_to_loopback() -> None:
     isolation.require_loopback()
+
+
+def test_a_python_without_ctypes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    monkeypatch.delitem(sys.modules, "tfk8s.backends.local.network_namespace")
+    with pytest.raises(InvalidInput, match=r"need Python's module ctypes, and .*python.* can't import it") as caught:
+        importlib.import_module("tfk8s.backends.local.network_namespace")
+    assert "libffi" in caught.value.help

@@ -95,6 +95,13 @@ def test_a_cluster_in_a_shared_network_gets_free_ports() -> None:
     assert Record.from_dict(json.loads(json.dumps(moved.to_dict()))) == moved
 
 
+def test_a_network_of_its_own_without_ipv6_keeps_the_ports() -> None:
+    with contextlib.closing(Ports()) as own:
+        moved = relocate(make_record(sized(1), exposed=False), own)
+    assert all(task.address.startswith("127.0.0.1:") for task in moved.tasks)
+    assert "TFK8S_PORTS" not in moved.variables
+
+
 def test_new_tasks_get_free_ports_beside_those_that_stay() -> None:
     with contextlib.closing(Ports()) as own, contextlib.closing(Ports()) as others:
         others.choose({2222: 2222})

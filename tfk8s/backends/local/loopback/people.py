@@ -9,6 +9,7 @@ from pathlib import Path
 
 _FIRST_PERSON = 1000  # smaller numbers are the system's users (login.defs(5))
 _NOBODY = 65534
+_SERVICES = range(61184, 65520)  # systemd's services with DynamicUser (systemd.exec(5))
 _MAX_NAMED = 3
 _ALL_IDS = ["0", "0", "4294967295"]  # of user_namespaces(7)
 _TABLES = ("tcp", "tcp6", "udp", "udp6")
@@ -81,7 +82,7 @@ def _hides_ids(proc: Path) -> bool:
 
 
 def _is_person(user: int) -> bool:
-    return user >= _FIRST_PERSON and user != _NOBODY
+    return user >= _FIRST_PERSON and user != _NOBODY and user not in _SERVICES
 
 
 def _name(user: int) -> str:

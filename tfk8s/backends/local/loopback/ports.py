@@ -85,6 +85,16 @@ def _first_outgoing() -> int:
         return 32_768
 
 
+def has_ipv6() -> bool:
+    """Return whether the network of this process has the loopback address of IPv6: a machine may have IPv6 off."""
+    try:
+        with socket.socket(socket.AF_INET6) as attempt:
+            attempt.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 def is_free(port: int) -> bool:
     """Return whether a server could listen on a port of this machine."""
     # Without SO_REUSEPORT, so that a server of gRPC, which sets it, counts: two such servers would share the port.

@@ -35,8 +35,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return make
 
 
-@pytest.mark.parametrize("users", [(), (0, OWN), (0, 1, 999, OWN, 65534)])
-def test_the_system_and_nobody_are_no_people(machine: Machine, users: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("users", [(), (0, OWN), (0, 1, 999, OWN, 61_184, 65_519, 65_534)])
+def test_the_system_its_services_and_nobody_are_no_people(machine: Machine, users: tuple[int, ...]) -> None:
     assert people.who_else(machine(users, users), OWN) == ""
 
 

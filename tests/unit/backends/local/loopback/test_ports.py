@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -98,3 +100,11 @@ def test_a_machine_without_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "is_free", lambda _: False)
     with pytest.raises(OSError, match="no free port from 10000 to "):
         Ports().choose({"a": 2})
+
+
+def test_a_machine_may_have_ipv6_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def off(*_: object) -> NoReturn:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+    monkeypatch.setattr(socket.socket, "bind", off)
+    assert not ports.has_ipv6()

@@ -50,6 +50,12 @@ def test_a_users_own_start_still_runs(tmp_path: Path) -> None:
     assert python(tmp_path, "-P").splitlines()[1] == "the user's"
 
 
+@pytest.mark.programs
+def test_a_python_without_ctypes_binds_its_sockets_too(tmp_path: Path) -> None:
+    (tmp_path / "ctypes.py").write_text("raise ImportError('no libffi')\n")
+    assert python(tmp_path) == "{b'lo\\x00'} []\nno other\n"
+
+
 def test_variables_of_a_confined_process() -> None:
     once = CONFINED.confined({"PYTHONPATH": "/own"})
     assert once["PYTHONPATH"].endswith("loopback/start:/own")

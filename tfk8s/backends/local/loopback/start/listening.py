@@ -1,30 +1,22 @@
 """Binds the ports that this process opens to the loopback device, before they take a connection.
 
 A socket that is bound to the device `lo` takes no connection from elsewhere, whatever its address (SO_BINDTODEVICE in
-socket(7); needs no capability since Linux 5.7). Python's sockets are bound by their class. TensorFlow's are opened by
-gRPC in TensorFlow's libraries, which call `listen` of libc by a table of the dynamic linker (ELF's global offset
-table). There, `listen` is replaced by a function that binds the socket first.
-
-Standard library only: any Python process of a cluster runs this file.
+socket(7); needs no capability since Linux 5.7). Python's sockets are bound by their class, TensorFlow's by
+`libraries.py`. Standard library only: any Python process of a cluster runs this file, also where ctypes is missing.
 """
 
 from __future__ import annotations
 
-import ctypes
-import mmap
+import importlib.util
 import os
 import socket
-import struct
-from collections.abc import Iterator
+import sys
+import types
 from pathlib import Path
-from typing import Any
 
 _DEVICE = b"lo\0"
 _NAME_BYTES = 16  # of a device's name, IFNAMSIZ
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
-_TENSORFLOW = b"/tensorflow/"  # in the paths of its libraries
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def bind(descriptor: int) -> None:
@@ -68,121 +60,17 @@ def patch_sockets() -> None:
     setattr(socket.socket, "listen", listen_on_loopback)  # noqa: B010 - mypy takes methods for constant
 
 
-# ---- TensorFlow's libraries ----------------------------------------------------------------------------------------
-
-
 def hook_libraries() -> int:
-    """Replace `listen` in the libraries of TensorFlow that are loaded; return the number of replaced entries."""
-    places = [place for base, dynamic in _libraries() for place in _entries(base, dynamic, b"listen")]
-    return sum(map(_replace, places))
+    """Bind the sockets of TensorFlow's libraries that are loaded; return the number of replaced calls of `listen`."""
+    replaced: int = load("_tfk8s_libraries", Path(__file__).with_name("libraries.py")).hook(bind)
+    return replaced
 
 
-def _listen_on_loopback(descriptor: int, backlog: int) -> int:
-    try:
-        bind(descriptor)
-    except OSError as error:
-        ctypes.set_errno(error.errno or 1)
-        return -1
-    result: int = _libc.listen(descriptor, backlog)
-    return result
-
-
-_listen = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, use_errno=True)(_listen_on_loopback)
-
-
-class _ProgramHeader(ctypes.Structure):
-    _fields_ = (
-        ("kind", ctypes.c_uint32), ("flags", ctypes.c_uint32),
-        *((name, ctypes.c_uint64) for name in ("offset", "address", "physical", "file_size", "size", "alignment")),
-    )  # fmt: skip
-
-
-class _Loaded(ctypes.Structure):
-    """A loaded object, as dl_iterate_phdr(3) describes it."""
-
-    _fields_ = (
-        ("base", ctypes.c_uint64), ("name", ctypes.c_char_p), ("headers", ctypes.POINTER(_ProgramHeader)),
-        ("count", ctypes.c_uint16),
-    )  # fmt: skip
-
-
-_OnLoaded = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_size_t, ctypes.c_void_p)
-
-# Entries of an object's dynamic section, and the kind of its program header (elf(5)).
-_PLT_SIZE, _STRINGS, _SYMBOLS, _RELOCATIONS, _RELOCATIONS_SIZE, _STRINGS_SIZE, _PLT = 2, 5, 6, 7, 8, 10, 23
-_DYNAMIC = 2
-_ENTRY = struct.Struct("=qQ")  # of the dynamic section: the tag, the value
-_RELOCATION = struct.Struct("=QIIq")  # the place, the kind, the symbol's number, the addend
-_SYMBOL_BYTES, _KIND_OFFSET = 24, 12
-
-
-def _libraries() -> list[tuple[int, dict[int, int]]]:
-    """Return the address of each loaded library of TensorFlow, and its dynamic section."""
-    found: list[tuple[int, dict[int, int]]] = []
-
-    def on_loaded(item: Any, _size: int, _data: object) -> int:
-        loaded = item.contents
-        if _TENSORFLOW in (loaded.name or b""):
-            headers = (loaded.headers[number] for number in range(loaded.count))
-            sections = [_section(loaded.base, header.address) for header in headers if header.kind == _DYNAMIC]
-            found.extend((loaded.base, section) for section in sections)
-        return 0
-
-    _libc.dl_iterate_phdr(_OnLoaded(on_loaded), None)
-    return found
-
-
-def _section(base: int, address: int) -> dict[int, int]:
-    entries: dict[int, int] = {}
-    place = base + address
-    while (entry := _ENTRY.unpack(ctypes.string_at(place, _ENTRY.size)))[0]:
-        entries[entry[0]] = entry[1]
-        place += _ENTRY.size
-    for tag in (_STRINGS, _SYMBOLS, _RELOCATIONS, _PLT):  # glibc makes these addresses absolute
-        if 0 < entries.get(tag, 0) < base:
-            entries[tag] += base
-    return entries
-
-
-def _entries(base: int, dynamic: dict[int, int], name: bytes) -> Iterator[int]:
-    """Yield the places in memory that lead an object's calls to a function of another object."""
-    symbols = dynamic[_SYMBOLS], dynamic[_STRINGS] - dynamic[_SYMBOLS]  # the linker puts the strings after the symbols
-    for text in _find(dynamic[_STRINGS], dynamic[_STRINGS_SIZE], name + b"\0"):
-        for symbol in _find(*symbols, struct.pack("=I", text), _SYMBOL_BYTES):
-            number = struct.pack("=I", symbol // _SYMBOL_BYTES)
-            for table, size in ((_PLT, _PLT_SIZE), (_RELOCATIONS, _RELOCATIONS_SIZE)):
-                at = dynamic.get(table, 0)
-                for found in _find(at, dynamic.get(size, 0), number, _RELOCATION.size, _KIND_OFFSET):
-                    yield base + _RELOCATION.unpack(ctypes.string_at(at + found, _RELOCATION.size))[0]
-
-
-def _find(address: int, size: int, wanted: bytes, stride: int = 1, within: int = 0) -> Iterator[int]:
-    """Yield the offsets of the rows of a table in memory that have bytes at a place.
-
-    Args:
-        address: the table's.
-        size: the table's, in bytes.
-        wanted: the bytes.
-        stride: the size of a row.
-        within: the place of the bytes in a row.
-    """
-    start = 0
-    while found := _memmem(address + start, size - start, wanted, len(wanted)):
-        offset = found - address
-        if offset % stride == within:
-            yield offset - within
-        start = offset + 1
-
-
-_memmem = _libc.memmem
-_memmem.restype = ctypes.c_void_p
-_memmem.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
-_READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
-
-
-def _replace(place: int) -> bool:
-    page = place & -mmap.PAGESIZE
-    if _libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), _READ_WRITE) != 0:
-        return False
-    ctypes.c_void_p.from_address(place).value = ctypes.cast(_listen, ctypes.c_void_p).value
-    return True
+def load(name: str, path: Path) -> types.ModuleType:
+    """Import a file as a module of this name."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -8,27 +8,18 @@ interpreter may be another one than that of tfk8s.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import sys
-import types
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
 _FIRST_MODULE = "tensorflow.python.pywrap_tensorflow"  # loads all libraries of TensorFlow
 
 
-def _load(name: str, path: Path) -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def _confine() -> None:
-    listening = _load("_tfk8s_listening", _FOLDER / "listening.py")
-    imports = _load("_tfk8s_imports", _FOLDER.parents[3] / "task/programs/imports.py")
+    listening = importlib.import_module("listening")  # the folder comes first in the path
+    sys.modules["_tfk8s_listening"] = sys.modules.pop("listening")
+    imports = listening.load("_tfk8s_imports", _FOLDER.parents[3] / "task/programs/imports.py")
     listening.patch_sockets()
     imports.when_imported(_FIRST_MODULE, listening.hook_libraries)
 
