@@ -9,8 +9,8 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
-.PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-cluster test-versions \
-	test-kubernetes-versions check update site bench chart push-chart release clean
+.PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
+	test-cluster test-versions test-kubernetes-versions check update site bench chart push-chart release clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
 LINUX_ONLY = ^tfk8s/(backends/(local/|local_scripts|.*/raw_terminal)|cluster/each|task/(config|programs/|server)|training/|sessions/(forks/[^ei]|forks/event|forks/ipc|guard_thread|patch|pod/|warm/(keeper|relay)))
@@ -39,6 +39,9 @@ test-chart: .venv/dev   ## the Helm chart, with Helm; HELM=helm3 selects another
 
 test-foreign: .venv/dev   ## README in containers with Docker's default profile; TFK8S_TEST_BASE is their base image
 	$(BIN)/pytest tests/foreign
+
+test-foreign-whole: .venv/dev   ## `make test test-training` in the same containers, which takes hours; before a release
+	TFK8S_TEST_STAGE=whole $(BIN)/pytest tests/foreign/whole.py
 
 test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig context
 	$(BIN)/pytest tests/cluster

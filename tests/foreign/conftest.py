@@ -13,7 +13,8 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 BASE_IMAGE = os.environ.get("TFK8S_TEST_BASE", "python:3.11")
-IMAGE = "tfk8s/foreign:test"
+STAGE = os.environ.get("TFK8S_TEST_STAGE", "readme")  # of the Dockerfile
+IMAGE = f"tfk8s/foreign:{STAGE}"
 USERS = {"root": ["--env=HOME=/root"], "user": ["--user=1000:1000", "--cap-drop=ALL", "--env=HOME=/home/user"]}
 TIMEOUT = 300
 
@@ -26,9 +27,9 @@ class Container:
         template = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{.Gateway}}{{end}}"
         self.address, self.gateway = docker("inspect", "--format", template, name).split()
 
-    def run(self, command: str, options: Sequence[str] = (), code: int = 0) -> str:
+    def run(self, command: str, options: Sequence[str] = (), code: int = 0, timeout: float = TIMEOUT) -> str:
         """Run a shell's command, which must end with this exit code; return all that it prints."""
-        ended = subprocess.run(self.command(command, options), capture_output=True, text=True, timeout=TIMEOUT)
+        ended = subprocess.run(self.command(command, options), capture_output=True, text=True, timeout=timeout)
         assert ended.returncode == code, ended.stdout + ended.stderr
         return ended.stdout + ended.stderr
 
@@ -66,7 +67,13 @@ def image() -> str:
             if (REPOSITORY / name).is_file():
                 archive.add(REPOSITORY / name, name)
         archive.add(Path(__file__).with_name("Dockerfile"), "Dockerfile")
-    options = ["--quiet", "--network=host", f"--build-arg=BASE_IMAGE={BASE_IMAGE}", f"--tag={IMAGE}"]
+    options = [
+        "--quiet",
+        "--network=host",
+        f"--build-arg=BASE_IMAGE={BASE_IMAGE}",
+        f"--tag={IMAGE}",
+        f"--target={STAGE}",
+    ]
     docker("build", *options, "-", stdin=packed.getvalue())
     return IMAGE
 
