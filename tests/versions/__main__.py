@@ -1,6 +1,6 @@
 """Commands: see CONTRIBUTING.md.
 
-python -m versions tensorflow [2.15 …] [mixed] [lowest]
+python -m versions tensorflow [2.15 …] [mixed] [lowest] [io]
 python -m versions kubernetes [--whole CONTEXT …] [--helm PROGRAM …] [CONTEXT …]
 python -m versions enter CONTEXT REPORT
 python -m versions page

@@ -24,6 +24,7 @@ PYTHON = "3.11"
 PYTHONS = ["3.12", "3.13", "3.14"]  # with the newest TensorFlow
 
 _LIMIT = 3600.0  # seconds for the tests of an environment
+_WITH_IO = "2.16"  # the last TensorFlow for which tensorflow-io has wheels
 _TESTS = ["pytest>=8.3", "hypothesis>=6.100"]
 _SHOWN = ["tensorflow-cpu", "keras", "numpy"]
 _TITLES = {"tensorflow-cpu": "TensorFlow", "keras": "Keras", "numpy": "NumPy"}
@@ -43,7 +44,7 @@ def test(selected: Sequence[str]) -> Iterator[tuple[str, results.Result]]:
     """Yield the results of runs with their names: each version, the oldest with the newest, the lowest packages.
 
     Args:
-        selected: the minor versions, such as "2.21" or "2.21-3.12", and "mixed" and "lowest"; none means all.
+        selected: the minor versions, such as "2.21" or "2.21-3.12", and "mixed", "lowest" and "io"; none means all.
     """
     for minor, python in [*((minor, PYTHON) for minor in MINORS), *((NEWEST, python) for python in PYTHONS)]:
         if not selected or {minor, f"{minor}-{python}"} & {*selected}:
@@ -52,6 +53,8 @@ def test(selected: Sequence[str]) -> Iterator[tuple[str, results.Result]]:
         yield from _test_mixed()
     if not selected or "lowest" in selected:
         yield "lowest", _test_lowest()
+    if not selected or "io" in selected:
+        yield f"io {_WITH_IO}", _test_io()
 
 
 def _test_one(minor: str, python: str) -> results.Result:
@@ -71,6 +74,12 @@ def _test_mixed() -> Iterator[tuple[str, results.Result]]:
             versions = {"Script": _versions(script)["TensorFlow"], "Servers": _versions(servers)["TensorFlow"]}
             variables = {"VERSIONS_SCRIPT": str(script), "VERSIONS_SERVERS": str(servers)}
             yield f"mixed {versions['Script']}", _run(newest, features.MIXED, versions, variables)
+
+
+def _test_io() -> results.Result:
+    packages = [f"tensorflow-cpu=={_WITH_IO}.*", "tensorflow-io", "trustme>=1.1"]
+    with _environment(PYTHON, "--editable", ".[local]", *packages, *_TESTS) as folder:
+        return _run(folder, features.IO, _versions(folder, ["tensorflow-cpu", "tensorflow-io"]))
 
 
 def _test_lowest() -> results.Result:

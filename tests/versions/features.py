@@ -45,6 +45,11 @@ TENSORFLOW = {
     "servers that scripts start": ["tests/local/test_scripts.py::test_servers_of_scripts_adopt_tasks"],
     "TensorFlow's internals that tfk8s uses": ["tests/local/training/test_canaries.py"],
 }
+IO = {
+    "`s3://` of tensorflow-io, in a cluster's own network": [
+        "tests/local/test_way_out.py::test_tensorflow_io_reads_from_s3"
+    ]
+}
 MIXED = {"a script and servers of different versions": ["tests/versions/test_mixed.py"]}
 LOWEST = {
     "the unit tests": ["tests/unit"],

@@ -21,11 +21,14 @@ _MIXED = """TensorFlow promises nothing for such a pair, and `tfk8s submit` warn
 ParameterServerStrategy and `tfk8s.strategy()`."""
 _LOWEST = """The lowest versions that `pyproject.toml` allows, as `uv pip install --resolution lowest-direct` installs
 them. The tests show:"""
+_IO = """The library for S3 reads no variables of proxies. So it needs slirp4netns or pasta on this machine, and nothing
+on Kubernetes. The tests show:"""
 _KUBERNETES = "In kind clusters. Some rows are a run of the whole cluster suite. In the others, the tests show:"
 _SECTIONS = {
     "tensorflow": ("TensorFlow and Python", _TENSORFLOW, features.TENSORFLOW),
     "mixed": ("A script and servers of different versions", _MIXED, {}),
     "lowest": ("The lowest dependencies", _LOWEST, features.LOWEST),
+    "io": ("tensorflow-io", _IO, features.IO),
     "kubernetes": ("Kubernetes", _KUBERNETES, features.KUBERNETES),
     "helm": ("Helm", "The tests show the chart's objects, and a release in a cluster.", {}),
 }
