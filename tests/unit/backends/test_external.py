@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -24,7 +25,7 @@ CHIEF, WORKER = Task("chief", 0), Task("worker", 0)
 
 
 class Server:
-    """Answers each connection as a TensorFlow server does, and keeps it open."""
+    """Answers each connection, and each heartbeat, as a TensorFlow server does."""
 
     def __init__(self, task: Task, others: list[Task]) -> None:
         backend = FakeBackend(job_file("x", chief=1, worker=1))
@@ -43,7 +44,13 @@ class Server:
             except OSError:
                 return
             self._open.append(stream)
+            threading.Thread(target=self._answer_all, args=[stream], daemon=True).start()
+
+    def _answer_all(self, stream: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the client is gone, or `end` has closed the stream
             stream.sendall(self._answer)
+            while stream.recv(1 << 16):
+                stream.sendall(self._answer)
 
     def end(self) -> None:
         """End as a process does that is killed: it listens no more before its connections end."""
@@ -51,6 +58,8 @@ class Server:
         self.thread.join()
         self._listener.close()
         for stream in self._open:
+            with contextlib.suppress(OSError):  # the client is gone
+                stream.shutdown(socket.SHUT_RDWR)
             stream.close()
 
 
