@@ -42,6 +42,7 @@ max_duration: 8h
 idle: 30m
 drain: idle
 warm: true
+script: {{cpu: 2, memory: 4Gi, shm: 1Gi, ephemeral_storage: 20Gi, gpus: 1}}
 jobs:
   chief: 1
   evaluator: 1
@@ -365,6 +366,13 @@ class _Parts:
             pod=self.pick(_PODS, _BAD_PODS),
             run=self.run(),
             warm=self.pick([True, False], ["yes"]),
+            script=self.some(
+                cpu=self.pick([1, 0.5, 2.0, "500m"], ["x", -1]),
+                memory=self.size(),
+                shm=self.size(),
+                ephemeral_storage=self.size(),
+                gpus=self.pick([0, 1], [0.5]),
+            ),
             drain=self.pick(["block", "allow", "idle"], ["never"]),
             **{key: self.duration() for key in ("ttl", "max_duration", "idle")},
         )

@@ -22,10 +22,15 @@ def check(script: Script) -> None:
             "--requirements is for Kubernetes: on this machine a script runs in the virtual environment that is active",
             help=f"install into that: pip install -r {script.requirements}",
         )
-    if script.gpus:
+    if gpus := script.resources.gpus:
         raise InvalidInput(
             "--gpus is for Kubernetes: on this machine a script sees the GPUs that CUDA_VISIBLE_DEVICES shows it",
-            help=f"CUDA_VISIBLE_DEVICES={','.join(map(str, range(script.gpus)))} tfk8s submit …",
+            help=f"CUDA_VISIBLE_DEVICES={','.join(map(str, range(gpus)))} tfk8s submit …",
+        )
+    if script.resources.cpu or script.resources.memory:
+        raise InvalidInput(
+            "--cpu and --memory are for Kubernetes: on this machine a script has the cores and the memory of its user",
+            help="leave them out",
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import ScriptResources
 from tfk8s.core.spec import Env, EnvSource, Job, JobFile, Network, Peer, Security, Topology
 from tfk8s.core.storage.volumes import Volume
 
@@ -45,6 +46,7 @@ def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
             "volumes": tuple(map(_volume, plain["volumes"])),
             "network": Network(**network),
             "security": Security(**plain["security"]),
+            "script": _resources(plain.get("script", {})),
             "run": RunPolicy(**plain.get("run", {})),
         }
     )
@@ -60,6 +62,11 @@ def _job(plain: Mapping[str, Any]) -> Job:
         **plain, **tuples, **quantities, "env": _env(plain["env"]), "topology": topology, "volumes": volumes,
         "program": program and Program(tuple(program["words"]), program["folder"]),
     })  # fmt: skip
+
+
+def _resources(plain: Mapping[str, Any]) -> ScriptResources:
+    quantities = {name: _quantity(value) for name, value in plain.items() if name != "gpus"}
+    return ScriptResources(gpus=plain.get("gpus"), **quantities)
 
 
 def _env(plain: Mapping[str, Any]) -> Env:

@@ -154,6 +154,15 @@ Timeout = Annotated[
         help="Wait up to TIME; default: 120s, or 15m while an autoscaler starts a node.",
     ),
 ]
+StartTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="TIME",
+        callback=seconds,
+        help="Wait up to TIME for the cluster to be ready, and as long for the script's pod to start.",
+    ),
+]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Don't wait until the tasks are ready.")]
 Output = Annotated[
     str | None,
@@ -176,7 +185,7 @@ Requirements = Annotated[
     ),
 ]
 Gpus = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--gpus",
         metavar="N",
@@ -184,6 +193,12 @@ Gpus = Annotated[
         show_default=False,
         help="On Kubernetes: the number of GPUs for the script.",
     ),
+]
+Cpu = Annotated[
+    str | None, typer.Option("--cpu", metavar="CORES", help="On Kubernetes: the cores for the script, such as 500m.")
+]
+Memory = Annotated[
+    str | None, typer.Option("--memory", metavar="SIZE", help="On Kubernetes: the memory for the script, such as 4Gi.")
 ]
 Get = Annotated[
     list[str] | None,

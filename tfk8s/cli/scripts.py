@@ -29,7 +29,9 @@ def submit(
     fresh: options.Fresh = False,
     isolate: options.Isolate = False,
     requirements: options.Requirements = None,
-    gpus: options.Gpus = 0,
+    gpus: options.Gpus = None,
+    cpu: options.Cpu = None,
+    memory: options.Memory = None,
     get: options.Get = None,
     trace: options.Trace = None,
     trace_every: options.TraceEvery = None,
@@ -41,12 +43,7 @@ def submit(
     here: Annotated[
         bool, typer.Option("--here", help="Run on this machine; forward localhost:2222 and up to the tasks.")
     ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout", metavar="TIME", callback=options.seconds, help="Wait up to TIME for the cluster to be ready."
-        ),
-    ] = None,
+    timeout: options.StartTimeout = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -85,7 +82,7 @@ def submit(
         raise InvalidInput("--retries can't be combined with --here or --detach")
     session_script = make_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
-        without=without or (), get=get or (),
+        cpu=cpu, memory=memory, without=without or (), get=get or (), start_timeout=timeout,
     )  # fmt: skip
     cluster = options.find_cluster(name, local, context, namespace)
     if timeout is not None:
@@ -137,7 +134,9 @@ def run(
     fresh: options.Fresh = False,
     isolate: options.Isolate = False,
     requirements: options.Requirements = None,
-    gpus: options.Gpus = 0,
+    gpus: options.Gpus = None,
+    cpu: options.Cpu = None,
+    memory: options.Memory = None,
     get: options.Get = None,
     trace: options.Trace = None,
     trace_every: options.TraceEvery = None,
@@ -187,10 +186,13 @@ def run(
     if script is not None:
         session_script = make_script(
             script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
-            get=get or (),
+            cpu=cpu, memory=memory, get=get or (), start_timeout=None if timeout == TIMEOUT else timeout,
         )  # fmt: skip
-    elif tf1 or fresh or isolate or requirements or gpus or get or trace or each:
-        raise InvalidInput("--tf1, --fresh, --isolate, --requirements, --gpus, --get, --trace and --each need a SCRIPT")
+    elif tf1 or fresh or isolate or requirements or gpus or cpu or memory or get or trace or each:
+        raise InvalidInput(
+            "--tf1, --fresh, --isolate, --requirements, --gpus, --cpu, --memory, --get, --trace and --each need a "
+            "SCRIPT"
+        )
     if each and (get or steps):
         option = "--get" if get else "--trace"
         raise InvalidInput(f"{option} can't be combined with --each: the scripts would replace each other's files")

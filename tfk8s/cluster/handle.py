@@ -41,8 +41,7 @@ class Cluster:
     Attributes:
         name: the cluster's name.
         backend: the backend that runs the cluster.
-        created: the handle created the cluster.
-        changed: the handle created the cluster, or changed it.
+        created, changed: whether the handle created the cluster, and whether it created or changed the cluster.
     """
 
     def __init__(self, backend: Backend, name: str, *, keep: bool = True) -> None:
@@ -106,8 +105,8 @@ class Cluster:
 
     def submit(
         self, script: str | Path, *arguments: str, tf1: bool = False, fresh: bool = False, isolate: bool = False,
-        environment: Mapping[str, str] | None = None, requirements: str | Path | None = None, gpus: int = 0,
-        get: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None, requirements: str | Path | None = None, gpus: int | None = None,
+        cpu: float | str | None = None, memory: int | str | None = None, get: Sequence[str] = (),
     ) -> int:  # fmt: skip
         """Run a session script beside the master, with this process' standard streams.
 
@@ -120,6 +119,8 @@ class Cluster:
             environment: variables besides those of this process.
             requirements: a file for `pip install -r` before the script starts; for Kubernetes only.
             gpus: the number of GPUs for the script; for Kubernetes only.
+            cpu: cores for the script, such as 2 or "500m"; for Kubernetes only.
+            memory: bytes for the script, such as "4Gi"; for Kubernetes only.
             get: "PATH" or "PATH:LOCAL", what to copy when the script ends, as `tfk8s submit --get` does.
 
         Returns:
@@ -131,7 +132,7 @@ class Cluster:
         """
         prepared = scripts.make_script(
             script, arguments, tf1=tf1, fresh=fresh, isolate=isolate, environment=environment,
-            requirements=requirements, gpus=gpus, get=get,
+            requirements=requirements, gpus=gpus, cpu=cpu, memory=memory, get=get,
         )  # fmt: skip
         return self.run(prepared)
 
@@ -283,12 +284,11 @@ class Cluster:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
-        if self.created and not self._keep and (error is not None or not self._is_in_use()):
+        if not self.created or self._keep:
+            return
+        if error or not scripts.any_runs(self.backend, self.name, has_failed=self._exit_code != 0):
             with contextlib.suppress(NoSuchCluster):
                 self.backend.delete(self.name)
-
-    def _is_in_use(self) -> bool:
-        return scripts.any_runs(self.backend, self.name, has_failed=self._exit_code != 0)
 
     def __repr__(self) -> str:
         return f"<tfk8s.Cluster {self.name!r} ({self.backend.name})>"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tfk8s import polling
 from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.connection import require_access
-from tfk8s.core.script import Script
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import Script, ScriptResources
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ScriptPhase
 from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
+from tfk8s.jobfile import values
 from tfk8s.log import log
 from tfk8s.sessions.timing import TIMING
 
@@ -27,22 +30,37 @@ def make_script(
     isolate: bool = False,
     environment: Mapping[str, str] | None = None,
     requirements: str | Path | None = None,
-    gpus: int = 0,
+    gpus: int | None = None,
+    cpu: float | str | None = None,
+    memory: int | str | None = None,
     without: Sequence[str] = (),
     get: Sequence[str] = (),
+    start_timeout: float | None = None,
 ) -> Script:
     """Return a script and its settings, as `Cluster.submit` takes them.
 
     Raises:
-        InvalidInput: the script or the file of requirements does not exist, or nothing can be copied as `get` says.
+        InvalidInput: the script or the file of requirements does not exist, nothing can be copied as `get` says, or an
+            amount is none.
     """
     requirements = find_requirements(requirements)
     excluded = {"TFK8S_WITHOUT": ",".join(without)} if without else {}
     return Script(
         path=require_script(path), arguments=tuple(arguments), tf1=tf1, fresh=fresh, isolate=isolate,
-        environment={**(environment or {}), **excluded}, gpus=gpus, requirements=requirements,
+        environment={**(environment or {}), **excluded}, requirements=requirements, start_timeout=start_timeout,
+        resources=ScriptResources(
+            cpu=_amount("cpu", values.cpu, cpu), memory=_amount("memory", values.size, memory), gpus=gpus
+        ),
         downloads=downloads.parse(get),
     )  # fmt: skip
+
+
+def _amount(name: str, parse: Callable[[Any], Quantity], value: float | str | None) -> Quantity | None:
+    """Return an amount, parsed as in a job file."""
+    try:
+        return None if value is None else parse(value)
+    except values.Invalid as error:
+        raise InvalidInput(f"--{name}: {error}: {error.label}", help=error.advice) from error
 
 
 def find_requirements(path: str | Path | None) -> Path | None:
@@ -84,9 +102,17 @@ def require_script(path: str | Path) -> Path:
 
 
 def require_options(backend: Backend, script: Script) -> None:
-    """Raise an InvalidInput if the backend can't run a script with these options, before anything is started."""
+    """Check, before anything is started, that the backend can run a script with its options and its folder.
+
+    Raises:
+        InvalidInput: the backend can't.
+    """
     if backend.name != "kubernetes":
         foreground_scripts.check(script)
+        return
+    from tfk8s.backends.kubernetes.scripts import script_archive  # imported in 14 ms
+
+    script_archive.require_copy(script.path)
 
 
 def run_here(backend: Backend, name: str, script: Script) -> int:

@@ -1,12 +1,14 @@
-"""Session scripts, their outcomes, and lines of logs."""
+"""Session scripts, their resources, their outcomes, and lines of logs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tfk8s.core.quantity import Quantity
 
 if TYPE_CHECKING:
     from tfk8s.core.spec import Task
@@ -31,6 +33,58 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptResources:
+    """Resources of scripts; None where nothing is named.
+
+    Attributes:
+        cpu: cores; request and limit.
+        memory: bytes; request and limit.
+        shm: the bytes of `/dev/shm`, besides `memory`.
+        ephemeral_storage: the bytes that the script may write to its own folders and to its log.
+        gpus: the number of GPUs.
+    """
+
+    cpu: Quantity | None = None
+    memory: Quantity | None = None
+    shm: Quantity | None = None
+    ephemeral_storage: Quantity | None = None
+    gpus: int | None = None
+
+    def over(self, defaults: ScriptResources) -> ScriptResources:
+        """Return these resources, and the defaults for what they leave out."""
+        return ScriptResources(**{**_named(defaults), **_named(self)})
+
+    def __str__(self) -> str:
+        """Return the compact form, in the order of the names: "cpu=2,memory=4Gi"; "" for none."""
+        return ",".join(f"{name}={value}" for name, value in sorted(_named(self).items()))
+
+    def __bool__(self) -> bool:
+        """True if anything is named."""
+        return bool(_named(self))
+
+
+_NAMES = tuple(field.name for field in fields(ScriptResources))
+
+
+def _named(resources: ScriptResources) -> dict[str, Any]:
+    values = {name: getattr(resources, name) for name in _NAMES}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def parse_resources(text: str) -> ScriptResources:
+    """Return the resources of a compact form. Names that another version of tfk8s has written are left out.
+
+    Raises:
+        ValueError: a value is not a quantity.
+    """
+    pairs = (pair.partition("=") for pair in text.split(",") if pair)
+    values: dict[str, Any] = {
+        name: int(value) if name == "gpus" else Quantity.parse(value) for name, _, value in pairs if name in _NAMES
+    }
+    return ScriptResources(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """A session script, with the options to run it.
 
@@ -42,7 +96,8 @@ class Script:
         isolate: share no variables with other sessions (`isolate_session_state`).
         environment: variables besides the caller's.
         requirements: a file for `pip install -r` before the script starts; on Kubernetes only.
-        gpus: the number of GPUs; on Kubernetes only.
+        resources: what the script gets besides, or instead of, the job file's `script`; on Kubernetes only.
+        start_timeout: the seconds to wait for the script's start on Kubernetes; None is a default.
         downloads: what is copied when the script ends, whatever its exit code.
     """
 
@@ -53,7 +108,8 @@ class Script:
     isolate: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     requirements: Path | None = None
-    gpus: int = 0
+    resources: ScriptResources = field(default_factory=ScriptResources)
+    start_timeout: float | None = None
     downloads: Sequence[Download] = ()
 
     def runner_arguments(self, path: str = "") -> list[str]:

@@ -10,6 +10,7 @@ from tfk8s.core import naming, roles
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import ScriptResources
 from tfk8s.core.storage.volumes import Volume
 
 API_VERSION = "tfk8s.dev/v1"
@@ -214,6 +215,7 @@ class JobFile:
         idle: the seconds without a session and a script after which the cluster is removed; None for no limit.
         drain: the drains of nodes that may evict servers with variables: one of `roles.DRAINS`.
         warm: whether scripts in Kubernetes run in warm pods: False never, True from `up` on, None from the first on.
+        script: the resources of the pods of scripts in Kubernetes.
         run: the rules of the run, if jobs have programs.
     """
 
@@ -237,6 +239,7 @@ class JobFile:
     idle: int | None = None
     drain: str = roles.BLOCK
     warm: bool | None = None
+    script: ScriptResources = field(default_factory=ScriptResources)
     run: RunPolicy = field(default_factory=RunPolicy)
 
     def __iter__(self) -> Iterator[Task]:

@@ -17,6 +17,7 @@ from tfk8s.jobfile.structs import (
     NETWORK,
     PROGRAM,
     RUN,
+    SCRIPT,
     SECURITY,
     SOURCE,
     TOLERATION,
@@ -210,6 +211,7 @@ JOB_FILE = Struct(
             "Run scripts as forks in a warm pod, which `up` starts. Without this key, the first script starts it.",
             True,
         ),
+        "script": Key(SCRIPT, "The resources of the pods of scripts."),
         "run": Key(RUN, "The rules of the run, if jobs have programs."),
     },
 )
@@ -232,7 +234,20 @@ _ORDERED = ("properties", "default")  # keywords with values in the order that r
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a job file (draft 2020-12)."""
-    structs = (ENV_SOURCE, VOLUME, TOLERATION, TOPOLOGY, SOURCE, DESTINATION, NETWORK, SECURITY, RUN, *pod.STRUCTS, JOB)
+    structs = (
+        ENV_SOURCE,
+        VOLUME,
+        TOLERATION,
+        TOPOLOGY,
+        SOURCE,
+        DESTINATION,
+        NETWORK,
+        SECURITY,
+        SCRIPT,
+        RUN,
+        *pod.STRUCTS,
+        JOB,
+    )
     definitions = {struct.name: struct.definition() for struct in structs}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfk8s.core import programs, spec
+from tfk8s.core.script import ScriptResources
 from tfk8s.jobfile import types
 from tfk8s.jobfile.document import Path
 from tfk8s.jobfile.types import Choice
@@ -147,6 +148,21 @@ RUN = Struct(
         "timeout": Key(types.DURATION, "The time after which the run fails.", "2h", 7200),
     },
     make=programs.RunPolicy,
+)
+
+SCRIPT = Struct(
+    "ScriptResources",
+    "The resources of a session script's pod. Only Kubernetes uses them.",
+    {
+        "cpu": Key(types.CPU, "The CPU cores of a script: request and limit. Default: a request of 50m.", 2, "500m"),
+        "memory": Key(types.SIZE, "The memory of a script: request and limit. Default: a request of 512Mi.", "4Gi"),
+        "shm": Key(types.SIZE, "The size of /dev/shm, in memory that the script gets besides `memory`.", "2Gi"),
+        "ephemeral_storage": Key(
+            types.SIZE, "The storage for a script's own folders and its log. Default: up to 4Gi.", "20Gi"
+        ),
+        "gpus": Key(types.GPUS, "The number of GPUs. A script with GPUs has a pod of its own.", 1),
+    },
+    make=ScriptResources,
 )
 
 TOPOLOGY = Struct(

@@ -25,7 +25,8 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 TTL = "tfk8s.dev/script-ttl"
 JOBS = "tfk8s.dev/jobs"
 WARM = "tfk8s.dev/warm"
-_OF_SETS = (TTL, JOBS, WARM)  # annotations of StatefulSets
+SCRIPT_RESOURCES = "tfk8s.dev/script-resources"
+_OF_SETS = (TTL, JOBS, WARM, SCRIPT_RESOURCES)  # annotations of StatefulSets
 WARM_VALUES = {True: "true", False: "false", None: "on-demand"}
 SUCCESS = "tfk8s.dev/run-success"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -131,6 +132,8 @@ def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
     if kinds.is_elastic(job_file):
         stateful_set["metadata"]["annotations"][JOBS] = compact.format_ports(pods.sizes(job_file))
     stateful_set["metadata"]["annotations"][WARM] = WARM_VALUES[job_file.warm]
+    if job_file.script:
+        stateful_set["metadata"]["annotations"][SCRIPT_RESOURCES] = str(job_file.script)
     if job_file.queue:
         stateful_set["metadata"]["labels"][QUEUE] = job_file.queue
     stateful_set["spec"] = {

@@ -15,6 +15,7 @@ USER_ROLE = "tfk8s-user"
 SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
 LIMITS, PROGRAMS, CLAIMS = FEATURES = "max_duration, idle", "programs", "claims"
+RULES = "rules of the namespace"  # no job file needs the right to read them
 
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop", "stacks"})  # what the Role for submitting allows
 _READERS = (
@@ -112,6 +113,12 @@ def _table_of_limits() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     yield "networking.k8s.io", "networkpolicies", "delete", ("up", "down")
 
 
+def _table_of_rules() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same for namespaces with rules, within which scripts choose their limits if the user may list them."""
+    yield "", "limitranges", "list", _STARTERS
+    yield "", "resourcequotas", "list", _STARTERS
+
+
 def _table_of_programs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the same for job files with programs. A Job whose program changes is created again."""
     yield "batch", "jobs", "get patch", ("up", "diff", "scale", "restart")
@@ -129,7 +136,13 @@ def _table_of_claims() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
 def _permissions() -> tuple[Permission, ...]:
     commands: dict[tuple[str, str, str], tuple[str, ...]] = {}
     features: dict[tuple[str, str, str], tuple[str, ...]] = {}
-    tables = {"": _table, LIMITS: _table_of_limits, PROGRAMS: _table_of_programs, CLAIMS: _table_of_claims}
+    tables = {
+        "": _table,
+        LIMITS: _table_of_limits,
+        PROGRAMS: _table_of_programs,
+        CLAIMS: _table_of_claims,
+        RULES: _table_of_rules,
+    }
     for feature, table in tables.items():
         for group, resource, verbs, needed_by in table():
             for verb in verbs.split():

@@ -9,16 +9,18 @@ volumes of any job, also of one with a program.
 from __future__ import annotations
 
 import base64
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfk8s.core import naming
 from tfk8s.core.environment import SCRIPT_DEFAULTS
-from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import ScriptResources
 from tfk8s.core.spec import Job
-from tfk8s.render import manifests, other_pods, package_files, placement, pods, program_job
+from tfk8s.render import manifests, other_pods, package_files, placement, pods, program_job, script_resources
 from tfk8s.render import volumes as pod_volumes
 from tfk8s.render.pods import Object
+from tfk8s.render.script_resources import Rules
 
 JOB_NAME = "batch.kubernetes.io/job-name"  # the label of a Job's pods since Kubernetes 1.27
 
@@ -27,16 +29,7 @@ ARCHIVE = "script.tar.gz"
 STREAMED_ARCHIVE = f"{WORK_FOLDER}/.{ARCHIVE}"
 MOUNTED_ARCHIVE = f"{pod_volumes.PACKAGE_FOLDER}/tfk8s/{ARCHIVE}"
 
-# The requests are small, so that the script fits on a node with tasks. The limits are higher, and a script has a limit
-# where the master has one.
-_REQUESTS = {"cpu": "50m", "memory": "512Mi", "ephemeral-storage": pods.STORAGE_REQUEST}
-_CPU_LIMIT = "4"
-_MEMORY_LIMIT = Quantity.parse("4Gi")
-QUOTA_ADVICE = (
-    f"ask for higher limits: a script requests {_REQUESTS['cpu']} cores and {_REQUESTS['memory']}, "
-    f"with limits of {_CPU_LIMIT} cores and {_MEMORY_LIMIT} (or the master's memory, if that is more), "
-    "if the master has limits"
-)
+FIELDS = "script"  # the key of the job file with the resources of scripts
 
 _PYTHON = ("python3", "-m")
 COMMAND = (*_PYTHON, "tfk8s.sessions.pod.entrypoint")
@@ -49,6 +42,7 @@ _DEFAULTS = {
 _API_VERSIONS = {"StatefulSet": "apps/v1", "Job": "batch/v1"}
 # The sources of volumes that don't outlive a pod, or that nobody can write to.
 _FLEETING = frozenset({"emptyDir", "ephemeral", "secret", "configMap", "downwardAPI", "projected", "image"})
+_SHM = "shm"  # the volume for /dev/shm
 _PREFIXES = ("script-", "warm-")  # names of tasks have no "-", because TensorFlow's job names have none
 
 
@@ -80,6 +74,8 @@ class Run:
         stdin: whether the script has a standard input, for a client that attaches to the pod.
         command: the program that runs as process 1.
         read_only: whether lasting volumes are mounted for reading only.
+        resources: what is named besides GPUs.
+        rules: what the namespace allows.
     """
 
     arguments: Sequence[str]
@@ -90,6 +86,8 @@ class Run:
     stdin: bool = False
     command: Sequence[str] = COMMAND
     read_only: bool = False
+    resources: ScriptResources = field(default_factory=ScriptResources)
+    rules: Rules = field(default_factory=dict)
 
 
 def is_name(word: str) -> bool:
@@ -225,7 +223,7 @@ def _pod(name: str, master: Object, run: Run) -> Object:
             del volume["configMap"]
             items = [*package_files.items(run.files), *[{"key": ARCHIVE, "path": ARCHIVE}] * run.archived]
             volume["secret"] = {"secretName": name, "items": items}
-    spec["volumes"].append({"name": "work", "emptyDir": {"sizeLimit": pod_volumes.SCRATCH_SIZE}})
+    _resize(spec["volumes"], run.resources)
     spec["containers"] = [_container(spec["containers"][0], spec["volumes"], run)]
     if run.gpus:
         if run.gpus.labels:
@@ -236,9 +234,29 @@ def _pod(name: str, master: Object, run: Run) -> Object:
     return spec
 
 
+def _resize(volumes: list[Object], resources: ScriptResources) -> None:
+    """Set the sizes of the script's own folders, and of its `/dev/shm`."""
+    size = str(resources.ephemeral_storage or pod_volumes.SCRATCH_SIZE)
+    volumes.append({"name": "work", "emptyDir": {"sizeLimit": size}})
+    for volume in volumes:
+        if volume["name"] == "scratch":
+            volume["emptyDir"] = {"sizeLimit": size}
+    if resources.shm:
+        volumes[:] = [volume for volume in volumes if volume["name"] != _SHM]
+        volumes.append({"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": str(resources.shm)}})
+
+
+def _with_shm(mounts: Sequence[Object], volumes: Sequence[Object]) -> list[Object]:
+    """Return mounts with that of the volume for `/dev/shm`, if there is this volume and nothing else is there."""
+    is_needed = any(volume["name"] == _SHM for volume in volumes)
+    taken = any(posixpath.normpath(mount["mountPath"]) == naming.SHM_FOLDER for mount in mounts)
+    return [*mounts, *[{"name": _SHM, "mountPath": naming.SHM_FOLDER}] * (is_needed and not taken)]
+
+
 def _container(master: Object, volumes: Sequence[Object], run: Run) -> Object:
     gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
-    mounts = master["volumeMounts"]
+    own = script_resources.requirements(run.resources, master["resources"]["limits"], run.rules)
+    mounts = _with_shm(master["volumeMounts"], volumes)
     if run.read_only:
         mounts = [{**mount, "readOnly": True} if _lasts(mount, volumes) else mount for mount in mounts]
     container = {
@@ -247,26 +265,12 @@ def _container(master: Object, volumes: Sequence[Object], run: Run) -> Object:
         "command": [*run.command, *run.arguments],
         "workingDir": WORK_FOLDER,
         "env": _environment(master["env"], run),
-        "resources": {
-            "requests": {**_REQUESTS, **gpus},
-            "limits": {**_limits(master["resources"]["limits"]), "ephemeral-storage": pods.STORAGE_LIMIT, **gpus},
-        },
+        "resources": {kind: {**amounts, **gpus} for kind, amounts in own.items()},
         "securityContext": master["securityContext"],
         "volumeMounts": [*mounts, {"name": "work", "mountPath": WORK_FOLDER}],
     }
     container |= {key: master[key] for key in ("envFrom", "imagePullPolicy") if key in master}
     return {**container, "stdin": True, "stdinOnce": True} if run.stdin else container
-
-
-def _limits(master: Mapping[str, str]) -> dict[str, str]:
-    """Return the limits of CPU and memory, from the limits of the master's container."""
-    limits = {}
-    if "cpu" in master:
-        limits["cpu"] = _CPU_LIMIT
-    if "memory" in master:
-        quantities = _MEMORY_LIMIT, Quantity.parse(master["memory"])
-        limits["memory"] = max(quantities, key=lambda quantity: quantity.value).text
-    return limits
 
 
 def _environment(master: Sequence[Object], run: Run) -> list[Object]:

@@ -6,9 +6,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from tfk8s.core.script import ScriptResources
 from tfk8s.render import manifests, script_job
 from tfk8s.render.pods import Object
 from tfk8s.render.script_job import Run
+from tfk8s.render.script_resources import Rules
 
 COMPONENT = "warm-scripts"  # no job's DNS name is this, as it would end in a hash
 COMMAND = ("python3", "-m", "tfk8s.sessions.warm.keeper")
@@ -21,12 +23,13 @@ def is_warm(item: Object) -> bool:
     return bool(item["metadata"].get("labels", {}).get(manifests.COMPONENT) == COMPONENT)
 
 
-def key(user: str, master: Object, idle: float | None, files: Mapping[str, str]) -> str:
+def key(user: str, master: Object, idle: float | None, files: Mapping[str, str], resources: ScriptResources) -> str:
     """Return the first part of the name of a user's warm pods that fit a cluster, such as "warm-8f14e45f".
 
-    Another user, another version of tfk8s and another pod of the master have another key.
+    Another user, another version of tfk8s, another pod of the master and other resources have another key. What the
+    namespace allows is left out, because what quotas have left changes all the time.
     """
-    text = json.dumps([user, job("", master, idle, files), files], sort_keys=True)
+    text = json.dumps([user, job("", master, idle, files, resources), files], sort_keys=True)
     return f"{_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
@@ -35,7 +38,10 @@ def name(item: Object) -> str:
     return str(item["metadata"]["name"])[-len("warm-00000000-0000") :]
 
 
-def job(name: str, master: Object, idle: float | None, files: Mapping[str, str]) -> Object:
+def job(
+    name: str, master: Object, idle: float | None, files: Mapping[str, str],
+    resources: ScriptResources, rules: Rules | None = None,
+) -> Object:  # fmt: skip
     """Return the Job.
 
     Args:
@@ -43,9 +49,14 @@ def job(name: str, master: Object, idle: float | None, files: Mapping[str, str])
         master: the master's StatefulSet.
         idle: the seconds without a script after which the pod ends; None is a default.
         files: the texts of this package's files that the pod needs, by path.
+        resources: of scripts, as the job file names them; the pod has no GPUs.
+        rules: what the namespace allows.
     """
     environment = {} if idle is None else {"TFK8S_IDLE": f"{idle:g}"}
-    run = Run(arguments=(), environment=environment, files=list(files), archived=False, command=COMMAND)
+    run = Run(
+        arguments=(), environment=environment, files=list(files), archived=False, command=COMMAND,
+        resources=resources, rules=rules or {},
+    )  # fmt: skip
     made = script_job.job(name, master, run)
     made["spec"]["ttlSecondsAfterFinished"] = TTL
     template = made["spec"]["template"]

@@ -15,7 +15,8 @@ from job_files import job_file
 
 from tfk8s.backends import local_scripts
 from tfk8s.backends.external import ExternalBackend
-from tfk8s.core.script import LogOptions, Outcome, Script
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import LogOptions, Outcome, Script, ScriptResources
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase, TaskStatus
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
@@ -130,13 +131,16 @@ def test_refused_commands(
     ("options", "words"),
     [
         ({"requirements": Path("r.txt")}, "--requirements is for Kubernetes"),
-        ({"gpus": 2}, "--gpus is for Kubernetes"),
+        ({"resources": ScriptResources(gpus=2)}, "--gpus is for Kubernetes"),
+        ({"resources": ScriptResources(cpu=Quantity.parse("2"))}, "--cpu and --memory are for Kubernetes"),
     ],
 )
 def test_options_of_pods_are_refused(backend: ExternalBackend, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words) as caught:
         backend.run("there", Script(path=Path("a.py"), **options))
-    assert caught.value.help in ("install into that: pip install -r r.txt", "CUDA_VISIBLE_DEVICES=0,1 tfk8s submit …")
+    assert caught.value.help in (
+        "install into that: pip install -r r.txt", "CUDA_VISIBLE_DEVICES=0,1 tfk8s submit …", "leave them out",
+    )  # fmt: skip
 
 
 def test_scripts_can_t_be_detached_shown_or_stopped(backend: ExternalBackend) -> None:

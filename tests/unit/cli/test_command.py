@@ -99,6 +99,10 @@ Options:
   -r, --requirements FILE  On Kubernetes: install this requirements file with
                            pip first.
   --gpus N                 On Kubernetes: the number of GPUs for the script.
+  --cpu CORES              On Kubernetes: the cores for the script, such as
+                           500m.
+  --memory SIZE            On Kubernetes: the memory for the script, such as
+                           4Gi.
   --get PATH[:LOCAL]       Copy a file or folder of the script when it ends;
                            repeatable.
   --trace FILE             Record steps of the script's sessions; FILE becomes
@@ -111,7 +115,8 @@ Options:
                            continues.
   --here                   Run on this machine; forward localhost:2222 and up
                            to the tasks.
-  --timeout TIME           Wait up to TIME for the cluster to be ready.
+  --timeout TIME           Wait up to TIME for the cluster to be ready, and as
+                           long for the script's pod to start.
   --local                  Use this machine, not Kubernetes (the default with
                            TFK8S_LOCAL=1).
   --context NAME           The kubeconfig context; default: the current

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fakes.command_line import Run
 
+from tfk8s.backends.kubernetes.scripts import sent_folder
 from tfk8s.cluster import readiness
 from tfk8s.core.script import LogLine
 from tfk8s.core.spec import Task
@@ -117,8 +118,23 @@ def test_run_of_a_script_needs_servers(run: Run, backend: FakeBackend, file: str
 
 def test_options_of_a_script_need_the_script(run: Run, file: str) -> None:
     assert run("run", "--tf1", file) == (
-        2, "", "error: --tf1, --fresh, --isolate, --requirements, --gpus, --get, --trace and --each need a SCRIPT\n",
+        2, "",
+        ("error: --tf1, --fresh, --isolate, --requirements, --gpus, --cpu, --memory, --get, --trace and --each need a "
+         "SCRIPT\n"),
     )  # fmt: skip
+
+
+def test_the_size_of_the_folder_is_checked_before_anything_starts(
+    run: Run, backend: FakeBackend, served: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sent_folder, "MAX_BYTES", 10)
+    monkeypatch.setattr(backend, "name", "kubernetes")
+    script = tmp_path / "folder" / "train.py"
+    script.parent.mkdir()
+    script.write_text("print('large')")
+    code, _, err = run("run", served, str(script))
+    assert (code, backend.calls) == (2, [])
+    assert f'the folder "{script.parent}" has more than 0 MB, and is copied with its script' in err
 
 
 def test_each_is_refused_before_anything_starts(run: Run, backend: FakeBackend, served: str) -> None:

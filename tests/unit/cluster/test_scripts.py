@@ -26,3 +26,17 @@ def test_a_script_must_be_readable(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (script, os.R_OK))
     with pytest.raises(InvalidInput, match=rf'^script "{script}" can\'t be read: permission denied$'):
         make_script(script)
+
+
+def test_amounts_are_read_as_in_a_job_file(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    made = make_script(script, cpu=1.5, memory="4Gi")
+    assert str(made.resources) == "cpu=1.5,memory=4Gi"
+    assert not make_script(script).resources
+    with pytest.raises(InvalidInput) as caught:
+        make_script(script, memory="4GB")
+    assert str(caught.value) == '--memory: "4GB" is not a quantity: expected a number of bytes, such as 4Gi or 512Mi'
+    assert caught.value.help == "write 4Gi or 4G"
+    with pytest.raises(InvalidInput, match="--cpu: "):
+        make_script(script, cpu="-1")

@@ -106,6 +106,7 @@ def test_defaults_equal_the_defaults_of_the_spec() -> None:
         "Run.success",  # see kinds.success_tasks
         "pod",
         "run",
+        "script",
         "security",
     }
 

@@ -26,7 +26,7 @@ def test_a_script_is_like_the_master_without_gpus() -> None:
     assert made["metadata"]["ownerReferences"] == [owner]
     assert made["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == "session-script"
     assert container["command"] == ["python3", "-m", "tfk8s.sessions.pod.entrypoint", "--tf1", "a.py"]
-    assert container["resources"]["limits"] == {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "4Gi"}
+    assert container["resources"]["limits"] == {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "4Gi"}
     assert "nodeSelector" not in spec or "cloud.google.com/gke-accelerator" not in spec["nodeSelector"]
     assert environment["CUDA_VISIBLE_DEVICES"] == "-1"
     assert environment["A"] == "$$x"

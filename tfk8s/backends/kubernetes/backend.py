@@ -63,7 +63,7 @@ class KubernetesBackend:
         """Apply the job file's objects; return whether anything changed."""
         plan = self._apply(job_file)
         self._applied[job_file.name] = self._namespace_for(job_file)
-        if job_file.warm and any(job.has_server for job in job_file.jobs):
+        if job_file.warm and not job_file.script.gpus and any(job.has_server for job in job_file.jobs):
             from tfk8s.backends.kubernetes.scripts import warm_pods
 
             warm_pods.start(self._client, self._find(job_file.name))

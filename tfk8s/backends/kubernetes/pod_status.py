@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from tfk8s.backends.kubernetes import containers, image_pull
+from tfk8s.backends.kubernetes import admission, containers, image_pull
 from tfk8s.backends.kubernetes.disruptions import DELETED, FAILED, why_removed
 from tfk8s.backends.kubernetes.nodes.shortages import remedy
 from tfk8s.backends.kubernetes.pod_events import NodeEvent, PodEvents
@@ -17,30 +17,13 @@ PhaseAndReason = tuple[Phase, str]
 
 _PENDING: PhaseAndReason = (Phase.PENDING, "")
 _SHORT = re.compile(r"Insufficient ([a-z0-9./-]*[a-z0-9])")
-_NOT_FOUND = re.compile(
-    r"(secret|configmap|persistentvolumeclaim|serviceaccount) \"([^\"]*)\" not found", re.IGNORECASE
-)
-_KINDS = {
-    "configmap": "ConfigMap",
-    "persistentvolumeclaim": "PersistentVolumeClaim",
-    "secret": "Secret",
-    "serviceaccount": "ServiceAccount",
-}
-_NO_KEY = re.compile(r"couldn't find key (\S+) in (Secret|ConfigMap) [^/]+/(\S+)")
-_OWN_VOLUME = 'for volume "tfk8s"'  # render/pods.py and render/script_job.py
-_QUOTA = re.compile(r"exceeded quota: ([^,]+), (.*)", re.DOTALL)
-_NEEDED_LIMITS = re.compile(r"failed quota: ([^:]+): must specify (.*)", re.DOTALL)
-_LIMIT_BELOW_REQUEST = re.compile(r"must be less than or equal to (cpu|memory) limit of (\S+)")
-_POD_SECURITY = re.compile(r'violates PodSecurity "([^"]*)": (.*)', re.DOTALL)
-_LIMIT_RANGE = re.compile(
-    r"(?:(?:maximum|minimum) \S+ usage|\S+ max limit to request ratio) per \w+ is [^,\]]+, but [^,\]]+"
-)
-_PRIORITY = re.compile(r"no PriorityClass with name (\S+) was found")
 _NO_REASON = re.compile(r"Error: \w+")  # repeats the container's state, such as ErrImagePull
 _KILLED = 137
 
 
-def phase_and_reason(job: str, pod: Object | None, events: PodEvents, room: str = "") -> PhaseAndReason:
+def phase_and_reason(
+    job: str, pod: Object | None, events: PodEvents, room: str = "", fields: str = ""
+) -> PhaseAndReason:
     """Return a task's phase and the reason for it.
 
     Args:
@@ -48,9 +31,11 @@ def phase_and_reason(job: str, pod: Object | None, events: PodEvents, room: str 
         pod: from the API server; None before it exists.
         events: of the pod, else of its StatefulSet.
         room: the advice if the namespace allows less; default: change what the job asks for.
+        fields: the key of the job file with the resources of the pod; default: the job's.
     """
     if pod is None:
-        return _not_created(job, events.warnings, room)
+        return admission.phase_and_reason(job, events.warnings[-1], room) if events.warnings else _PENDING
+    fields = fields or f"jobs.{job}"
     status = pod["status"]
     removed = why_removed(job, pod)
     if "deletionTimestamp" in pod["metadata"]:
@@ -59,7 +44,7 @@ def phase_and_reason(job: str, pod: Object | None, events: PodEvents, room: str 
         end = containers.last_end(pod)
         return Phase.FAILED, removed or (why_ended(job, pod, end) if end else FAILED)
     if is_unscheduled(pod):
-        return Phase.PENDING, scheduling_gate(pod, events.queue) or _without_node(job, pod, events.node)
+        return Phase.PENDING, scheduling_gate(pod, events.queue) or _without_node(job, pod, events.node, fields)
     own = containers.statuses(pod)
     if not own:
         return _PENDING
@@ -103,11 +88,12 @@ def _container(job: str, pod: Object, container: Object, warnings: Sequence[str]
     if "Image" in reason:
         return _image(job, container["image"], reason, message)
     if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
-        return Phase.PENDING, _missing_variable(job, message) or f"its container can't be created: {message}"
+        return Phase.PENDING, admission.missing_variable(job, message) or f"its container can't be created: {message}"
     warning = next((text for text in reversed(warnings) if not _NO_REASON.fullmatch(text)), "")
     if "Failed to pull image" in warning:
         return Phase.PENDING, _image(job, container["image"], "", warning)[1]
-    find = _missing_variable if warning.startswith("Error: ") else _missing  # kubelet can't create the container
+    is_variable = warning.startswith("Error: ")  # kubelet can't create the container
+    find = admission.missing_variable if is_variable else admission.missing
     return Phase.PENDING, find(job, warning) or warning
 
 
@@ -192,24 +178,24 @@ def scheduling_gate(pod: Object, queue: str = "") -> str:
     return f"held back by its scheduling gate {' and '.join(gates)}" if gates else ""
 
 
-def _without_node(job: str, pod: Object, node: NodeEvent | None) -> str:
+def _without_node(job: str, pod: Object, node: NodeEvent | None, fields: str) -> str:
     """Return why a pod has no node: by the autoscaler if it knows, else by the scheduler."""
     if node is not None and not node.is_misfit:
         return node.reason
     scheduled = condition(pod, "PodScheduled") or {}
-    reason = unschedulable(job, pod, scheduled.get("message", ""))
+    reason = unschedulable(job, pod, scheduled.get("message", ""), fields)
     return reason if node is None else f"{reason}; {node.reason}"
 
 
-def unschedulable(job: str, pod: Object, message: str) -> str:
-    """Return why no node takes a pod, from the scheduler's message."""
+def unschedulable(job: str, pod: Object, message: str, fields: str) -> str:
+    """Return why no node takes a pod, from the scheduler's message; `fields` is as of `phase_and_reason`."""
     cause = message.partition(". ")[0]  # the rest is about preemption
     if short := _SHORT.search(cause):
         resource = short[1]
         amount = containers.spec(pod)["resources"]["requests"].get(resource, "")
         request = f"{amount} {resource}".strip()
-        return f"no node has {request} free ({cause}): {remedy(job, resource)}, or add nodes"
-    if missing := _missing(job, cause):
+        return f"no node has {request} free ({cause}): {remedy(fields, resource)}, or add nodes"
+    if missing := admission.missing(job, cause):
         return missing
     if "node affinity/selector" in cause:
         return f"no node has the labels it asks for ({cause}): change jobs.{job}.accelerator or node_selector"
@@ -223,50 +209,6 @@ def unschedulable(job: str, pod: Object, message: str) -> str:
     if "PersistentVolumeClaim" in cause:
         return f"a volume is not bound ({cause}): see `kubectl get pvc`, and `volumes`"
     return f"no node takes it: {cause}" if cause else "it waits for the scheduler"
-
-
-def _not_created(job: str, warnings: Sequence[str], room: str) -> PhaseAndReason:
-    if not warnings:
-        return _PENDING
-    message = warnings[-1]
-    if match := _POD_SECURITY.search(message):
-        return Phase.FAILED, f'the namespace\'s pod security "{match[1]}" refuses its pod: {match[2]}'
-    if match := _QUOTA.search(message):
-        lower = room or f"lower what jobs.{job} asks"
-        return Phase.PENDING, f'the namespace\'s quota "{match[1]}" is used up ({match[2]}): {lower}'
-    if match := _NEEDED_LIMITS.search(message):
-        return Phase.PENDING, f'the namespace\'s quota "{match[1]}" needs {match[2]}: set jobs.{job}.cpu and memory'
-    if match := _LIMIT_BELOW_REQUEST.search(message):
-        limit, change = f"a {match[1]} limit of {match[2]}", room or f"set jobs.{job}.{match[1]}"
-        return Phase.PENDING, f"the namespace's LimitRange gives its pod {limit}, less than its request: {change}"
-    if limits := sorted(_LIMIT_RANGE.findall(message)):
-        change = room or f"change jobs.{job}.cpu or memory (a task's CPU limit is a core at least), or have it changed"
-        return Phase.PENDING, f"the namespace's LimitRange refuses its pod ({'; '.join(limits)}): {change}"
-    if match := _PRIORITY.search(message):
-        return Phase.PENDING, f'there is no PriorityClass "{match[1]}": change jobs.{job}.priority_class'
-    return Phase.PENDING, _missing(job, message) or f"its pod can't be created: {message}"
-
-
-def _missing(job: str, message: str) -> str:
-    match = _NOT_FOUND.search(message)
-    if match is None:
-        return ""
-    kind, name = match[1].lower(), match[2]
-    if _OWN_VOLUME in message:
-        advice = "run the script again" if kind == "secret" else "`tfk8s up` creates it again"
-        return f'its {_KINDS[kind]} "{name}", which tfk8s created, is gone: {advice}'
-    field = "security.service_account" if kind == "serviceaccount" else f"volumes or jobs.{job}.volumes"
-    return f'there is no {_KINDS[kind]} "{name}": create it, or change {field}'
-
-
-def _missing_variable(job: str, message: str) -> str:
-    """Return what the source of a variable lacks: kubelet looks for it when it creates the container."""
-    change = f"change env or jobs.{job}.env"
-    if match := _NOT_FOUND.search(message):
-        return f'there is no {_KINDS[match[1].lower()]} "{match[2]}": create it, or {change}'
-    if match := _NO_KEY.search(message):
-        return f'{match[2]} "{match[3]}" has no key "{match[1]}": add the key, or {change}'
-    return ""
 
 
 def condition(pod: Object, kind: str) -> Object | None:

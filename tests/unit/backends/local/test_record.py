@@ -14,6 +14,7 @@ from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.plan import fields
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import ScriptResources
 from tfk8s.core.spec import EnvSource, Job, JobFile, Network, Peer, Security, Task, Topology
 from tfk8s.core.storage.volumes import Volume
 
@@ -36,6 +37,7 @@ JOB_FILE = JobFile(
     ),
     security=Security(user=1000), queue="q", ttl=5, max_duration=60, idle=30,
     image_pull_secrets=("login",), pod={"a": [1, "b"]},
+    script=ScriptResources(memory=Quantity.parse("4Gi"), gpus=1),
 )  # fmt: skip
 
 

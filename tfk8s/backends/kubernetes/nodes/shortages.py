@@ -66,9 +66,14 @@ def field_of(resource: str) -> str:
     return resource if resource in (CPU, MEMORY) else "gpus"
 
 
-def remedy(job: str, resource: str) -> str:
-    """Return what makes room for a task of a job, if its nodes have too little of a resource."""
-    return "free space on the nodes' disks" if resource == _DISK else f"lower jobs.{job}.{field_of(resource)}"
+def remedy(fields: str, resource: str) -> str:
+    """Return what makes room for a pod, if its nodes have too little of a resource.
+
+    Args:
+        fields: the key of the job file with the resources of the pod, such as "jobs.worker".
+        resource: the resource's name in Kubernetes.
+    """
+    return "free space on the nodes' disks" if resource == _DISK else f"lower {fields}.{field_of(resource)}"
 
 
 def shortages(demands: Sequence[Demand], room: Mapping[str, Resources]) -> list[Shortage]:

@@ -34,6 +34,17 @@ def pack(script: Path, requirements: Path | None = None) -> bytes:
     return pack_folder(found, {REQUIREMENTS_FILE: requirements} if requirements and own else {})
 
 
+def require_copy(script: Path) -> None:
+    """Check that a script can be copied with its folder.
+
+    Raises:
+        InvalidInput: the script does not exist or is ignored, or its folder can't be sent.
+    """
+    folder = script.resolve().parent
+    sent_folder.require_script(folder, script)
+    sent_folder.find(folder)
+
+
 def pack_folder(found: SentFolder, more: Mapping[str, Path] | None = None) -> bytes:
     """Return the files of a folder as a compressed tar archive.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import secrets
 import threading
@@ -12,7 +13,7 @@ from tfk8s.backends.kubernetes.api_server import commands, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import scheduling
-from tfk8s.backends.kubernetes.scripts import script_archive, script_files, script_pod, warm_status
+from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_files, script_pod, warm_status
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact, naming
@@ -53,7 +54,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
     with Informer(client, cluster.namespace, cluster.name) as informer:
         name = _create(informer, cluster, script, archive, stdin=blocks is not None)
         try:
-            pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
+            pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)["metadata"]["name"]
             files = script_files.ScriptFiles(client, cluster.namespace, pod, script.downloads)
             files.check()
         except BaseException:
@@ -108,7 +109,8 @@ def _create(
     if master is None:
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` creates it again")
     client = informer.client
-    gpus = script_job.gpus_like(script.gpus, cluster.workloads.values())
+    resources = script.resources.over(cluster.script)
+    gpus = script_job.gpus_like(resources.gpus or 0, cluster.workloads.values())
     if gpus:
         scheduling.require_gpus(client, gpus.resource, gpus.count)
     files = package_files.of_scripts()
@@ -119,11 +121,12 @@ def _create(
         archived=small,
         gpus=gpus,
         stdin=stdin,
+        resources=resources,
     )
     name = create_job(client, cluster, master, run, files, archive if small else None)
     try:
         if not small:
-            pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
+            pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)["metadata"]["name"]
             command = ["python3", "-c", _RECEIVE, script_job.STREAMED_ARCHIVE, str(len(archive))]
             commands.execute(
                 client, cluster.namespace, pod, command, _blocks(archive), container=naming.SCRIPT_CONTAINER
@@ -148,12 +151,13 @@ def create_job(
         client: the API server.
         cluster: the script's cluster.
         workload: the StatefulSet or the Job whose pods the script's pod resembles.
-        run: the settings of the script's pod.
+        run: the settings of the script's pod, to which the rules of the namespace are added.
         files: as of `script_job.secret`.
         archive: as of `script_job.secret`.
     """
     name = f"script-{secrets.token_hex(3)}"
     object_name = script_job.object_name(cluster.name, name)
+    run = dataclasses.replace(run, rules=namespace_rules.read(client, cluster.namespace))
     try:
         # The pod waits for its Secret. The Job owns the Secret from the start, so that both are deleted together.
         job = script_job.job(object_name, workload, run)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import containers, disruptions, image_pull, pod_events, pod_status, status
+from tfk8s.backends.kubernetes import containers, disruptions, image_pull, pod_status, status
 from tfk8s.backends.kubernetes.api_server import logs, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.scripts import script_status
+from tfk8s.backends.kubernetes.scripts import script_start, script_status
 from tfk8s.backends.kubernetes.scripts.script_files import ScriptFiles
 from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
@@ -30,16 +31,13 @@ from tfk8s.sessions.pod import entrypoint, file_server
 from tfk8s.sessions.timing import TIMING
 
 START_TIMEOUT = 120.0
+QUOTA_TIMEOUT = 10.0  # for a quota that is used up: pods that end now, as after `restart`, make room
 ENDED = "the script was ended"
 RETRY_ADVICE = "`tfk8s submit --retries 3` runs it again"
 _MARK = entrypoint.MARK.decode()
 _FILES_WAIT = entrypoint.FILES_WAIT.decode()
 _STREAMS = 2
 _INTERRUPTED = 128 + signal.SIGINT
-
-
-class PodDeleted(ClusterError):
-    """Somebody deleted the pod of a script, or its Job."""
 
 
 def find(client: Client, cluster: DeployedCluster, name: str) -> Object | None:
@@ -49,68 +47,55 @@ def find(client: Client, cluster: DeployedCluster, name: str) -> Object | None:
     return pods[0] if pods else None
 
 
-def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str) -> Object:
+def wait_for_start(informer: Informer, cluster: DeployedCluster, name: str, timeout: float | None = None) -> Object:
     """Return the pod of a script once its container runs, or has run.
+
+    Args:
+        informer: of the cluster.
+        cluster: the cluster.
+        name: the script's name, or the warm pod's.
+        timeout: in seconds; None is a default, which is longer for a node that starts and shorter for a quota.
 
     Raises:
         ClusterError: the script can't start; says why.
         PodDeleted: somebody deleted the pod or its Job.
         ScriptLost: Kubernetes removed the pod before its start.
     """
-    reason, needs_node, pulls = "", False, False
+    reason, needs_node, pulls, used_up = "its pod is not created yet", False, False, False
+    begin = time.monotonic()
 
     def poll() -> Object | None:
-        nonlocal reason, needs_node, pulls
+        nonlocal reason, needs_node, pulls, used_up
         change = informer.last_change(script_job.object_name(cluster.name, name))
         if change is None:
+            if time.monotonic() - begin >= polling.TELL_SECONDS:  # the events need requests of their own
+                reason, used_up = script_start.why_no_pod(informer, cluster, name)
             return None
         pod = change.object
         has_started = any("waiting" not in status["state"] for status in containers.statuses(pod))
         require_kept(pod, ENDED if has_started else "the script can't start", change.deleted)
         if has_started:
             return pod
-        events = _events(informer, pod) if status.needs_events(pod) else PodEvents()
+        events = script_start.events(informer, pod) if status.needs_events(pod) else PodEvents()
         needs_node = needs_node or pod_status.waits_for_node(pod, events)
-        phase, reason = pod_status.phase_and_reason(cluster.master.job, pod, events)
+        phase, reason = pod_status.phase_and_reason(cluster.master.job, pod, events, fields=script_job.FIELDS)
         pulls = image_pull.is_under_way(pod, events.pull) or (pulls and not reason)  # not after a failure
-        reason = reason or _before_start(pod)
+        reason = reason or script_start.before_start(pod)
         if phase is Phase.FAILED:
             raise ClusterError(f"the script can't start: {reason}")
         return None
 
+    def limit() -> float:
+        if timeout is not None:
+            return timeout
+        return NODE_TIMEOUT if needs_node or pulls else QUOTA_TIMEOUT if used_up else START_TIMEOUT
+
     return polling.wait_until(
         poll,
-        lambda: f"the script to start: {reason or _why_no_pod(informer, name)}",
-        lambda: NODE_TIMEOUT if needs_node or pulls else START_TIMEOUT,
+        lambda: f"the script to start: {reason}",
+        limit,
         announce=True,
     )
-
-
-def _before_start(pod: Object) -> str:
-    """Return the step of a pod that has no trouble, but no running container either."""
-    if node := pod["spec"].get("nodeName"):
-        return f"its container is being created on {node}, which may have to pull the image"
-    return "its pod waits for the scheduler"
-
-
-def _events(informer: Informer, pod: Object) -> PodEvents:
-    with contextlib.suppress(ClusterError):  # users who may not read events learn less
-        return pod_events.of(pod, status.read_events(informer, informer.namespace))
-    return PodEvents()
-
-
-def _why_no_pod(informer: Informer, name: str) -> str:
-    """Return why a script's Job has no pod.
-
-    Raises:
-        PodDeleted: somebody deleted the Job.
-    """
-    reasons = [""]
-    with contextlib.suppress(ClusterError):  # users who may not read all of the status learn less
-        reasons = [script.reason for script in informer.status().scripts if script.name == name]
-    if not reasons:
-        raise PodDeleted("the script can't start: its Job was deleted")
-    return reasons[0] or "its pod is not created yet"
 
 
 def show(client: Client, cluster: DeployedCluster, name: str, options: LogOptions) -> None:
@@ -232,7 +217,7 @@ def outcome(pod: Object, end: Object) -> Outcome:
 def killed(pod: Object, subject: str = "the script") -> ClusterError:
     """Return the error about a pod whose container ran out of memory."""
     cause, change = containers.out_of_memory(pod)
-    return ClusterError(f"{subject} was killed {cause}", help=f"{change} the memory of the master's job")
+    return ClusterError(f"{subject} was killed {cause}", help=f"{change} {script_job.FIELDS}.memory in the job file")
 
 
 def require_kept(
@@ -254,7 +239,7 @@ def require_kept(
     if disrupted := disruptions.disruption("", pod):
         raise ScriptLost(f"{subject} was lost with its pod: {disrupted[0]}", help=advice)
     if deleted or "deletionTimestamp" in pod["metadata"]:
-        raise PodDeleted(f"{state}: {disruptions.DELETED}")
+        raise script_start.PodDeleted(f"{state}: {disruptions.DELETED}")
 
 
 def _with_ends(pod: Object, options: LogOptions) -> LogOptions:

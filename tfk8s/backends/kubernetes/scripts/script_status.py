@@ -11,7 +11,8 @@ from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object
-from tfk8s.render.script_job import JOB_NAME, QUOTA_ADVICE, name, shown_command
+from tfk8s.render.script_job import FIELDS, JOB_NAME, name, shown_command
+from tfk8s.render.script_resources import described
 
 
 def status(
@@ -57,8 +58,14 @@ def outcome(master: str, job: Object, pod: Object | None, events: PodEvents) -> 
         return _ended(pod, end)
     elif pod["status"].get("phase") == "Running":
         return ScriptPhase.RUNNING, None, ""
-    phase, reason = pod_status.phase_and_reason(master, pod, events, QUOTA_ADVICE)
+    phase, reason = pod_status.phase_and_reason(master, pod, events, _advice(job), FIELDS)
     return (ScriptPhase.FAILED if phase is Phase.FAILED else ScriptPhase.PENDING), None, reason
+
+
+def _advice(job: Object) -> str:
+    """Return what to do if the namespace refuses the pod of a script or a warm pod."""
+    resources = described(containers.spec(job["spec"]["template"])["resources"])
+    return f"change {FIELDS}.cpu or memory in the job file, or --cpu and --memory: the script requests {resources}"
 
 
 def master_job(job: Object) -> str:

@@ -58,6 +58,7 @@ def run(
         archived=False,
         command=script_job.TENSORBOARD_COMMAND,
         read_only=True,
+        resources=cluster.script,
     )
     with Informer(client, cluster.namespace, cluster.name) as informer:
         name = script_jobs.create_job(client, cluster, workload, settings, files, None)

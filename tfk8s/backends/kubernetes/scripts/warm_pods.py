@@ -15,7 +15,7 @@ from tfk8s.backends.kubernetes.api_server import access_review, objects, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, script_status
+from tfk8s.backends.kubernetes.scripts import namespace_rules, script_jobs, script_pod, script_start, script_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.errors import BackendUnreachable, ClusterError
 from tfk8s.render import package_files, rbac, script_job, warm_job
@@ -25,8 +25,13 @@ _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _ENDED = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
 
 
-def get(client: Client, cluster: DeployedCluster) -> Object | None:
+def get(client: Client, cluster: DeployedCluster, timeout: float | None = None) -> Object | None:
     """Return the user's warm pod, which runs; start one if there is none. None if the user may not use warm pods.
+
+    Args:
+        client: the API server.
+        cluster: the cluster.
+        timeout: as of `script_pod.wait_for_start`.
 
     Raises:
         ClusterError: the pod can't start; says why.
@@ -35,7 +40,7 @@ def get(client: Client, cluster: DeployedCluster) -> Object | None:
     while job := start(client, cluster, ending):
         pod = script_pod.find(client, cluster, warm_job.name(job))
         if pod is None or pod["status"].get("phase") == "Pending":
-            if started := _wait_for_start(client, cluster, job):
+            if started := _wait_for_start(client, cluster, job, timeout):
                 return started
         elif pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
             return pod
@@ -43,7 +48,7 @@ def get(client: Client, cluster: DeployedCluster) -> Object | None:
     return None
 
 
-def _wait_for_start(client: Client, cluster: DeployedCluster, job: Object) -> Object | None:
+def _wait_for_start(client: Client, cluster: DeployedCluster, job: Object, timeout: float | None) -> Object | None:
     """Return the pod of a Job once the pod runs. A pod that does not start would stay for ever, so its Job goes.
 
     None if the Job is gone: another command of the user waited for the same pod, and its wait ended, as by Ctrl-C.
@@ -52,9 +57,9 @@ def _wait_for_start(client: Client, cluster: DeployedCluster, job: Object) -> Ob
         if job in cluster.other_jobs:  # the command that created the Job may have crashed before it created the Secret
             _add_files(client, cluster, job)
         with Informer(client, cluster.namespace, cluster.name) as informer:
-            return script_pod.wait_for_start(informer, cluster, warm_job.name(job))
+            return script_pod.wait_for_start(informer, cluster, warm_job.name(job), timeout)
     except BaseException as error:
-        if isinstance(error, script_pod.PodDeleted) and _is_gone(client, cluster, job):
+        if isinstance(error, script_start.PodDeleted) and _is_gone(client, cluster, job):
             return None
         script_jobs.delete_job(client, cluster, warm_job.name(job))
         raise
@@ -82,14 +87,14 @@ def start(client: Client, cluster: DeployedCluster, ending: Container[str] = ())
     if user is None:
         return None
     idle, files = lifetime.limits(cluster.other_jobs).idle, package_files.of_scripts()
-    prefix = script_job.object_name(cluster.name, warm_job.key(user, master, idle, files))
+    prefix = script_job.object_name(cluster.name, warm_job.key(user, master, idle, files, cluster.script))
     if found := _oldest(cluster.other_jobs, prefix, ending):
         return found
     if not _may_forward(client, cluster.namespace):
         return None
     name = f"{prefix}-{secrets.token_hex(2)}"
-    collection = paths.collection("Job", cluster.namespace)
-    made = client.send("POST", collection, body=warm_job.job(name, master, idle, files))
+    collection, rules = paths.collection("Job", cluster.namespace), namespace_rules.read(client, cluster.namespace)
+    made = client.send("POST", collection, body=warm_job.job(name, master, idle, files, cluster.script, rules))
     try:
         _add_files(client, cluster, made)
         # Another command of the user may have started a warm pod just now.
@@ -153,7 +158,7 @@ def require_running(client: Client, pod: Object) -> None:
     with contextlib.suppress(BackendUnreachable):
         found = client.find(paths.pod(metadata["namespace"], metadata["name"]))
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
-            raise script_pod.PodDeleted(f"{script_pod.ENDED}: {disruptions.DELETED}")
+            raise script_start.PodDeleted(f"{script_pod.ENDED}: {disruptions.DELETED}")
         script_pod.require_kept(found, script_pod.ENDED)
         if end := script_status.ended(found):
             script_pod.outcome(found, end)

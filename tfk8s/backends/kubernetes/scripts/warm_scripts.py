@@ -9,7 +9,7 @@ from tfk8s import platforms
 from tfk8s.backends import foreground_scripts
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, warm_pods
+from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, script_start, warm_pods
 from tfk8s.backends.kubernetes.scripts.end_watch import EndWatch
 from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable, WarmScript
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
@@ -28,7 +28,9 @@ def fits(cluster: DeployedCluster, script: Script) -> bool:
 
     The stream to a warm pod waits for pipes.
     """
-    needs_pod = script.fresh or script.gpus or script.requirements or script.downloads
+    own = script.resources
+    gpus = own.over(cluster.script).gpus  # a warm pod would keep them while no script runs
+    needs_pod = script.fresh or own.cpu or own.memory or gpus or script.requirements or script.downloads
     at_import = read_at_import(script.environment).keys() - READ_LATER
     is_possible = cluster.warm is not False and platforms.POLLS_FILES
     return is_possible and not (needs_pod or at_import or _OWN_TASK in script.environment)
@@ -45,7 +47,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
         ClusterError: the script did not end by itself; says why.
         ScriptLost: Kubernetes removed the pod.
     """
-    pod = warm_pods.get(client, cluster)
+    pod = warm_pods.get(client, cluster, script.start_timeout)
     if pod is None:
         return None
     request = {
@@ -63,7 +65,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
             return None
         except ClusterError as error:
             script_jobs.require_cluster(client, cluster, script)
-            if isinstance(error, script_pod.PodDeleted):
+            if isinstance(error, script_start.PodDeleted):
                 _require_kept(pod, watch)
             raise
         if outcome.task_failed:

@@ -15,6 +15,7 @@ from tfk8s.core.compact import JobSize
 from tfk8s.core.environment import DATA_SERVICE
 from tfk8s.core.kinds import success_tasks
 from tfk8s.core.programs import Program, RunPolicy
+from tfk8s.core.script import ScriptResources, parse_resources
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import NoSuchCluster, there_are
 from tfk8s.render import manifests
@@ -36,6 +37,7 @@ class DeployedCluster:
         other_jobs: the Jobs of the cluster's scripts and of its limits.
         warm: whether scripts run in warm pods: False never, True from `up` on; None from the first script on. The
             NetworkPolicy of a cluster from an earlier version has no ports for them.
+        script: the resources of scripts, as the job file names them.
         data_service: the address of tf.data's dispatcher, "grpc://host:port"; "" without tf.data's service.
     """
 
@@ -47,6 +49,7 @@ class DeployedCluster:
     required_gpus: Mapping[str, int] = field(default_factory=dict)
     other_jobs: Sequence[Object] = ()
     warm: bool | None = None
+    script: ScriptResources = field(default_factory=ScriptResources)
     data_service: str = ""
 
     @property
@@ -139,9 +142,18 @@ def describe(items: Sequence[Object]) -> DeployedCluster:
         jobs=_jobs(metadata, environment, by_job),
         is_elastic=manifests.JOBS in metadata.get("annotations", {}),
         warm=_WARM.get(metadata.get("annotations", {}).get(manifests.WARM), False),
+        script=_script_resources(metadata),
         other_jobs=[item for item in items if not manifests.has_tasks(item)],
         data_service=environment.get(DATA_SERVICE, "").replace(POD_NAMESPACE, metadata["namespace"]),
     )
+
+
+def _script_resources(metadata: Object) -> ScriptResources:
+    """Return the resources of scripts; none from an annotation that somebody else has changed to nonsense."""
+    try:
+        return parse_resources(metadata.get("annotations", {}).get(manifests.SCRIPT_RESOURCES, ""))
+    except ValueError:
+        return ScriptResources()
 
 
 def _jobs(metadata: Object, environment: Mapping[str, str], by_job: Mapping[str, Object]) -> dict[str, JobSize]:

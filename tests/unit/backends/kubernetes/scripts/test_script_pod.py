@@ -7,17 +7,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fakes.stateful_sets import stateful_sets
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import pod_events
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
 from tfk8s.backends.kubernetes.scripts import script_pod
-from tfk8s.backends.kubernetes.scripts.script_pod import PodDeleted
+from tfk8s.backends.kubernetes.scripts.script_start import PodDeleted
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.core.spec import Task
-from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus, TaskStatus
-from tfk8s.errors import ClusterError, ScriptLost
+from tfk8s.core.status import Phase, TaskStatus
+from tfk8s.errors import ClusterError, ScriptLost, WaitTimeout
+from tfk8s.render import script_job
 from tfk8s.sessions import error_names
 from tfk8s.sessions.pod import entrypoint
 
@@ -54,16 +56,17 @@ class ScriptedInformer:
 
     context, namespace = "c", "ns"
 
-    def __init__(
-        self, *versions: Object | ObjectChange | None, lines: list[str] | None = None, reason: str = ""
-    ) -> None:
-        self.versions, self.log, self.reason = list(versions), lines or [], reason
+    def __init__(self, *versions: Object | ObjectChange | None, lines: list[str] | None = None) -> None:
+        self.versions, self.log = list(versions), lines or []
+        self.jobs: list[Object] = []
         self.known_ends: dict[str, str] = {}
         self.client = self
         self.queries: list[Object] = []
         self.events: list[Object] = []
 
     def get(self, path: str, query: Object) -> Object:
+        if path == "/apis/batch/v1/namespaces/ns/jobs":
+            return {"items": self.jobs}
         assert (path, query) == ("/api/v1/namespaces/ns/events", pod_events.QUERY)
         return {"items": self.events}
 
@@ -72,16 +75,59 @@ class ScriptedInformer:
         version = self.versions.pop(0) if len(self.versions) > 1 else self.versions[0]
         return version if isinstance(version, ObjectChange | None) else ObjectChange(deleted=False, object=version)
 
-    def status(self) -> object:
-        script = ScriptStatus(name=NAME, phase=ScriptPhase.PENDING, command="", reason=self.reason)
-        return SimpleNamespace(scripts=[script])
-
     def ends(self, timeout: float) -> dict[str, str]:
         return self.known_ends
 
     def lines(self, path: str, query: Object) -> Iterator[str]:
         self.queries.append(query)
         yield from (f"2026-01-01T00:00:0{number}Z {line}" for number, line in enumerate(self.log))
+
+
+def job(**spec: Any) -> Object:
+    run = script_job.Run(arguments=[], environment={"TFK8S_JOBS": "chief=1"})
+    made = script_job.job("demo-script-123456", stateful_sets()[0], run)
+    made["metadata"]["uid"] = "j"
+    return {**made, "spec": {**made["spec"], **spec}, "status": {}}
+
+
+def refused(message: str) -> Any:
+    """Return an informer of a script whose pod the API server refuses."""
+    informer = ScriptedInformer(None)
+    informer.jobs = [job()]
+    text = f'Error creating: pods "a-" is forbidden: {message}'
+    informer.events = [{"involvedObject": {"uid": "j"}, "type": "Warning", "reason": "FailedCreate", "message": text}]
+    return informer
+
+
+def test_a_pod_that_the_api_server_refuses_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
+    with pytest.raises(ClusterError) as caught:
+        script_pod.wait_for_start(refused("maximum cpu usage per Container is 1, but limit is 2"), CLUSTER, NAME)
+    assert str(caught.value) == (
+        "the script can't start: the namespace's LimitRange refuses its pod (maximum cpu usage per Container is 1, but "
+        "limit is 2): change script.cpu or memory in the job file, or --cpu and --memory: the script requests 50m "
+        "cpu and 512Mi memory, with limits of 2 cpu and 8Gi memory"
+    )
+
+
+@pytest.mark.parametrize("timeout", [None, 0.02])
+def test_a_used_up_quota_has_a_short_time_to_get_room(monkeypatch: pytest.MonkeyPatch, timeout: float | None) -> None:
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(script_pod, "QUOTA_TIMEOUT", 0.01)
+    informer = refused("exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4")
+    with pytest.raises(WaitTimeout) as caught:
+        script_pod.wait_for_start(informer, CLUSTER, NAME, timeout)
+    waited = f"waited {timeout or 0.01} s for the script to start: "
+    assert str(caught.value).startswith(f'{waited}the namespace\'s quota "q" is used up (requested: pods=1, ')
+
+
+def test_a_pending_script_names_its_own_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_pod, "START_TIMEOUT", 0.0)
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}
+    unscheduled = pod({"waiting": {}}, condition)
+    unscheduled["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "50m"}
+    with pytest.raises(WaitTimeout, match=r"no node has 50m cpu free \(.*\): lower script.cpu, or add nodes"):
+        script_pod.wait_for_start(ScriptedInformer(unscheduled), CLUSTER, NAME)  # type: ignore[arg-type]
 
 
 def follow(informer: ScriptedInformer, **options: Any) -> Outcome:
@@ -98,8 +144,8 @@ def test_waiting_for_the_start_names_the_reason(
         pod({"waiting": {"reason": "ContainerCreating"}}),
         pod({"waiting": {"reason": "ErrImagePull", "message": "no such host"}}),
         pod(RUNNING),
-        reason="its queue has not admitted it",
     )
+    informer.jobs = [job(suspend=True)]
     script_pod.wait_for_start(informer, CLUSTER, NAME)  # type: ignore[arg-type]
     assert caplog.messages == [
         "waiting for the script to start: its queue has not admitted it",
@@ -114,10 +160,8 @@ def test_waiting_for_the_start_names_the_reason(
 
 def test_the_wait_for_the_pod_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
-    informer: Any = ScriptedInformer(None)
-    monkeypatch.setattr(informer, "status", lambda: SimpleNamespace(scripts=[]))
     with pytest.raises(PodDeleted) as caught:
-        script_pod.wait_for_start(informer, CLUSTER, NAME)
+        script_pod.wait_for_start(ScriptedInformer(None), CLUSTER, NAME)  # type: ignore[arg-type]
     assert str(caught.value) == "the script can't start: its Job was deleted"
 
 

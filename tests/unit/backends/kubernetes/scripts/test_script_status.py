@@ -85,6 +85,6 @@ def test_a_job_without_a_pod():
     message = "exceeded quota: q, requested: cpu=1, used: cpu=2, limited: cpu=2"
     assert script_status.status(make_job(), None, PodEvents([message])).reason == (
         'the namespace\'s quota "q" is used up (requested: cpu=1, used: cpu=2, limited: cpu=2): '
-        "ask for higher limits: a script requests 50m cores and 512Mi, with limits of 4 cores and 4Gi "
-        "(or the master's memory, if that is more), if the master has limits"
+        "change script.cpu or memory in the job file, or --cpu and --memory: the script requests 50m cpu and "
+        "512Mi memory, with limits of 2 cpu and 8Gi memory"
     )

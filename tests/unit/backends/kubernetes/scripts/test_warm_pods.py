@@ -18,6 +18,7 @@ from tfk8s.backends.kubernetes.scripts import (
     script_archive,
     script_jobs,
     script_pod,
+    script_start,
     warm_pods,
     warm_scripts,
     warm_status,
@@ -25,7 +26,8 @@ from tfk8s.backends.kubernetes.scripts import (
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.core.progress import StepProgress
-from tfk8s.core.script import Download, Outcome, Script
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.script import Download, Outcome, Script, ScriptResources
 from tfk8s.errors import BackendUnreachable, ScriptLost
 from tfk8s.render import script_job, warm_job
 from tfk8s.render.pods import Object
@@ -145,11 +147,11 @@ def test_a_command_that_waits_survives_the_end_of_another_that_waits(
     before = [made] if is_made_by_another and (made := start(client)) else []
     waited: list[str] = []
 
-    def wait_for_start(_: object, __: object, name: str) -> Object:
+    def wait_for_start(_: object, __: object, name: str, ___: object) -> Object:
         waited.append(name)
         if len(waited) == 1:  # the other gets Ctrl-C, and deletes the Job
             client.jobs.clear()
-            raise script_pod.PodDeleted("the script can't start: its pod was deleted")
+            raise script_start.PodDeleted("the script can't start: its pod was deleted")
         return warm_pod()
 
     monkeypatch.setattr(client, "get", lambda path, _: {"items": client.jobs if path.endswith("/jobs") else []})
@@ -165,12 +167,12 @@ def test_a_pod_that_was_deleted_without_its_job_is_an_error(monkeypatch: pytest.
     client = StubClient()
 
     def wait_for_start(*_: object) -> Object:
-        raise script_pod.PodDeleted("the script can't start: its pod was deleted")
+        raise script_start.PodDeleted("the script can't start: its pod was deleted")
 
     monkeypatch.setattr(client, "get", lambda path, _: {"items": client.jobs if path.endswith("/jobs") else []})
     monkeypatch.setattr(warm_pods, "Informer", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(script_pod, "wait_for_start", wait_for_start)
-    with pytest.raises(script_pod.PodDeleted):
+    with pytest.raises(script_start.PodDeleted):
         warm_pods.get(client, cluster())  # type: ignore[arg-type]
     assert client.deleted == [job["metadata"]["name"] for job in client.jobs]
 
@@ -183,7 +185,11 @@ def test_a_pod_that_was_deleted_without_its_job_is_an_error(monkeypatch: pytest.
         (SCRIPT, {"warm": "false"}, False),
         (Script(path=Path("a.py"), tf1=True, isolate=True, environment={"RATE": "1"}), {}, True),
         (Script(path=Path("a.py"), fresh=True), {}, False),
-        (Script(path=Path("a.py"), gpus=1), {}, False),
+        (Script(path=Path("a.py"), resources=ScriptResources(gpus=1)), {}, False),
+        (Script(path=Path("a.py"), resources=ScriptResources(memory=Quantity.parse("1Gi"))), {}, False),
+        (SCRIPT, {"script-resources": "cpu=2,memory=4Gi"}, True),
+        (SCRIPT, {"script-resources": "gpus=1"}, False),
+        (Script(path=Path("a.py"), resources=ScriptResources(gpus=0)), {"script-resources": "gpus=1"}, True),
         (Script(path=Path("a.py"), requirements=Path("r.txt")), {}, False),
         (Script(path=Path("a.py"), downloads=[Download("model", Path("model"))]), {}, False),
         (Script(path=Path("a.py"), environment={"OMP_NUM_THREADS": "1"}), {}, False),
@@ -241,13 +247,13 @@ def test_a_script_whose_warm_pod_is_gone_was_lost_if_kubernetes_removed_the_pod(
 
     class Gone(WarmScript):
         def __init__(self, *_: object) -> None:
-            raise script_pod.PodDeleted("the script was ended: its pod was deleted")
+            raise script_start.PodDeleted("the script was ended: its pod was deleted")
 
     monkeypatch.setattr(warm_pods, "get", lambda *_: pod)
     monkeypatch.setattr(warm_scripts, "EndWatch", lambda *_: Watch())
     monkeypatch.setattr(warm_scripts, "WarmScript", Gone)
     monkeypatch.setattr(script_jobs, "require_cluster", lambda *_: None)
-    with pytest.raises(lost or script_pod.PodDeleted):
+    with pytest.raises(lost or script_start.PodDeleted):
         warm_scripts.run(StubClient(), cluster(), SCRIPT, b"")  # type: ignore[arg-type]
 
 
