@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import claims, containers, helm, lifetime, refusals
+from tfk8s.backends.kubernetes import claims, containers, helm, lifetime, pods_dry_run, refusals
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -44,8 +44,8 @@ def apply(
         dry_run: change nothing.
 
     Raises:
-        InvalidInput: an object of that name belongs to somebody else, or tasks would go that may hold variables;
-            nothing was changed.
+        InvalidInput: an object of that name belongs to somebody else, tasks would go that may hold variables, or the
+            namespace refuses the pods that would replace running ones; nothing was changed.
         NamespaceTerminating: the namespace is being deleted.
     """
     _require_rights(client, namespace, objects)
@@ -54,7 +54,11 @@ def apply(
         _require_own(item, existing)
     obsolete = _obsolete(client, namespace, name, objects)
     by_helm = next(filter(None, map(helm.refusal, filter(None, before))), None)
-    refusal = by_helm or _why_refused(name, zip(before, objects, strict=True))
+    refusal = (
+        by_helm
+        or _why_refused(name, zip(before, objects, strict=True))
+        or _refused_pods(client, namespace, before, objects)
+    )
     if refusal and not dry_run:
         raise refusal
     if all(before):  # else the API server tells
@@ -82,6 +86,16 @@ def apply(
         restarts=tuple(task for old, new in restarted for task in _tasks(old, new)),
         refusal=f"{refusal}: {refusal.help}" if refusal else "",
     )
+
+
+def _refused_pods(
+    client: Client, namespace: str, before: Iterable[Object | None], objects: Iterable[Object]
+) -> InvalidInput | None:
+    """Return the error about pods that would replace running ones, if the API server refuses them."""
+    running = [(old, item) for old, item in zip(before, objects, strict=True) if old and manifests.has_tasks(item)]
+    after = _apply_all(client, namespace, [item for _, item in running], None, dry_run=True)
+    changed = [(old, new) for (old, _), new in zip(running, after, strict=True) if _template(old) != _template(new)]
+    return pods_dry_run.refusal(client, namespace, changed)
 
 
 def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object]]) -> InvalidInput | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ from tfk8s import render
 from tfk8s.backends.kubernetes import apply
 from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.core.plan import Plan
+from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
@@ -169,3 +172,95 @@ def test_down_waits_for_kubelet_only_while_a_container_runs(statuses: list[Any],
     assert [grace for kind, grace in client.deletes if kind == "pods"] == graces
     assert not client.statuses
     assert kinds[-1] == "networkpolicies"
+
+
+class Namespace:
+    """An API server with a running cluster, which answers a dry run of pods with a message."""
+
+    def __init__(self, objects: list[Object], code: int, message: str) -> None:
+        self.objects = {paths.path(item, "ns"): item for item in objects}
+        for number, item in enumerate(objects):
+            item["metadata"] |= {"uid": f"uid-{number}", "namespace": "ns"}
+        self.code, self.message = code, message
+        self.pods: list[Object] = []
+        self.writes: list[str] = []
+
+    def find(self, path: str) -> Object | None:
+        return self.objects.get(path)
+
+    def get(self, path: str, query: object) -> Object:
+        return {"items": [item for key, item in self.objects.items() if key.rpartition("/")[0] == path]}
+
+    def apply(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
+        if not dry_run:
+            self.writes.append(path)
+        return {**item, "metadata": {**self.objects.get(path, item)["metadata"], **item["metadata"]}}
+
+    def send(self, method: str, path: str, query: Object, body: Object) -> Object:
+        assert (method, path, query) == ("POST", "/api/v1/namespaces/ns/pods", {"dryRun": "All"})
+        self.pods.append(body)
+        if self.code:
+            text = json.dumps({"message": self.message.replace("POD", f'pods "{body["metadata"]["generateName"]}"')})
+            raise errors.from_response(self.code, text.encode(), "test", path=path)
+        return body
+
+    def delete_all(self, *_: object) -> None:
+        self.writes.append("delete pods")
+
+
+TOO_MUCH = "POD is forbidden: maximum cpu usage per Container is 1, but limit is 2"
+
+
+def objects(cpu: str, queue: str | None = None) -> list[Object]:
+    worker = Job(name="worker", tasks=2, cpu=Quantity.parse(cpu))
+    return render.objects(job_file("demo", worker, image="tf:1", queue=queue), "ns")
+
+
+def up(client: Any, cpu: str, queue: str | None = None, *, dry_run: bool = False) -> Plan:
+    return apply.apply(client, "ns", "demo", objects(cpu, queue), dry_run=dry_run)
+
+
+def running(code: int = 0, message: str = "", queue: str | None = None) -> Namespace:
+    return Namespace(objects("1", queue), code, message)
+
+
+def test_pods_that_the_namespace_refuses_end_no_running_task() -> None:
+    client = running(403, TOO_MUCH)
+    with pytest.raises(InvalidInput) as caught:
+        up(client, "2")
+    assert str(caught.value) == (
+        "new pods of job worker can't be created: the namespace's LimitRange refuses its pod (maximum cpu usage per "
+        "Container is 1, but limit is 2): change jobs.worker.cpu or memory (a task's CPU limit is a core at least), or "
+        "have it changed"
+    )
+    assert caught.value.help == "nothing was changed"
+    assert not client.writes
+    (pod,) = client.pods
+    assert pod["metadata"]["generateName"] == "demo-worker-"
+    assert pod["metadata"]["ownerReferences"][0]["controller"]
+    assert up(client, "2", dry_run=True).refusal.startswith("new pods of job worker can't be created: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (0, ""),
+        (403, 'pods is forbidden: User "jo" cannot create resource "pods" in API group "" in the namespace "ns"'),
+        (400, 'admission webhook "w.example" does not support dry run'),
+        (500, 'Internal error occurred: failed calling webhook "w.example": connection refused'),
+        (403, "POD is forbidden: exceeded quota: q, requested: cpu=2, used: cpu=2, limited: cpu=2"),
+    ],
+)
+def test_up_is_not_held_up_by_what_a_dry_run_can_not_tell(code: int, message: str) -> None:
+    client = running(code, message)
+    up(client, "2")
+    assert "delete pods" in client.writes
+    assert len(client.pods) == 1
+
+
+@pytest.mark.parametrize(("cpu", "queue"), [("1", None), ("2", "gold")], ids=["unchanged", "of a queue"])
+def test_no_dry_run_is_made_of_these_pods(cpu: str, queue: str | None) -> None:
+    client = running(403, TOO_MUCH, queue)
+    up(client, cpu, queue)
+    assert client.writes
+    assert not client.pods

@@ -51,6 +51,8 @@ class ObjectStore:
         return made
 
     def send(self, method: str, path: str, *_: object) -> Object:
+        if method == "POST":  # a dry run of pods
+            return {}
         assert method == "DELETE"
         self.writes.append(f"delete {path.rpartition('/')[2]}")
         return self.objects.pop(path, {})
