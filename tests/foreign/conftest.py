@@ -66,14 +66,11 @@ def image() -> str:
         for name in names:
             if (REPOSITORY / name).is_file():
                 archive.add(REPOSITORY / name, name)
-        archive.add(Path(__file__).with_name("Dockerfile"), "Dockerfile")
+    own = Path(__file__).with_name("Dockerfile").relative_to(REPOSITORY)
     options = [
-        "--quiet",
-        "--network=host",
-        f"--build-arg=BASE_IMAGE={BASE_IMAGE}",
-        f"--tag={IMAGE}",
+        "--quiet", "--network=host", f"--file={own}", f"--build-arg=BASE_IMAGE={BASE_IMAGE}", f"--tag={IMAGE}",
         f"--target={STAGE}",
-    ]
+    ]  # fmt: skip
     docker("build", *options, "-", stdin=packed.getvalue())
     return IMAGE
 

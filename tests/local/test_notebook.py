@@ -92,7 +92,7 @@ def test_kernel_has_the_surroundings_of_a_script(notebook: Kernel) -> None:
         "tf.compat.v1.Session('grpc://localhost:2', graph=graph)"
     )
     assert cell.text == "238.0 7 1\n", cell.error
-    assert "InvalidInput: no TensorFlow server answers at localhost:2: Connection refused" in cell.error
+    assert "InvalidInput: no TensorFlow server answers at localhost:2: " in cell.error  # without IPv6, another reason
     assert "TFK8S_TARGET is the master's address" in cell.error
 
 
