@@ -191,7 +191,8 @@ def _limits(cluster: ClusterStatus) -> str:
     from tfk8s.core.lifetime import format_duration
 
     if cluster.limits_problem:
-        names = [name for name, limit in cluster.limits._asdict().items() if limit is not None]
+        limits = [name for name, limit in cluster.limits._asdict().items() if limit is not None]
+        names = limits or ["drain: idle"]  # the same Job keeps both
         return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not kept: {cluster.limits_problem}"
     if cluster.removed_at is not None and cluster.removed_at <= time.time():
         return f"tfk8s has not removed the cluster yet: max_duration ended at {moment(cluster.removed_at)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -121,10 +122,11 @@ class ShownLines:
         self.left_out = 0
 
     def __iter__(self) -> Iterator[LogLine]:
-        from tfk8s.core.script import is_of_tensorflow
+        from tfk8s.core.script import TensorFlowLines
 
+        own: defaultdict[Task, TensorFlowLines] = defaultdict(TensorFlowLines)
         for line in self._lines:
-            if self._all_lines or not is_of_tensorflow(line.text):
+            if self._all_lines or not own[line.task].include(line.text):
                 yield line
             else:
                 self.left_out += 1

@@ -14,7 +14,7 @@ from tfk8s.render.pods import Object
 USER_ROLE = "tfk8s-user"
 SUBMIT_ROLE = "tfk8s-submit"
 ROLES = (USER_ROLE, SUBMIT_ROLE)
-LIMITS, PROGRAMS, CLAIMS = FEATURES = "max_duration, idle", "programs", "claims"
+LIMITS, PROGRAMS, CLAIMS = FEATURES = "max_duration, idle, drain: idle", "programs", "claims"
 RULES = "rules of the namespace"  # no job file needs the right to read them
 
 _SUBMITTERS = frozenset({"status", "logs", "submit", "stop", "stacks"})  # what the Role for submitting allows

@@ -93,6 +93,12 @@ WORDS = [
     ("tfk8s image build s", ["server"]),
     ("tfk8s image build --b", ["--base"]),
     ("tfk8s kind up --g", ["--gpus"]),
+    ("tfk8s explain worker.gpus", ["worker.gpus", "worker.gpus_optional"]),
+    ("tfk8s explain dr", ["drain"]),
+    ("tfk8s exec -it --local mnist c", ["chief/0"]),
+    ("tfk8s status --local -f m", ["mnist"]),
+    ("tfk8s down --y", ["--yes"]),
+    ("tfk8s delete m", []),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfk8s.core.script import LogLine, LogOptions, is_of_tensorflow, shown
+from tfk8s.core.script import LogLine, LogOptions, TensorFlowLines, shown
 from tfk8s.core.spec import Task
 
 OWN = [
@@ -43,8 +43,18 @@ SHOWN = [
 
 @pytest.mark.parametrize("time", ["", "2026-11-25T03:52:38.123456789Z "])
 def test_lines_of_tensorflow(time: str) -> None:
-    assert [line for line in OWN if not is_of_tensorflow(time + line)] == []
-    assert [line for line in SHOWN if is_of_tensorflow(time + line)] == []
+    own = TensorFlowLines()
+    assert [line for line in OWN if not own.include(time + line)] == []
+    assert [line for line in SHOWN if own.include(time + line)] == []
+
+
+@pytest.mark.parametrize("time", ["", "2026-11-25T03:52:38.123456789Z "])
+def test_a_message_in_the_log_ends_with_an_empty_line(time: str) -> None:
+    head = "I0000 00:00:1795581811.621331    2507 eager_service_impl.cc:355] SessionOptions: goo.gle/debugstr  "
+    message = [head, "inter_op_parallelism_threads: 1", "gpu_options {", "  allow_growth: true", "}", ""]
+    own = TensorFlowLines()
+    lines = [*message, "loss: 1", "", head, "a line of the user", "loss: 1"]
+    assert [line for line in lines if not own.include(time + line)] == ["loss: 1", "", "a line of the user", "loss: 1"]
 
 
 def test_brief_leaves_them_out() -> None:

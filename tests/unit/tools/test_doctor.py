@@ -96,7 +96,7 @@ def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("permissions: up", 'all, in namespace "team"'),
         ("permissions: submit", 'all, in namespace "team"'),
         ("permissions: down", 'all, in namespace "team"'),
-        ("permissions: max_duration, idle", 'all, in namespace "team"'),
+        ("permissions: max_duration, idle, drain: idle", 'all, in namespace "team"'),
         ("permissions: programs", 'all, in namespace "team"'),
         ("permissions: claims", 'all, in namespace "team"'),
         ("GPUs", "free: n 8 of 8 nvidia.com/gpu"),
@@ -165,8 +165,8 @@ def test_missing_permission_is_listed_with_its_role(monkeypatch: pytest.MonkeyPa
 def test_missing_permissions_for_limits_are_told_and_forbid_no_other_job_file(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = on_kubernetes(monkeypatch, FakeClient("create roles", "delete configmaps"))
     assert checks["permissions: up"].state is State.OK
-    assert checks["permissions: max_duration, idle"] == Check(
-        "permissions: max_duration, idle",
+    assert checks["permissions: max_duration, idle, drain: idle"] == Check(
+        "permissions: max_duration, idle, drain: idle",
         State.NOTE,
         "job files with them would be refused: you may not create roles.rbac.authorization.k8s.io, delete configmaps "
         'in namespace "team"',

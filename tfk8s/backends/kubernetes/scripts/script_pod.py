@@ -21,7 +21,7 @@ from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.core import naming
-from tfk8s.core.script import LogOptions, Outcome, is_of_tensorflow
+from tfk8s.core.script import LogOptions, Outcome, TensorFlowLines
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
@@ -264,14 +264,15 @@ def _write(lines: Iterable[str], options: LogOptions, copy: Callable[[], None] |
 
     Any other end comes from kubelet, which reports it two seconds later.
     """
-    ended = 0
+    ended, own = 0, (TensorFlowLines(), TensorFlowLines())
     with contextlib.closing(ScriptOutput(in_place=options.follow and not options.timestamps)) as output:
         for line in lines:
             time, space, line = line.partition(" ") if options.timestamps else ("", "", line)
             text, end = _parse(line)
             written = (text or "").removeprefix(_MARK)
-            if text is not None and not (options.brief and is_of_tensorflow(written)):
-                output.write(f"{time}{space}{written}\n", is_error=text.startswith(_MARK))
+            is_error = (text or "").startswith(_MARK)
+            if text is not None and not (options.brief and own[is_error].include(written)):
+                output.write(f"{time}{space}{written}\n", is_error=is_error)
             if copy and line.endswith(_FILES_WAIT):
                 copy()
             if end and (ended := ended + 1) == _STREAMS and error_names.is_task_failure(end[2]):
