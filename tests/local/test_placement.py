@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from clusters import is_ready, pids, wait_for
 from job_files import job_file
 
-from tfk8s.backends.devices import list_devices, require_servers
+from tfk8s.backends.devices import list_devices, require_servers, view
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.spec import Task
 from tfk8s.errors import TaskUnreachable
+from tfk8s.sessions.cluster.questions import Questions
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -137,12 +139,36 @@ def test_masters_go_on_beside_a_task_that_does_not_answer(run: Run, backend: Loc
     os.kill(pid, signal.SIGSTOP)
     try:
         with pytest.raises(TaskUnreachable) as caught:
-            require_servers(backend, status)
+            require_servers(backend, status, Questions())
         found = run(placed, FILTERED, tf1=True, environment={"TFK8S_WITHOUT": "worker/1"})
     finally:
         os.kill(pid, signal.SIGCONT)
         wait_for(backend, placed, is_ready)
     assert found[:2] == (0, "2\n2\n2\n"), found[2]
     assert str(caught.value) == (
-        "worker/0 can't reach worker/1, although worker/1 is running: worker/0 has a stale address for it, or none"
+        "worker/0 can't reach worker/1: asked from this machine, worker/1 answers, but worker/0 waits for worker/1"
     )
+
+
+def test_polls_for_a_task_that_does_not_answer_cost_its_peers_few_threads(backend: LocalBackend, placed: str) -> None:
+    status = backend.observe(placed)
+    found = pids(status)
+    stopped = found[Task("worker", 1)]
+
+    def threads() -> dict[Task, int]:
+        return {task: len([*Path(f"/proc/{pid}/task").iterdir()]) for task, pid in found.items()}
+
+    cluster = view(backend, status)
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        lost = {"worker/0": ["worker/1"], "ps/0": ["worker/1"]}
+        assert cluster.unreachable_pairs() == lost
+        before = threads()
+        for _ in range(3):  # each used to cost each server two threads or more
+            assert cluster.unreachable_pairs() == lost
+        more = {str(task): count - before[task] for task, count in threads().items() if count > before[task] + 2}
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+        wait_for(backend, placed, is_ready)
+    assert more == {}
+    assert cluster.unreachable_pairs() == {}

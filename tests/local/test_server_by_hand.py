@@ -58,7 +58,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 def devices(port: int) -> list[str]:
     with socket.create_connection(("localhost", port)) as stream:
-        return sorted(device.name for device in probe.list_devices(stream, 10))
+        return sorted(device.name for device in probe.all_devices(wire.call(stream, wire.LIST_DEVICES, 10)))
 
 
 def test_two_tasks_by_hand_make_a_cluster(start: Start, ports: tuple[int, int]) -> None:

@@ -7,7 +7,8 @@ is asked itself, and the master is asked whether it can reach them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfk8s import concurrency
@@ -18,6 +19,7 @@ from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.errors import InvalidInput, TaskError, TaskUnreachable
 from tfk8s.sessions import preflight
 from tfk8s.sessions.cluster import elastic
+from tfk8s.sessions.cluster.questions import Questions
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.task import probe, wire
 from tfk8s.task.probe import Device
@@ -91,34 +93,39 @@ def list_devices(backend: Backend, status: ClusterStatus) -> list[TaskDevices]:
         return [_explained(answer, task) for answer, task in zip(answers, asked, strict=True)]
 
 
-def ask_servers(backend: Backend, status: ClusterStatus) -> list[TaskDevices]:
+def ask_servers(backend: Backend, status: ClusterStatus, questions: Questions | None = None) -> list[TaskDevices]:
     """Return the devices of each server from the master; from each server itself, if other tasks run programs.
 
     Raises:
         TaskUnreachable: the master or a server does not answer.
     """
     if not any(task.is_program for task in status.tasks):
-        return ask_master(backend, status)
+        return ask_master(backend, status, questions=questions)
     return _ask_all(backend, status.name, [task.task for task in status.tasks if task.has_server])
 
 
-def require_servers(backend: Backend, status: ClusterStatus) -> None:
+def require_servers(backend: Backend, status: ClusterStatus, questions: Questions) -> None:
     """Check that each server answers, and that the master can reach all tasks.
+
+    Args:
+        backend: the cluster's backend.
+        status: the cluster's status.
+        questions: those that are open since the last check.
 
     Raises:
         MasterCutOff: the master can't reach some tasks.
         TaskUnreachable: the master or another server does not answer.
     """
     if not status.is_elastic:
-        ask_servers(backend, status)
+        ask_servers(backend, status, questions)
         return
-    _require_reachable(backend, status)
+    _require_reachable(backend, status, questions)
     others = [task.task for task in status.tasks if task.has_server and not task.takes_part]
     _ask_all(backend, status.name, [status.master, *others])
 
 
-def _require_reachable(backend: Backend, status: ClusterStatus) -> None:
-    cluster = view(backend, status)
+def _require_reachable(backend: Backend, status: ClusterStatus, questions: Questions | None) -> None:
+    cluster = view(backend, status, questions=questions)
     if cluster.reaches_all():
         return
     if unreachable := cluster.unreachable():
@@ -126,7 +133,9 @@ def _require_reachable(backend: Backend, status: ClusterStatus) -> None:
     raise TaskUnreachable(f"{status.master} does not answer in time whether it can reach the other tasks")
 
 
-def view(backend: Backend, status: ClusterStatus, without: Iterable[str] = ()) -> ClusterView:
+def view(
+    backend: Backend, status: ClusterStatus, without: Iterable[str] = (), questions: Questions | None = None
+) -> ClusterView:
     """Return the servers of a cluster as sessions see them, with the master first.
 
     Raises:
@@ -138,7 +147,7 @@ def view(backend: Backend, status: ClusterStatus, without: Iterable[str] = ()) -
         raise TaskUnreachable(f"{status.master} does not exist: somebody has scaled its job to 0")
     addresses = {str(status.master): found[str(status.master)].address, **{name: found[name].address for name in found}}
     dial = lambda task: backend.dial(status.name, found[task].task)  # noqa: E731
-    return ClusterView(addresses, without, dial=dial, is_elastic=status.is_elastic)
+    return ClusterView(addresses, without, dial=dial, is_elastic=status.is_elastic, questions=questions)
 
 
 def _ask_all(backend: Backend, name: str, tasks: Sequence[Task]) -> list[TaskDevices]:
@@ -154,7 +163,9 @@ def _explained(answer: TaskDevices, status: TaskStatus) -> TaskDevices:
     return replace(answer, error=f"{answer.task} does not answer: it is {status.state}")
 
 
-def ask_master(backend: Backend, status: ClusterStatus, timeout: float = ANSWER_TIMEOUT) -> list[TaskDevices]:
+def ask_master(
+    backend: Backend, status: ClusterStatus, timeout: float = ANSWER_TIMEOUT, questions: Questions | None = None
+) -> list[TaskDevices]:
     """Return the devices of each server from the master. An evaluator is asked itself: the master does not know it.
 
     Raises:
@@ -162,9 +173,12 @@ def ask_master(backend: Backend, status: ClusterStatus, timeout: float = ANSWER_
     """
     asked = [task for task in status.tasks if task.has_server]
     if status.is_elastic:
-        _require_reachable(backend, status)
+        _require_reachable(backend, status, questions)
         return _ask_all(backend, status.name, [task.task for task in asked])
-    devices = _ask(backend, status.name, status.master, probe.list_devices, timeout)
+    dial = lambda: backend.dial(status.name, status.master)  # noqa: E731
+    with _explained_errors(status.master, timeout):
+        answer = (questions or Questions()).ask("devices", dial, wire.LIST_DEVICES, timeout)
+    devices = probe.all_devices(answer)
     evaluators = [task.task for task in asked if not task.takes_part]
     answers = (*by_task(devices), *ask_each(backend, status.name, evaluators, timeout))
     answered = {answer.task: answer for answer in answers if not answer.error}
@@ -208,9 +222,14 @@ def by_task(devices: Iterable[Device]) -> list[TaskDevices]:
 
 
 def _ask(backend: Backend, name: str, task: Task, ask: _Ask, timeout: float) -> list[Device]:
+    with _explained_errors(task, timeout), backend.dial(name, task) as stream:
+        return ask(stream, timeout)
+
+
+@contextlib.contextmanager
+def _explained_errors(task: Task, timeout: float) -> Iterator[None]:
     try:
-        with backend.dial(name, task) as stream:
-            return ask(stream, timeout)
+        yield
     except TimeoutError as error:
         raise TaskUnreachable(f"{task} does not answer within {timeout:g} s") from error
     except (OSError, wire.ProbeError) as error:

@@ -13,6 +13,7 @@ from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.task_names import format_tasks, parse_excluded
 from tfk8s.errors import ClusterError, NoSuchCluster, TaskError
+from tfk8s.sessions.cluster.questions import Questions
 from tfk8s.sessions.preflight import unreachable
 
 OnChange = Callable[[ClusterStatus], None]
@@ -82,6 +83,7 @@ class Readiness:
         self._restarts: dict[Task, int] = {}
         self._silence: TaskError | None = None
         self._is_silence_reported = False
+        self._questions = Questions()
         self._cut_off = ""  # the tasks that the master could not reach, in words
         self._changed_at = 0.0
         self._needs_node = False
@@ -96,7 +98,7 @@ class Readiness:
         status = self._get_status()
         if status != self._status:
             self._status, self._changed_at, self._is_silence_reported = status, time.monotonic(), False
-            self._cut_off = ""
+            self._cut_off, self._questions = "", Questions()
             if self._on_change is not None:
                 self._on_change(status)
         self._needs_node = self._needs_node or any(task.node_is_starting for task in status.tasks)
@@ -145,7 +147,7 @@ class Readiness:
             tasks = [task.task for task in status.tasks if task.has_server]
             devices.require_all(devices.ask_each(self._backend, self._name, tasks))
         else:
-            devices.require_servers(self._backend, status)
+            devices.require_servers(self._backend, status, self._questions)
 
     def _get_status(self) -> ClusterStatus:
         try:
@@ -180,8 +182,10 @@ class Readiness:
     def _why_silent(self) -> str:
         """Return which running tasks the master can't reach, in words; otherwise its error."""
         assert self._status is not None
-        if not self._cut_off and (missing := devices.view(self._backend, self._status).unreachable()):
-            self._cut_off = unreachable({str(self._status.master): missing})
+        if not self._cut_off:
+            view = devices.view(self._backend, self._status, questions=self._questions)
+            missing = view.unreachable()
+            self._cut_off = unreachable({str(self._status.master): missing}) if missing else ""
         return self._cut_off or str(self._silence)
 
     def _is_new(self, task: TaskStatus) -> bool:

@@ -13,6 +13,11 @@ from tfk8s.sessions.error_names import ProbeResult, TaskChanges
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.timing import TIMING, Timing
 
+_ADVICE = (
+    "`tfk8s restart NAME {}` makes it look up all addresses again; if that does not help, a NetworkPolicy or a "
+    "firewall keeps the tasks apart"
+)
+
 
 class ClusterProbe:
     """Probes all tasks at once.
@@ -65,15 +70,15 @@ class ClusterProbe:
             pairs = self.view.unreachable_pairs()
             if pairs and not trouble:
                 trouble = preflight.unreachable(pairs)
-                log.warning("%s; waiting up to %.0f s for a new lookup", trouble, self._timing.lookup_timeout)
+                log.warning("%s; waiting up to %.0f s", trouble, self._timing.lookup_timeout)
             return not pairs or (self.view.master not in pairs and time.monotonic() >= others_until)
 
         try:
             polling.wait_until(is_connected, "the tasks to reach each other", self._timing.lookup_timeout)
         except WaitTimeout as error:
-            raise TaskUnreachable(
-                trouble, help=f"`tfk8s restart NAME {self.view.master}` makes it look up all addresses again"
-            ) from error
+            raise TaskUnreachable(trouble, help=_ADVICE.format(self.view.master)) from error
+        finally:
+            self.view.close_questions()
         if pairs:
             log.warning("%s; continuing, since not every script needs that", preflight.unreachable(pairs))
         elif trouble:

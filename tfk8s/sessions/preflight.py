@@ -7,6 +7,7 @@ library only: this file also runs in pods.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +15,8 @@ from tfk8s.errors import TaskUnreachable, VersionSkew
 from tfk8s.sessions.error_names import ProbeResult
 
 _MAX_ROWS = 20
+
+_IN_POD = "KUBERNETES_SERVICE_HOST"  # kubelet sets it in every container
 
 _NO_DNS = "failure in name resolution"  # glibc's EAI_AGAIN
 
@@ -61,12 +64,12 @@ def unreachable(pairs: Mapping[str, Sequence[str]]) -> str:
 
 
 def _unreachable(sources: Sequence[str], tasks: Sequence[str]) -> str:
-    are = "are" if len(tasks) > 1 else "is"
-    they, have = ("they", "have") if len(sources) > 1 else (sources[0], "has")
-    addresses = "stale addresses for them" if len(tasks) > 1 else "a stale address for it"
+    answer = "answer" if len(tasks) > 1 else "answers"
+    wait = "wait" if len(sources) > 1 else "waits"
+    here = "this pod" if _IN_POD in os.environ else "this machine"
     return (
-        f"{_join(sources)} can't reach {_join(tasks)}, although {_join(tasks)} {are} running: "
-        f"{they} {have} {addresses}, or none"
+        f"{_join(sources)} can't reach {_join(tasks)}: asked from {here}, {_join(tasks)} {answer}, "
+        f"but {_join(sources)} {wait} for {_join(tasks)}"
     )
 
 

@@ -56,15 +56,12 @@ def get_status(stream: socket.socket, timeout: float) -> list[Device]:
     return [device for field, device in _devices(wire.call(stream, wire.GET_STATUS, timeout)) if field == 1]
 
 
-def list_devices(stream: socket.socket, timeout: float) -> list[Device]:
-    """Return the devices of the whole cluster, from the master behind a connected stream.
+def all_devices(message: bytes) -> list[Device]:
+    """Return the devices of the whole cluster from the answer to `wire.LIST_DEVICES`.
 
-    The master answers as soon as every task has answered the master.
-
-    Raises:
-        ProbeError, OSError: as `wire.call`.
+    A master answers as soon as every task has answered the master.
     """
-    return [device for _, device in _devices(wire.call(stream, wire.LIST_DEVICES, timeout))]
+    return [device for _, device in _devices(message)]
 
 
 def _devices(message: bytes) -> Iterator[tuple[int, Device]]:
@@ -92,29 +89,29 @@ def get_version(stream: socket.socket, device: str, timeout: float) -> str:
     Raises:
         ProbeError, OSError: as `wire.call`.
     """
-    version = _VERSION.search(_refusal(stream, [device], timeout))
-    return version[1] if version else ""
+    try:
+        wire.call(stream, wire.CREATE_SESSION, timeout, reach_request([device]))
+    except wire.GrpcError as refusal:
+        if refusal.status != _INVALID_ARGUMENT:
+            raise
+        version = _VERSION.search(refusal.message)
+        return version[1] if version else ""
+    return ""
 
 
-def can_reach(stream: socket.socket, devices: Sequence[str], timeout: float, more: bytes = b"") -> bool:
-    """Return whether a server can reach tasks, as a session's master has to. No session is created.
+def reach_request(devices: Sequence[str], more: bytes = b"") -> bytes:
+    """Return a request for `wire.CREATE_SESSION` that a server refuses once it has reached tasks.
+
+    No session is created.
 
     A server uses addresses that it looked up before, so it may fail to reach a task that answers everybody else.
 
     Args:
-        stream: connected to the server; it can't be used again.
         devices: the tasks, "/job:worker/task:1", at most `MAX_NAMED`; none means all tasks of its cluster.
-        timeout: in seconds.
         more: more fields of the request, for an elastic server (`sessions.cluster.elastic`).
-
-    Raises:
-        ProbeError, OSError: as `wire.call`, but for a timeout.
     """
-    try:
-        _refusal(stream, devices, timeout, more)
-    except TimeoutError:
-        return False
-    return True
+    filters = b"".join(wire.field(4, device) for device in devices)  # device_filters
+    return _GRAPH_OF_THE_FUTURE + wire.field(2, filters) + more  # config
 
 
 def clear_containers(stream: socket.socket, containers: Sequence[str | bytes], timeout: float) -> None:
@@ -124,15 +121,3 @@ def clear_containers(stream: socket.socket, containers: Sequence[str | bytes], t
         ProbeError, OSError: as `wire.call`.
     """
     wire.call(stream, wire.CLEANUP_ALL, timeout, b"".join(wire.field(1, name) for name in containers))
-
-
-def _refusal(stream: socket.socket, devices: Sequence[str], timeout: float, more: bytes = b"") -> str:
-    """Return the reason why a server refuses a graph of the future; a server refuses once it has reached the tasks."""
-    filters = b"".join(wire.field(4, device) for device in devices)  # device_filters
-    try:
-        wire.call(stream, wire.CREATE_SESSION, timeout, _GRAPH_OF_THE_FUTURE + wire.field(2, filters) + more)  # config
-    except wire.GrpcError as refusal:
-        if refusal.status != _INVALID_ARGUMENT:
-            raise
-        return refusal.message
-    return ""

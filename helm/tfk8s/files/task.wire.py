@@ -56,23 +56,58 @@ def call(stream: socket.socket, method: str, timeout: float, request: bytes = b"
         OSError: the stream broke, or `timeout` ran out (TimeoutError).
     """
     deadline = time.monotonic() + timeout
-    stream.settimeout(timeout)
-    stream.sendall(request_frames(method, request))
-    body = b""
-    for kind, flags, payload in _frames(stream, deadline):
-        if kind == SETTINGS and not flags & ACK:
-            stream.sendall(frame(SETTINGS, ACK))
-        elif kind == _PING and not flags & ACK:
-            stream.sendall(frame(_PING, ACK, payload=payload))
-        elif kind == DATA:
-            body += payload[1 : -payload[0] or None] if flags & PADDED else payload
-        elif kind == HEADERS:
-            _check_status(payload)
-        elif kind in (RST_STREAM, _GOAWAY):
-            raise ProbeError("the server ended the call without an answer")
-        if kind in (DATA, HEADERS) and flags & END_STREAM:
-            return _message(body)
-    raise ProbeError("the server closed the connection without an answer")
+    return PendingCall(stream, method, timeout, request).wait(deadline - time.monotonic())
+
+
+class PendingCall:
+    """A gRPC call, whose answer may be waited for several times. The arguments are those of `call`."""
+
+    def __init__(self, stream: socket.socket, method: str, timeout: float, request: bytes = b"") -> None:
+        self._stream, self._buffer, self._body = stream, b"", b""
+        stream.settimeout(timeout)
+        stream.sendall(request_frames(method, request))
+
+    def wait(self, timeout: float) -> bytes:
+        """Return the serialized response.
+
+        Raises:
+            ProbeError, OSError: as `call`. After a TimeoutError, the call goes on.
+        """
+        for kind, flags, payload in self._frames(time.monotonic() + timeout):
+            if kind == SETTINGS and not flags & ACK:
+                self._stream.sendall(frame(SETTINGS, ACK))
+            elif kind == _PING and not flags & ACK:
+                self._stream.sendall(frame(_PING, ACK, payload=payload))
+            elif kind == DATA:
+                self._body += payload[1 : -payload[0] or None] if flags & PADDED else payload
+            elif kind == HEADERS:
+                _check_status(payload)
+            elif kind in (RST_STREAM, _GOAWAY):
+                raise ProbeError("the server ended the call without an answer")
+            if kind in (DATA, HEADERS) and flags & END_STREAM:
+                return _message(self._body)
+        raise ProbeError("the server closed the connection without an answer")
+
+    def _frames(self, deadline: float) -> Iterator[tuple[int, int, bytes]]:
+        """Yield kind, flags and payload of each frame until the server closes the connection."""
+        while True:
+            while len(self._buffer) >= HEAD_SIZE:
+                size, kind, flags, _ = parse_head(self._buffer)
+                if len(self._buffer) < HEAD_SIZE + size:
+                    break
+                payload = self._buffer[HEAD_SIZE : HEAD_SIZE + size]
+                self._buffer = self._buffer[HEAD_SIZE + size :]
+                yield kind, flags, payload
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TimeoutError("timed out")
+            self._stream.settimeout(remaining)
+            chunk = self._stream.recv(1 << 20)
+            if not chunk:
+                return
+            self._buffer += chunk
+            if self._buffer[:5] == b"HTTP/":
+                raise ProbeError("a web server answers there, not a TensorFlow server")
 
 
 # ---- HTTP/2 (RFC 9113) -------------------------------------------------------------------------------------------
@@ -136,28 +171,6 @@ def _hpack_text(text: str) -> bytes:
     data = text.encode()
     size = bytes([len(data)]) if len(data) < 0x7F else b"\x7f" + varint(len(data) - 0x7F)
     return size + data
-
-
-def _frames(stream: socket.socket, deadline: float) -> Iterator[tuple[int, int, bytes]]:
-    """Yield kind, flags and payload of each frame until the server closes the connection."""
-    buffer = b""
-    while True:
-        while len(buffer) >= HEAD_SIZE:
-            size, kind, flags, _ = parse_head(buffer)
-            if len(buffer) < HEAD_SIZE + size:
-                break
-            yield kind, flags, buffer[HEAD_SIZE : HEAD_SIZE + size]
-            buffer = buffer[HEAD_SIZE + size :]
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            raise TimeoutError("timed out")
-        stream.settimeout(remaining)
-        chunk = stream.recv(1 << 20)
-        if not chunk:
-            return
-        buffer += chunk
-        if buffer[:5] == b"HTTP/":
-            raise ProbeError("a web server answers there, not a TensorFlow server")
 
 
 # ---- gRPC --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from tfk8s.backends import devices
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import TaskUnreachable
+from tfk8s.sessions.cluster.questions import Questions
 from tfk8s.testing import FakeBackend, change
 
 CHIEF, FIRST = Task("chief", 0), Task("worker", 0)
@@ -98,7 +99,7 @@ def test_a_silent_server_is_a_timeout(backend: FakeBackend) -> None:
 @pytest.mark.parametrize(
     ("reaches_all", "unreachable", "error"),
     [
-        (False, ["worker/1"], r"^chief/0 can't reach worker/1, although worker/1 is running"),
+        (False, ["worker/1"], r"^chief/0 can't reach worker/1: asked from this machine, worker/1 answers"),
         (False, [], "^chief/0 does not answer in time whether it can reach the other tasks$"),
         (True, [], None),
     ],
@@ -107,7 +108,7 @@ def test_an_elastic_master_must_answer_that_it_reaches_all(
     backend: FakeBackend, reaches_all: bool, unreachable: list[str], error: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = SimpleNamespace(reaches_all=lambda: reaches_all, unreachable=lambda: unreachable)
-    monkeypatch.setattr(devices, "view", lambda *_: view)
+    monkeypatch.setattr(devices, "view", lambda *_, **__: view)
     status = dataclasses.replace(backend.observe("mnist"), is_elastic=True)
     with pytest.raises(TaskUnreachable, match=error) if error else contextlib.nullcontext():
-        devices.require_servers(backend, status)
+        devices.require_servers(backend, status, Questions())

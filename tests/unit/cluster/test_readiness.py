@@ -101,7 +101,7 @@ def test_a_ready_task_must_answer(cluster: Cluster, backend: FakeBackend) -> Non
 
 
 def test_a_master_that_reaches_no_task_may_be_silent_later(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_off = "chief/0 can't reach worker/1, although worker/1 is running"
+    cut_off = "chief/0 can't reach worker/1: asked from this machine, worker/1 answers"
     errors = iter([devices.MasterCutOff(cut_off)])
 
     def require(*_: object) -> None:

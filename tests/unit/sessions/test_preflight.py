@@ -10,6 +10,7 @@ import pytest
 from tfk8s.errors import TaskUnreachable, VersionSkew
 from tfk8s.sessions import preflight
 from tfk8s.sessions.cluster import view as view_module
+from tfk8s.sessions.cluster.questions import Questions
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.error_names import ProbeResult
 from tfk8s.task import probe
@@ -140,18 +141,20 @@ class Master:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
         self.missing, self.asked = set(missing), []
-        monkeypatch.setattr(probe, "can_reach", self._reaches)
+        monkeypatch.setattr(Questions, "ask", lambda _, *arguments: self._ask(*arguments))
         monkeypatch.setattr(probe, "get_status", lambda stream, timeout: [])
         dial = lambda task: contextlib.nullcontext(task)  # noqa: E731
         self.view = ClusterView({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, ["worker/0"], dial=dial)
 
-    def _reaches(self, stream: str, devices: list[str], timeout: float, more: bytes) -> bool:
-        assert (stream, more) == ("chief/0", b"")
-        self.asked.append(devices)
-        return not self.missing.intersection(devices)
+    def _ask(self, key: tuple[str, ...], dial: object, method: str, timeout: float, request: bytes) -> None:
+        assert key[0] == "chief/0"
+        assert request == probe.reach_request([f"/job:{task.replace('/', '/task:')}" for task in dict.fromkeys(key)])
+        self.asked.append([*dict.fromkeys(key)])
+        if self.missing.intersection(key):
+            raise TimeoutError
 
 
-CHIEF, PS = "/job:chief/task:0", "/job:ps/task:0"
+CHIEF, PS = "chief/0", "ps/0"
 
 
 def test_master_that_reaches_all_tasks_is_probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,13 +175,17 @@ def test_source_is_among_the_tasks_that_it_is_asked_for(monkeypatch: pytest.Monk
 
 def test_unreachable_pairs_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     view = ClusterView({"chief/0": "c:1", "ps/0": "p:1", "worker/0": "w:1"}, dial=contextlib.nullcontext)
-    reaches = lambda asker, devices, timeout, more: asker == "ps/0" or PS not in devices  # noqa: E731
-    monkeypatch.setattr(probe, "can_reach", reaches)
+
+    def ask(_: object, key: tuple[str, ...], *__: object) -> None:
+        if key[0] != PS and PS in key:
+            raise TimeoutError
+
+    monkeypatch.setattr(Questions, "ask", ask)
     monkeypatch.setattr(probe, "get_status", lambda stream, timeout: [])
     pairs = view.unreachable_pairs()
     assert pairs == {"chief/0": ["ps/0"], "worker/0": ["ps/0"]}
     assert preflight.unreachable(pairs) == (
-        "chief/0, worker/0 can't reach ps/0, although ps/0 is running: they have a stale address for it, or none"
+        "chief/0, worker/0 can't reach ps/0: asked from this machine, ps/0 answers, but chief/0, worker/0 wait for ps/0"
     )
     monkeypatch.setattr(view_module, "MAX_SOURCES", 2)
     assert list(view.unreachable_pairs()) == ["chief/0"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 
 import pytest
 from fakes import tensorflow_server
@@ -60,7 +59,8 @@ def test_answer_may_come_byte_by_byte_in_several_frames() -> None:
 
 def test_list_devices_has_all_tasks() -> None:
     stream = Stream(tensorflow_server.answer([device("a")], [device("b")]))
-    assert [found.name for found in probe.list_devices(stream, 1.0)] == ["a", "b"]
+    answer = wire.call(stream, wire.LIST_DEVICES, 1.0)
+    assert [found.name for found in probe.all_devices(answer)] == ["a", "b"]
 
 
 def test_settings_and_pings_are_acknowledged() -> None:
@@ -124,15 +124,7 @@ def test_any_names_are_read(names: list[str]) -> None:
 
 
 def test_master_is_asked_for_the_tasks_that_it_reaches() -> None:
-    stream = Stream(SETTINGS + refusal(3, "no"))
     tasks = ["/job:worker/task:1", "/job:ps/task:0"] * 10
-    assert probe.can_reach(stream, tasks, 1.0)
     filters = b"".join(b"\x22" + bytes([len(task)]) + task.encode() for task in tasks)
-    assert grpc_message(GRAPH_OF_THE_FUTURE + b"\x12\xe8\x02" + filters) in stream.sent
+    assert probe.reach_request(tasks) == GRAPH_OF_THE_FUTURE + b"\x12\xe8\x02" + filters
     assert len(filters) == 0x68 + (2 << 7)
-
-
-def test_late_answer_means_an_unreachable_task() -> None:
-    late = Stream()
-    late.recv = lambda _: time.sleep(0.02) or SETTINGS  # type: ignore[method-assign]
-    assert not probe.can_reach(late, ["/job:ps/task:0"], 0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import socket
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -12,14 +13,16 @@ from tfk8s.core import naming
 from tfk8s.core.addresses import host_and_port, task_at
 from tfk8s.errors import TaskUnreachable
 from tfk8s.sessions.cluster import elastic
+from tfk8s.sessions.cluster.questions import Questions
 from tfk8s.sessions.error_names import ProbeResult
 from tfk8s.task import probe, wire
 
 _PROBE_TIMEOUT = 4.0
 _LOST_TIMEOUT = 1.0  # for a lost task, if all tasks are probed
 _BACK_TIMEOUT = 2.0  # for a lost task that may be back
-_REACH_TIMEOUT = 1.0
+REACH_TIMEOUT = 1.0
 _MAX_THREADS = 64
+MAX_OPEN = 16  # tasks that a task is asked for one by one
 MAX_SOURCES = 16  # in a larger cluster, only the master is asked for the tasks that it can reach
 
 Dial = Callable[[str], socket.socket]
@@ -36,6 +39,7 @@ class ClusterView:
         forwarded: whether the tasks can't use the addresses, which are those of forwards. The forwards bring the
             ClusterSpec of elastic tasks.
         is_elastic: whether each session brings the ClusterSpec; None asks the master.
+        questions: the questions that are open, if they outlive this view.
 
     Attributes:
         addresses: as given.
@@ -50,10 +54,12 @@ class ClusterView:
         in_pod: bool = False,
         forwarded: bool = False,
         is_elastic: bool | None = None,
+        questions: Questions | None = None,
     ) -> None:
         self.addresses, self.without = dict(addresses), frozenset(without)
         self._in_pod, self._forwarded = in_pod, forwarded
         self._is_elastic = is_elastic
+        self._questions = questions or Questions()
         self._incarnations: dict[str, int] = {}  # the first one of each task
         self._dial = dial or (
             lambda task: socket.create_connection(host_and_port(self.addresses[task]), _PROBE_TIMEOUT)
@@ -141,12 +147,26 @@ class ClusterView:
 
     def unreachable(self, source: str | None = None) -> list[str]:
         """Return the tasks that a task, by default the master, can't reach, although they answer here."""
-        source, targets = source or self.master, self._tasks
+        source, missing = source or self.master, self._questions.missing
         if self.reaches_all(source):
+            missing.pop(source, None)
             return []
-        answers = concurrency.map_parallel(lambda task: self._can_reach(source, [task]), targets, _MAX_THREADS)
-        unreachable = [task for task, can_reach in zip(targets, answers, strict=True) if not can_reach]
-        return [] if source in unreachable else unreachable  # a busy task answers late, even about itself
+        reached: set[str] = set()
+        unreachable: set[str] = set()
+
+        def ask(task: str) -> None:
+            if len(unreachable) < MAX_OPEN:
+                (reached if self._can_reach(source, [task]) else unreachable).add(task)
+
+        targets = missing.get(source, self._tasks)
+        concurrency.map_parallel(ask, targets, MAX_OPEN)
+        missing[source] = [task for task in targets if task not in reached]
+        # A busy task answers late, even about itself.
+        return [] if source in unreachable else [task for task in targets if task in unreachable]
+
+    def close_questions(self) -> None:
+        """Give up the questions that tasks have not answered."""
+        self._questions.close()
 
     def reaches_all(self, source: str | None = None) -> bool:
         """Return whether a task, by default the master, answers in time that it can reach all tasks."""
@@ -164,11 +184,15 @@ class ClusterView:
         named = dict.fromkeys((source, *tasks)) if tasks else {}
         cluster = {task: self.addresses[task] for task in named} if self.brings_cluster else {}
         more = elastic.session_fields(source, cluster) if cluster else b""
+        request = probe.reach_request([*map(elastic.device, named)], more)
+        dial = functools.partial(self._dial, source)
         try:
-            with self._dial(source) as stream:
-                return probe.can_reach(stream, [*map(elastic.device, named)], _REACH_TIMEOUT, more)
+            self._questions.ask((source, *tasks), dial, wire.CREATE_SESSION, REACH_TIMEOUT, request)
+        except TimeoutError:
+            return False
         except (OSError, wire.ProbeError, TaskUnreachable):
-            return True  # the source itself does not answer, which others report
+            pass  # the refusal, or the source itself does not answer, which others report
+        return True
 
     def clear_containers(self, tasks: Sequence[str], containers: Sequence[str | bytes]) -> None:
         """Remove the variables in containers from tasks; no container means the default one.
