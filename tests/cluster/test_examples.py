@@ -35,6 +35,22 @@ def add():
         return one + 2
 print(add().numpy())
 """
+# Reaches another task, in a process that the script starts, too.
+SESSION = """
+import multiprocessing
+import tensorflow as tf, tfk8s
+
+def compute(_):
+    graph = tf.Graph()
+    with graph.as_default(), tf.device("/job:local/task:1"):
+        y = tf.constant(236) + 2
+    with tfk8s.session(graph=graph) as session:
+        return session.run(y)
+
+if __name__ == "__main__":
+    assert multiprocessing.get_context("spawn").Pool(1).map(compute, [0]) == [238]
+    print(compute(0))
+"""
 PATIENCE = 240  # seconds for a script, on a machine that does much else; more than `submit` itself has
 
 
@@ -140,6 +156,21 @@ def test_submit_here_forwards_the_tasks_addresses(backend, tutorial, capfd, capl
     script = make_script(EXAMPLES / "tutorial/two_tasks.py", tf1=True)
     assert run_here(backend, tutorial, script) == 0
     assert (capfd.readouterr().out, caplog.messages) == ("238\n", [])
+
+
+def test_sessions_of_tfk8s_here_use_the_tasks_addresses(backend, tutorial, tmp_path, capfd, caplog):
+    path = tmp_path / "session.py"
+    path.write_text(SESSION)
+    assert run_here(backend, tutorial, make_script(path)) == 0
+    assert (capfd.readouterr().out, caplog.messages) == ("238\n", [])
+
+
+@pytest.mark.parametrize("make", ["tfk8s.strategy()", "tf.distribute.MultiWorkerMirroredStrategy()"])
+def test_strategies_here_are_refused_with_a_reason(backend, tutorial, tmp_path, capfd, make):
+    path = tmp_path / "strategy.py"
+    path.write_text(f"import tensorflow as tf, tfk8s\n{make}")
+    assert run_here(backend, tutorial, make_script(path)) == 2
+    assert f"error: {make.partition('(')[0].removeprefix('tf.distribute.')}" in capfd.readouterr().err
 
 
 def test_a_session_of_this_process(backend, tutorial):
