@@ -57,6 +57,15 @@ def test_the_end_of_the_chief_is_the_success(backend: LocalBackend, tmp_path: Pa
     assert tfk8s("down", "--local", "roles").returncode == 0
 
 
+def test_a_program_that_sets_a_variable_of_the_import_gets_an_interpreter(tmp_path: Path) -> None:
+    ask = "import os, sys; print('tensorflow' in sys.modules, len(os.environ['TF_CONFIG']) > 9, sys.argv)"
+    (tmp_path / "sets.py").write_text(f"{ask}\nos.environ['KERAS_BACKEND'] = 'jax'")
+    done = tfk8s("run", "--local", write_programs(tmp_path, "sets", {"worker": {"program": ["sets.py", "--a=b"]}}))
+    assert done.returncode == 0
+    assert "False True ['sets.py', '--a=b']\n" in done.stdout
+    assert "sets.py, line 2, sets KERAS_BACKEND, so it runs in an interpreter of its own\n" in done.stdout + done.stderr
+
+
 def test_a_failure_ends_run_with_its_code_and_its_last_line(tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(FAILS)
     done = tfk8s("run", "--local", write_programs(tmp_path, "fails", {"worker": {"tasks": 2, "program": ["fails.py"]}}))

@@ -238,6 +238,28 @@ def test_settings_of_tensorflow_get_a_fresh_interpreter(run, pair: str, monkeypa
     assert run(pair, text, fresh=True)[1] == "False\n"
 
 
+def test_variables_that_a_script_sets_are_read_as_by_plain_python(run, pair: str, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("import os; os.environ['KERAS_BACKEND'] = 'tensorflow'")
+    ask = "import sys; print('tensorflow' in sys.modules, sys.argv[1:])"
+    code, out, err = run(pair, f"import beside\n{ask}", "one", "--two=2")
+    assert (code, out) == (0, "False ['one', '--two=2']\n")
+    assert "tfk8s: beside.py, line 1, sets KERAS_BACKEND, so it runs in an interpreter of its own\n" in err
+    name = "import os; os.environ['TF_USE_' + 'LEGACY_KERAS'] = '1'"
+    code, out, err = run(pair, f"{name}\n{ask}\nraise SystemExit(7)", "one")
+    assert (code, out) == (7, "False ['one']\n")
+    assert "tfk8s: script.py sets TF_USE_LEGACY_KERAS, so it runs in an interpreter of its own\n" in err
+
+
+def test_xla_reads_its_flags_in_a_fork(run, pair: str, tmp_path: Path) -> None:
+    text = (
+        "import os, sys; print('tensorflow' in sys.modules)\n"
+        f"os.environ['XLA_FLAGS'] = '--xla_dump_to={tmp_path}/xla'\n"
+        "import tensorflow as tf\nprint(tf.function(lambda x: x * x, jit_compile=True)(tf.constant(2.0)).numpy())\n"
+    )
+    assert run(pair, text)[:2] == (0, "True\n4.0\n")
+    assert list((tmp_path / "xla").iterdir())
+
+
 def test_a_virtual_environments_packages(run, pair: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     (packages,) = (tmp_path / "venv").glob("lib/python3*/site-packages")

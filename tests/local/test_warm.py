@@ -84,6 +84,18 @@ def test_a_script_has_streams_arguments_variables_and_a_folder_of_its_own(
     pod.rest()
 
 
+def test_a_script_that_sets_a_variable_of_the_import_gets_an_interpreter(
+    pod: WarmPod, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ask = "import sys; print('tensorflow' in sys.modules, sys.argv, sys.stdin.read())"
+    end = pod.run(f"import os; os.environ['TF_USE_LEGACY_KERAS'] = '1'\n{ask}\nsys.exit(3)", "a b")
+    out, err = capfd.readouterr()
+    assert (end["exit"], out) == (3, "False ['script.py', 'a b'] \n")
+    assert "tfk8s: script.py, line 1, sets TF_USE_LEGACY_KERAS, so it runs in an interpreter of its own\n" in err
+    end = pod.run(f"import os; os.environ['TF_USE_' + 'LEGACY_KERAS'] = '1'\n{ask}", "a b")
+    assert (end["exit"], capfd.readouterr().out) == (0, "False ['script.py', 'a b'] \n")
+
+
 def test_fifty_scripts_leave_nothing_behind(pod: WarmPod) -> None:
     pod.run("")
     before = pod.rest()

@@ -33,7 +33,15 @@ from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.forks.script_guard import ScriptGuard
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
-from tfk8s.task.programs import imports, main_script, moved_ports, strategies, tensorflow_1, unreachable
+from tfk8s.task.programs import (
+    imports,
+    main_script,
+    moved_ports,
+    own_interpreter,
+    strategies,
+    tensorflow_1,
+    unreachable,
+)
 from tfk8s.task.programs.stacks import StackListener
 
 _EARLY_LINES = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 [0-9.: ]+[a-z_]+\.cc:[0-9]+\] ")
@@ -43,6 +51,7 @@ def execute(options: argparse.Namespace) -> int:
     """Run the script in this process, as `__main__`; return its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the script, Ctrl-C just ends this process
     install_log_handler()
+    own_interpreter.check_source([options.script])
     note = FailureNote(os.environ.pop(error_names.VARIABLE, None))
     cluster = ClusterProbe(ClusterView.of(os.environ, in_pod=options.pod), of_script)
     try:

@@ -26,9 +26,9 @@ from tfk8s.core.backoff import Backoff
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
-from tfk8s.sessions.forks.import_variables import READ_LATER, read_at_import
 from tfk8s.task import server
 from tfk8s.task.config import TaskConfig
+from tfk8s.task.programs.import_variables import READ_LATER, read_at_import
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
-from tfk8s.sessions.forks.import_variables import read_at_import
+from tfk8s.task.programs.import_variables import read_at_import
 
 FORK_SERVER = "tfk8s.sessions.forks.fork_server"
 

@@ -22,9 +22,19 @@ import time
 from collections.abc import Sequence
 
 from tfk8s.sessions.forks import ipc, processes
-from tfk8s.task.programs import imports
+from tfk8s.sessions.forks.fork_client import FORK_SERVER
+from tfk8s.task.programs import imports, own_interpreter
 
 CLIENT = 3  # the descriptor of the socket to the client
+
+# `-m` would search the script's folder for the modules of the runner.
+_RUN_MODULE = """
+import sys
+sys.path[0] = sys.prefix
+del sys.argv[0]
+import runpy
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 
 
 def serve(client: socket.socket) -> ipc.Message | None:
@@ -79,12 +89,28 @@ def become(request: ipc.Message, descriptors: list[int], parent: int) -> None:
         os.chdir(request["folder"])
     except OSError as error:
         processes.exit_child(f"error: can't run in {request['folder']}: {error.strerror}", 1)
+    at_import = dict(os.environ)
     os.environ.clear()
     os.environ.update(request["environment"])
+    own_interpreter.can_become(own_command(request), own_environment(request), at_import)
     os.umask(request["umask"])
     time.tzset()
     tempfile.tempdir = None
     reseed()
+
+
+def own_command(request: ipc.Message) -> list[str]:
+    """Return the command that serves a request in a new interpreter: as this process was started."""
+    before = sys.orig_argv[1 : sys.orig_argv.index(FORK_SERVER)]
+    start = ["-c", _RUN_MODULE] if before == ["-m"] else before
+    return [sys.executable, *start, request["module"], *request["arguments"]]
+
+
+def own_environment(request: ipc.Message) -> dict[str, str]:
+    """Return the environment of a new interpreter. The archive of the script's folder has been unpacked before."""
+    environment = {"PYTHONUNBUFFERED": "1", **request["environment"]}
+    environment.pop("TFK8S_ARCHIVE", None)
+    return environment
 
 
 def reseed() -> None:

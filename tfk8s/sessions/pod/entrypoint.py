@@ -139,7 +139,8 @@ def prepare() -> list[str]:
     cluster = derive_cluster(os.environ)
     os.environ["TFK8S_CLUSTER"] = cluster_spec.cluster_spec(lists(cluster))
     try:
-        extract(Path(os.environ["TFK8S_ARCHIVE"]))
+        if path := os.environ.get("TFK8S_ARCHIVE"):  # else it is unpacked already
+            extract(Path(path))
     except WaitTimeout as error:
         sys.stderr.write(f"error: {error}\n")
         sys.stderr.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from tfk8s.sessions import runner
@@ -13,3 +14,7 @@ exit_process = runner.exit_process
 def main(arguments: Sequence[str]) -> int:
     """Run the script with its environment and in its folder; return its exit code."""
     return runner.main([*entrypoint.prepare(), *arguments])
+
+
+if __name__ == "__main__":
+    exit_process(main(sys.argv[1:]))

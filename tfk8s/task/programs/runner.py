@@ -18,6 +18,7 @@ from tfk8s.task.programs import (
     imports,
     main_script,
     moved_ports,
+    own_interpreter,
     stacks,
     strategies,
     tensorflow_1,
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 def run(arguments: Sequence[str]) -> int:
     """Run a script with its arguments; return the exit code of the process."""
     script, *rest = arguments
+    own_interpreter.check_source(arguments)
     imports.while_imported("tensorflow", imports.without_garbage_collection)
     if os.environ.get("TFK8S_TF1"):
         tensorflow_1.give()

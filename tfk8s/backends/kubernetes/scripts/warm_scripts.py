@@ -18,7 +18,7 @@ from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
-from tfk8s.sessions.forks.import_variables import READ_LATER, read_at_import
+from tfk8s.task.programs.import_variables import READ_LATER, read_at_import
 
 _OWN_TASK = "TFK8S_INDEX"  # the variable of scripts that run once for each task
 

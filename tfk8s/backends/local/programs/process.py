@@ -16,7 +16,7 @@ from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
-from tfk8s.sessions.forks.import_variables import READ_LATER
+from tfk8s.task.programs.import_variables import READ_LATER
 
 PROGRAM_RUNNER = "tfk8s.task.programs.runner"
 
