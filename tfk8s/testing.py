@@ -144,7 +144,7 @@ class FakeBackend:
         """Call `on_run` with the script; return `exit_code`."""
         if not self._check(name).has_servers:
             raise no_servers(name, self.flags)
-        words = [flag for flag in ("tf1", "fresh", "isolate") if getattr(script, flag)]
+        words = [flag for flag in ("tf1", "fresh", "isolate", "on_master") if getattr(script, flag)]
         words += [f"get {download}" for download in script.downloads]
         self.calls.append(" ".join(["run", name, str(script.path), *script.arguments, *words]))
         self.on_run(script)

@@ -16,8 +16,9 @@ from job_files import job_file
 from tfk8s.backends.local import state
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.core.script import Script
-from tfk8s.core.spec import EnvSource, Job
+from tfk8s.core.spec import EnvSource, Job, Task
 from tfk8s.errors import TaskUnreachable
+from tfk8s.jobfile.loader import load
 
 pytestmark = pytest.mark.usefixtures("servers_only")
 
@@ -87,11 +88,21 @@ def test_scripts_end_with_the_supervisor(backend: LocalBackend, cluster: str, st
     assert "its supervisor is gone" in err
 
 
-def test_a_task_that_stays_down_is_named(up, run) -> None:
+def test_a_task_that_stays_down_is_named(backend: LocalBackend, up, run) -> None:
     name = up(job_file("halfdown", Job(name="worker"), Job(name="ps", preload=("no_such_module",))))
-    words = "ps/0 is (failed|starting): exited with 1: error: ps/0 can't import no_such_module"
+    words = "ps/0 is failed: exited with 2: error: ps/0 can't import no_such_module"
     with pytest.raises(TaskUnreachable, match=words):
         run(name, "print('not reached')", fresh=True)
+
+
+def test_a_module_beside_the_job_file_is_loaded(tmp_path: Path, up, backend: LocalBackend, tensorflow: None) -> None:
+    (tmp_path / "own_operations.py").write_text("import sys\nprint('loaded by', sys.argv[0].rpartition('/')[2])")
+    (tmp_path / "sitecustomize.py").write_text("raise SystemExit('read before the interpreter was ready')")
+    (tmp_path / "cluster.yaml").write_text(
+        "apiVersion: tfk8s.dev/v1\nname: beside\njobs: {worker: {preload: [own_operations]}}\n"
+    )
+    wait_for(backend, up(load(tmp_path / "cluster.yaml")), is_ready)
+    assert "loaded by server.py" in state.folder("beside").log(Task("worker", 0)).read_text()
 
 
 def test_a_script_has_the_masters_variables(run, up, monkeypatch: pytest.MonkeyPatch) -> None:

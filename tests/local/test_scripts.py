@@ -260,6 +260,18 @@ def test_xla_reads_its_flags_in_a_fork(run, pair: str, tmp_path: Path) -> None:
     assert list((tmp_path / "xla").iterdir())
 
 
+def test_sessions_without_a_target_are_told_and_led_to_the_master(run, pair: str) -> None:
+    text = (
+        "import tensorflow as tf\nx = tf.constant(2) * 3\nwith tf.Session() as session:\n"
+        "    print(session.run(x), len(session.list_devices()))\n"
+    )
+    code, out, err = run(pair, text, tf1=True)
+    assert (code, out) == (0, "6 1\n")
+    assert "tfk8s: no session of this script used the cluster: its session has no target; open sessions at " in err
+    code, out, err = run(pair, text, tf1=True, on_master=True)
+    assert (code, out, "no session" in err) == (0, "6 2\n", False)
+
+
 def test_a_virtual_environments_packages(run, pair: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     (packages,) = (tmp_path / "venv").glob("lib/python3*/site-packages")

@@ -223,6 +223,7 @@ TraceEvery = Annotated[
     ),
 ]
 Isolate = Annotated[bool, typer.Option("--isolate", help="Don't share variables with other sessions.")]
+OnMaster = Annotated[bool, typer.Option("--on-master", help="Run sessions without a target on the master.")]
 Without = Annotated[
     list[str] | None,
     typer.Option(

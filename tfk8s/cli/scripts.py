@@ -28,6 +28,7 @@ def submit(
     tf1: options.Tf1 = False,
     fresh: options.Fresh = False,
     isolate: options.Isolate = False,
+    on_master: options.OnMaster = False,
     requirements: options.Requirements = None,
     gpus: options.Gpus = None,
     cpu: options.Cpu = None,
@@ -82,7 +83,7 @@ def submit(
         raise InvalidInput("--retries can't be combined with --here or --detach")
     session_script = make_script(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
-        cpu=cpu, memory=memory, without=without or (), get=get or (), start_timeout=timeout,
+        cpu=cpu, memory=memory, without=without or (), get=get or (), start_timeout=timeout, on_master=on_master,
     )  # fmt: skip
     cluster = options.find_cluster(name, local, context, namespace)
     if timeout is not None:
@@ -133,6 +134,7 @@ def run(
     tf1: options.Tf1 = False,
     fresh: options.Fresh = False,
     isolate: options.Isolate = False,
+    on_master: options.OnMaster = False,
     requirements: options.Requirements = None,
     gpus: options.Gpus = None,
     cpu: options.Cpu = None,
@@ -187,12 +189,11 @@ def run(
         session_script = make_script(
             script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
             cpu=cpu, memory=memory, get=get or (), start_timeout=None if timeout == TIMEOUT else timeout,
+            on_master=on_master,
         )  # fmt: skip
-    elif tf1 or fresh or isolate or requirements or gpus or cpu or memory or get or trace or each:
-        raise InvalidInput(
-            "--tf1, --fresh, --isolate, --requirements, --gpus, --cpu, --memory, --get, --trace and --each need a "
-            "SCRIPT"
-        )
+    elif tf1 or fresh or isolate or on_master or requirements or gpus or cpu or memory or get or trace or each:
+        flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory, --get, --trace"
+        raise InvalidInput(f"{flags} and --each need a SCRIPT")
     if each and (get or steps):
         option = "--get" if get else "--trace"
         raise InvalidInput(f"{option} can't be combined with --each: the scripts would replace each other's files")

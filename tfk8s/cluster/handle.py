@@ -107,8 +107,9 @@ class Cluster:
         self, script: str | Path, *arguments: str, tf1: bool = False, fresh: bool = False, isolate: bool = False,
         environment: Mapping[str, str] | None = None, requirements: str | Path | None = None, gpus: int | None = None,
         cpu: float | str | None = None, memory: int | str | None = None, get: Sequence[str] = (),
+        on_master: bool = False,
     ) -> int:  # fmt: skip
-        """Run a session script beside the master, with this process' standard streams.
+        """Run a session script beside the master, with this process' standard streams; return its exit code.
 
         Args:
             script: a Python file. It can import the other files of its folder.
@@ -122,9 +123,7 @@ class Cluster:
             cpu: cores for the script, such as 2 or "500m"; for Kubernetes only.
             memory: bytes for the script, such as "4Gi"; for Kubernetes only.
             get: "PATH" or "PATH:LOCAL", what to copy when the script ends, as `tfk8s submit --get` does.
-
-        Returns:
-            The script's exit code.
+            on_master: the script's sessions without a target run on the master.
 
         Raises:
             InvalidInput: the script does not exist.
@@ -132,7 +131,7 @@ class Cluster:
         """
         prepared = scripts.make_script(
             script, arguments, tf1=tf1, fresh=fresh, isolate=isolate, environment=environment,
-            requirements=requirements, gpus=gpus, cpu=cpu, memory=memory, get=get,
+            requirements=requirements, gpus=gpus, cpu=cpu, memory=memory, get=get, on_master=on_master,
         )  # fmt: skip
         return self.run(prepared)
 

@@ -198,8 +198,10 @@ class Readiness:
             raise ClusterError(status.reason)
         for task in status.tasks:
             first = self._restarts.setdefault(task.task, task.restarts)
-            if task.phase is Phase.FAILED and task.restarts > first and not task.is_program:
-                failure = f"{task.task} was started again and ended again: {task.reason}"
+            is_again = task.phase is Phase.FAILED and task.restarts > first and not task.is_program
+            if is_again or (task.has_given_up and self._is_new(task)):
+                end = "was started again and ended again" if is_again else "has ended"
+                failure = f"{task.task} {end}: {task.reason}"
                 raise ClusterError(
                     f'cluster "{self._name}" can\'t come up: {failure}',
                     help=f"tfk8s logs{self._backend.flags} {self._name} {task.task} shows what it wrote",

@@ -36,6 +36,7 @@ def make_script(
     without: Sequence[str] = (),
     get: Sequence[str] = (),
     start_timeout: float | None = None,
+    on_master: bool = False,
 ) -> Script:
     """Return a script and its settings, as `Cluster.submit` takes them.
 
@@ -51,7 +52,7 @@ def make_script(
         resources=ScriptResources(
             cpu=_amount("cpu", values.cpu, cpu), memory=_amount("memory", values.size, memory), gpus=gpus
         ),
-        downloads=downloads.parse(get),
+        downloads=downloads.parse(get), on_master=on_master,
     )  # fmt: skip
 
 

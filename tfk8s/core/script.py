@@ -95,6 +95,7 @@ class Script:
         tf1: make `import tensorflow` give `tensorflow.compat.v1`, without eager execution.
         fresh: start a new interpreter, even if the fork server has imported TensorFlow.
         isolate: share no variables with other sessions (`isolate_session_state`).
+        on_master: run sessions without a target on the master.
         environment: variables besides the caller's.
         requirements: a file for `pip install -r` before the script starts; on Kubernetes only.
         resources: what the script gets besides, or instead of, the job file's `script`; on Kubernetes only.
@@ -107,6 +108,7 @@ class Script:
     tf1: bool = False
     fresh: bool = False
     isolate: bool = False
+    on_master: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     requirements: Path | None = None
     resources: ScriptResources = field(default_factory=ScriptResources)
@@ -115,7 +117,7 @@ class Script:
 
     def runner_arguments(self, path: str = "") -> list[str]:
         """Return the arguments with which `tfk8s.sessions.runner` runs the script; `path` overrides its path."""
-        flags = [f"--{flag}" for flag in ("tf1", "isolate") if getattr(self, flag)]
+        flags = [f"--{flag.replace('_', '-')}" for flag in ("tf1", "isolate", "on_master") if getattr(self, flag)]
         return [*flags, path or str(self.path), *self.arguments]
 
 

@@ -137,6 +137,7 @@ class Job:
         labels, annotations: of the pods, over the cluster's.
         volumes: besides the cluster's.
         preload: Python modules, such as custom operations, that a task imports before it starts its server.
+        folder: the absolute folder of the job file, on the machine that read it, if the job has modules to preload.
         port: overrides the cluster's.
         spot: whether the tasks run on spot capacity.
         priority_class: the name of a PriorityClass.
@@ -165,6 +166,7 @@ class Job:
     annotations: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[Volume, ...] = ()
     preload: tuple[str, ...] = ()
+    folder: str = ""
     port: int | None = None
     spot: bool = False
     priority_class: str | None = None

@@ -45,6 +45,7 @@ class TaskStatus:
         is_program: whether the task runs a program instead of a server.
         is_data: whether the task is a part of tf.data's service.
         exit_code: the exit code of a program that has ended and is not run again, 128 + N for signal N; else None.
+        has_given_up: whether the server has ended for a reason that another start can't mend.
         progress: what the program has said by `tfk8s.progress`; None if nothing, or if the backend was not asked.
     """
 
@@ -61,6 +62,7 @@ class TaskStatus:
     is_program: bool = False
     is_data: bool = False
     exit_code: int | None = None
+    has_given_up: bool = False
     progress: StepProgress | None = None
 
     @property

@@ -100,9 +100,10 @@ def _job_file(values: dict[str, Any], folder: str) -> spec.JobFile:
 
 
 def _with_folder(job: spec.Job, folder: str) -> spec.Job:
-    """Return a job whose program and volumes are relative to a folder."""
+    """Return a job whose program, modules and volumes are relative to a folder."""
     program = job.program and replace(job.program, folder=folder)
-    return replace(job, program=program, volumes=_absolute(job.volumes, folder))
+    volumes = _absolute(job.volumes, folder)
+    return replace(job, program=program, volumes=volumes, folder=folder if job.preload else "")
 
 
 def _absolute(volumes: Iterable[Volume], folder: str) -> tuple[Volume, ...]:

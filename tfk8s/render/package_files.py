@@ -20,10 +20,12 @@ _SCRIPT = (
     "polling.py", "training/*.py", "training/parallel/*.py", "core/timeline/__init__.py", "core/timeline/steps.py",
     "sessions/*.py", "sessions/cluster/*.py", "sessions/eager/*.py", "sessions/forks/*.py", "sessions/pod/*.py",
     "sessions/trace/*.py", "sessions/warm/*.py",
-    "task/programs/__init__.py", "task/programs/archive.py", "task/programs/folder_writer.py",
-    "task/programs/hints.py", "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",
-    "task/programs/moved_ports.py", "task/programs/stacks.py", "task/programs/strategies.py",
-    "task/programs/tensorflow_1.py", "task/programs/unreachable.py",
+    "task/programs/__init__.py", "task/programs/archive.py", "task/programs/custom_operations.py",
+    "task/programs/folder_writer.py", "task/programs/hints.py", "task/programs/import_variables.py",
+    "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",
+    "task/programs/moved_ports.py", "task/programs/own_interpreter.py", "task/programs/set_variables.py",
+    "task/programs/stacks.py", "task/programs/strategies.py", "task/programs/tensorflow_1.py",
+    "task/programs/unreachable.py",
 )  # fmt: skip
 
 

@@ -108,13 +108,28 @@ def last_success(session: Any) -> float:
     return float(getattr(session, "_tfk8s_last_success", math.inf))
 
 
-def patch_sessions(view: ClusterView, check: Callable[[object], None], *, isolate: bool) -> None:
+opened_sessions = {True: 0, False: 0}  # the number of sessions of this process, with and without a target
+
+
+def unused_cluster() -> str:
+    """Return a sentence if this process has opened sessions, and all without a target; "" otherwise."""
+    count = opened_sessions[False]
+    if not count or opened_sessions[True]:
+        return ""
+    return (
+        f"no session of this script used the cluster: {'its session has' if count == 1 else f'all {count} have'} no "
+        "target; open sessions at os.environ['TFK8S_TARGET'], or add --on-master before SCRIPT"
+    )
+
+
+def patch_sessions(view: ClusterView, check: Callable[[object], None], *, isolate: bool, default: str = "") -> None:
     """Patch the sessions of this process.
 
     Args:
         view: the tasks, and those that sessions leave out.
         check: is called with the target of each session, and raises an error for one that would wait for ever.
         isolate: sessions share no variables with others.
+        default: the target of sessions that have none.
     """
     from tensorflow.python.client.session import BaseSession
 
@@ -124,10 +139,12 @@ def patch_sessions(view: ClusterView, check: Callable[[object], None], *, isolat
 
     def patched_init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
         self._session = None  # `__del__` reads it
+        target = target or default
         check(target)
         opened = opening.open_in(view, target, config)
         self._tfk8s_master = opened.place_on
         make(self, opened.target, graph, opening.patch_config(config, view.filters, opened, isolate=isolate))
+        opened_sessions[bool(target)] += 1
 
     @functools.wraps(run)
     def patched_run(

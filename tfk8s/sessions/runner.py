@@ -75,8 +75,12 @@ def execute(options: argparse.Namespace) -> int:
 
         imports.when_imported(patch.SESSION_MODULE, recorder.start(setting).patch_sessions)
     imports.when_imported(
-        patch.SESSION_MODULE, lambda: patch.patch_sessions(cluster.view, check, isolate=options.isolate)
-    )
+        patch.SESSION_MODULE,
+        functools.partial(
+            patch.patch_sessions, cluster.view, check, isolate=options.isolate,
+            default=os.environ.get("TFK8S_TARGET", "") if options.on_master else "",
+        ),
+    )  # fmt: skip
     # In a pod, the first process hands on the end of the pod as SIGINT.
     end_signal = signal.SIGINT if options.pod else signal.SIGTERM
     adopt = functools.partial(adopted_server.patch_servers, cluster.view, of_script, end_signal)
@@ -160,10 +164,13 @@ def run_main(run: ScriptRun, cluster: ClusterProbe, note: FailureNote) -> int:
     except SystemExit as end:
         code = main_script.exit_code(end.code)
         failures.print_hint(end, run)
-        return code
     except BaseException as error:
         return failures.fail(error, run, cluster, note.write)
-    return 0
+    else:
+        code = 0
+    if not code and (text := patch.unused_cluster()) and not remote_context.connected_tasks():
+        log.warning(text)
+    return code
 
 
 # ---- the end -------------------------------------------------------------------------------------------------------
@@ -213,6 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tfk8s.sessions.runner", description="Run a session script.")
     parser.add_argument("--tf1", action="store_true", help="`import tensorflow` gives TensorFlow 1's")
     parser.add_argument("--isolate", action="store_true", help="sessions keep their variables to themselves")
+    parser.add_argument("--on-master", action="store_true", help="sessions without a target run on the master")
     parser.add_argument("--events", type=int, metavar="FD", help="the pipe with changes of tasks")
     parser.add_argument("--pod", action="store_true", help="the script runs in a pod of the cluster")
     parser.add_argument("script")

@@ -29,9 +29,15 @@ from tfk8s.task import eager_context, probe
 from tfk8s.task.config import TaskConfig, listening_line
 from tfk8s.task.server_options import ServerOptions, config_from, parse_options
 
+BAD_INPUT = 2  # the exit code for what another start can't mend
+
 
 class ServerError(Exception):
     """The server can't start; the text has the reason."""
+
+
+class PreloadError(ServerError):
+    """A module to preload can't be imported; the text has the reason."""
 
 
 # ---- TensorFlow's library ------------------------------------------------------------------------------------------
@@ -127,15 +133,17 @@ def start_by_import(config: TaskConfig, preload: Sequence[str]) -> str:
     """Import TensorFlow and `preload`, start a `tf.distribute.Server`, and return TensorFlow's version.
 
     Raises:
-        ServerError: a module to preload can't be imported.
+        PreloadError: a module to preload can't be imported.
     """
-    missing = [module for module in preload if importlib.util.find_spec(module.partition(".")[0]) is None]
-    if missing:
-        raise ServerError(f"{config.name} can't import {', '.join(missing)}")
+    for module in preload:
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            folders = ", ".join(path for path in sys.path if path.endswith("-packages") or "/lib/python" not in path)
+            reason = f"{type(error).__name__}: {error} (searched: {folders})"
+            raise PreloadError(f"{config.name} can't import {module} of preload: {reason}") from error
     import tensorflow as tf
 
-    for module in preload:
-        importlib.import_module(module)
     tasks, job, index = config.server
     cluster = tf.train.ClusterSpec({name: dict(addresses) for name, addresses in tasks.items()})
     global _server  # lives as long as the process
@@ -214,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(options: ServerOptions, start: Callable[[TaskConfig, Sequence[str]], str]) -> int:
-    """Run one task until SIGTERM or Ctrl-C; the exit code is 2 for bad input and 1 if TensorFlow refuses.
+    """Run one task until SIGTERM or Ctrl-C; the exit code is `BAD_INPUT`, or 1 if TensorFlow refuses.
 
     Args:
         options: the flags.
@@ -224,7 +232,9 @@ def run(options: ServerOptions, start: Callable[[TaskConfig, Sequence[str]], str
         config = config_from(options, os.environ)
     except ValueError as error:
         print(f"error: {error}\n  = help: tfk8s server --help shows the forms", file=sys.stderr)
-        return 2
+        return BAD_INPUT
+    if options.preload_folder:
+        sys.path.append(options.preload_folder)
     stop = threading.Thread(target=_exit_on_signal, daemon=True)
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     stop.start()
@@ -232,7 +242,7 @@ def run(options: ServerOptions, start: Callable[[TaskConfig, Sequence[str]], str
         lines = start(config, options.preload)
     except ServerError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return BAD_INPUT if isinstance(error, PreloadError) else 1
     print(lines, flush=True)
     if port := os.environ.get("TFK8S_ACTIVITY_PORT"):
         from tfk8s.task import activity  # few clusters need it

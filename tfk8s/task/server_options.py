@@ -28,6 +28,7 @@ class ServerOptions:
 
     def __init__(self) -> None:
         self.preload: list[str] = []
+        self.preload_folder = ""
 
 
 def parse_options(arguments: Sequence[str]) -> ServerOptions:
@@ -54,6 +55,7 @@ def parse_options(arguments: Sequence[str]) -> ServerOptions:
     parser.add_argument(
         "--preload", action="append", metavar="MODULE", help="a Python module to import first (may repeat)"
     )
+    parser.add_argument("--preload-folder", help=argparse.SUPPRESS)  # is searched for these modules last
     parser.add_argument("--elastic", action="store_true", help=argparse.SUPPRESS)  # each session brings the ClusterSpec
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)  # gets a byte when the server answers
     return parser.parse_args(arguments, options)

@@ -96,6 +96,7 @@ Options:
                            1 API.
   --fresh                  Run in a fresh Python interpreter.
   --isolate                Don't share variables with other sessions.
+  --on-master              Run sessions without a target on the master.
   -r, --requirements FILE  On Kubernetes: install this requirements file with
                            pip first.
   --gpus N                 On Kubernetes: the number of GPUs for the script.

@@ -179,8 +179,8 @@ def test_restart_of_a_missing_task(run: Run, backend: FakeBackend) -> None:
 def test_submit_by_name_and_by_file(run: Run, backend: FakeBackend) -> None:
     backend.exit_code = 7
     assert run("submit", "mnist", "train.py", "--steps", "5") == (7, "", "")
-    assert run("submit", "--tf1", "mnist.yaml", "--isolate", "train.py", "--help") == (7, "", "")
-    assert backend.calls == ["run mnist train.py --steps 5", "run mnist train.py --help tf1 isolate"]
+    assert run("submit", "--tf1", "mnist.yaml", "--isolate", "--on-master", "train.py", "--help") == (7, "", "")
+    assert backend.calls == ["run mnist train.py --steps 5", "run mnist train.py --help tf1 isolate on_master"]
 
 
 def test_submit_waits_for_the_cluster_with_timeout(run: Run, backend: FakeBackend) -> None:

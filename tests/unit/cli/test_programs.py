@@ -117,11 +117,8 @@ def test_run_of_a_script_needs_servers(run: Run, backend: FakeBackend, file: str
 
 
 def test_options_of_a_script_need_the_script(run: Run, file: str) -> None:
-    assert run("run", "--tf1", file) == (
-        2, "",
-        ("error: --tf1, --fresh, --isolate, --requirements, --gpus, --cpu, --memory, --get, --trace and --each need a "
-         "SCRIPT\n"),
-    )  # fmt: skip
+    flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory, --get, --trace and --each"
+    assert run("run", "--tf1", file) == (2, "", f"error: {flags} need a SCRIPT\n")
 
 
 def test_the_size_of_the_folder_is_checked_before_anything_starts(

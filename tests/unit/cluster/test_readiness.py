@@ -171,3 +171,9 @@ def test_a_lost_cluster_ends_the_wait(cluster: Cluster, backend: FakeBackend) ->
     backend.updates = [lambda status: dataclasses.replace(status, reason="its supervisor was killed")]
     with pytest.raises(ClusterError, match=r"^its supervisor was killed$"):
         cluster.wait(5)
+
+
+def test_a_task_that_another_start_can_not_mend_ends_the_wait(cluster: Cluster, backend: FakeBackend) -> None:
+    backend.updates = [change("worker/1", phase=FAILED, has_given_up=True, reason="exited with 2: no module")]
+    with pytest.raises(ClusterError, match=r"worker/1 has ended: exited with 2: no module"):
+        cluster.wait(30)

@@ -124,6 +124,7 @@ jobs:
             Volume(path="/vocab", config_map="c.d"),
         ),
         preload=("tensorflow_text", "a.b"),
+        folder=str(Path.cwd()),
         port=3100,
         spot=True,
         priority_class="high",

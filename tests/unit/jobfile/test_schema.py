@@ -100,6 +100,7 @@ def test_defaults_equal_the_defaults_of_the_spec() -> None:
     }
     assert {name for name, value in real.items() if value not in (None, dataclasses.MISSING)} - defaults.keys() == {
         "Job.addresses",  # a job with addresses is a list
+        "Job.folder",  # that of the job file
         "Job.pod",
         "network",
         "Run.restart_scope",  # another one on this machine than on Kubernetes

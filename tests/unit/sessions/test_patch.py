@@ -226,3 +226,16 @@ def test_a_server_that_a_child_process_starts_is_waited_for(nobody: str) -> None
     )
     with subprocess.Popen([sys.executable, "-c", text]):
         patch.check_target(f"grpc://{nobody}", TASKS)
+
+
+@pytest.mark.parametrize(
+    ("opened", "words"),
+    [((0, 0), ""), ((2, 1), ""), ((0, 1), "its session has no target"), ((0, 3), "all 3 have no target")],
+)
+def test_sessions_that_never_touch_the_cluster_are_told(
+    monkeypatch: pytest.MonkeyPatch, opened: tuple[int, int], words: str
+) -> None:
+    monkeypatch.setattr(patch, "opened_sessions", dict(zip((True, False), opened, strict=True)))
+    text = patch.unused_cluster()
+    assert bool(text) == bool(words)
+    assert words in text

@@ -5,6 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,7 +18,7 @@ from hypothesis import strategies as st
 from tfk8s.core import addresses, cluster_spec
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.render import package_files
-from tfk8s.task import config, eager_context, server_options
+from tfk8s.task import config, eager_context, server, server_options
 
 OLD_FORM = "master|m:2222,worker|a:2222;b:2223"
 CLUSTER = {"master": {0: "m:2222"}, "worker": {0: "a:2222", 1: "b:2223"}}
@@ -181,3 +186,18 @@ def test_modules_in_pods_import_slow_modules_late() -> None:
                 imported.add(str(statement.module))
     assert "ctypes" in imported
     assert imported & {"argparse", "asyncio", "dataclasses", "inspect", "logging", "pathlib", "subprocess"} == set()
+
+
+def test_a_module_that_is_not_found_is_named_with_the_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
+    start = lambda given, preload: server.start_by_import(given, preload)  # noqa: E731
+    words = ["--cluster-spec", OLD_FORM, "--job-name=worker", "--task-index=1", f"--preload-folder={tmp_path}"]
+    assert server.run(server_options.parse_options([*words, "--preload=no_such.module"]), start) == server.BAD_INPUT
+    error = capsys.readouterr().err
+    assert "worker/1 can't import no_such.module of preload: ModuleNotFoundError: No module named" in error
+    assert error.endswith(f"{tmp_path})\n")
+    assert "packages, " in error

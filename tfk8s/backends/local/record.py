@@ -37,6 +37,7 @@ class TaskRecord:
         port: the port that the task has in a network of the cluster's own. Scripts may name the task by it.
         environment: the variables that the task gets besides the supervisor's, which are those of `tfk8s up`.
         preload: the modules that the task imports before it starts its server.
+        folder: where these modules are searched last.
         note: what the task lacks on this machine, or "".
     """
 
@@ -46,6 +47,7 @@ class TaskRecord:
     port: int
     environment: dict[str, str]
     preload: list[str]
+    folder: str = ""
     note: str = ""
 
     @property
@@ -235,6 +237,7 @@ def _task(job_file: JobFile, job: Job, task: Task, address: Callable[[Task], str
             **(program_variables(job_file, task, address) if job.program else {}),
         },
         preload=list(job.preload),
+        folder=job.folder,
         note=_missing_gpus(job, len(gpus)),
     )
 

@@ -68,6 +68,7 @@ def _task_status(folder: state.Folder, task: TaskRecord, job: Job, values: dict[
         is_program=job.program is not None,
         is_data=job.kind == DATA,
         exit_code=values.get("exit_code"),
+        has_given_up=values.get("has_given_up", False),
         progress=_progress(folder.task_progress(task.task)) if job.program else None,
     )
 

@@ -120,7 +120,8 @@ class Supervisor:
         if "PYTHONPATH" in environment:  # else the supervisor's holds
             environment = self._record.isolation.confined(environment)
         return TaskSettings(
-            config=config, environment=environment, preload=record.preload, log=self._folder.log(record.task),
+            config=config, environment=environment, preload=record.preload, folder=record.folder,
+            log=self._folder.log(record.task),
             progress=self._folder.task_progress(record.task), python=self._record.python,
             data=self._folder.data if is_data else None, confined=self._record.isolation.is_loopback,
         )  # fmt: skip

@@ -39,6 +39,7 @@ class TaskSettings:
         config: the ClusterSpec, and the task's place in it.
         environment: variables besides the supervisor's.
         preload: modules that the task imports before it starts its server.
+        folder: where these modules are searched last.
         log: the file for the task's output.
         progress: the file for the progress of the task's program.
         python: the interpreter, for a task that needs its own.
@@ -49,6 +50,7 @@ class TaskSettings:
     config: TaskConfig
     environment: Mapping[str, str]
     preload: Sequence[str]
+    folder: str
     log: Path
     progress: Path
     python: str
@@ -66,7 +68,7 @@ class TaskProcess:
 
     Attributes:
         pid: the id of the process; None between two processes.
-        phase, reason, since, restarts, exit_code: as in `core.status.TaskStatus`.
+        phase, reason, since, restarts, exit_code, has_given_up: as in `core.status.TaskStatus`.
     """
 
     def __init__(self, loop: Loop, settings: TaskSettings, on_change: Callable[[TaskProcess], None]) -> None:
@@ -75,6 +77,7 @@ class TaskProcess:
         self.phase, self.reason, self.since = Phase.PENDING, "", time.time()
         self.restarts = 0
         self.exit_code: int | None = None
+        self.has_given_up = False
         self._loop, self._on_change = loop, on_change
         self._oom_kills_before = 0  # on this machine, when the process started
         self._last_reason = ""  # the cause of the last end
@@ -104,6 +107,7 @@ class TaskProcess:
         return {
             "job": self.job, "index": self.settings.config.index, "pid": self.pid, "phase": phase, "reason": reason,
             "since": self.since, "restarts": self.restarts, "exit_code": self.exit_code,
+            "has_given_up": self.has_given_up,
         }  # fmt: skip
 
     def enter(self, phase: Phase, reason: str) -> None:
@@ -156,6 +160,7 @@ class ServerProcess(TaskProcess):
             self.pid = self._fork(self._library, log, notify)
         os.close(log)
         os.close(notify)
+        self.has_given_up = False
         self.enter(Phase.STARTING, self._last_reason)
         self._loop.on_readable(ready, lambda: self._read_ready(ready))
         self._loop.on_end(self.pid, self._on_exit)
@@ -197,6 +202,9 @@ class ServerProcess(TaskProcess):
             self._last_reason = state.RESTARTED
             self.enter(Phase.FAILED, self._last_reason)
             self._respawn()
+        elif not os.WIFSIGNALED(status) and os.waitstatus_to_exitcode(status) == server.BAD_INPUT:
+            self.has_given_up = True
+            self.enter(Phase.FAILED, ended)
         else:
             self._back_off(ended)
 
@@ -238,6 +246,7 @@ class ServerProcess(TaskProcess):
         options = [f"--cluster-spec={config.cluster_json}", f"--job-name={config.job}", f"--task-index={config.index}"]
         options += ["--elastic"] if config.elastic else []
         options += [f"--preload={module}" for module in self.settings.preload]
+        options += [f"--preload-folder={self.settings.folder}"] if self.settings.folder else []
         data = self.settings.data
         module = ("tfk8s.task.data.service", str(data)) if data else ("tfk8s.task.server",)
         command = interpreter.command(self.settings.python, *module, *options, "--ready-fd=3")

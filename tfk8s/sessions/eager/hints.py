@@ -7,6 +7,7 @@ import re
 
 from tfk8s.core import naming
 from tfk8s.sessions.eager import coordinator
+from tfk8s.task.programs import custom_operations
 from tfk8s.task.programs import hints as program_hints
 
 _PER_WORKER = "you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset"
@@ -37,6 +38,8 @@ def hint(error: BaseException) -> str | None:
     """Return what the user may do about an error that ended a script, or None."""
     if program_hints.needs_data_service(error):
         return program_hints.NO_DATA_SERVICE
+    if text := custom_operations.hint(error):
+        return text
     message = str(error)
     if _NO_CREATOR.search(message) or (_PER_WORKER in message and program_hints.is_of_keras_3(error)):
         return _KERAS_2

@@ -7,6 +7,8 @@ import re
 import sys
 import traceback
 
+from tfk8s.task.programs import custom_operations
+
 KERAS_2 = "install tf_keras, and set TF_USE_LEGACY_KERAS=1 (`env` in the job file)"
 
 NO_DATA_SERVICE = (
@@ -20,6 +22,8 @@ _TOO_LATE = "Collective ops must be configured at program startup"
 def hint(error: BaseException) -> str | None:
     """Return what the user may do about an error that ended a program, or None."""
     message = str(error)
+    if text := custom_operations.hint(error):
+        return text
     if "PerReplica" in message and is_of_keras_3(error):
         return (
             f"Keras 3 does not train with MultiWorkerMirroredStrategy, Keras 2 does: {KERAS_2}; or call "

@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -66,6 +66,15 @@ def print_traceback(error: BaseException) -> None:
         )
         part = part.__cause__ or part.__context__
     print("".join(shown.format()), end="", file=sys.stderr, flush=True)
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and the errors from which it came."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def end(code: int) -> NoReturn:

@@ -13,11 +13,13 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-MODULE = "-m"
+from tfk8s.task.programs import own_interpreter
+
+MODULE = own_interpreter.MODULE
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 
 
@@ -32,13 +34,16 @@ def run(script: str, arguments: Sequence[str]) -> None:
     if script == MODULE:  # Path("-m").parent is the working folder, as Python has it
         del sys.argv[0]
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        own_interpreter.watch(sys.argv[0])
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         return
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=script, __builtins__=__builtins__)
     sys.modules["__main__"] = main
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    exec(compile(path.read_bytes(), script, "exec", dont_inherit=True), main.__dict__)  # noqa: S102 - the user's own program
+    code = compile(path.read_bytes(), script, "exec", dont_inherit=True)
+    own_interpreter.watch(script)
+    exec(code, main.__dict__)  # noqa: S102 - the user's own program
 
 
 def exit_code(code: object) -> int:
@@ -61,6 +66,15 @@ def print_traceback(error: BaseException) -> None:
         )
         part = part.__cause__ or part.__context__
     print("".join(shown.format()), end="", file=sys.stderr, flush=True)
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and the errors from which it came."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def end(code: int) -> NoReturn:

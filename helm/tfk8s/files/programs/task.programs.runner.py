@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tfk8s.core.programs import PEER_LOST
 from tfk8s.task.programs import (
@@ -18,6 +18,7 @@ from tfk8s.task.programs import (
     imports,
     main_script,
     moved_ports,
+    own_interpreter,
     stacks,
     strategies,
     tensorflow_1,
@@ -43,16 +44,8 @@ def is_lost_task(error: BaseException) -> bool:
     return any(
         type(cause).__module__.startswith("tensorflow.")
         and (type(cause).__name__ in _LOST or _WORDS.search(str(cause)) is not None)
-        for cause in _causes(error)
+        for cause in main_script.causes(error)
     )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -64,6 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 def run(arguments: Sequence[str]) -> int:
     """Run a script with its arguments; return the exit code of the process."""
     script, *rest = arguments
+    own_interpreter.check_source(arguments)
     imports.while_imported("tensorflow", imports.without_garbage_collection)
     if os.environ.get("TFK8S_TF1"):
         tensorflow_1.give()

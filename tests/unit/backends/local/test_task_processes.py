@@ -86,11 +86,34 @@ def test_a_task_to_which_another_machine_connected_does_not_serve(
             server.stop()
             loop.stop()
 
-    settings = TaskSettings(
-        config=TaskConfig({"worker": {0: "localhost:2222"}}, "worker", 0), environment={}, preload=(),
-        log=tmp_path / "log", progress=tmp_path / "progress", python=str(python), confined=confined,
-    )  # fmt: skip
-    server = ServerProcess(loop, settings, None, on_change)
+    server = ServerProcess(loop, settings(tmp_path, python, confined=confined), None, on_change)
     server.start()
     loop.run()
     assert phases == [(Phase.STARTING, ""), last]
+
+
+@pytest.mark.programs
+def test_what_another_start_can_not_mend_is_not_retried(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$@" >&2\nexit 2\n')
+    python.chmod(0o755)
+    loop = Loop()
+    given = settings(tmp_path, python, preload=("own_operations",), folder="/jobs")
+    server = ServerProcess(loop, given, None, lambda task: loop.stop() if task.phase is Phase.FAILED else None)
+    server.start()
+    loop.run()
+    assert server.has_given_up
+    assert server.describe()["has_given_up"]
+    assert server.reason.startswith("exited with 2: ")
+    assert "--preload=own_operations --preload-folder=/jobs" in server.reason
+    server.restart()  # as `tfk8s restart` does
+    assert (server.phase, server.has_given_up) == (Phase.STARTING, False)
+    loop.run()
+
+
+def settings(home: Path, python: Path, **more: Any) -> TaskSettings:
+    given = {
+        "config": TaskConfig({"worker": {0: "localhost:2222"}}, "worker", 0), "environment": {}, "preload": (),
+        "folder": "", "log": home / "log", "progress": home / "progress", "python": str(python), **more,
+    }  # fmt: skip
+    return TaskSettings(**given)
