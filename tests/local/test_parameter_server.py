@@ -56,6 +56,36 @@ os.environ["TF_CONFIG"] = json.dumps({{**config, "task": {{"type": "worker", "in
 {STRATEGY}
 """
 
+# TensorFlow's tutorial: servers for a cluster of the script's own, at ports that are free.
+IN_PROCESS = """
+import socket
+import tensorflow as tf
+
+def pick():
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        return s.getsockname()[1]
+
+def create_in_process_cluster(num_workers, num_ps):
+    spec = {job: ["localhost:%s" % pick() for _ in range(n)] for job, n in (("worker", num_workers), ("ps", num_ps))}
+    cluster_spec = tf.train.ClusterSpec(spec)
+    config = tf.compat.v1.ConfigProto()
+    for i in range(num_workers):
+        tf.distribute.Server(cluster_spec, job_name="worker", task_index=i, config=config, protocol="grpc")
+    for i in range(num_ps):
+        tf.distribute.Server(cluster_spec, job_name="ps", task_index=i, protocol="grpc")
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(cluster_spec, rpc_layer="grpc")
+
+strategy = tf.distribute.ParameterServerStrategy(create_in_process_cluster(2, 1))
+with strategy.scope():
+    v = tf.Variable(1.0)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+@tf.function
+def step():
+    return v + 1.0
+print(v.device, coordinator.fetch(coordinator.schedule(step)))
+"""
+
 
 @pytest.fixture(scope="module")
 def pss(backend: LocalBackend) -> Iterator[str]:
@@ -123,3 +153,12 @@ def test_without_leaves_no_task_out_of_a_strategy(pss: str, run: Callable[..., t
     code, _, error = run(pss, STRATEGY, environment={"TFK8S_WITHOUT": "worker/1"})
     assert code == 2
     assert "error: TensorFlow 2 connects to all tasks of the cluster, and --without leaves out worker/1\n" in error
+
+
+def test_a_cluster_that_a_script_starts_leads_to_the_tasks(pss: str, run: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = run(pss, IN_PROCESS)
+    assert (code, out) == (0, "/job:ps/replica:0/task:0/device:CPU:0 2.0\n"), err
+    code, _, err = run(pss, IN_PROCESS.replace("cluster(2, 1)", "cluster(3, 2)"))
+    assert code == 2
+    assert "  the script's cluster: {ps: 2, worker: 3}\n  this cluster:         {chief: 1, ps: 1, worker: 2}\n" in err
+    assert "or leave out the lines that start servers (script.py:15), since the tasks" in err

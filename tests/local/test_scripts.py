@@ -149,7 +149,8 @@ def test_servers_of_scripts_adopt_tasks(run, backend: LocalBackend, pair: str, f
         "error: the script's server is for another cluster, with a task local/2 that this cluster does not have:\n"
         "  the script's cluster: {local: 3}\n"
         "  this cluster:         {local: 2}\n"
-        "  = help: write `jobs: {local: 3}` in the job file, then run `tfk8s up` and this script again\n"
+        "  = help: write `jobs: {local: 3}` in the job file, then run `tfk8s up` and this script again; or leave out "
+        "the lines that start servers (script.py:14), since the tasks of this cluster have servers\n"
     )
 
 

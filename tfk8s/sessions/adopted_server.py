@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import signal
 import threading
+import traceback
 import types
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from tfk8s.core import naming
@@ -26,6 +29,12 @@ from tfk8s.sessions.timing import TIMING
 SERVER_MODULE = "tensorflow.python.training.server_lib"
 
 _LOOPBACK = ("localhost", "127.", "[::1]")
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_TENSORFLOW = f"{os.sep}tensorflow{os.sep}"
+
+# The addresses of this cluster's tasks, by the names and the addresses of tasks that the script meant to start.
+_led: dict[tuple[str, str], str] = {}
 
 ServerTasks = Mapping[str, Mapping[int, str]]  # a ClusterDef: the address of each task, by job and index
 
@@ -54,6 +63,9 @@ def patch_servers(view: ClusterView, losses: LostTasks, end_signal: int) -> None
         if not self._tfk8s_task:
             make(self, wanted, start=start)
             return
+        for job, tasks in cluster.items():
+            for index, address in tasks.items():
+                _led[naming.task(job, index), address] = view.addresses[naming.task(job, index)]
         wanted.cluster.CopyFrom(server_lib.ClusterSpec(view.cluster).as_cluster_def())
         self._server_def = wanted
 
@@ -104,6 +116,31 @@ def adopted_task(cluster: ServerTasks, job: str, index: int, addresses: Mapping[
     return task
 
 
+def led(server: Any) -> Any:
+    """Return a `ServerDef` with the addresses of adopted tasks; the same object if it names none of them."""
+    found = {
+        (job.name, i): _led.get((naming.task(job.name, i), at))
+        for job in server.cluster.job
+        for i, at in job.tasks.items()
+    }
+    if not any(found.values()):
+        return server
+    copy = type(server)()
+    copy.CopyFrom(server)
+    for job in copy.cluster.job:
+        for index in list(job.tasks):
+            job.tasks[index] = found[job.name, index] or job.tasks[index]
+    return copy
+
+
+def _caller() -> str:
+    """Return the place in the script from which TensorFlow or tfk8s was called, "train.py:12"."""
+    for frame in reversed(traceback.extract_stack()):
+        if not frame.filename.startswith(_PACKAGE) and _TENSORFLOW not in frame.filename:
+            return f"{Path(frame.filename).name}:{frame.lineno}"
+    return "the script"
+
+
 def _other_cluster(cluster: ServerTasks, missing: str, addresses: Mapping[str, str]) -> InvalidInput:
     wanted = _jobs({job: max(tasks, default=0) + 1 for job, tasks in cluster.items()})
     found = _jobs({job: len(tasks) for job, tasks in ClusterView(addresses).cluster.items()})
@@ -111,7 +148,8 @@ def _other_cluster(cluster: ServerTasks, missing: str, addresses: Mapping[str, s
         f"the script's server is for another cluster, with a task {missing} that this cluster does not have:\n"
         f"  the script's cluster: {wanted}\n"
         f"  this cluster:         {found}",
-        help=f"write `jobs: {wanted}` in the job file, then run `tfk8s up` and this script again",
+        help=f"write `jobs: {wanted}` in the job file, then run `tfk8s up` and this script again; or leave out the "
+        f"lines that start servers ({_caller()}), since the tasks of this cluster have servers",
     )
 
 

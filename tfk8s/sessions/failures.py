@@ -6,7 +6,6 @@ Standard library only: this file also runs in pods.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import traceback
@@ -27,27 +26,24 @@ if TYPE_CHECKING:
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
-# TensorFlow 2's words about a name that only TensorFlow 1 has, and about TensorFlow 1's calls with eager execution.
-_MISSING_NAME = re.compile(r"module '(?P<module>tensorflow[\w.]*)' has no attribute '(?P<name>\w+)'")
-_MISSING_IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>tensorflow[\w.]*)'")
-_MISSING_MODULE = re.compile(r"No module named '(?P<module>tensorflow)\.(?P<name>\w+)")
-_EAGER = re.compile(r"is not compatible with eager execution|^The Session graph is empty\.|^/job:\S+ unknown device\.$")
 _ADD_TF1 = "add --tf1 before SCRIPT: tfk8s submit … --tf1 … SCRIPT"
-# The parts of TensorFlow 1 that `tensorflow.compat.v1` has not, and what has their contents today.
-_REMOVED = {
-    "contrib": "packages such as tf-slim and tensorflow-probability have parts of it",
-    "examples": "tf.keras.datasets has its MNIST",
-}
 _USAGE_ERRORS = (1, 2)  # the exit codes of absl's flags and of argparse for an option that they do not know
 
-# Packages with another name than their module.
-_PACKAGE_NAMES = {"PIL": "pillow", "cv2": "opencv-python-headless", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+# The packages of modules; a package of another name may hold a module that is not here.
+_SAME_NAMES = (
+    "deepctr h5py keras_hub keras_tuner matplotlib numpy pandas pydot requests scipy seaborn spektral tensorboard "
+    "tensorflow_datasets tensorflow_hub tensorflow_io tensorflow_probability tensorflow_text tf_agents tf_slim tqdm"
+)
+_PACKAGES = {
+    "PIL": "pillow", "absl": "absl-py", "cv2": "opencv-python-headless", "skimage": "scikit-image",
+    "sklearn": "scikit-learn", "yaml": "pyyaml", "official": "tf-models-official", "tf_keras": "tf_keras",
+    **{name: name.replace("_", "-") for name in _SAME_NAMES.split()},
+}  # fmt: skip
 _OWN_MODULE = "a module of your own belongs beside SCRIPT"
 
 _SIGHUP = 1  # Windows does not name it
 _EXPECTED_SIGNALS = (_SIGHUP, signal.SIGINT, signal.SIGTERM)  # of users, and of tfk8s itself
 
-IsTf1Name = Callable[[str, str], bool]
 Note = Callable[[str], None]  # notes `error_names.A_TASK_FAILED` or `A_TASK_FAILED_JUST_NOW`
 
 
@@ -73,7 +69,7 @@ class ScriptRun:
 # ---- hints ---------------------------------------------------------------------------------------------------------
 
 
-def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | None:
+def hint(error: BaseException, run: ScriptRun, is_tf1_name: program_hints.IsTf1Name) -> str | None:
     """Return what the user may type instead, or None.
 
     Args:
@@ -81,8 +77,8 @@ def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | 
         run: how the script ran.
         is_tf1_name: returns whether TensorFlow 1 has a name in a module, such as "tensorflow._api.v2.train".
     """
-    if part := _removed_part(str(error)):
-        return f"TensorFlow 2 has no tensorflow.{part}, and --tf1 does not bring it back; {_REMOVED[part]}"
+    if text := program_hints.removed_part(str(error)) or program_hints.leftover(str(error)):
+        return text
     if text := hints.hint(error):
         return text
     if program_hints.needs_keras_2(error):
@@ -95,39 +91,26 @@ def hint(error: BaseException, run: ScriptRun, is_tf1_name: IsTf1Name) -> str | 
     is_misplaced = "--tf1" in run.arguments
     if isinstance(error, SystemExit):
         return _misplaced() if is_misplaced and error.code in _USAGE_ERRORS else None
-    cause = _tf1_cause(str(error), is_tf1_name)
+    cause = program_hints.tf1_cause(error, is_tf1_name)
     if cause is None:
         return None
     return _misplaced() if is_misplaced else f"{cause}; {_ADD_TF1}"
-
-
-def _removed_part(message: str) -> str | None:
-    """Return the part of TensorFlow 1 that no TensorFlow 2 has, from the message of an error."""
-    match = _MISSING_NAME.search(message) or _MISSING_IMPORT.search(message) or _MISSING_MODULE.search(message)
-    return match["name"] if match and match["name"] in _REMOVED else None
 
 
 def _misplaced() -> str:
     return f"--tf1 after SCRIPT is an argument of the script; {_ADD_TF1}"
 
 
-def _tf1_cause(message: str, is_tf1_name: IsTf1Name) -> str | None:
-    """Return why a script needs TensorFlow 1, from the message of its error; None if it does not."""
-    if _EAGER.search(message):
-        return "this is TensorFlow 1's code, which TensorFlow 2 runs eagerly"
-    match = _MISSING_NAME.search(message) or _MISSING_IMPORT.search(message)
-    if match is None or not is_tf1_name(match["module"], match["name"]):
-        return None
-    return f"only TensorFlow 1 has {match['name']}"
-
-
 def _missing_package(module: str, run: ScriptRun) -> str | None:
     """Return how to install a module's package; None for a part of a package, and for a module of Python."""
     if not module or "." in module or module in sys.stdlib_module_names:
         return None
-    package = _PACKAGE_NAMES.get(module, module)
+    package = _PACKAGES.get(module, "")
     if not run.in_pod:
-        return f"install the package: {sys.executable} -m pip install {package}; {_OWN_MODULE}"
+        command = f"{sys.executable} -m pip install {package or 'PACKAGE'}"
+        named = "" if package else f" that has the module {module}, whose name may differ"
+        return f"install the package{named}: {command}; {_OWN_MODULE}"
+    package = package or f"the package that has the module {module}"
     if run.requirements:
         return f"the image has no {module}; add {package} to {run.requirements}; {_OWN_MODULE}"
     return (
@@ -138,15 +121,8 @@ def _missing_package(module: str, run: ScriptRun) -> str | None:
 
 def print_hint(error: BaseException, run: ScriptRun) -> None:
     """Print the hint about the error that ended a script, if there is one."""
-    if text := hint(error, run, _is_tf1_name):
+    if text := hint(error, run, program_hints.is_tf1_name):
         print(f"hint: {text}", file=sys.stderr, flush=True)
-
-
-def _is_tf1_name(module: str, name: str) -> bool:
-    found: object = getattr(getattr(sys.modules.get("tensorflow"), "compat", None), "v1", None)
-    for part in (*module.removeprefix("tensorflow").removeprefix("._api.v2").split(".")[1:], name):
-        found = getattr(found, part, None)
-    return found is not None
 
 
 # ---- errors --------------------------------------------------------------------------------------------------------

@@ -63,7 +63,11 @@ def test_another_cluster_is_refused(cluster: adopted_server.ServerTasks, missing
         f"  the script's cluster: {jobs}\n"
         "  this cluster:         {ps: 1, worker: 2}"
     )
-    assert caught.value.help == f"write `jobs: {jobs}` in the job file, then run `tfk8s up` and this script again"
+    line = sys._getframe().f_lineno - 6
+    assert caught.value.help == (
+        f"write `jobs: {jobs}` in the job file, then run `tfk8s up` and this script again; or leave out the lines that "
+        f"start servers (test_adopted_server.py:{line}), since the tasks of this cluster have servers"
+    )
 
 
 # ---- TensorFlow's class --------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ EAGER = f"this is TensorFlow 1's code, which TensorFlow 2 runs eagerly; {ADD}"
 REQUIREMENTS = (
     "write pandas into a file, and add --requirements before SCRIPT: tfk8s submit … --requirements FILE … SCRIPT"
 )
+DIFFERS = f"whose name may differ: {sys.executable} -m pip install PACKAGE"
 OWN = "a module of your own belongs beside SCRIPT"
 
 PLACEHOLDER = AttributeError("module 'tensorflow' has no attribute 'placeholder'")
@@ -27,6 +28,13 @@ SESSION = ImportError("cannot import name 'Session' from 'tensorflow' (/lib/tens
 DEVICE = ValueError("/job:worker/replica:0/task:1/device:CPU:0 unknown device.")
 EMPTY = RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
 FED = RuntimeError("tf.placeholder() is not compatible with eager execution.")
+
+FLAG = Exception("The flag 'log_dir' is defined twice. First from absl.logging, Second from train.py.")
+CLOSED = Exception("From /job:ps/replica:0/task:1:\nFIFOQueue 'sync_token_q' is closed.")
+LEFTOVER = (
+    "the queues and accumulators of an earlier synchronous training are left on ps/1; remove them: "
+    "tfk8s restart NAME ps/1"
+)
 
 
 def run(*arguments: str, tf1: bool = False, in_pod: bool = False, requirements: str = "") -> ScriptRun:
@@ -47,6 +55,9 @@ HINTS = [
     (PLACEHOLDER, run(tf1=True), None),
     (SystemExit(2), run("--tf1", tf1=True), None),
     (UNKNOWN, run(), None),
+    (FLAG, run(), f"absl has a flag log_dir, which TensorFlow 1's programs replace; give the flag another name; {ADD}"),
+    (FLAG, run(tf1=True), None),
+    (CLOSED, run(tf1=True), LEFTOVER),
     (ValueError("shapes"), run("--tf1"), None),
 ]
 
@@ -63,12 +74,14 @@ def test_a_script_for_tensorflow_1() -> None:
         (ModuleNotFoundError("No module named 'tensorflow.contrib'", name="tensorflow.contrib"), "contrib"),
         (ImportError("cannot import name 'contrib' from 'tensorflow.compat.v1' (/v1/__init__.py)"), "contrib"),
         (AttributeError("module 'tensorflow' has no attribute 'contrib'"), "contrib"),
+        (AttributeError("module 'tensorflow' has no attribute 'estimator'"), "estimator"),
         (ModuleNotFoundError("No module named 'tensorflow.examples'", name="tensorflow.examples"), "examples"),
     ],
 )
 def test_a_part_that_only_tensorflow_1_had(error: BaseException, expected: str, tf1: bool) -> None:
     advice = {
         "contrib": "packages such as tf-slim and tensorflow-probability have parts of it",
+        "estimator": "TensorFlow 2.15 has it, the last version that does",
         "examples": "tf.keras.datasets has its MNIST",
     }
     assert failures.hint(error, run(tf1=tf1), lambda *name: False) == (
@@ -88,6 +101,16 @@ PACKAGES = [
         "yaml",
         run(in_pod=True, requirements="needs.txt"),
         f"the image has no yaml; add pyyaml to needs.txt; {OWN}",
+    ),
+    (
+        "official_models",
+        run(),
+        f"install the package that has the module official_models, {DIFFERS}; {OWN}",
+    ),
+    (
+        "official_models",
+        run(in_pod=True, requirements="needs.txt"),
+        f"the image has no official_models; add the package that has the module official_models to needs.txt; {OWN}",
     ),
     ("tensorflow.contrub", run(in_pod=True), None),  # the image has the package, and not this part of it
     ("tkinter", run(), None),  # Python's own

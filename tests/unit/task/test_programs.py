@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,3 +119,20 @@ def test_keras_3_with_multi_worker_mirrored_strategy(file: str, is_keras: bool) 
 def test_programs_for_keras_2(message: str, expected: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     assert hints.hint(RuntimeError(message)) == expected
+
+
+APP = AttributeError("module 'tensorflow' has no attribute 'app'")
+ONLY_TF1 = "only TensorFlow 1 has app; write tf1: true beside `program` in the job file"
+
+
+@pytest.mark.parametrize(("tf1", "expected"), [("", ONLY_TF1), ("1", None)])
+def test_programs_for_tensorflow_1(tf1: str, expected: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    v1 = types.SimpleNamespace(app=object())
+    monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(compat=types.SimpleNamespace(v1=v1)))  # type: ignore[arg-type]
+    monkeypatch.setenv("TFK8S_TF1", tf1)
+    assert hints.hint(APP) == expected
+
+
+def test_a_part_of_tensorflow_1_that_is_gone() -> None:
+    error = AttributeError("module 'tensorflow' has no attribute 'estimator'")
+    assert hints.hint(error) == hints.removed_part(str(error)) is not None

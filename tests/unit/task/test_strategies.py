@@ -83,13 +83,16 @@ def test_a_worker_that_trains_alone_or_waits_for_others(
     assert (said, made.calls) == (warnings, (resolver, "cpu"))
 
 
-@pytest.mark.parametrize("job", ["worker", "ps"])
-def test_parameter_server_strategy_in_a_task_is_refused(modules: dict[str, Any], job: str) -> None:
+@pytest.mark.parametrize(("job", "source"), [("worker", "TF_CONFIG"), ("ps", "its cluster resolver")])
+def test_parameter_server_strategy_in_a_task_is_refused(
+    modules: dict[str, Any], job: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", '{"task": {"type": "worker", "index": 1}}')
     strategies.watch({}, print)
     with pytest.raises(ValueError, match="belongs") as caught:
         modules["strategy"](Resolver(TWO, job, 1))
     assert str(caught.value) == (
-        f"ParameterServerStrategy belongs in one process, the coordinator, and by TF_CONFIG this is {job}/1: give the "
+        f"ParameterServerStrategy belongs in one process, the coordinator, and by {source} this is {job}/1: give the "
         "tasks servers, without `program:`, and submit the program; or give the program to a job `chief`"
     )
 

@@ -19,6 +19,7 @@ from tfk8s.core.addresses import SCHEME
 from tfk8s.core.cluster_spec import tf_config
 from tfk8s.errors import InvalidInput, TaskUnreachable
 from tfk8s.log import log
+from tfk8s.sessions import adopted_server
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.eager import remote_context
 from tfk8s.training import strategy
@@ -94,6 +95,7 @@ def patch_connecting(view: ClusterView, check: Callable[[object], None]) -> None
     def patched(connect: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(connect)
         def patched_connect(self: Any, server_def: Any, *arguments: Any, **keywords: Any) -> None:
+            server_def = _led(server_def)
             tasks = remote_context.tasks_to_connect(server_def)
             if tasks != remote_context.connected_tasks():  # equal if a coordinator connects to a restarted worker
                 for task, address in tasks.items():
@@ -105,6 +107,16 @@ def patch_connecting(view: ClusterView, check: Callable[[object], None]) -> None
 
     for name in ("set_server_def", "update_server_def"):
         setattr(context.Context, name, patched(getattr(context.Context, name)))
+
+
+def _led(server: Any) -> Any:
+    """Lead the addresses of servers that the script meant to start to the tasks; return the `ServerDef`."""
+    led = adopted_server.led(server)
+    if led is not server and led.job_name == CHIEF and own_chief():
+        for job in led.cluster.job:
+            if job.name == CHIEF:
+                job.tasks[led.task_index] = own_chief()[led.task_index]
+    return led
 
 
 def _require_included(task: str, address: str, view: ClusterView) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.jobfile import types
 from tfk8s.jobfile.types import Type
@@ -65,7 +66,9 @@ def read(container: Fields, draft: Draft, notes: Notes, trainer: Fields | None =
         raise container.error("", "this container has no image", "expected an image")
     values, variables = _variables([*container.each("env"), *(trainer.each("env") if trainer else ())], draft)
     command, arguments = source("command").texts("command"), source("args").texts("args")
-    if not command:
+    if not command and arguments and Program(tuple(arguments)).python_arguments:
+        notes.add(f"{draft.name}: the args are the command, without the ENTRYPOINT of the image")
+    elif not command:
         raise container.error("", "this container has no command, and a job file needs one", *_COMMAND)
     draft.keys["program"] = _program([*command, *arguments], values, draft, notes)
     if variables:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tfk8s.core import programs
 from tfk8s.core.roles import EVALUATOR
+from tfk8s.errors import JobFileError
 from tfk8s.jobfile import syntax, types
 from tfk8s.render import tfjob
 from tfk8s.tools.kubeflow import pod
@@ -35,13 +36,8 @@ def read(job: Fields, notes: Notes) -> tuple[dict[str, Any], list[Draft]]:
     spec = job.fields("spec")
     policy = spec.fields("runPolicy") if "runPolicy" in spec else spec
     keys: dict[str, Any] = {}
-    drafts: list[Draft] = []
     restarts: dict[str, str] = {}
-    replicas = spec.fields("tfReplicaSpecs")
-    for kind in replicas.keys:
-        draft = _replica(replicas, kind, restarts, notes)
-        if draft is not None:
-            drafts.append(draft)
+    drafts = _drafts(spec.fields("tfReplicaSpecs"), restarts, notes)
     if not drafts:
         raise spec.error("tfReplicaSpecs", "this TFJob has no replicas", "expected tfReplicaSpecs with a Worker")
     run = _restarts(restarts, policy, notes)
@@ -60,6 +56,20 @@ def read(job: Fields, notes: Notes) -> tuple[dict[str, Any], list[Draft]]:
             near = syntax.nearest(key, known, 0.8)
             notes.add(f"{path}.{key} has no counterpart" + (f"; did you mean {near}?" if near else ""))
     return {**keys, **({"run": run} if run else {})}, drafts
+
+
+def _drafts(replicas: Fields, restarts: dict[str, str], notes: Notes) -> list[Draft]:
+    """Return the drafts of the replica types; raises one error with the problems of all of them."""
+    drafts: list[Draft | None] = []
+    errors: list[JobFileError] = []
+    for kind in replicas.keys:
+        try:
+            drafts.append(_replica(replicas, kind, restarts, notes))
+        except JobFileError as error:
+            errors.append(error)
+    if errors:
+        raise JobFileError(errors[0].file, [problem for error in errors for problem in error.problems])
+    return [draft for draft in drafts if draft is not None]
 
 
 def _replica(replicas: Fields, kind: str, restarts: dict[str, str], notes: Notes) -> Draft | None:

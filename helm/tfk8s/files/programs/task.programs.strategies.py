@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -79,11 +80,14 @@ def patch_parameter_server() -> None:
 
     @functools.wraps(make)
     def patched_init(self: Any, cluster_resolver: Any, *arguments: Any, **keywords: Any) -> None:
-        if cluster_resolver.task_type in ("worker", "ps"):
+        job, index = cluster_resolver.task_type, cluster_resolver.task_id
+        if job in ("worker", "ps"):
+            is_own = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task") == {"type": job, "index": index}
+            source = "TF_CONFIG" if is_own else "its cluster resolver"
             raise ValueError(
-                "ParameterServerStrategy belongs in one process, the coordinator, and by TF_CONFIG this is "
-                f"{cluster_resolver.task_type}/{cluster_resolver.task_id}: give the tasks servers, without `program:`, "
-                "and submit the program; or give the program to a job `chief`"
+                f"ParameterServerStrategy belongs in one process, the coordinator, and by {source} this is "
+                f"{job}/{index}: give the tasks servers, without `program:`, and submit the program; or give the "
+                "program to a job `chief`"
             )
         make(self, cluster_resolver, *arguments, **keywords)
 

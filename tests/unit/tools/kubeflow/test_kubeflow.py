@@ -209,3 +209,17 @@ def test_located_errors() -> None:
     if os.environ.get("TFK8S_UPDATE"):
         expected.write_text("\n\n".join(messages) + "\n")
     assert "\n\n".join(messages) + "\n" == expected.read_text()
+
+
+def test_all_containers_without_a_command_are_named() -> None:
+    text = TFJOB.replace(", command: [b]", "")
+    text += text.partition("tfReplicaSpecs:\n")[2].replace("Worker", "PS")
+    with pytest.raises(JobFileError) as caught:
+        kubeflow.convert(text.encode(), "tfjob.yaml")
+    assert str(caught.value).count("this container has no command") == len(caught.value.problems) == 2
+
+
+def test_args_that_begin_with_python_are_the_command() -> None:
+    data, notes = converted(TFJOB.replace("command: [b]", "args: [python, -u, /app/mnist.py]"))
+    assert data["jobs"]["worker"]["program"] == ["python", "-u", "/app/mnist.py"]
+    assert "worker: the args are the command, without the ENTRYPOINT of the image" in notes
