@@ -7,6 +7,7 @@ belong to remote tasks. `ClusterStrategy` differs from it as follows (measured w
   metrics by `assign(variable + x)`, which would count the old value once for each replica.
 - Other variables without an aggregation get one, such as the statistics of BatchNormalization, the state of Dropout,
   and weights with a constraint. CentralStorageStrategy refuses to change such a variable on a replica.
+- Keras 3's optimizers run once, on the sum of the gradients: see `optimizers.py`.
 - The first replica's task sums the gradients, not the script, which may be far from the tasks.
 - The script's machine holds the input until a step needs it. So no iterator on a task outlives the script.
 """
@@ -23,8 +24,10 @@ from tensorflow.python.distribute import cross_device_ops, distribute_utils, inp
 from tensorflow.python.distribute.parameter_server_strategy import ParameterServerStrategyExtended
 from tensorflow.python.distribute.ps_values import AggregatingVariable
 from tensorflow.python.eager import context, record
+from tensorflow.python.ops import control_flow_util
 
 from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.training import optimizers
 
 if TYPE_CHECKING:
     from tfk8s.training.task_roles import TaskRoles, Tasks
@@ -77,6 +80,16 @@ class _Extended(ParameterServerStrategyExtended):  # type: ignore[misc]
         if isinstance(variable, AggregatingVariable) and variable.aggregation == tf.VariableAggregation.NONE:
             variable._aggregation = _aggregation(variable.dtype)
         return variable
+
+    def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+            raise InvalidInput(
+                "tfk8s.strategy() can't train with jit_compile=True: XLA compiles for one device, a step has several",
+                help="remove jit_compile=True, as for MirroredStrategy",
+            )
+        if self._num_replicas_in_sync > 1:
+            optimizers.correct(lambda strategy: isinstance(strategy, ClusterStrategy))
+        return super()._call_for_each_replica(fn, args, kwargs)
 
     def _create_copies(self, next_creator: Callable[..., Any], kwargs: dict[str, Any]) -> Iterator[Any]:
         """Create a variable on the device of each replica."""

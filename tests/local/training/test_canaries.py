@@ -26,14 +26,17 @@ from tensorflow.python.data.experimental.ops import data_service_ops
 from tensorflow.python.distribute import (
     collective_all_reduce_strategy,
     cross_device_ops,
+    distribute_lib,
     distribute_utils,
     input_lib,
     parameter_server_strategy_v2,
 )
 from tensorflow.python.distribute.coordinator import cluster_coordinator
 from tensorflow.python.distribute.parameter_server_strategy import ParameterServerStrategyExtended
+from tensorflow.python.distribute.ps_values import AggregatingVariable
 from tensorflow.python.eager import context, record
 from tensorflow.python.framework import ops
+from tensorflow.python.ops import control_flow_util
 from tensorflow.python.training import server_lib
 
 from tfk8s.backends.local.loopback.start import listening
@@ -415,6 +418,18 @@ def the_strategy_of_tfk8s_has_what_it_derives_from() -> None:
     assert input_lib.InputWorkers([(here, (here,))]).num_workers == 1
     with record.stop_recording():
         pass
+    assert AggregatingVariable(None, tf.Variable(1.0), tf.VariableAggregation.NONE)._aggregation is not None
+    assert not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+@canary("the stack of strategies", "training/optimizers.py")
+def a_strategy_can_be_left() -> None:
+    here = "/job:localhost/replica:0/task:0"
+    with ClusterStrategy(SimpleNamespace(compute=[here], variables=[here])).scope():
+        distribute_lib._push_per_thread_mode(distribute_lib._get_default_replica_mode())
+        assert not tf.distribute.has_strategy()
+        distribute_lib._pop_per_thread_mode()
+        assert tf.distribute.has_strategy()
 
 
 @pytest.mark.skipif(not HAS_CORRECTIONS, reason=f"tfk8s.correct_keras() leaves Keras {keras.__version__} as it is")

@@ -32,19 +32,25 @@ y = (x @ random.normal(size=(8, 1)) > 0).astype("float32")
 def data():
     return tf.data.Dataset.from_tensor_slices((x, y))  # after the strategy, which TensorFlow wants first
 
-def compiled(strategy, *layers):
+def compiled(strategy, *layers, optimizer=lambda: "adam"):
     keras.utils.set_random_seed(7)
     with strategy.scope():
         first = keras.layers.Dense(16, "tanh", kernel_constraint=keras.constraints.MaxNorm(1))
         layers = [first, *(layer() for layer in layers), keras.layers.Dense(1, "sigmoid")]
         model = keras.Sequential([keras.Input((8,)), *layers])
-        model.compile("adam", "binary_crossentropy", metrics=["accuracy", keras.metrics.Precision()])
+        model.compile(optimizer(), "binary_crossentropy", metrics=["accuracy", keras.metrics.Precision()])
     return model
 """
 FIT = """
+def once():
+    if keras.__version__[0] < "3":
+        return keras.optimizers.Adam(global_clipnorm=0.1)
+    options = {"global_clipnorm": 0.1, "gradient_accumulation_steps": 2, "use_ema": True, "ema_overwrite_frequency": 2}
+    return keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(**options))
+
 def fit(strategy):
     validation = x[:100], y[:100]  # a whole batch and a part of one
-    history = compiled(strategy).fit(x, y, 64, 2, shuffle=False, verbose=0, validation_data=validation)
+    history = compiled(strategy, optimizer=once).fit(x, y, 64, 2, shuffle=False, verbose=0, validation_data=validation)
     return list(history.history.values())
 """
 LOOP = """
@@ -173,6 +179,10 @@ TF1 = """error: tfk8s.strategy() needs TensorFlow 2, and this script has TensorF
 CONNECTED = """error: tfk8s.strategy() can't connect: TensorFlow is connected to a cluster of another strategy
   = help: use one strategy in a script
 """
+XLA = """error: tfk8s.strategy() can't train with jit_compile=True: XLA compiles for one device, a step has several
+  = help: remove jit_compile=True, as for MirroredStrategy
+"""
+COMPILED = "strategy = tfk8s.strategy()\ntf.function(lambda: strategy.run(lambda: 1.0), jit_compile=True)()\n"
 OTHER = 'tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": ["localhost:2222"]}))\n'
 
 
@@ -181,6 +191,7 @@ OTHER = 'tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker
     [
         ("", True, TF1),
         (OTHER, False, CONNECTED),
+        (COMPILED, False, XLA),
     ],
 )
 def test_scripts_that_can_use_no_strategy(workers: str, run: Run, text: str, tf1: bool, message: str) -> None:
