@@ -6,11 +6,13 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # else each of the tests' hundreds of processes compiles tfk8s
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
+SERIES = from importlib.metadata import version; print(version("tensorflow-cpu").rpartition(".")[0])
+
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
 .PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
-	test-cluster test-versions test-kubernetes-versions check update site bench chart push-chart release clean
+	test-cluster test-versions test-kubernetes-versions test-keras check update site bench chart push-chart release clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
 LINUX_ONLY = ^tfk8s/(backends/(local/|local_scripts|.*/raw_terminal)|cluster/each|task/(config|programs/|server)|training/|sessions/(forks/[^ei]|forks/event|forks/ipc|guard_thread|patch|pod/|warm/(keeper|relay)))
@@ -45,6 +47,9 @@ test-foreign-whole: .venv/dev   ## `make test test-training` in the same contain
 
 test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig context
 	$(BIN)/pytest tests/cluster
+
+test-keras: .venv/dev   ## each layer and optimizer of Keras 3 and tf_keras with each option; writes docs/strategy.md
+	cd tests && ../$(BIN)/python -m keras_features
 
 test-versions: .venv/dev   ## TensorFlow 2.15 and later, and each Python found here; writes docs/compatibility.md
 	cd tests && ../$(BIN)/python -m versions tensorflow $(VERSIONS)
@@ -110,6 +115,7 @@ clean:
 
 .venv/dev: .venv/bin/python pyproject.toml
 	$(PIP) --editable '.[dev]'
+	$(PIP) --no-deps "tf_keras==$$($(BIN)/python -c '$(SERIES)').*"    # what it depends on is a second TensorFlow
 	@touch $@ .venv/local
 
 .venv/docs: .venv/dev

@@ -61,26 +61,26 @@ def _order(name: str) -> list[tuple[int, ...]]:
 def _section(title: str, about: str, shown: Mapping[str, Sequence[str]], runs: Sequence[Result]) -> Iterator[str]:
     yield f"\n## {title}\n\n{textwrap.fill(about, 120)}\n"
     if shown:
-        yield f"\n{_item('; '.join(shown))}"
+        yield f"\n{item('; '.join(shown))}"
     if not runs:
         yield "\nNot tested yet.\n"
     for run in runs:
         if len(run.versions) > _WIDE:
-            yield _table(["package", "version"], [[f"`{name}`", version] for name, version in run.versions.items()])
+            yield table(["package", "version"], [[f"`{name}`", version] for name, version in run.versions.items()])
             yield f"\n{run.day}: {_counts(run)}\n"
     if tested := [run for run in runs if not run.missing and len(run.versions) <= _WIDE]:
         rows = [[*run.versions.values(), run.day, _counts(run)] for run in tested]
-        yield _table([*tested[0].versions, "day", "tests"], rows)
+        yield table([*tested[0].versions, "day", "tests"], rows)
     if notes := [note for run in runs for note in _notes(run)]:
-        yield "\n" + "".join(map(_item, notes))
+        yield "\n" + "".join(map(item, notes))
 
 
-def _item(text: str) -> str:
+def item(text: str) -> str:
     text = f"{text.rstrip('.')}."
     return textwrap.fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_long_words=False) + "\n"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 

@@ -82,7 +82,8 @@ class _Extended(ParameterServerStrategyExtended):  # type: ignore[misc]
         return variable
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        in_xla = control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+        if in_xla or getattr(fn, "_jit_compile", False):  # Keras 3 compiles around a step, Keras 2 compiles the step
             raise InvalidInput(
                 "tfk8s.strategy() can't train with jit_compile=True: XLA compiles for one device, a step has several",
                 help="remove jit_compile=True, as for MirroredStrategy",

@@ -419,6 +419,7 @@ def the_strategy_of_tfk8s_has_what_it_derives_from() -> None:
     with record.stop_recording():
         pass
     assert AggregatingVariable(None, tf.Variable(1.0), tf.VariableAggregation.NONE)._aggregation is not None
+    assert tf.function(lambda: 0, jit_compile=True)._jit_compile
     assert not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 

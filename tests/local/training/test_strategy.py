@@ -182,6 +182,7 @@ CONNECTED = """error: tfk8s.strategy() can't connect: TensorFlow is connected to
 XLA = """error: tfk8s.strategy() can't train with jit_compile=True: XLA compiles for one device, a step has several
   = help: remove jit_compile=True, as for MirroredStrategy
 """
+COMPILED_STEP = "tfk8s.strategy().run(tf.function(lambda: 1.0, jit_compile=True))\n"
 COMPILED = "strategy = tfk8s.strategy()\ntf.function(lambda: strategy.run(lambda: 1.0), jit_compile=True)()\n"
 OTHER = 'tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": ["localhost:2222"]}))\n'
 
@@ -192,6 +193,7 @@ OTHER = 'tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker
         ("", True, TF1),
         (OTHER, False, CONNECTED),
         (COMPILED, False, XLA),
+        (COMPILED_STEP, False, XLA),
     ],
 )
 def test_scripts_that_can_use_no_strategy(workers: str, run: Run, text: str, tf1: bool, message: str) -> None:
