@@ -132,7 +132,8 @@ def _job(job_file: JobFile, master: Object) -> Object:
     template = {"metadata": metadata, "spec": _pod(job_file, master["spec"])}
     job = manifests.new_object("Job", "batch/v1", job_name(job_file.name, template), job_file.name, COMPONENT)
     limits = {MAX_DURATION: job_file.max_duration, IDLE: job_file.idle}
-    job["metadata"]["annotations"] = {key: str(value) for key, value in limits.items() if value is not None}
+    if annotations := {key: str(value) for key, value in limits.items() if value is not None}:
+        job["metadata"]["annotations"] = annotations
     job["spec"] = {
         "backoffLimit": _MAX_RETRIES,
         "ttlSecondsAfterFinished": job_file.ttl,

@@ -39,7 +39,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util
 from tensorflow.python.training import server_lib
 
-from tfk8s.backends.local.loopback.start import listening
+from tfk8s.backends.local.loopback.start import libraries
 from tfk8s.sessions import active_calls
 from tfk8s.sessions.device_names import ANY_DEVICE
 from tfk8s.sessions.eager import waits
@@ -463,9 +463,9 @@ def the_library_has_the_functions_of_a_server() -> None:
     assert server.Library(server.require_tensorflow()).version == tf.__version__
 
 
-@canary("the calls of `listen` in TensorFlow's libraries", "backends/local/loopback/start/listening.py")
+@canary("the calls of `listen` in TensorFlow's libraries", "backends/local/loopback/start/libraries.py")
 def libraries_lead_listen_through_a_table() -> None:
-    found = [list(listening._entries(*library, b"listen")) for library in listening._libraries()]
+    found = [list(libraries._entries(*library, b"listen")) for library in libraries._libraries()]
     assert any(found)
 
 

@@ -8,9 +8,9 @@ import sys
 import traceback
 from collections.abc import Callable
 
-IsTf1Name = Callable[[str, str], bool]
-
 from tfk8s.task.programs import custom_operations
+
+IsTf1Name = Callable[[str, str], bool]
 
 KERAS_2 = "install tf_keras, and set TF_USE_LEGACY_KERAS=1 (`env` in the job file)"
 
