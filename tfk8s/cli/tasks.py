@@ -122,7 +122,7 @@ class ShownLines:
         self.left_out = 0
 
     def __iter__(self) -> Iterator[LogLine]:
-        from tfk8s.core.script import TensorFlowLines
+        from tfk8s.core.output.tensorflow_log import TensorFlowLines
 
         own: defaultdict[Task, TensorFlowLines] = defaultdict(TensorFlowLines)
         for line in self._lines:

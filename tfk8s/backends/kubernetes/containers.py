@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.naming import CONTAINERS
+from tfk8s.core.output import reason
 from tfk8s.render.pods import Object
 
 # The reasons of containers that wait for volumes, images or init containers.
@@ -22,10 +23,9 @@ def log_path(pod: Object) -> str:
     return paths.container(pod["metadata"]["namespace"], pod["metadata"]["name"], spec(pod)["name"], "log")
 
 
-def last_line(log: str) -> str:
-    """Return the last line that a container has written, or ""."""
-    written = (line for line in reversed(log.splitlines()) if line.strip() and not line.startswith(_NO_LOG))
-    return next(written, "")
+def telling_line(log: str) -> str:
+    """Return the line that says why a container ended, from the end of its log, or ""."""
+    return reason.telling_line(line for line in log.splitlines() if not line.startswith(_NO_LOG))
 
 
 def template_variables(item: Object) -> dict[str, str]:

@@ -72,11 +72,11 @@ def read(
     master = cluster.workload(cluster.master.job)
     events = read_events(client, cluster.namespace) if has_waiting else {}
     data_service = {DATA_SERVICE: cluster.data_service} if cluster.data_service else {}
-    last_lines = _last_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
+    error_lines = _error_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
     programs = [pod for task, pod in by_task.items() if pod and cluster.program_job(task.job)]
     progress = read_progress(client, [*programs, *(pod for _, pod in scripts if pod)])
     tasks = [
-        dataclasses.replace(_task(cluster, task, pod, events, last_lines), progress=_of(pod, progress))
+        dataclasses.replace(_task(cluster, task, pod, events, error_lines), progress=_of(pod, progress))
         for task, pod in by_task.items()
     ]
     return ClusterStatus(
@@ -149,7 +149,7 @@ def _of(pod: Object | None, progress: ProgressByPod) -> StepProgress | None:
 
 
 def _task(
-    cluster: DeployedCluster, task: Task, pod: Object | None, events: pod_events.Events, last_lines: Mapping[str, str]
+    cluster: DeployedCluster, task: Task, pod: Object | None, events: pod_events.Events, error_lines: Mapping[str, str]
 ) -> TaskStatus:
     workload, program = cluster.workload(task.job), cluster.program_job(task.job)
     restarts = sum(item["restartCount"] for item in containers.statuses(pod)) if pod else 0
@@ -166,8 +166,8 @@ def _task(
             phase, reason, exit_code, restarts = program_status.read(program, task, pod, found)
         else:
             phase, reason = pod_status.phase_and_reason(task.job, pod, found)
-    if reason and pod and (last_line := last_lines.get(pod["metadata"]["name"])):
-        reason += f": {last_line}"
+    if reason and pod and (line := error_lines.get(pod["metadata"]["name"])):
+        reason += f": {line}"
     return TaskStatus(
         task=task,
         phase=phase,
@@ -225,14 +225,14 @@ def read_events(client: Reader, namespace: str) -> pod_events.Events:
     return pod_events.group(client.get(paths.collection("Event", namespace), pod_events.QUERY)["items"], client.context)
 
 
-def _last_lines(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:
-    """Return the last lines that the first few crashed pods wrote, by the pods' names."""
+def _error_lines(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:
+    """Return the lines that say why the first few crashed pods ended, by the pods' names."""
     lines = {}
     for pod in crashed[:_MAX_LOGS]:
         running = "waiting" not in containers.statuses(pod)[0]["state"]
         try:
-            text = client.text(containers.log_path(pod), {"tailLines": 5, "previous": not running})
+            text = client.text(containers.log_path(pod), {"tailLines": 50, "previous": not running})
         except ApiError:  # the container is gone, and its log with it
             continue
-        lines[pod["metadata"]["name"]] = containers.last_line(text)
+        lines[pod["metadata"]["name"]] = containers.telling_line(text)
     return lines

@@ -24,6 +24,7 @@ from tfk8s.backends import interpreter
 from tfk8s.backends.local import network_namespace
 from tfk8s.backends.local.loopback import people, sockets
 from tfk8s.backends.local.loopback.start import listening
+from tfk8s.core.output.reason import telling_line
 
 _START_FOLDER = str(Path(listening.__file__).parent)
 _PATH = "PYTHONPATH"
@@ -153,7 +154,7 @@ def probe() -> Isolation:
     try:
         answer = json.loads(ended.stdout)
     except ValueError:
-        reason = (ended.stderr.strip().splitlines() or ["unknown reason"])[-1]
+        reason = telling_line(ended.stderr.splitlines()) or "unknown reason"
         raise Refused(f"the isolation of a cluster can't be found out: {reason}", "see the reason") from None
     if "error" in answer:
         raise Refused(answer["error"], answer["help"])

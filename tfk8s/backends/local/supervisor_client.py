@@ -21,6 +21,7 @@ from tfk8s.backends import interpreter
 from tfk8s.backends.local import state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.core.environment import script_environment, without_proxy
+from tfk8s.core.output.reason import telling_line
 from tfk8s.core.script import Script
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.log import log
@@ -29,6 +30,7 @@ from tfk8s.sessions.forks.escalation import forwarded_signals
 
 _ANSWER_TIMEOUT = 60.0  # a supervisor that loads TensorFlow from a slow disk answers late
 _START_TIMEOUT = 10.0
+_ERROR_LINES = 50
 _END_TIMEOUT = 10.0
 _STOPPED_INTERVAL = 1.0  # between two polls for a stopped supervisor
 
@@ -128,10 +130,10 @@ def gone_error(folder: state.Folder) -> SupervisorGone:
     )
 
 
-def _last_log_line(folder: state.Folder) -> str:
-    """Return the last line of the supervisor's log."""
+def _error_line(folder: state.Folder) -> str:
+    """Return the line of the supervisor's log that says why the supervisor ended."""
     try:
-        return folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
+        return telling_line(folder.supervisor_log.read_text(errors="replace").splitlines()[-_ERROR_LINES:])
     except OSError:
         return ""
 
@@ -161,7 +163,7 @@ def start(folder: state.Folder, record: Record) -> None:
         text = os.read(pipe.fileno(), 4096) if in_time else b""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1)  # the supervisor is a child of this process
-    silence = _last_log_line(folder) if in_time else f"no response in {_START_TIMEOUT:g} s"
+    silence = _error_line(folder) if in_time else f"no response in {_START_TIMEOUT:g} s"
     answer = json.loads(text) if text else {"error": silence}
     if "error" in answer:
         raise ClusterError(f'cluster "{record.name}" can\'t start: {answer["error"]}', help=answer.get("help"))

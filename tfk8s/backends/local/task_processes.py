@@ -23,12 +23,15 @@ from tfk8s.backends.local import capacity, state, task_log
 from tfk8s.backends.local.loopback import sockets
 from tfk8s.backends.local.loopback.start import listening
 from tfk8s.core.backoff import Backoff
+from tfk8s.core.output.reason import telling_line
 from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.task import server
 from tfk8s.task.config import TaskConfig
 from tfk8s.task.programs.import_variables import READ_LATER, read_at_import
+
+_MAX_ERROR = 1 << 14  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +125,7 @@ class TaskProcess:
         return self._output.writer
 
     def _describe_exit(self, status: int) -> str:
-        """Return the end of the last process as text, with the last line of its output."""
+        """Return the end of the last process as text, with the line of its output that says why."""
         if self._output is not None:
             self._output.drain()
         out_of_memory = capacity.count_oom_kills() > self._oom_kills_before
@@ -257,7 +260,7 @@ class ServerProcess(TaskProcess):
 
 
 def describe_exit(status: int, log: Path, *, out_of_memory: bool = False) -> str:
-    """Return a wait status as text, with the last line of the log if the process exited.
+    """Return a wait status as text, with the line of the log that says why if the process exited.
 
     Args:
         status: the status from waitpid(2).
@@ -269,12 +272,12 @@ def describe_exit(status: int, log: Path, *, out_of_memory: bool = False) -> str
         return "killed by SIGKILL, probably by the kernel because memory was short"
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
-    last = ""
+    reason = ""
     with contextlib.suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 4096))
-        texts = [task_log.parse(line).text.strip() for line in file.read().decode(errors="replace").splitlines()]
-        last = next(filter(None, reversed(texts)), "")
-    return f"exited with {code}: {last}" if last else f"exited with {code}"
+        file.seek(max(0, log.stat().st_size - _MAX_ERROR))
+        lines = [task_log.parse(line) for line in file.read().decode(errors="replace").splitlines()]
+        reason = telling_line(line.text for line in lines if line.run == lines[-1].run)
+    return f"exited with {code}: {reason}" if reason else f"exited with {code}"
 
 
 def load_library(folder: Path) -> server.Library | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tfk8s.backends.kubernetes import pod_status
-from tfk8s.backends.kubernetes.containers import have_ended, last_line, log_path
+from tfk8s.backends.kubernetes.containers import have_ended, log_path, telling_line
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.core.status import Phase
 
@@ -75,8 +75,8 @@ def test_logs_are_those_of_the_task_or_the_script(container: str) -> None:
         ("", ""),
     ],
 )
-def test_the_last_line_is_the_containers_own(log: str, line: str) -> None:
-    assert last_line(log) == line
+def test_the_telling_line_is_the_containers_own(log: str, line: str) -> None:
+    assert telling_line(log) == line
 
 
 DONE: Object = {"terminated": {"exitCode": 0}}

@@ -222,6 +222,12 @@ def test_output_that_can_not_be_written_is_dropped(tmp_path: Path) -> None:
         (signal.SIGKILL, "", "killed by SIGKILL"),
         (1 << 8, "", "exited with 1"),
         (1 << 8, "T 0 first\nT 0 error: no such thing\nT 0 \n", "exited with 1: error: no such thing"),
+        (
+            1 << 8,
+            'T 0 E: <RpcError of RPC that terminated with:\nT 0  details = "gone"\nT 0 >\n',
+            "exited with 1: E: gone",
+        ),
+        (1 << 8, "T 0 Traceback (most recent call last):\nT 0 OSError: a\nT 0 \nT 1 b\n", "exited with 1: b"),
     ],
 )
 def test_the_exit_of_a_process_is_described(tmp_path: Path, status: int, log: str, expected: str) -> None:

@@ -105,7 +105,7 @@ def test_what_another_start_can_not_mend_is_not_retried(tmp_path: Path) -> None:
     assert server.has_given_up
     assert server.describe()["has_given_up"]
     assert server.reason.startswith("exited with 2: ")
-    assert "--preload=own_operations --preload-folder=/jobs" in server.reason
+    assert "--preload=own_operations --preload-folder=/jobs" in given.log.read_text()
     server.restart()  # as `tfk8s restart` does
     assert (server.phase, server.has_given_up) == (Phase.STARTING, False)
     loop.run()

@@ -21,7 +21,8 @@ from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.core import naming
-from tfk8s.core.script import LogOptions, Outcome, TensorFlowLines
+from tfk8s.core.output.tensorflow_log import TensorFlowLines
+from tfk8s.core.script import LogOptions, Outcome
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, ScriptLost
 from tfk8s.render import script_job

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tfk8s.core.script import LogLine, LogOptions, TensorFlowLines, shown
+from tfk8s.core.output.reason import telling_line
+from tfk8s.core.output.tensorflow_log import TensorFlowLines
+from tfk8s.core.script import LogLine, LogOptions, shown
 from tfk8s.core.spec import Task
 
 OWN = [
@@ -61,3 +63,75 @@ def test_brief_leaves_them_out() -> None:
     lines = [LogLine(task=Task("worker", 0), text=text) for text in (*OWN, *SHOWN)]
     assert [line.text for line in shown(lines, LogOptions(brief=True))] == SHOWN
     assert list(shown(lines, LogOptions())) == lines
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    run()\n    ^^^^^\n'
+RPC_FIELDS = """\
+\tstatus = StatusCode.UNAVAILABLE
+\tdetails = "failed to connect to all addresses"
+\tdebug_error_string = "UNKNOWN:Error received from peer  {grpc_message:"failed to connect", grpc_status:14}"
+>
+"""
+GRAPH_ERROR = """\
+InvalidArgumentError: Graph execution error:
+
+Detected at node Assert defined at (most recent call last):
+  File "train.py", line 3, in <module>
+
+assertion failed: [x] [4]
+\t [[{{node Assert}}]] [Op:__inference_f_18]
+"""
+LATE = "W0000 00:00:1795597973.981580 12505 local_rendezvous.cc:412] Local rendezvous is aborting: ABORTED: Shutdown\n"
+GROUP = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "train.py", line 2, in <module>
+  |     raise
+  | ExceptionGroup: two reads (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ValueError: first
+    +---------------- 2 ----------------
+    | OSError: second
+    +------------------------------------
+"""
+KERAS_ERROR = """\
+ValueError: Exception in layer "dense".
+
+Call arguments received by Dense.call():
+  • inputs=tf.Tensor(shape=(2, 2), dtype=float32)
+"""
+FINALIZER = "Exception ignored in: <function Pool.__del__ at 0x7f>\n" + TRACEBACK + "AttributeError: no _close\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("", ""),
+        (">\n}\n", ""),
+        ("one\ntwo\n\n   \n", "two"),
+        ("error: no such thing\n}\n^^^^\n>\n---\n", "error: no such thing"),
+        ("42\n", "42"),
+        ("  indented\n", "indented"),
+        (TRACEBACK + "ValueError: no data\n", "ValueError: no data"),
+        (TRACEBACK + "ValueError: no data\n" + LATE, "ValueError: no data"),
+        (TRACEBACK + "ValueError: no data\nhint: add data\n", "ValueError: no data"),
+        ("hint: add data\n", "hint: add data"),
+        (TRACEBACK + "grpc._InactiveRpcError: <_InactiveRpcError of RPC that terminated with:\n" + RPC_FIELDS,
+         "grpc._InactiveRpcError: failed to connect to all addresses"),
+        ("ERROR: <AioRpcError of RPC that terminated with:\n" + RPC_FIELDS,
+         "ERROR: failed to connect to all addresses"),
+        ('E: <_Rendezvous of RPC that terminated with:\n\tstatus = StatusCode.CANCELLED\n\tdetails = ""\n>\n',
+         "E: status = StatusCode.CANCELLED"),
+        (TRACEBACK + GRAPH_ERROR + LATE, "InvalidArgumentError: Graph execution error: assertion failed: [x] [4]"),
+        (TRACEBACK + KERAS_ERROR, 'ValueError: Exception in layer "dense".'),
+        (TRACEBACK + 'RuntimeError: {\n  "code": 5\n}\n', 'RuntimeError: { "code": 5'),
+        (GROUP, "ExceptionGroup: two reads (2 sub-exceptions) OSError: second"),
+        (TRACEBACK + "ValueError: no data\n" + FINALIZER, "ValueError: no data"),
+        (TRACEBACK + "OSError: try 1\ngave up after 3 tries\n", "gave up after 3 tries"),
+        (TRACEBACK + '  File "t.py", line 1\n    a b\n      ^\nSyntaxError: invalid syntax\n',
+         "SyntaxError: invalid syntax"),
+        ("error: the address is in use:\n  localhost:2222\n", "error: the address is in use: localhost:2222"),
+        ("error: it ends with:\n", "error: it ends with:"),
+    ],
+)  # fmt: skip
+def test_the_line_that_says_why_a_process_failed(output: str, line: str) -> None:
+    assert telling_line(output.splitlines()) == line
