@@ -100,13 +100,35 @@ def patch_connecting(view: ClusterView, check: Callable[[object], None]) -> None
             if tasks != remote_context.connected_tasks():  # equal if a coordinator connects to a restarted worker
                 for task, address in tasks.items():
                     _require_included(task, address, view)
-                    check(f"{SCHEME}{address}")
+                    require_answer(address, check)
             connect(self, server_def, *arguments, **keywords)
 
         return patched_connect
 
     for name in ("set_server_def", "update_server_def"):
         setattr(context.Context, name, patched(getattr(context.Context, name)))
+
+
+def require_answer(address: str, check: Callable[[object], None]) -> None:
+    """Check that a server answers at an address; say so if the address is the one that this script itself has.
+
+    Args:
+        address: the address of a task to connect to.
+        check: is called with the address, "grpc://host:port"; raises an InvalidInput if no server answers.
+
+    Raises:
+        InvalidInput: no server answers.
+    """
+    try:
+        check(f"{SCHEME}{address}")
+    except InvalidInput:
+        if address not in own_chief():
+            raise
+        raise InvalidInput(
+            f"no TensorFlow server answers at {address}: the address is this script's own, as {CHIEF} in {VARIABLE}",
+            help='call experimental_connect_to_cluster(…, job_name="chief", task_index=0), which makes the script the '
+            "chief; or connect to a ClusterSpec that has the tasks alone",
+        ) from None
 
 
 def _led(server: Any) -> Any:

@@ -45,6 +45,20 @@ def test_tasks_can_connect_to_a_pod_at_the_port_of_the_master() -> None:
         assert os.environ["TF_GRPC_REUSE_PORT"] == "true"
 
 
+def test_the_scripts_own_address_without_a_server_is_named() -> None:
+    def refuse(target: object) -> None:
+        raise InvalidInput(f"no TensorFlow server answers at {target}", help="the tasks are …")
+
+    become(CLUSTER)
+    (own,) = coordinator.own_chief()
+    with pytest.raises(InvalidInput, match=f"answers at {own}: the address is this script's own, as chief") as caught:
+        coordinator.require_answer(own, refuse)
+    assert 'job_name="chief", task_index=0' in str(caught.value.help)
+    with pytest.raises(InvalidInput, match=r"answers at grpc://w:2222\nhelp: the tasks"):
+        coordinator.require_answer("w:2222", refuse)
+    coordinator.require_answer(own, lambda target: None)  # the script has started its server
+
+
 def test_without_a_master_a_pod_is_its_own_coordinator() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
