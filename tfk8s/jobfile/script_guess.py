@@ -20,6 +20,8 @@ from tfk8s.errors import InvalidInput
 # "/job:worker/task:1", or "/job:worker/task:{i}" if the script computes the index.
 _TASK = re.compile(r"/job:([A-Za-z][A-Za-z0-9_]*)(?:/replica:\d+)?(?:/task:(\d+|[{%]))?", re.ASCII)
 _TARGET = re.compile(r"grpc://(?:localhost|127\.0\.0\.1):(\d{1,5})\b", re.ASCII)
+_ADDRESS = re.compile(r"(?:localhost|127\.0\.0\.1):(\d{1,5})", re.ASCII)
+_SESSIONS = ("Session", "InteractiveSession")
 _PARAMETER_SERVERS = "ParameterServerStrategy("  # of TensorFlow 2: the jobs have these names
 _LOCAL = "localhost"  # the job of a process without a cluster
 _HOSTS = "_hosts"  # ends the name of a flag with the addresses of a job
@@ -54,10 +56,12 @@ def guess(name: str, script: bytes) -> Guess:
     tree = _parse(name, script)
     text = script.decode(errors="replace")
     jobs, unsure = _devices(text)
-    for job, tasks in _ScriptReader(tree).clusters().items():
+    reader = _ScriptReader(tree)
+    for job, tasks in reader.clusters().items():
         jobs[job] = max(jobs.get(job, 1), tasks or 1)
         (unsure.discard if tasks else unsure.add)(job)
-    ports = [int(port) for port in _TARGET.findall(text) if 0 < int(port) < 65536]
+    targets = _ports(_TARGET, (text, *reader.targets()))
+    ports = targets or _ports(_ADDRESS, reader.addresses())
     if not jobs:
         jobs = {"ps": 1, "worker": 2} if _PARAMETER_SERVERS in text else {"worker": 1}
     return Guess(jobs, frozenset(unsure), min(ports, default=DEFAULT_PORT))
@@ -75,6 +79,11 @@ def _parse(name: str, script: bytes) -> ast.AST:
     raise InvalidInput(
         f'"{name}" is not a Python script: {reason}', help="name a program in Python 3, or leave out --from"
     )
+
+
+def _ports(pattern: re.Pattern[str], texts: Iterable[str]) -> list[int]:
+    found = [int(port) for text in texts for port in pattern.findall(text)]
+    return [port for port in found if 0 < port < 65536]
 
 
 def _devices(text: str) -> tuple[dict[str, int], set[str]]:
@@ -102,6 +111,7 @@ class _ScriptReader:
         self._names: dict[str, ast.expr] = {}
         self._flags: dict[str, ast.expr] = {}
         self._clusters: list[ast.expr] = []
+        self._targets: list[ast.expr] = []
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign):
                 for target in node.targets:
@@ -116,6 +126,8 @@ class _ScriptReader:
         first = call.args[0] if call.args else None
         if name in ("ClusterSpec", "Server") and first is not None:
             self._clusters.append(first)
+        elif name in _SESSIONS and (target := keywords.get("target", first)) is not None:
+            self._targets.append(target)
         elif isinstance(first, ast.Constant) and isinstance(first.value, str):
             if name.startswith("DEFINE_"):  # of tf.app.flags and absl
                 default = keywords.get("default", call.args[1] if len(call.args) > 1 else None)
@@ -138,6 +150,19 @@ class _ScriptReader:
                     count = _count([tasks] if isinstance(tasks, str) else tasks)
                     jobs[job] = max(filter(None, (jobs.get(job), count)), default=None)
         return jobs
+
+    def targets(self) -> list[str]:
+        """Return the targets of sessions that need no execution."""
+        return [target for target in map(self._value, self._targets) if isinstance(target, str)]
+
+    def addresses(self) -> list[str]:
+        """Return the addresses in the ClusterSpecs."""
+        found: list[Any] = []
+        for cluster in map(self._value, self._clusters):
+            for tasks in cluster.values() if isinstance(cluster, dict) else ():
+                listed = list(tasks.values()) if isinstance(tasks, dict) else tasks
+                found += listed if isinstance(listed, list) else [listed]
+        return [address for address in found if isinstance(address, str)]
 
     def _value(self, node: ast.expr | None, depth: int = 0) -> Any:
         """Return the value of an expression; None if the script has to be executed for it."""

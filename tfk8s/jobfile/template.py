@@ -28,9 +28,7 @@ def job_file_text(name: str, guess: Guess) -> str:
         f"  {job}: {tasks}" + ("  # the script computes the tasks: are these all?\n" if job in guess.unsure else "\n")
         for job, tasks in sorted(guess.jobs.items())
     )
-    port = (
-        "" if guess.port == DEFAULT_PORT else f"port: {guess.port}  # the script connects to localhost:{guess.port}\n"
-    )
+    port = "" if guess.port == DEFAULT_PORT else f"port: {guess.port}  # the script names localhost:{guess.port}\n"
     return f"""\
 # A cluster of TensorFlow servers. `tfk8s validate` checks this file; `tfk8s schema` describes all keys.
 apiVersion: tfk8s.dev/v1

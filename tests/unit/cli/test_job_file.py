@@ -218,7 +218,7 @@ STARTER = """\
 apiVersion: tfk8s.dev/v1
 name: two-tasks
 image: tensorflow/tensorflow:2.21.0  # used on Kubernetes only
-port: 3000  # the script connects to localhost:3000
+port: 3000  # the script names localhost:3000
 
 # The ClusterSpec: the jobs and their tasks. Scripts name the tasks /job:NAME/task:0, /job:NAME/task:1, …
 jobs:

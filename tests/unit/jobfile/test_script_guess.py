@@ -38,6 +38,18 @@ GUESSES = [
     ("'/job:worker/task:%d'", Guess({"worker": 2}, frozenset({"worker"}))),
     ("'/job:worker/task:99999999999'", Guess({"worker": 10000})),
     ("'grpc://127.0.0.1:2223' 'grpc://localhost:2224'", Guess({"worker": 1}, port=2223)),
+    ('tf.compat.v1.Session("grpc://localhost:2225")', Guess({"worker": 1}, port=2225)),
+    ('HOST = "localhost:2225"\ntf.Session(target="grpc://" + HOST)', Guess({"worker": 1}, port=2225)),
+    ("tf.Session(config=c); tf.InteractiveSession(server.target); tf.Session(7)", Guess({"worker": 1})),
+    (
+        'HOST = "localhost:2225"\ntf.train.Server({"local": [HOST, "localhost:2226"]}, "local", 0)',
+        Guess({"local": 2}, port=2225),
+    ),
+    (
+        'ClusterSpec({"local": {0: "127.0.0.1:2224"}, "ps": 5, "w": "localhost:0"})',
+        Guess({"local": 1, "ps": 1, "w": 1}, frozenset({"ps"}), port=2224),
+    ),
+    ('ClusterSpec({"local": ["localhost:2226"]}); tf.Session("grpc://localhost:2223")', Guess({"local": 1}, port=2223)),
     ("'grpc://localhost:99999'", Guess({"worker": 1})),
     ('tf.train.ClusterSpec({"local": ["localhost:2222", "localhost:2223"]})', Guess({"local": 2})),
     ('ClusterSpec({"worker": {1: "b:1", 3: "d:1"}, "ps": ("a:1",)})', Guess({"worker": 4, "ps": 1})),
