@@ -257,6 +257,11 @@ def unready() -> Iterator[Row]:
     )  # fmt: skip
     yield Row(
         fault="a task that ends again and again", when="in `up`",
+        run=up_of(lambda text: text.replace("ps: {", "ps: {env: {PYTHONHASHSEED: none}, ")), code=1,
+        words=("can't come up: ps/0 was started again and ended again", "PYTHONHASHSEED"), left=NOTHING, limit=limit,
+    )  # fmt: skip
+    yield Row(
+        fault="a module of `preload` is missing", when="in `up`",
         run=up_of(lambda text: text.replace("ps: {", "ps: {preload: [no_such_module], ")), code=1,
         words=("can't come up: ps/0", "no_such_module"), left=NOTHING, limit=limit,
     )  # fmt: skip

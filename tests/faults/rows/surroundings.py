@@ -65,12 +65,17 @@ tfk8s submit --local --get results:"$XDG_STATE_HOME/copy" faults "$(dirname "$3"
 """
 
 
-def crash_loop(environment: LocalEnvironment) -> Ended:
-    environment.remove()
-    text = JOB_FILE.replace("ps: 1", "ps: {tasks: 1, preload: [no_such_module]}")
-    ended = environment.start("up", "--local", environment.file("crash.yaml", text)).end(PATIENCE)
-    environment.remove()
-    return ended
+def up_with_ps(more: str) -> Callable[[LocalEnvironment], Ended]:
+    """Run `up` of a job file whose ps has these fields too; remove what remains."""
+
+    def run(environment: LocalEnvironment) -> Ended:
+        environment.remove()
+        text = JOB_FILE.replace("ps: 1", f"ps: {{tasks: 1, {more}}}")
+        ended = environment.start("up", "--local", environment.file("changed.yaml", text)).end(PATIENCE)
+        environment.remove()
+        return ended
+
+    return run
 
 
 def out_of_memory(environment: LocalEnvironment) -> Ended:
@@ -109,9 +114,13 @@ def of_clusters() -> Iterator[Row]:
         words=("can't keep clusters' state", "Read-only file system"), left=NOTHING, limit=PATIENCE,
     )  # fmt: skip
     yield Row(
-        fault="a task that ends again and again", when="in `up`", run=crash_loop, code=1,
-        words=("can't come up: ps/0 was started again and ended again", "no_such_module"), left=NOTHING,
+        fault="a task that ends again and again", when="in `up`", run=up_with_ps("env: {PYTHONHASHSEED: none}"), code=1,
+        words=("can't come up: ps/0 was started again and ended again", "PYTHONHASHSEED"), left=NOTHING,
         limit=PATIENCE,
+    )  # fmt: skip
+    yield Row(
+        fault="a module of `preload` is missing", when="in `up`", run=up_with_ps("preload: [no_such_module]"), code=1,
+        words=("can't come up: ps/0 has ended", "no_such_module"), left=NOTHING, limit=PATIENCE,
     )  # fmt: skip
 
 

@@ -106,6 +106,7 @@ FINALIZER = "Exception ignored in: <function Pool.__del__ at 0x7f>\n" + TRACEBAC
     ("output", "line"),
     [
         ("", ""),
+        ("Fatal Python error: no such seed\nPython runtime state: initialized\n", "Fatal Python error: no such seed"),
         (">\n}\n", ""),
         ("one\ntwo\n\n   \n", "two"),
         ("error: no such thing\n}\n^^^^\n>\n---\n", "error: no such thing"),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from tfk8s.core.output.tensorflow_log import TensorFlowLines
 
 _TRACEBACK = re.compile(r"(?:\s*\+ Exception Group )?Traceback \(most recent call last\):")
+_FATAL = "Fatal Python error: "  # the interpreter's state and threads follow
 _IGNORED = "Exception ignored in"  # Python's own traceback of a finalizer, after the one that ends a program
 _GROUP_BORDER = re.compile(r" {2,}\| ?")  # before each line of an exception group
 _WORD = re.compile(r"\w")  # "^^^^", ">" and "}" have none
@@ -28,6 +29,8 @@ def telling_line(output: Iterable[str]) -> str:
     own = TensorFlowLines()
     lines = [_GROUP_BORDER.sub("", line.rstrip(), count=1) for line in output if not own.include(line)]
     lines = [line for line in lines if not line.startswith("hint: ")] or lines
+    if fatal := next((line for line in reversed(lines) if line.startswith(_FATAL)), ""):
+        return fatal
     ignored = next((i for i, line in enumerate(lines) if line.startswith(_IGNORED)), 0)
     lines = lines[: ignored or None]
     full = [i for i, line in enumerate(lines) if _is_outer(line)]
