@@ -12,7 +12,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
 .PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
-	test-cluster test-versions test-kubernetes-versions test-keras check update site bench chart push-chart release clean
+	test-cluster test-versions test-kubernetes-versions test-keras check update lock site bench chart push-chart release-inputs release \
+	release-images sign clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
 LINUX_ONLY = ^tfk8s/(backends/(local/|local_scripts|.*/raw_terminal)|cluster/each|task/(config|programs/|server)|training/|sessions/(forks/[^ei]|forks/event|forks/ipc|guard_thread|patch|pod/|warm/(keeper|relay)))
@@ -70,6 +71,14 @@ update: .venv/dev   ## writes the files that are generated from the code
 	$(BIN)/tfk8s schema >docs/job-file.schema.json
 	TFK8S_UPDATE=1 $(BIN)/pytest -q tests/unit/jobfile/test_error_page.py tests/unit/render
 
+LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+	--python-version 3.11 --python-platform linux
+
+lock: .venv/dev     ## writes the hashes of all that images install; versions change with --upgrade in LOCK only
+	for file in images/requirements.txt images/cpu/requirements.txt images/gpu/requirements.txt \
+		images/server/requirements.txt; do $(LOCK) --no-deps --output-file $$file $$file || exit 1; done
+	$(LOCK) --output-file images/tfk8s/requirements.txt pyproject.toml
+
 site: .venv/docs    ## builds the documentation site into build/site; a broken link or anchor fails
 	@rm -rf build/site build/doctrees    # Sphinx warns of a page only when it reads the page
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir website --doctree-dir build/doctrees . build/site
@@ -84,9 +93,21 @@ chart:              ## packages the Helm chart into dist/
 push-chart: chart   ## pushes the chart to an OCI registry: make push-chart REGISTRY=oci://registry.example/charts
 	helm push dist/tfk8s-$(VERSION).tgz $(REGISTRY)
 
-release: .venv/dev   ## builds a release in dist/: the wheel, the sources, the wheel's dependencies (SBOM), the chart
+# What signs a release, and lists what an image has. `go run` builds both from their Go modules, whose hashes the
+# checksum database of Go has; a program that is installed works as well: COSIGN=cosign SYFT=syft.
+COSIGN = go run github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5
+SYFT = go run github.com/anchore/syft/cmd/syft@v1.57.1
+IMAGES = cpu gpu server
+
+release-inputs:
+	@echo '$(BASE_IMAGE)' | grep -Eq '^[^@ ]+@sha256:[0-9a-f]{64}$$' \
+	  || { echo 'BASE_IMAGE="$(BASE_IMAGE)" must be NAME@sha256:DIGEST: a tag can be moved'; exit 1; }
+	@test -r '$(KEY)' && test -r '$(KEY:.key=.pub)' \
+	  || { echo 'KEY="$(KEY)" must be NAME.key, with NAME.pub beside it: cosign generate-key-pair writes both'; exit 1; }
 	@grep -q '^## $(VERSION)' CHANGELOG.md || { echo 'CHANGELOG.md does not mention $(VERSION)'; exit 1; }
 	@test -z "$$(git status --porcelain)" || { echo 'not committed:'; git status --short; exit 1; }
+
+release: release-inputs .venv/dev   ## BASE_IMAGE=python@sha256:… KEY=cosign.key; builds and signs a release in dist/
 	$(MAKE) check test
 	$(PIP) --editable '.[release]'
 	rm -rf dist build
@@ -101,7 +122,24 @@ release: .venv/dev   ## builds a release in dist/: the wheel, the sources, the w
 	tail -n +2 manifests/tutorial.yaml | diff - build/tutorial.yaml
 	$(BIN)/pip --python build/clean/bin/python install --quiet --disable-pip-version-check '$(WHEEL)[local]'
 	cd build && test "$$(clean/bin/tfk8s run --local --tf1 ../examples/tutorial/cluster.yaml ../examples/tutorial/two_tasks.py)" = 238
-	@echo "next: git tag v$(VERSION), $(BIN)/twine upload dist/*.whl dist/*.tar.gz, the image and the chart: see CONTRIBUTING.md"
+	$(MAKE) release-images sign
+	@echo "next: git tag v$(VERSION), $(BIN)/twine upload dist/*.whl dist/*.tar.gz, the images and the chart: see CONTRIBUTING.md"
+
+release-images: release-inputs   ## the images on BASE_IMAGE, and what each has (SBOM), in dist/
+	mkdir -p build/image && cp $(WHEEL) images/tfk8s/requirements.txt build/image
+	docker build $(NETWORK:%=--network %) --tag tfk8s/tfk8s:$(VERSION) --build-arg VERSION=$(VERSION) \
+		--build-arg BASE_IMAGE=$(BASE_IMAGE) --file images/tfk8s/Dockerfile build/image
+	$(SYFT) scan --quiet docker:tfk8s/tfk8s:$(VERSION) --output cyclonedx-json=dist/tfk8s-$(VERSION)-image.cdx.json
+	for kind in $(IMAGES); do \
+		$(BIN)/tfk8s image build $$kind --tag tfk8s/$$kind:$(VERSION) --base $(BASE_IMAGE) $(NETWORK:%=--network %) \
+		&& $(SYFT) scan --quiet docker:tfk8s/$$kind:$(VERSION) \
+			--output cyclonedx-json=dist/tfk8s-$(VERSION)-image-$$kind.cdx.json || exit 1; done
+
+sign:               ## signs each file of dist/ with KEY, in no public log, and verifies the signature
+	for file in $$(ls dist/* | grep -v sigstore.json); do \
+		$(COSIGN) sign-blob --yes --key $(KEY) --tlog-upload=false --bundle $$file.sigstore.json $$file >build/signature \
+		&& $(COSIGN) verify-blob --key $(KEY:.key=.pub) --insecure-ignore-tlog --bundle $$file.sigstore.json $$file \
+		|| exit 1; done
 
 clean:
 	rm -rf .venv dist build docs/reference

@@ -62,7 +62,7 @@ NAVIGATION = {
     ],
     "Project": [
         *("docs/scope", "docs/critique", "bench/results", "docs/architecture", "docs/principles"),
-        *("CONTRIBUTING", "CHANGELOG"),
+        *("CONTRIBUTING", "SECURITY", "CHANGELOG"),
     ],
 }
 _LISTED = {page for pages in NAVIGATION.values() for page in pages}

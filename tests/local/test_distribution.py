@@ -1,6 +1,7 @@
 """The wheel and the source archive are complete, and users need the wheel only."""
 
 import os
+import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_the_source_archive_is_the_repository(tmp_path):
         names = [Path(name).relative_to(NAME) for name in archive.getnames()]
     assert {name.parts[0] for name in names} == {
         *(".gitignore", "PKG-INFO", "pyproject.toml", "Makefile", "kind-config.yaml"),
-        *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"),
+        *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"),
         *("bench", "docs", "examples", "helm", "images", "manifests", "tests", "tfk8s", "website"),
     }
     assert not [name for name in names if {"__pycache__", ".venv", "dist"} & set(name.parts)]
@@ -74,3 +75,19 @@ def test_the_wheel_renders(installed):
     note, _, text = (REPOSITORY / "manifests" / "tutorial.yaml").read_text().partition("\n")
     assert note.startswith("# ")
     assert done.stdout == text, done.stderr
+
+
+@pytest.mark.parametrize("base", ["", "python:3.11", "python@sha256:12", "python:3.11@sha256", "@sha256:" + "0" * 64])
+def test_a_release_refuses_a_base_image_without_its_digest(base):
+    made = subprocess.run(
+        ["make", "release-inputs", f"BASE_IMAGE={base}"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert made.returncode
+    assert made.stdout == f'BASE_IMAGE="{base}" must be NAME@sha256:DIGEST: a tag can be moved\n'
+
+
+def test_a_release_demands_a_key():
+    base = "BASE_IMAGE=python@sha256:" + "0" * 64
+    made = subprocess.run(["make", "release-inputs", base], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert made.returncode
+    assert "must be NAME.key, with NAME.pub beside it" in made.stdout

@@ -59,7 +59,7 @@ def built(kind: str) -> str | None:
 def tensorflow_version(kind: str) -> str:
     """Return the version of TensorFlow in an image, from its requirements."""
     requirements = (_folder() / kind / "requirements.txt").read_text()
-    match = re.search(r"^tensorflow\S*==(\S+)$", requirements, re.MULTILINE)
+    match = re.search(r"^tensorflow\S*==(\S+)", requirements, re.MULTILINE)
     assert match is not None
     return match[1]
 

@@ -81,9 +81,17 @@ def test_dockerfiles_pin_packages_and_run_as_non_root(kind: str) -> None:
     assert dockerfile.count("\nFROM ${BASE_IMAGE}") == 2
     assert "\nUSER 65532:65532\n" in dockerfile
     assert f'title="tfk8s/{kind}"' in dockerfile
-    for line in (folder / "requirements.txt").read_text().splitlines():
-        assert line == "-r ../requirements.txt" or re.fullmatch(r"[a-z0-9-]+==[\w.]+", line), line
-    assert "libclang" not in (REPOSITORY / "images" / "requirements.txt").read_text().partition("\n")[2]
+    assert "--require-hashes" in dockerfile
+
+
+@pytest.mark.parametrize("folder", ["", *sorted(images.KINDS), "tfk8s"])
+def test_each_package_of_an_image_has_a_version_and_hashes(folder: str) -> None:
+    text = (REPOSITORY / "images" / folder / "requirements.txt").read_text()
+    lines = [line for line in text.replace("\\\n", "").splitlines() if not line.startswith("#")]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( +--hash=sha256:[0-9a-f]{64})+", line), line
+    assert "libclang" not in text
 
 
 def test_gpu_dockerfile_equals_cpu_except_for_the_driver() -> None:
