@@ -136,6 +136,7 @@ release-images: release-inputs   ## the images on BASE_IMAGE, and what each has 
 			--output cyclonedx-json=dist/tfk8s-$(VERSION)-image-$$kind.cdx.json || exit 1; done
 
 sign:               ## signs each file of dist/ with KEY, in no public log, and verifies the signature
+	mkdir -p build
 	for file in $$(ls dist/* | grep -v sigstore.json); do \
 		$(COSIGN) sign-blob --yes --key $(KEY) --tlog-upload=false --bundle $$file.sigstore.json $$file >build/signature \
 		&& $(COSIGN) verify-blob --key $(KEY:.key=.pub) --insecure-ignore-tlog --bundle $$file.sigstore.json $$file \
