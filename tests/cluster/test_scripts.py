@@ -51,10 +51,11 @@ def test_arguments_folder_variables_and_exit_code(run, tmp_path):
     assert lines == ["['a b', '--flag'] data $(HOME)"]
 
 
-def test_a_folder_too_large_for_a_secret_is_streamed(run, tmp_path):
-    (tmp_path / "large").write_bytes(os.urandom(3_000_000))
+@pytest.mark.parametrize("size", [600_000, 3_000_000], ids=["beside the package", "above a Secret"])
+def test_a_folder_that_a_secret_can_not_hold_is_streamed(run, tmp_path, size):
+    (tmp_path / "large").write_bytes(os.urandom(size))
     code, lines = run("import os; print(os.path.getsize('large'))", fresh=True)
-    assert (code, lines[-1]) == (0, "3000000")
+    assert (code, lines[-1]) == (0, str(size))
 
 
 def test_steps_are_recorded_in_the_pod(backend, cluster, tmp_path):

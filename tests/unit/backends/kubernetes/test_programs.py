@@ -337,8 +337,8 @@ def test_commands_have_no_secret() -> None:
         ),
         (lambda folder: (folder / "train.py").unlink(), 'there is no script "{0}/train.py"'),
         (
-            lambda folder: (folder / "data").write_bytes(os.urandom(900_000)),
-            'the folder "{0}" has 900 kB, compressed; the pods of a program get at most 700 kB',
+            lambda folder: (folder / "data").write_bytes(os.urandom(1_100_000)),
+            'the folder "{0}" has 1100 kB, compressed; the pods of a program get at most 1048 kB',
         ),
     ],
     ids=["ignored", "no script", "too large"],

@@ -19,12 +19,11 @@ from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact, naming
 from tfk8s.core.script import LogOptions, Outcome, Script
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, Tfk8sError, there_are
-from tfk8s.render import package_files, script_job, warm_job
+from tfk8s.render import package_files, program_job, script_job, warm_job
 from tfk8s.render.pods import Object
 from tfk8s.sessions import error_names
 from tfk8s.sessions.pod import file_server
 
-MAX_SECRET_BYTES = 700_000  # an object has at most 1.5 MB, and base64 adds a third
 _STOP_TIMEOUT = 60.0
 _HANGUP = 128 + platforms.SIGHUP
 _TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
@@ -104,7 +103,8 @@ def _create(
 
     With `stdin`, the script waits until somebody attaches to its standard input.
     """
-    small = len(archive) <= MAX_SECRET_BYTES
+    files = package_files.of_scripts()
+    small = len(archive) <= program_job.max_archive_bytes(files.values())
     master = cluster.workload(cluster.master.job)
     if master is None:
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` creates it again")
@@ -113,7 +113,6 @@ def _create(
     gpus = script_job.gpus_like(resources.gpus or 0, cluster.workloads.values())
     if gpus:
         scheduling.require_gpus(client, gpus.resource, gpus.count)
-    files = package_files.of_scripts()
     run = script_job.Run(
         arguments=script.runner_arguments(script.path.name),
         environment=_environment(cluster, script, small=small),

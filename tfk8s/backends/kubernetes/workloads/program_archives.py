@@ -14,7 +14,6 @@ from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests, program_job
 from tfk8s.render.pods import Object
 
-MAX_BYTES = 700_000  # an object has at most 1.5 MB, and base64 adds a third
 _DIGEST_LENGTH = 10
 
 
@@ -33,10 +32,10 @@ def pack(job_file: JobFile) -> bytes | None:
     found = sent_folder.find(folder)
     found.report_left_out()
     archive = script_archive.pack_folder(found)
-    if len(archive) > MAX_BYTES:
+    if len(archive) > (most := program_job.max_archive_bytes()):
         raise InvalidInput(
             f'the folder "{folder}" has {len(archive) // 1000} kB, compressed; the pods of a program get at most '
-            f"{MAX_BYTES // 1000} kB",
+            f"{most // 1000} kB",
             help=f"name in {sent_folder.IGNORE_FILE} what the programs do not need (gitignore's rules); put data "
             "into a volume, or the programs into the image",
         )

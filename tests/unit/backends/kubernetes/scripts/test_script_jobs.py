@@ -1,0 +1,55 @@
+"""The folder of a script with a pod of its own: in the Secret as long as Kubernetes allows it, then through `exec`."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from job_files import job_file
+
+from tfk8s import render
+from tfk8s.backends.kubernetes.api_server import commands
+from tfk8s.backends.kubernetes.scripts import namespace_rules, script_jobs, script_pod
+from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.core.script import Script
+from tfk8s.render import package_files, program_job, script_job
+
+LIMIT = 1_048_576  # Kubernetes' MaxSecretSize
+ROOM = LIMIT - sum(len(text.encode()) for text in package_files.of_scripts().values())
+
+
+class Client:
+    """An API server that keeps what is created."""
+
+    def __init__(self) -> None:
+        self.created: dict[str, dict[str, Any]] = {}
+
+    def send(self, method: str, path: str, query: object = None, body: Any = None) -> Any:
+        if body:
+            self.created[body["kind"]] = body
+        return {"metadata": {"uid": "uid"}}
+
+
+@pytest.mark.parametrize("size", [1, 551_000, 700_000, ROOM, ROOM + 1, LIMIT])
+def test_a_secret_is_never_over_its_limit(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    sent: list[bytes] = []
+    monkeypatch.setattr(namespace_rules, "read", lambda client, namespace: {})
+    monkeypatch.setattr(script_pod, "wait_for_start", lambda *arguments: {"metadata": {"name": "pod"}})
+    monkeypatch.setattr(commands, "execute", lambda *arguments, container: sent.extend(arguments[4]))
+    client, archive = Client(), os.urandom(size)
+    items = [item for item in render.objects(job_file(image="tf:1"), "ns") if item["kind"] == "StatefulSet"]
+    cluster = deployed.describe(
+        [{**item, "metadata": {"namespace": "ns", "uid": "", **item["metadata"]}} for item in items]
+    )
+    script_jobs._create(SimpleNamespace(client=client), cluster, Script(path=Path("a.py")), archive)  # type: ignore[arg-type]
+    data = client.created["Secret"]["data"]
+    assert sum(len(base64.b64decode(value)) for value in data.values()) <= LIMIT
+    assert (script_job.ARCHIVE in data, b"".join(sent)) == ((True, b"") if size <= ROOM else (False, archive))
+
+
+def test_the_folder_of_programs_has_the_secret_for_itself() -> None:
+    assert program_job.max_archive_bytes() == LIMIT
