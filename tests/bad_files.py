@@ -387,6 +387,10 @@ TABLE = r"""
   4:17+8 unknown-key: there is no key "priority" here -> write priority_class
   4:49+3 bad-name: "A_b" is not a Kubernetes name [lower-case letters, digits and "-", starting and ending with a letter or digit] -> write a-b
   4:59+1 bad-quantity: "8" is less than 1 MiB [a number without a unit means bytes] -> write 8Gi
+= jobs:\n  worker: {gpus: 4, gpu_resource: google.com/tpu}\n  old: {gpus: 8, gpu_resource: cloud-tpus.google.com/v3, pod: {containers: [{name: server, resources: {limits: {google.com/tpu: 4}}}]}}
+  4:35+14 out-of-scope: "google.com/tpu" is a TPU, and tfk8s starts no servers for TPUs [docs/scope.md says why, and names other tools]
+  5:32+24 out-of-scope: "cloud-tpus.google.com/v3" is a TPU, and tfk8s starts no servers for TPUs [docs/scope.md says why, and names other tools]
+  5:113+14 out-of-scope: "google.com/tpu" is a TPU, and tfk8s starts no servers for TPUs [docs/scope.md says why, and names other tools]
 = image_pull_secrets: login\nlabels: {tfk8s.dev/a: b}\nannotations: {a: 1}\njobs: {worker: 1}
   3:21+5 wrong-type: "image_pull_secrets" can't be text [expected a list] -> write [login]
   4:10+11 reserved-name: "tfk8s.dev/a" is set by tfk8s [names with the prefix tfk8s.dev/ are reserved]

@@ -89,7 +89,7 @@ POD_VOLUME = OpenStruct(
     reserved=dict.fromkeys(_HOST_VOLUMES, f"{RESTRICTED}; use a PersistentVolumeClaim"),
 )
 
-_AMOUNTS = Map(types.LABEL_KEY, types.AMOUNT)
+_AMOUNTS = Map(types.RESOURCE, types.AMOUNT)
 RESOURCES = OpenStruct(
     "Resources",
     "The resources of a container, with the keys that they have in a pod's spec.",

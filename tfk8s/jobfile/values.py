@@ -31,6 +31,7 @@ RESERVED_POD_ENV = "^(TF_CONFIG$|TFK8S_|PYTHONPATH$)"
 RESERVED_VOLUME = "^(tfk8s|scratch|shm|work|volume-[0-9]+)$"
 RESERVED_CONTAINER = f"^({'|'.join(CONTAINERS)})$"
 RESTRICTED = "the pods meet the pod security standard `restricted`"
+TPU = r"^(google\.com/tpu|cloud-tpus\.google\.com/.*)$"  # resources of GKE
 RESERVED_LABEL = r"^(app\.kubernetes\.io|tfk8s\.dev)/"
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -197,6 +198,13 @@ def label_key(value: str) -> None:
     """Check that tfk8s does not set a label or annotation itself."""
     prefix = value.partition("/")[0]
     _require_free(value, RESERVED_LABEL, "set by tfk8s", f"names with the prefix {prefix}/ are reserved")
+
+
+def resource(value: str) -> None:
+    """Check that a resource is none of Google's TPUs."""
+    if re.search(TPU, value):
+        message = f"{quoted(value)} is a TPU, and tfk8s starts no servers for TPUs"
+        raise Invalid("out-of-scope", message, "docs/scope.md says why, and names other tools")
 
 
 def _require_free(name: str, reserved: str, meaning: str, label: str) -> None:

@@ -33,8 +33,8 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 STRUCTURAL = {
     "bad-cluster-name", "bad-duration", "bad-env-name", "bad-env-source", "bad-image", "bad-job-name", "bad-label",
     "bad-module", "bad-name", "bad-path", "bad-peer", "bad-toleration", "bad-topology", "bad-value", "bad-volume",
-    "empty", "missing-key", "needs-gpus", "out-of-range", "reserved-key", "reserved-name", "reserved-path",
-    "too-many", "unknown-key", "wrong-type",
+    "empty", "missing-key", "needs-gpus", "out-of-range", "out-of-scope", "reserved-key", "reserved-name",
+    "reserved-path", "too-many", "unknown-key", "wrong-type",
 }  # fmt: skip
 
 # JSON Schema can't tell 2.0 from the integer 2.
