@@ -40,6 +40,7 @@ security: {{user: 12345, group: 12345, service_account: me}}
 ttl: 60
 max_duration: 8h
 idle: 30m
+grace: 30
 drain: idle
 warm: true
 script: {{cpu: 2, memory: 4Gi, shm: 1Gi, ephemeral_storage: 20Gi, gpus: 1}}
@@ -87,6 +88,7 @@ name: programs
 image: tf:1
 max_duration: 8h
 idle: 30m
+grace: 45s
 queue: gold
 pod: {hostAliases: [{ip: 10.0.0.1, hostnames: [store]}]}
 run: {success: worker/1, restart_on: never, max_restarts: 7, restart_scope: task, timeout: 2h}
@@ -374,6 +376,7 @@ class _Parts:
                 gpus=self.pick([0, 1], [0.5]),
             ),
             drain=self.pick(["block", "allow", "idle"], ["never"]),
+            grace=self.duration(),
             **{key: self.duration() for key in ("ttl", "max_duration", "idle")},
         )
         heads = self.mostly(

@@ -84,10 +84,10 @@ class TimeoutWithoutChange:
         """Return the timeout in seconds, counted from the start of the wait."""
         return self._timeout
 
-    def note(self, state: object) -> None:
-        """Note the state now; another state than before is a change."""
+    def note(self, state: object, more: float = 0.0) -> None:
+        """Note the state now; another state than before is a change, after which `more` seconds are allowed besides."""
         if state != self._state:
-            self._state, self._timeout = state, math.ceil(self._clock() - self._start) + self._seconds
+            self._state, self._timeout = state, math.ceil(self._clock() - self._start) + self._seconds + more
 
 
 def pause(waited: float) -> float:

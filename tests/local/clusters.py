@@ -86,11 +86,11 @@ def running(file: Path) -> Iterator[None]:
         assert tfk8s("down", "--local", load(file).name).returncode == 0
 
 
-def write_programs(folder: Path, name: str, jobs: object, **rules: object) -> Path:
+def write_programs(folder: Path, name: str, jobs: object, *, grace: object = None, **rules: object) -> Path:
     """Write a job file of programs; return its path."""
     path = folder / f"{name}.yaml"
-    run = {"run": rules} if rules else {}
-    path.write_text(json.dumps({"apiVersion": "tfk8s.dev/v1", "name": name, "jobs": jobs, **run}))
+    more = {**({"run": rules} if rules else {}), **({"grace": grace} if grace else {})}
+    path.write_text(json.dumps({"apiVersion": "tfk8s.dev/v1", "name": name, "jobs": jobs, **more}))
     return path
 
 

@@ -57,6 +57,28 @@ def test_the_end_of_the_chief_is_the_success(backend: LocalBackend, tmp_path: Pa
     assert tfk8s("down", "--local", "roles").returncode == 0
 
 
+# The shell ends at once, and leaves the command that saves; the evaluator never ends.
+SAVES = "trap 'sleep 2.5; touch saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+DEAF = "trap '' TERM; touch deaf; while :; do sleep 0.05; done"
+
+
+def test_programs_save_within_their_grace_and_a_second_ctrl_c_ends_them(tmp_path: Path) -> None:
+    jobs = {"worker": shell(f'sh -c "{SAVES}"; :'), "evaluator": shell(DEAF)}
+    file = write_programs(tmp_path, "saves", jobs, grace="60s")
+    process = start_tfk8s("run", "--local", str(file))
+    assert next(line for line in process.stdout if "up" in line)
+    polling.wait_until((tmp_path / "deaf").exists, "the evaluator to be deaf", 20)
+    process.send_signal(signal.SIGINT)
+    said = next(line for line in process.stderr if "waiting for" in line)
+    assert said.endswith(' of cluster "saves" to end, at most 60 s; Ctrl-C ends them at once\n')
+    assert {"worker/0", "evaluator/0"} == set(said.removeprefix("tfk8s: waiting for ").partition(" of ")[0].split(", "))
+    polling.wait_until((tmp_path / "saved").exists, "the worker to save", 20)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "saves" not in tfk8s("ls", "--local").stdout
+
+
 def test_a_program_that_sets_a_variable_of_the_import_gets_an_interpreter(tmp_path: Path) -> None:
     ask = "import os, sys; print('tensorflow' in sys.modules, len(os.environ['TF_CONFIG']) > 9, sys.argv)"
     (tmp_path / "sets.py").write_text(f"{ask}\nos.environ['KERAS_BACKEND'] = 'jax'")

@@ -29,6 +29,7 @@
     TFK8S_DOWNLOADS     kubernetes/                       pod/entrypoint              the files of `--get`, as JSON
     TFK8S_TOKEN         local_tensorboard, kubernetes/    pod/tensorboard             the path of TensorBoard's page
     TFK8S_SCRIPT        warm/relay                        strategy, programs/stacks   the name of a script in a warm pod
+    TFK8S_GRACE         core/environment, render/         programs, sessions          the seconds after SIGTERM
     TFK8S_TF1           core/environment, render/         programs                    1: give TensorFlow 1's API
                         program_job
     TFK8S_TRACE         cluster/timeline                  sessions/runner             interval and file of `--trace`
@@ -110,7 +111,12 @@ def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], s
         variables["TFK8S_TARGET"] = f"{SCHEME}{address(job_file.master_task)}"
     if job_file.job(task.job).tf1:
         variables["TFK8S_TF1"] = "1"
-    return variables
+    return variables | grace_variables(job_file)
+
+
+def grace_variables(job_file: JobFile) -> dict[str, str]:
+    """Return the variable by which programs and scripts know how long they may save; empty without `grace`."""
+    return {} if job_file.grace is None else {naming.GRACE: str(job_file.grace)}
 
 
 def script_environment(

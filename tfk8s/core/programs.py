@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from tfk8s.core import naming
+
 EXIT_CODE, FAILURE, NEVER = RESTART_ON = "exit-code", "failure", "never"
 TASK, JOB, CLUSTER = RESTART_SCOPES = "task", "job", "cluster"
 
@@ -19,7 +21,7 @@ FIRST_RETRYABLE = 128
 PEER_LOST = 138  # a program ends so if another task was lost; 128 + SIGUSR1 is TFJob's code for programs' own retries
 LOST_TASK = "another task was lost"  # the reason of such an end
 TIMED_OUT = 124
-END_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a program that has to end
+END_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a program that has to end, without `grace`
 # A program that a signal has stopped for longer is killed: TensorFlow's coordination service gives up a silent task
 # after as many seconds, so that the others have ended by then.
 MAX_STOPPED = 10.0
@@ -91,6 +93,11 @@ class RunPolicy:
         if code == 0 or restarts >= self.max_restarts or self.restart_on == NEVER:
             return False
         return self.restart_on == FAILURE or code >= FIRST_RETRYABLE
+
+
+def grace(environment: Mapping[str, str]) -> float:
+    """Return the seconds between SIGTERM and SIGKILL for a program with these variables."""
+    return float(environment.get(naming.GRACE) or END_TIMEOUT)
 
 
 def exit_code(code: int) -> int:

@@ -215,6 +215,7 @@ class JobFile:
         pod: is merged into the spec of all pods, with the rules of Kubernetes' strategic merge.
         max_duration: the seconds after which the cluster is removed, from its first `up`; None for no limit.
         idle: the seconds without a session and a script after which the cluster is removed; None for no limit.
+        grace: the seconds that programs and scripts have after SIGTERM to save; None for the defaults.
         drain: the drains of nodes that may evict servers with variables: one of `roles.DRAINS`.
         warm: whether scripts in Kubernetes run in warm pods: False never, True from `up` on, None from the first on.
         script: the resources of the pods of scripts in Kubernetes.
@@ -239,6 +240,7 @@ class JobFile:
     pod: Mapping[str, Any] = field(default_factory=dict)
     max_duration: int | None = None
     idle: int | None = None
+    grace: int | None = None
     drain: str = roles.BLOCK
     warm: bool | None = None
     script: ScriptResources = field(default_factory=ScriptResources)

@@ -229,7 +229,7 @@ POD = OpenStruct(
         "spec": "write the keys of the pod's spec below pod",
         "restartPolicy": _SET_BY_TFK8S,
         "enableServiceLinks": _SET_BY_TFK8S,
-        "terminationGracePeriodSeconds": _SET_BY_TFK8S,
+        "terminationGracePeriodSeconds": "programs and scripts have a top-level key for it, as in grace: 30s",
         "activeDeadlineSeconds": "tasks run until `tfk8s down`",
         "shareProcessNamespace": "the server must be process 1 of its container",
         "ephemeralContainers": "Kubernetes adds them to running pods only",

@@ -198,6 +198,13 @@ JOB_FILE = Struct(
             "30m",
             1800,
         ),
+        "grace": Key(
+            types.DURATION,
+            "The time that programs and scripts have to save after SIGTERM. If absent, programs have 2 seconds, and "
+            "scripts end 15 seconds after Ctrl-C.",
+            "30s",
+            30,
+        ),
         "drain": Key(
             Choice(*roles.DRAINS),
             "What drains of nodes may do to the master and the ps, whose variables a restart loses: block forbids "

@@ -26,7 +26,8 @@ TTL = "tfk8s.dev/script-ttl"
 JOBS = "tfk8s.dev/jobs"
 WARM = "tfk8s.dev/warm"
 SCRIPT_RESOURCES = "tfk8s.dev/script-resources"
-_OF_SETS = (TTL, JOBS, WARM, SCRIPT_RESOURCES)  # annotations of StatefulSets
+GRACE = "tfk8s.dev/grace"
+_OF_SETS = (TTL, JOBS, WARM, SCRIPT_RESOURCES, GRACE)  # annotations of StatefulSets
 WARM_VALUES = {True: "true", False: "false", None: "on-demand"}
 SUCCESS = "tfk8s.dev/run-success"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -134,6 +135,8 @@ def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
     stateful_set["metadata"]["annotations"][WARM] = WARM_VALUES[job_file.warm]
     if job_file.script:
         stateful_set["metadata"]["annotations"][SCRIPT_RESOURCES] = str(job_file.script)
+    if job_file.grace is not None:
+        stateful_set["metadata"]["annotations"][GRACE] = str(job_file.grace)
     if job_file.queue:
         stateful_set["metadata"]["labels"][QUEUE] = job_file.queue
     stateful_set["spec"] = {

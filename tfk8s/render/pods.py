@@ -33,6 +33,9 @@ MIN_CPU_LIMIT = "1"
 STORAGE_REQUEST = "128Mi"
 STORAGE_LIMIT = "4Gi"
 
+_POD_GRACE = 5  # of servers, and of programs and scripts without `grace`
+_OF_PROCESS_1 = 3
+
 POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
 
 
@@ -54,7 +57,7 @@ def template(
     spec: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 5,
+        "terminationGracePeriodSeconds": pod_grace(job_file.grace if job.program else None),
         "securityContext": pod_security(job_file.security),
         "containers": [_container(job_file, job)],
         "volumes": list(volumes.volumes(job_file, job, files)),
@@ -73,6 +76,11 @@ def template(
     for patch in filter(None, (job_file.pod, job.pod)):
         spec = overlay.apply(spec, patch, container_security)
     return {"metadata": metadata, "spec": spec}
+
+
+def pod_grace(grace: int | None) -> int:
+    """Return the seconds that kubelet waits after SIGTERM: a little longer than process 1, which ends the program."""
+    return _POD_GRACE if grace is None else grace + _OF_PROCESS_1
 
 
 def port(job_file: JobFile, job: Job) -> int:

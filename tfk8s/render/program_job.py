@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tfk8s.core import addresses, kinds, naming, programs
-from tfk8s.core.environment import PROGRAM_DEFAULTS
+from tfk8s.core.environment import PROGRAM_DEFAULTS, grace_variables
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, JobFile
 
@@ -46,6 +46,7 @@ def variables(job_file: JobFile, job: Job) -> Iterator[tuple[str, str]]:
         address = addresses.pod_address(job_file, addresses.POD_NAMESPACE)
         yield "TFK8S_TARGET", f"grpc://{address(job_file.master_task)}"
     yield "TFK8S_VERDICT", TERMINATION_MESSAGE
+    yield from grace_variables(job_file).items()
     if job.tf1:
         yield "TFK8S_TF1", "1"
     if job.program and job.program.is_script:

@@ -9,6 +9,7 @@ volumes of any job, also of one with a program.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -167,13 +168,16 @@ def job(name: str, master: Object, run: Run) -> Object:
     if manifests.QUEUE in labels:
         metadata["labels"][manifests.QUEUE] = labels[manifests.QUEUE]
     template = program_job.template_without_program(master) if kind == "Job" else master["spec"]["template"]
+    notes = master["metadata"].get("annotations", {})
+    if grace := notes.get(manifests.GRACE):
+        run = dataclasses.replace(run, environment={**run.environment, naming.GRACE: grace})
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": metadata,
         "spec": {
             "backoffLimit": 0,
-            "ttlSecondsAfterFinished": int(master["metadata"].get("annotations", {}).get(manifests.TTL, "3600")),
+            "ttlSecondsAfterFinished": int(notes.get(manifests.TTL, "3600")),
             "template": {
                 "metadata": other_pods.metadata(
                     template, {**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT}
@@ -218,6 +222,8 @@ def _metadata(name: str, cluster: str) -> Object:
 def _pod(name: str, master: Object, run: Run) -> Object:
     spec = other_pods.spec(master)
     spec["restartPolicy"] = "Never"
+    if grace := run.environment.get(naming.GRACE):
+        spec["terminationGracePeriodSeconds"] = pods.pod_grace(int(grace))
     for volume in spec["volumes"]:
         if volume["name"] == "tfk8s":
             del volume["configMap"]

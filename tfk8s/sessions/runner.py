@@ -24,7 +24,7 @@ from tfk8s.core.addresses import host_and_port
 from tfk8s.core.naming import FORWARDED
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
-from tfk8s.sessions import active_calls, adopted_server, error_names, failures, patch
+from tfk8s.sessions import active_calls, adopted_server, error_names, failures, patch, timing
 from tfk8s.sessions.call_guard import INTERRUPTED, TASK_FAILED, ExitScript
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.diagnosis import ClusterProbe
@@ -60,7 +60,7 @@ def execute(options: argparse.Namespace) -> int:
         return failures.report(error, note.write, error_names.A_TASK_FAILED)
     if options.events is not None:
         of_script.expect()
-    rule = ScriptGuard(note.end, of_script, cluster.view, ExitScript(note.end))
+    rule = ScriptGuard(note.end, of_script, cluster.view, ExitScript(note.end), timing=timing.with_grace(os.environ))
     guard = GuardThread(rule, options.events, listen(cluster.view))
     guard.take_signals()
     guard.start()

@@ -23,7 +23,10 @@ These must hold, and tests/unit/sessions/test_timing.py asserts them:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+from tfk8s.core.naming import GRACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Timing:
         close_timeout: for a call whose session was closed after Ctrl-C.
         end_notice: until a script that goes on after Ctrl-C is said to wait.
         end_timeout: until this script is ended.
+        term_timeout: for its handler of SIGTERM then.
         reason_timeout: until a session knows why a task was lost.
         kubelet_delay: until kubelet has reported the end of a container.
         script_reason_timeout: until `submit` knows why a task was lost.
@@ -65,6 +69,7 @@ class Timing:
     close_timeout: float = 2.0
     end_notice: float = 2.0
     end_timeout: float = 15.0
+    term_timeout: float = 2.0
     reason_timeout: float = 3.0
     kubelet_delay: float = 2.5
     script_reason_timeout: float = 3.0
@@ -77,3 +82,12 @@ class Timing:
 
 TIMING = Timing()
 FAR = replace(TIMING, missed_heartbeats=3)  # for connections through others, such as an API server
+_LEAST_END = 4.0  # so that a script ends by itself if its calls end
+
+
+def with_grace(environment: Mapping[str, str]) -> Timing:
+    """Return the timing of a script with these variables: the job file's `grace` is the time to end and to save."""
+    if GRACE not in environment:
+        return TIMING
+    seconds = float(environment[GRACE])
+    return replace(TIMING, end_timeout=max(seconds, _LEAST_END), term_timeout=seconds)

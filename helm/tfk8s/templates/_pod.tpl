@@ -11,7 +11,7 @@
 {{- $security := $.Values.security | default dict }}{{ $group := int ($security.group | default 65532) }}
 automountServiceAccountToken: false
 enableServiceLinks: false
-terminationGracePeriodSeconds: 5
+terminationGracePeriodSeconds: {{ if and $settings.program $.Values.grace }}{{ add (include "tfk8s.seconds" $.Values.grace) 3 }}{{ else }}5{{ end }}
 securityContext: {runAsNonRoot: true, runAsUser: {{ int ($security.user | default 65532) }}, runAsGroup: {{ $group }}, fsGroup: {{ $group }},
   fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
 {{- with $security.service_account }}{{ printf "\nserviceAccountName: %q" . }}{{ end }}{{ with $settings.priority_class }}{{ printf "\npriorityClassName: %q" . }}{{ end }}
@@ -103,6 +103,6 @@ volumes:
 - {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['{{ ternary "batch.kubernetes.io/job-completion-index" "apps.kubernetes.io/pod-index" (hasKey $job.settings "program") }}']"}}}
 {{- if $job.settings.program }}{{ if (index . 1).target }}{{ with first (index . 1).jobs }}
 - {name: TFK8S_TARGET, value: "grpc://{{ .set }}-0.{{ $.Values.name }}.$(TFK8S_NAMESPACE).svc:{{ .port }}"}{{ end }}{{ end }}
-- {name: TFK8S_VERDICT, value: /dev/termination-log}{{ if $job.settings.tf1 }}{{ printf "\n- {name: TFK8S_TF1, value: \"1\"}" }}{{ end }}{{ else }}
+- {name: TFK8S_VERDICT, value: /dev/termination-log}{{ with $.Values.grace }}{{ printf "\n- {name: TFK8S_GRACE, value: %q}" (include "tfk8s.seconds" .) }}{{ end }}{{ if $job.settings.tf1 }}{{ printf "\n- {name: TFK8S_TF1, value: \"1\"}" }}{{ end }}{{ else }}
 {{- if and $job.gpus (not $job.settings.gpus_optional) (not $job.settings.kind) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}{{ with $job.settings.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}
 {{- if (index . 1).watchesUse }}{{ printf "\n- {name: TFK8S_ACTIVITY_PORT, value: \"%d\"}" (int (index . 1).activityPort) }}{{ end }}{{ end }}{{ end }}

@@ -35,6 +35,15 @@ def test_tf1_is_for_the_program_of_its_job() -> None:
         assert {one["name"]: one.get("value") for one in container["env"]}.get("TFK8S_TF1") == value
 
 
+def test_grace_is_for_programs_and_not_for_servers() -> None:
+    made = objects(worker(), Job(name="ps"), grace=30)
+    for name, kind, period, value in [("worker", "Job", 33, "30"), ("ps", "StatefulSet", 5, None)]:
+        spec = made[kind, f"demo-{name}"]["spec"]["template"]["spec"]
+        variables = {one["name"]: one.get("value") for one in spec["containers"][0]["env"]}
+        assert (spec["terminationGracePeriodSeconds"], variables.get("TFK8S_GRACE")) == (period, value)
+    assert made["StatefulSet", "demo-ps"]["metadata"]["annotations"]["tfk8s.dev/grace"] == "30"
+
+
 def test_job_of_a_script() -> None:
     run = RunPolicy(max_restarts=5, timeout=7200, success="worker/0")
     job = objects(worker("train.py", "$(HOME)"), run=run, digest="abc")["Job", "demo-worker"]

@@ -35,6 +35,15 @@ def test_a_script_is_like_the_master_without_gpus() -> None:
     assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "scratch", "work"]
 
 
+def test_a_script_has_the_grace_of_its_cluster() -> None:
+    master = stateful_sets()[0]
+    for notes, period, value in [({}, 5, None), ({"tfk8s.dev/grace": "30"}, 33, "30")]:
+        master["metadata"]["annotations"] |= notes
+        spec = script_job.job("a", master, script_job.Run(arguments=[], environment={}))["spec"]["template"]["spec"]
+        variables = {one["name"]: one.get("value") for one in spec["containers"][0]["env"]}
+        assert (spec["terminationGracePeriodSeconds"], variables.get("TFK8S_GRACE")) == (period, value)
+
+
 def test_a_script_has_limits_where_the_master_has_them() -> None:
     made = script_job.job("a", stateful_sets()[1], script_job.Run(arguments=[], environment={}))
     (container,) = made["spec"]["template"]["spec"]["containers"]

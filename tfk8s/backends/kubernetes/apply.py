@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tfk8s import polling
-from tfk8s.backends.kubernetes import claims, containers, helm, lifetime, pods_dry_run, refusals
+from tfk8s.backends.kubernetes import claims, containers, helm, lifetime, pod_ends, pods_dry_run, refusals
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -281,17 +280,18 @@ def _delete_pods(client: Client, namespace: str, name: str) -> None:
     """
     path, query = paths.collection("Pod", namespace), paths.of_cluster(name)
     requests: list[dict[str, int]] = []
-    timeout = polling.TimeoutWithoutChange(_DELETE_TIMEOUT)  # thousands of pods take minutes
+    wait = pod_ends.PodWait(f'the pods of "{name}"', _DELETE_TIMEOUT)  # thousands of pods take minutes
 
     def are_gone() -> bool:
         answer = client.get(path, {**query, "limit": PAGE_SIZE})
         pods = answer["items"]
-        timeout.note([pod["metadata"]["name"] for pod in pods])
+        wait.note(pods)
         are_all = not answer.get("metadata", {}).get("continue")
-        options = {"gracePeriodSeconds": 0} if pods and are_all and all(map(containers.have_ended, pods)) else {}
+        have_ended = pods and are_all and all(map(containers.have_ended, pods))
+        options = {"gracePeriodSeconds": 0} if have_ended else pod_ends.AT_ONCE if wait.is_hurried else {}
         if options not in requests and (pods or not requests):
             client.delete_all(path, {**query, **options})
             requests.append(options)
         return not pods
 
-    polling.wait_until(are_gone, f'the pods of "{name}" to end', timeout, announce=True)
+    wait.until_or_hurry(are_gone)

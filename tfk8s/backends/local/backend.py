@@ -16,6 +16,7 @@ from tfk8s import polling
 from tfk8s.backends import devices, downloads, foreground_scripts
 from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.local import capacity, logs, state, status, supervisor_client, volumes
+from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, make_record, resize
 from tfk8s.backends.local.way_out.expected import expected
 from tfk8s.backends.local_tensorboard import LocalTensorBoard
@@ -220,7 +221,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
                     f'a script of cluster "{name}" can\'t remove it: the script would end with it, half-way',
                     help=f"tfk8s down --local {name}, where the script was submitted",
                 )
-            supervisor_client.end(folder, "was removed by `tfk8s down`")
+            cluster_end.end(folder, "was removed by `tfk8s down`")
             folder.remove()
         return []
 
@@ -262,13 +263,13 @@ def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool, created: f
 
 def _replace(folder: state.Folder, record: Record) -> None:
     if folder.read() is not None:
-        supervisor_client.end(folder, "was started again with other numbers of tasks")
+        cluster_end.end(folder, "was started again with other numbers of tasks")
     folder.remove()
     try:
         folder.create(record)
         supervisor_client.start(folder, record)
     except BaseException:
-        supervisor_client.end(folder, "could not start")
+        cluster_end.end(folder, "could not start")
         folder.remove()
         raise
 
@@ -284,8 +285,7 @@ def _resize(folder: state.Folder, record: Record, job_file: JobFile) -> None:
 
 
 def _check_same(record: Record, job_file: JobFile) -> None:
-    changes = [str(field) for field in fields(job_file_to_dict(record.job_file), job_file_to_dict(job_file))]
-    if changes:
+    if changes := [str(field) for field in fields(job_file_to_dict(record.job_file), job_file_to_dict(job_file))]:
         raise InvalidInput(
             f'cluster "{job_file.name}" runs already, from another job file:\n  ' + "\n  ".join(changes),
             help=f"tfk8s down --local {job_file.name} removes it; or set another `name` in this job file",

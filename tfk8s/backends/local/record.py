@@ -20,7 +20,7 @@ from tfk8s.backends.local.isolation import OWN_NETWORK, Isolation, Kind
 from tfk8s.backends.local.loopback.ports import Ports
 from tfk8s.backends.plain import as_plain, job_file_from_dict, job_file_to_dict
 from tfk8s.core import addresses, kinds
-from tfk8s.core.environment import data_variables, folder_variables, program_variables, texts
+from tfk8s.core.environment import data_variables, folder_variables, grace_variables, program_variables, texts
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import ClusterSpec, Job, JobFile, Task
 
@@ -109,7 +109,7 @@ class Record:
         """The variables that scripts get: those of the job file with fixed values, and the address of tf.data's."""
         service = data_variables(self.job_file, lambda task: self.addresses[task])
         own = {**self.port_variables, **folder_variables(self.job_file)}
-        return {**texts(self.job_file.master_env), **service, **own}
+        return {**texts(self.job_file.master_env), **service, **own, **grace_variables(self.job_file)}
 
     @property
     def port_variables(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ class ScriptRunner(ForkedScripts[LocalScript]):
         forks: starts scripts that need no interpreter of their own.
         not_ready: returns the tasks that a script with this request needs and that are not ready.
         on_start: called after each start.
+        grace: the seconds that scripts have after SIGTERM; None for the defaults.
     """
 
     def __init__(
@@ -48,9 +50,11 @@ class ScriptRunner(ForkedScripts[LocalScript]):
         forks: ForkClient,
         not_ready: Callable[[ipc.Message], list[ServerProcess]],
         on_start: Callable[[], None],
+        grace: float | None,
     ) -> None:
-        super().__init__(loop, forks)
+        super().__init__(loop, forks, grace)
         self._not_ready, self._on_start = not_ready, on_start
+        self._is_stopped = False
         self._waiting: list[tuple[socket.socket, ipc.Message, list[int]]] = []
 
     @property
@@ -116,7 +120,12 @@ class ScriptRunner(ForkedScripts[LocalScript]):
                 os.write(script.events, event.to_line())
 
     def stop(self, reason: str) -> None:
-        """End all scripts, and tell their clients what became of the cluster."""
+        """End all scripts, and tell their clients what became of the cluster; kill the scripts when called again."""
+        if self._is_stopped:
+            for script in list(self._running):
+                self._signal(script, signal.SIGKILL)
+            return
+        self._is_stopped = True
         for script in list(self._running):
             with PEER_MAY_BE_GONE:
                 ipc.send(script.connection, {"cluster": reason})

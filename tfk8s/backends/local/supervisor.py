@@ -8,7 +8,7 @@ the socket `control.sock` has one request:
     restart {task | null}   → {}
     scale {record}          → {}: the record of the cluster with other numbers of tasks
     run {…}, descriptors    → {exit} or {error}, when the script ends; before that {cluster}, why the cluster ends
-    stop {reason}           → {} when all processes have ended
+    stop {reason}           → {} when all processes have ended; a second one kills those that still save
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Supervisor:
         environment = record.isolation.confined({**os.environ, **record.variables})
         command = interpreter.command(record.python, FORK_SERVER, RUNNER, PROGRAM_RUNNER)
         self._forks = ForkClient(self._loop, command, environment, folder.scripts_log)
-        self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, self._start_polling)
+        limits, grace = record.job_file.limits, record.job_file.grace
+        self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, self._start_polling, grace)
         self._servers: list[ServerProcess] = []
         self._ports = PortHandover(self._loop)
         self._library: server.Library | None = None
@@ -68,7 +69,6 @@ class Supervisor:
         self._previously_stopped: set[str] = set()  # tasks that were stopped at the last poll
         self._is_polling = self._ends_itself = False
         self._stopping: list[socket.socket] = []
-        limits = record.job_file.limits
         self._lifetime = LocalLifetime(self._loop, limits, record.created, self._is_used, self._end)
         self._outside = OutsideConnections()
         self._loop.on_readable(self._listener, self._accept)
@@ -277,7 +277,7 @@ class Supervisor:
         self._stop(f"has ended {reason}")
 
     def _stop(self, reason: str) -> None:
-        """End scripts and programs, then servers. `supervisor_client.end` finds the processes that scripts left."""
+        """End scripts and programs, then servers. `cluster_end.end` finds the processes that scripts left."""
         self._scripts.stop(reason)
         self._run.stop()
         self._loop.after(0, self._stop_servers)

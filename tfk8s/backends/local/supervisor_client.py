@@ -1,4 +1,4 @@
-"""The client of a local cluster's supervisor: starts it, sends it requests, and ends it."""
+"""The client of a local cluster's supervisor: starts it, and sends it requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import math
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -31,7 +30,6 @@ from tfk8s.sessions.forks.escalation import forwarded_signals
 _ANSWER_TIMEOUT = 60.0  # a supervisor that loads TensorFlow from a slow disk answers late
 _START_TIMEOUT = 10.0
 _ERROR_LINES = 50
-_END_TIMEOUT = 10.0
 _STOPPED_INTERVAL = 1.0  # between two polls for a stopped supervisor
 
 
@@ -208,47 +206,6 @@ def run(folder: state.Folder, request: ipc.Message, descriptors: Sequence[int]) 
     if not answers:
         raise gone_error(folder)
     return answers
-
-
-def end(folder: state.Folder, reason: str) -> None:
-    """End the supervisor and all processes of its cluster, and wait for their end.
-
-    Args:
-        folder: the cluster's folder.
-        reason: why the cluster ends, for the users of its scripts; continues `cluster "NAME" …`.
-
-    Raises:
-        ClusterError: a process does not end.
-    """
-    cluster_id = folder.id()  # None for a damaged record: then processes that scripts left behind stay
-    pid = folder.supervisor()
-    if pid is not None:
-        try:
-            send_request(folder, {"do": "stop", "reason": reason}, _END_TIMEOUT, "the processes of {} to end")
-        except ClusterError:
-            _kill(pid)
-            _wait_for_end(pid, time.monotonic() + _END_TIMEOUT)
-    deadline = time.monotonic() + _END_TIMEOUT
-    for pid in state.cluster_processes(cluster_id) if cluster_id else []:
-        _kill(pid)
-        _wait_for_end(pid, deadline)
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _wait_for_end(pid: int, deadline: float) -> None:
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if not polling.readable(descriptor, max(0.0, deadline - time.monotonic())):
-            raise ClusterError(f"process {pid} does not end")
-    finally:
-        os.close(descriptor)
 
 
 def observe(folder: state.Folder) -> dict[str, Any]:

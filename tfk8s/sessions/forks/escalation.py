@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 _SIGKILL = 9  # of Linux, where scripts run; Windows, where clients may run, does not name it
 
@@ -43,3 +44,13 @@ def forwarded_signals(send: Callable[[int], bool]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def catches_sigterm(pid: int) -> bool:
+    """Return whether a process has a handler of SIGTERM (proc(5), SigCgt)."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:  # the process has ended
+        return False
+    caught = next((line.split()[1] for line in text.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> signal.SIGTERM - 1 & 1)

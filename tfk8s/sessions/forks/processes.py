@@ -54,6 +54,15 @@ def fork() -> int:
     return pid
 
 
+def group_exists(leader: int) -> bool:
+    """Return whether a process of a group is left."""
+    try:
+        os.killpg(leader, 0)
+    except OSError:
+        return False
+    return True
+
+
 def reset_signals() -> None:
     """Restore the default handlers. A pending signal ends this process."""
     signal.set_wakeup_fd(-1)

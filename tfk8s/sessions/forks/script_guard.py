@@ -61,7 +61,7 @@ class ScriptGuard(CallGuard):
                 os.kill(os.getpid(), signal.SIGTERM)
             else:
                 self._end()
-        if waited >= self._timing.end_timeout + self._timing.close_timeout:
+        if waited >= self._timing.end_timeout + self._timing.term_timeout:
             self._end()
 
     def _end(self) -> NoReturn:

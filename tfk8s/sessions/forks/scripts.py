@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks.escalation import catches_sigterm
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
 
-END_TIMEOUT = 15.0  # between SIGTERM and SIGKILL for a script whose user wants its end
-KILL_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a script that has to end
+# Between SIGTERM and SIGKILL, without `grace` in the job file:
+END_TIMEOUT = 15.0  # for a script whose user wants its end
+KILL_TIMEOUT = 2.0  # for a script that has to end
 
 # The event loop handles the end of a process and of a connection.
 PEER_MAY_BE_GONE = contextlib.suppress(OSError)
@@ -59,10 +61,12 @@ class ForkedScripts(Generic[S]):
     Args:
         loop: the loop of this process.
         forks: starts the forks.
+        grace: the seconds between SIGTERM and SIGKILL; None for the defaults.
     """
 
-    def __init__(self, loop: Loop, forks: ForkClient) -> None:
+    def __init__(self, loop: Loop, forks: ForkClient, grace: float | None = None) -> None:
         self._loop, self._forks = loop, forks
+        self._grace = grace
         self._running: set[S] = set()
 
     def describe(self) -> list[ipc.Message]:
@@ -86,9 +90,15 @@ class ForkedScripts(Generic[S]):
         self._forks.fork(_Fork(self, script), module, request, descriptors)
 
     def end(self, script: S) -> None:
-        """End a script, which takes at most `KILL_TIMEOUT`."""
+        """End a script: SIGTERM, and SIGKILL after `grace`."""
         self._signal(script, signal.SIGTERM)
-        self._loop.after(KILL_TIMEOUT, lambda: self._signal(script, signal.SIGKILL))
+        self._kill_after(script, KILL_TIMEOUT)
+
+    def interrupt(self) -> None:
+        """Interrupt all scripts of a pod that is deleted."""
+        for script in list(self._running):
+            catches = self._grace is not None and script.pid is not None and catches_sigterm(script.pid)
+            self._signal(script, signal.SIGTERM if catches else signal.SIGINT)
 
     def on_fork(self, script: S, pid: int) -> None:
         """Take the id of a script's process."""
@@ -132,10 +142,13 @@ class ForkedScripts(Generic[S]):
             number = received[0]["signal"]
             self._signal(script, number)
             if number == signal.SIGTERM:  # the script may have a handler, as TensorFlow may
-                self._loop.after(END_TIMEOUT, lambda: self._signal(script, signal.SIGKILL))
+                self._kill_after(script, END_TIMEOUT)
             return
         self._loop.forget(script.connection)
         self.end(script)
+
+    def _kill_after(self, script: S, timeout: float) -> None:
+        self._loop.after(timeout if self._grace is None else self._grace, lambda: self._signal(script, signal.SIGKILL))
 
     def _signal(self, script: S, number: int) -> None:
         if script not in self._running:

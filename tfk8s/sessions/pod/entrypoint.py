@@ -27,6 +27,7 @@ from tfk8s.errors import WaitTimeout
 from tfk8s.sessions import error_names, failures, runner
 from tfk8s.sessions.cluster.uploads import SessionFields
 from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.forks.escalation import catches_sigterm
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.pod import file_server
 from tfk8s.sessions.task_monitor import TaskMonitor, connect
@@ -75,14 +76,16 @@ def main(arguments: Sequence[str]) -> int:
 def _wait(child: int) -> tuple[int, list[int]]:
     """Wait for the end of the script; return its exit code as `subprocess` has it, and the signals of this process.
 
-    A deleted pod gets SIGTERM: the script gets SIGINT as for Ctrl-C, and has five seconds. After the script's end,
-    SIGTERM ends this process. SIGINT does not: it was meant for the script, whose files may still be copied.
+    A deleted pod gets SIGTERM: the script gets SIGINT as for Ctrl-C, and has five seconds. With `grace` in the job
+    file, the script has that time, and gets SIGTERM if it catches SIGTERM. After the script's end, SIGTERM ends this
+    process. SIGINT does not: it was meant for the script, whose files may still be copied.
     """
     signals: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
         try:
-            os.kill(child, signal.SIGINT)
+            saves = number == signal.SIGTERM and naming.GRACE in os.environ and catches_sigterm(child)
+            os.kill(child, signal.SIGTERM if saves else signal.SIGINT)
             signals.append(number)
         except ProcessLookupError:
             if number == signal.SIGTERM:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from tfk8s.core.naming import GRACE
 from tfk8s.sessions.forks import ipc, processes, scripts
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import FORK_SERVER, ForkClient
@@ -38,7 +39,7 @@ IDLE_TIMEOUT = 600.0
 CLUSTER_VARIABLES = ("TFK8S_JOBS", "TFK8S_PORT", "TFK8S_DATA_SERVICE")
 REPORT_INTERVAL = 5.0  # between two looks at the progress of scripts
 _READY = 3  # the descriptor to which the process for loopback ports writes a byte when it listens
-_END_TIMEOUT = 4.0  # of a deleted pod, for its scripts
+_END_TIMEOUT = 4.0  # of a deleted pod, for its scripts, without `grace` in the job file
 _MAX_COMMAND_LENGTH = 500
 _BUSY = "scripts of another size of the cluster run in the pod"
 _NO_FORWARDS = "the pod's loopback ports can't be forwarded to the tasks"
@@ -69,7 +70,8 @@ class WarmKeeper:
 
     def __init__(self, loop: Loop, forks: ForkClient, listener: socket.socket, environment: Mapping[str, str]) -> None:
         self._loop, self._forks, self._listener, self._environment = loop, forks, listener, environment
-        self._scripts = ForkedScripts[RunningScript](loop, forks)
+        self._grace = float(environment[GRACE]) if GRACE in environment else None
+        self._scripts = ForkedScripts[RunningScript](loop, forks, self._grace)
         self._relays: set[_Relay] = set()
         self._idle = float(environment.get(IDLE_VARIABLE) or IDLE_TIMEOUT)
         self._used = time.monotonic()
@@ -209,7 +211,8 @@ class WarmKeeper:
         for process in self._relays:
             with contextlib.suppress(OSError):
                 ipc.send(process.control, {"ending": True})
-        self._loop.after(_END_TIMEOUT, self._loop.stop)
+        self._scripts.interrupt()
+        self._loop.after(_END_TIMEOUT if self._grace is None else self._grace, self._loop.stop)
         self._stop_when_done()
 
     def _stop_when_done(self) -> None:

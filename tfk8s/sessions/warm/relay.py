@@ -233,7 +233,8 @@ class Relay:
             self._channel.send(channel.BEGUN)
         elif "ending" in message:
             self._pod_ends = True
-            self._signal(signal.SIGINT)
+            if self._script is None:  # else the keeper interrupts the script
+                self._signal(signal.SIGINT)
         elif "refused" in message and self._script is not None:
             self._script.close()
             self._script = None

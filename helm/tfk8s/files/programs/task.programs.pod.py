@@ -23,12 +23,13 @@ from typing import NoReturn
 from tfk8s.core import naming
 from tfk8s.core.backoff import Backoff
 from tfk8s.core.cluster_spec import cluster_spec, tf_config
-from tfk8s.core.programs import END_TIMEOUT, MAX_STOPPED, Program, RunPolicy, end_message, exit_code
+from tfk8s.core.programs import MAX_STOPPED, Program, RunPolicy, end_message, exit_code, grace
 from tfk8s.task.config import derive_cluster, lists
 from tfk8s.task.programs import archive, main_script, runner
 from tfk8s.task.programs.unreachable import LOOK_INTERVAL, Unanswered
 
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
+_GROUP_INTERVAL = 0.05
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell has them
 
 # The codes of a container that Kubernetes ends: SIGKILL and SIGTERM. The Job controller makes another pod after them.
@@ -53,7 +54,8 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 class ProgramRuns:
     """Runs a program until its last end. The signals of `_SIGNALS` must be blocked.
 
-    SIGTERM ends the program and this process, as for a deleted pod. SIGHUP runs the program again.
+    SIGTERM ends the program and this process, as for a deleted pod. SIGHUP runs the program again. Both send SIGTERM to
+    the processes of the program, and SIGKILL after the time that the job file's `grace` gives them.
 
     Args:
         name: the task's name, for messages.
@@ -103,14 +105,29 @@ class ProgramRuns:
         while True:
             number = signal.sigtimedwait(_SIGNALS, self._wait())
             if (code := self._reap()) is not None:
-                with contextlib.suppress(ProcessLookupError):  # what the program left behind
-                    os.killpg(self._child, signal.SIGKILL)
+                self._end_group()
                 return code
             self._take(number.si_signo if number else 0)
             for line in self._unanswered.look():
                 _say(line)
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
                 os.kill(self._child, signal.SIGKILL)
+
+    def _end_group(self) -> None:
+        """Kill what the program left behind; what has got SIGTERM may save until its time is over.
+
+        A shell ends at once, and leaves the command that it waited for.
+        """
+        with contextlib.suppress(ProcessLookupError):  # the group has ended
+            while self._is_ending and self._kill_at is not None and time.monotonic() < self._kill_at:
+                os.killpg(self._child, 0)
+                signal.sigtimedwait((signal.SIGCHLD,), _GROUP_INTERVAL)
+                self._reap()
+            os.killpg(self._child, signal.SIGKILL)
+
+    @property
+    def _is_ending(self) -> bool:
+        return self.terminated or self._wanted_again
 
     def _wait(self) -> float:
         """Return the seconds until the next check."""
@@ -124,8 +141,11 @@ class ProgramRuns:
             self._wanted_again = True
         else:
             return
-        os.kill(self._child, signal.SIGTERM)
-        self._kill_at = time.monotonic() + END_TIMEOUT
+        try:
+            os.killpg(self._child, signal.SIGTERM)  # a shell does not pass the signal on
+        except ProcessLookupError:  # the child has no group of its own yet
+            os.kill(self._child, signal.SIGTERM)
+        self._kill_at = time.monotonic() + grace(os.environ)
 
     def _reap(self) -> int | None:
         """Take the ends and stops of all children; return the program's exit code, or None before its end."""
@@ -138,11 +158,10 @@ class ProgramRuns:
                 return None
             if child != self._child:
                 continue  # an orphan of the program
-            is_ending = self.terminated or self._wanted_again
-            if os.WIFSTOPPED(status) and not is_ending:
+            if os.WIFSTOPPED(status) and not self._is_ending:
                 _say(f"{self._name} is stopped; it is killed unless it continues within {MAX_STOPPED:g} s")
                 self._kill_at = time.monotonic() + MAX_STOPPED
-            elif os.WIFCONTINUED(status) and not is_ending:
+            elif os.WIFCONTINUED(status) and not self._is_ending:
                 self._kill_at = None
             elif os.WIFEXITED(status) or os.WIFSIGNALED(status):
                 return exit_code(os.waitstatus_to_exitcode(status))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from fakes.stateful_sets import JOB_FILE, stateful_sets
 from job_files import job_file
 
-from tfk8s import render
+from tfk8s import polling, render
 from tfk8s.backends.kubernetes import apply
 from tfk8s.backends.kubernetes.api_server import errors, paths
 from tfk8s.backends.kubernetes.workloads import deployed
@@ -172,6 +173,26 @@ def test_down_waits_for_kubelet_only_while_a_container_runs(statuses: list[Any],
     assert [grace for kind, grace in client.deletes if kind == "pods"] == graces
     assert not client.statuses
     assert kinds[-1] == "networkpolicies"
+
+
+def test_a_signal_ends_pods_at_once_that_save(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class SavingClient(DeletingClient):
+        def get(self, path: str, query: object) -> Object:
+            answer = super().get(path, query)
+            for item in answer["items"] if path == paths.collection("Pod", "ns") else []:
+                item["spec"]["terminationGracePeriodSeconds"] = 33
+                if len(self.statuses) == 2:
+                    signal.raise_signal(signal.SIGINT)
+            return answer
+
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
+    client = SavingClient([RUNNING], [RUNNING], [RUNNING], [RUNNING])
+    apply.delete(client, "ns", "demo")
+    assert [grace for kind, grace in client.deletes if kind == "pods"] == [None, 1]
+    wait = 'the pods of "demo" to end, at most 33 s: demo-0; Ctrl-C ends them at once'
+    assert caplog.messages == [f"waiting for {wait}"]
 
 
 class Namespace:

@@ -27,6 +27,7 @@ from tfk8s.backends.local import (
     task_processes,
 )
 from tfk8s.backends.local.backend import LocalBackend
+from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
@@ -296,7 +297,7 @@ def test_ctrl_c_in_scale_waits_until_the_cluster_is_started(monkeypatch: pytest.
     folder.create(make_record(job_file("c", worker), exposed=False))
     monkeypatch.setattr(state.Folder, "is_running", lambda _: True)
     started = []
-    monkeypatch.setattr(supervisor_client, "end", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(cluster_end, "end", lambda *_: os.kill(os.getpid(), signal.SIGINT))
     monkeypatch.setattr(supervisor_client, "start", lambda _, record: started.append(record))
     with pytest.raises(KeyboardInterrupt):
         LocalBackend().scale("c", {"worker": 3})
@@ -353,7 +354,7 @@ def test_a_script_ends_before_tensorflow_is_imported(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(processes, "spawn", lambda *_: 4711)
     loop = StubLoop()
     forks = fork_client.ForkClient(loop, ["python"], {}, tmp_path / "scripts.log")
-    runner = script_processes.ScriptRunner(loop, forks, lambda _: [], lambda: None)
+    runner = script_processes.ScriptRunner(loop, forks, lambda _: [], lambda: None, None)
     with client, fork_server, fork_servers_side:
         request = {
             "fresh": False, "python": "python", "environment": {}, "arguments": ["train.py"],

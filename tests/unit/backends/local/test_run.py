@@ -98,6 +98,15 @@ def test_all_ends_with_0_are_the_success(loop: Loop) -> None:
     assert (repr(second), run.is_running) == ("worker/1 Succeeded 0, 0", False)
 
 
+def test_a_second_stop_kills_the_programs_that_still_save(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, (first, _) = begin(loop)
+    monkeypatch.setattr(first, "end", lambda: None)  # it saves
+    run.stop()
+    assert (first.is_running, run.is_running) == (True, True)
+    run.stop()
+    assert (repr(first), run.is_running) == ("worker/0 Failed, 0: stopped", False)
+
+
 def test_the_success_of_the_chief_ends_the_others(loop: Loop) -> None:
     jobs = "chief: {program: [a.py]}, evaluator: {program: [a.py]}, worker: {program: [a.py]}"
     _, members = begin(loop, jobs)

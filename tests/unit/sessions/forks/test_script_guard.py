@@ -14,6 +14,7 @@ from tfk8s.sessions.call_guard import AbortCalls
 from tfk8s.sessions.forks import script_guard
 from tfk8s.sessions.forks.script_guard import ScriptGuard
 from tfk8s.sessions.lost_tasks import LostTasks
+from tfk8s.sessions.timing import with_grace
 
 
 class Ended(Exception):
@@ -28,7 +29,7 @@ class Scene:
         sent: the signals that the guard sent to the process.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, interrupt: object, terminate: object) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, interrupt: object, terminate: object, **variables: str) -> None:
         self.messages: list[str] = []
         self.sent: list[int] = []
         handlers = {signal.SIGINT: interrupt, signal.SIGTERM: terminate}
@@ -38,7 +39,7 @@ class Scene:
         view = SimpleNamespace(master="master/0", without=set())
         self.guard = ScriptGuard(
             self._end, LostTasks(), view, AbortCalls(print), active=dict, notify=self.messages.append,
-            clock=lambda: 100.0,
+            clock=lambda: 100.0, timing=with_grace(variables),
         )  # fmt: skip
         assert self.guard.check_interval is None
         self.guard.on_interrupt()
@@ -79,6 +80,14 @@ def test_a_script_that_catches_sigterm_may_save_something(monkeypatch: pytest.Mo
     assert [scene.ends_at(now) for now in (103, 115, 116.9, 117)] == [False, False, False, True]
     assert scene.sent == [signal.SIGTERM]
     assert scene.messages[0].startswith("waiting for the script to end; ")
+
+
+def test_a_script_has_the_grace_of_its_job_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, signal.default_int_handler, lambda *_: None, TFK8S_GRACE="30")
+    assert [scene.ends_at(now) for now in (129.9, 130, 159.9, 160)] == [False, False, False, True]
+    assert scene.sent == [signal.SIGTERM]
+    scene = Scene(monkeypatch, signal.default_int_handler, signal.SIG_DFL, TFK8S_GRACE="1")
+    assert [scene.ends_at(now) for now in (103.9, 104)] == [False, True], "its calls may end first"
 
 
 def test_the_second_ctrl_c_ends_a_script_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from tfk8s.sessions.forks.escalation import forwarded_signals
+from tfk8s.sessions.forks.escalation import catches_sigterm, forwarded_signals
 
 INT, TERM, KILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
 
@@ -50,3 +51,12 @@ def test_a_signal_that_no_script_can_get_ends_the_command(handled: list[int]) ->
     assert handled == [TERM]
     signal.raise_signal(INT)
     assert handled == [TERM, INT], "the handlers are restored"
+
+
+def test_a_handler_of_sigterm_is_seen_from_outside() -> None:
+    before = signal.signal(TERM, signal.SIG_IGN)
+    assert not catches_sigterm(os.getpid())
+    signal.signal(TERM, lambda *_: None)
+    assert catches_sigterm(os.getpid())
+    signal.signal(TERM, before)
+    assert not catches_sigterm(2**22 + 1), "no process has this id (proc(5), pid_max)"

@@ -8,7 +8,8 @@ import secrets
 import threading
 from collections.abc import Iterator, Mapping
 
-from tfk8s import platforms, polling
+from tfk8s import platforms
+from tfk8s.backends.kubernetes import pod_ends
 from tfk8s.backends.kubernetes.api_server import commands, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
@@ -189,9 +190,14 @@ def stop(client: Client, cluster: DeployedCluster, name: str) -> None:
     """Delete a script's Job, and wait until its pod is gone."""
     _require(client, cluster, name)
     delete_job(client, cluster, name)
-    polling.wait_until(
-        lambda: script_pod.find(client, cluster, name) is None, f"{name} to end", _STOP_TIMEOUT, announce=True
-    )
+    wait = pod_ends.PodWait(name, _STOP_TIMEOUT)
+
+    def is_gone() -> bool:
+        pod = script_pod.find(client, cluster, name)
+        wait.note([pod] if pod else [])
+        return pod is None
+
+    wait.until(is_gone)
 
 
 def _environment(cluster: DeployedCluster, script: Script, *, small: bool) -> dict[str, str]:

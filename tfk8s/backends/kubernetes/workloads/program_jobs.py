@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfk8s import polling
+from tfk8s.backends.kubernetes import pod_ends
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import MERGE, PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
@@ -54,16 +54,16 @@ def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = Fal
     if dry_run:
         return preview(client, namespace, item)
     client.send("DELETE", path, {"propagationPolicy": "Foreground"})
-    timeout = polling.TimeoutWithoutChange(_DELETE_TIMEOUT)
+    wait = pod_ends.PodWait(f"the pods of Job {item['metadata']['name']}", _DELETE_TIMEOUT)
     pods = paths.collection("Pod", namespace)
     query = paths.labelled({script_job.JOB_NAME: item["metadata"]["name"]})
 
     def is_gone() -> bool:
         remaining = client.get(pods, {**query, "limit": PAGE_SIZE})["items"]
-        timeout.note([pod["metadata"]["name"] for pod in remaining])
+        wait.note(remaining)
         return client.find(path) is None
 
-    polling.wait_until(is_gone, f"the pods of Job {item['metadata']['name']} to end", timeout, announce=True)
+    wait.until(is_gone)
     return client.apply(path, item)
 
 

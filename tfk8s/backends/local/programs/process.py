@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tfk8s.sessions.forks.fork_client import ForkClient
 from tfk8s.task.programs.import_variables import READ_LATER
 
 PROGRAM_RUNNER = "tfk8s.task.programs.runner"
+_GROUP_INTERVAL = 0.05
 
 
 class ProgramProcess(TaskProcess):
@@ -48,7 +50,7 @@ class ProgramProcess(TaskProcess):
         self.on_end: Callable[[ProgramProcess, int, str], None] = lambda *_: None
         self.is_running = False
         self._program, self._forks = program, forks
-        self._is_ending = False
+        self._is_ending, self._kill_at = False, 0.0
 
     def start(self, reason: str) -> None:
         """Start the program.
@@ -73,13 +75,15 @@ class ProgramProcess(TaskProcess):
         os.close(null)
 
     def end(self) -> None:
-        """End the program: SIGTERM, later SIGKILL. A stopped program gets SIGKILL at once."""
-        self._is_ending = True
-        if (pid := self.pid) is None:
+        """End the program: SIGTERM, and SIGKILL after its grace. A stopped program gets SIGKILL at once."""
+        pid, was_ending, self._is_ending = self.pid, self._is_ending, True
+        if pid is None or was_ending:
             return
         is_stopped = bool(self.stopped_reason())
         processes.kill_group(pid, signal.SIGKILL if is_stopped else signal.SIGTERM)
-        self._loop.after(programs.END_TIMEOUT, lambda: self._kill(pid))
+        grace = programs.grace(self.settings.environment)
+        self._kill_at = time.monotonic() + grace
+        self._loop.after(grace, lambda: self._kill(pid))
 
     def succeed(self) -> None:
         """Show the success of the program, with the cause of its last restart."""
@@ -110,8 +114,14 @@ class ProgramProcess(TaskProcess):
         self.enter(Phase.RUNNING, self._last_reason)
 
     def on_exit(self, status: int) -> None:
-        """Take the wait status of the process. Its group has the processes that the program left behind."""
+        """Take the wait status of the process. Its group has the processes that the program left behind.
+
+        Those that have got SIGTERM may save until their time is over: a shell ends at once, and leaves its command.
+        """
         if self.pid is not None:
+            if self._is_ending and time.monotonic() < self._kill_at and processes.group_exists(self.pid):
+                self._loop.after(_GROUP_INTERVAL, lambda: self.on_exit(status))
+                return
             self._kill(self.pid)
         code = programs.exit_code(os.waitstatus_to_exitcode(status))
         self._finish(code, programs.LOST_TASK if code == programs.PEER_LOST else self._describe_exit(status))
