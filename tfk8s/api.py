@@ -28,6 +28,7 @@ def up(
     timeout: float | None = TIMEOUT,
     keep: bool = False,
     allow_exposed_ports: bool = False,
+    python: str | Path | None = None,
     on_change: OnChange | None = None,
 ) -> Cluster:
     """Apply a job file, and wait until every server answers and every program runs.
@@ -42,6 +43,7 @@ def up(
         timeout: in seconds; the default is 15 minutes while an autoscaler starts a node. None does not wait.
         keep: keep the cluster after a failure, and at the end of a `with`.
         allow_exposed_ports: start in this machine's own network, even if other users can connect to the tasks.
+        python: the interpreter of tasks and scripts on this machine; None is the active environment's, else this one.
         on_change: called with the first status, and with each status that differs from the one before.
 
     Returns:
@@ -53,7 +55,8 @@ def up(
         WaitTimeout: the cluster did not start in time.
     """
     spec = _load(job_file)
-    cluster = find(spec, BackendOptions(local, context, namespace, allow_exposed_ports), keep=keep)
+    named = None if python is None else str(python)
+    cluster = find(spec, BackendOptions(local, context, namespace, allow_exposed_ports, named), keep=keep)
     with contextlib.ExitStack() as removal:
         removal.enter_context(cluster)
         cluster.apply(spec)

@@ -282,6 +282,25 @@ def test_missing_tensorflow_is_an_error_with_help(job_file: Path, tmp_path: Path
     assert "pip install" in done.stderr
 
 
+def test_an_interpreter_that_the_user_names(job_file: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "own"], check=True)
+    (packages,) = (tmp_path / "own").glob("lib/python3*/site-packages")
+    (packages / "others.pth").write_text(str(Path(str(interpreter.tensorflow_folder(sys.executable))).parent))
+    (tmp_path / "prefix.py").write_text("import sys; print(sys.prefix)")
+    up = tfk8s("up", "--local", "--python", tmp_path / "own", job_file)
+    python = f"{tmp_path}/own/bin/python"
+    assert f"\npython: {python}, TensorFlow 2." in up.stderr, up.stderr
+    assert f"\npython: {python}, TensorFlow 2." in tfk8s("status", "--local", "mine").stdout
+    prefixes = [
+        tfk8s("submit", "--local", *options, "mine", tmp_path / "prefix.py").stdout.strip()
+        for options in ([], ["--python", sys.executable])
+    ]
+    assert prefixes == [str(tmp_path / "own"), sys.prefix]
+    other = tfk8s("up", "--local", "--python", sys.executable, job_file)
+    assert other.stderr.startswith(f'error: cluster "mine" runs already, with {python}\n'), other.stderr
+    assert tfk8s("down", "--local", "mine").returncode == 0
+
+
 def test_a_cluster_in_a_shared_network_gets_free_ports(job_file: Path) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]

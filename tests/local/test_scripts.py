@@ -273,11 +273,15 @@ def test_sessions_without_a_target_are_told_and_led_to_the_master(run, pair: str
     assert (code, out, "no session" in err) == (0, "6 2\n", False)
 
 
-def test_a_virtual_environments_packages(run, pair: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+def test_an_environments_packages(
+    run, pair: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     (packages,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
     (packages / "only_here.py").write_text("word = 'from the environment'")
-    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / "venv"))
     text = "import only_here, sys, tfk8s; print(only_here.word, tfk8s.session.__name__)"
     assert run(pair, text)[:2] == (0, "from the environment session\n")
 

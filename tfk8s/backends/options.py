@@ -23,12 +23,14 @@ class BackendOptions:
         context: the context of the kubeconfig; None is the current context.
         namespace: the namespace in Kubernetes; None is the job file's, else the context's.
         allow_exposed_ports: start local clusters in this machine's own network, even if others can connect.
+        python: the interpreter of local clusters, as the user names it; None is the active environment's, else tfk8s'.
     """
 
     local: bool | None = None
     context: str | None = None
     namespace: str | None = None
     allow_exposed_ports: bool = False
+    python: str | None = None
 
     def __post_init__(self) -> None:
         """Raise an InvalidInput for an invalid name of a namespace."""
@@ -53,6 +55,8 @@ class BackendOptions:
         local = self.local if self.local is not None or kubernetes else _local_by_default(environment)
         if self.allow_exposed_ports and not local:
             raise InvalidInput("--allow-exposed-ports needs --local")
+        if self.python is not None and not local:
+            raise InvalidInput("--python needs --local", help="elsewhere, the image or the active environment decides")
         return bool(local)
 
 

@@ -33,7 +33,7 @@ def choose(options: BackendOptions, job_file: JobFile | None = None) -> Backend:
         )
         from tfk8s.backends.local.backend import LocalBackend
 
-        return LocalBackend(allow_exposed_ports=options.allow_exposed_ports)
+        return LocalBackend(allow_exposed_ports=options.allow_exposed_ports, python=options.python)
     namespace = options.namespace or (job_file.namespace if job_file else None)
     return _kubernetes(options.context, namespace, os.environ)
 

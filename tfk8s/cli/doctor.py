@@ -31,6 +31,7 @@ def doctor(
         ),
     ] = None,
     output: options.Output = None,
+    python: options.Python = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -58,7 +59,7 @@ def doctor(
 
         job_file = load(file)
     checks = []
-    for check in examine(BackendOptions(local or None, context, namespace), image, job_file):
+    for check in examine(BackendOptions(local or None, context, namespace, python=python), image, job_file):
         checks.append(check)
         if output is None:
             say(_line(check))

@@ -46,9 +46,10 @@ def status(
         tfk8s status --watch mnist
 
     JSON: name, backend, location, phase, exit_code (of the run of programs), reason, target, master, created,
-    removed_at, idle, idle_since, limits_problem, isolation, way_out, requests (cpu, memory, gpus), and tasks, each with
-    task, job, index, phase, address, where, restarts, exit_code, since, progress (step, total, rate, remaining,
-    metrics), reason; and scripts, each with script, phase, exit_code, command, where, since, progress, reason.
+    removed_at, idle, idle_since, limits_problem, isolation, way_out, python (the interpreter's path), tensorflow (its
+    version), requests (cpu, memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts,
+    exit_code, since, progress (step, total, rate, remaining, metrics), reason; and scripts, each with script, phase,
+    exit_code, command, where, since, progress, reason.
     """
     from tfk8s.cli import json_output
     from tfk8s.cli.progress import Progress
@@ -163,8 +164,10 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     if cluster.limits_problem or (any(cluster.limits) and not cluster.reason):
         say(f"\n{_limits(cluster)}")
     say("\n" + task_table(cluster.tasks, sys.stdout))
+    if cluster.interpreter:
+        say(f"\npython: {cluster.interpreter}")
     if cluster.isolation:
-        say(f"\nisolation: {cluster.isolation}")
+        say(f"isolation: {cluster.isolation}")
     if cluster.way_out:
         say(f"way out: {cluster.way_out}")
     if cluster.scripts:

@@ -45,6 +45,8 @@ def cluster(status: ClusterStatus) -> Document:
         "limits_problem": status.limits_problem,
         "isolation": status.isolation,
         "way_out": status.way_out,
+        "python": status.python,
+        "tensorflow": status.tensorflow,
         "requests": _resources(status.requests),
         "scripts": [_script(script) for script in status.scripts],
         "tasks": [_task(task) for task in status.tasks],

@@ -29,6 +29,7 @@ def up(
         bool, typer.Option("--dry-run", help="Show what would change, without changing anything.")
     ] = False,
     allow_exposed_ports: options.ExposedPorts = False,
+    python: options.Python = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -51,20 +52,22 @@ def up(
 
     file = options.file_or_default(file)
     if dry_run:
-        _show_plan(api.plan(file, BackendOptions(local or None, context, namespace, allow_exposed_ports)))
+        _show_plan(api.plan(file, BackendOptions(local or None, context, namespace, allow_exposed_ports, python)))
         return
     spec = load(file)
     advice = "a cluster that starts already continues; `tfk8s up` waits for the cluster, `tfk8s down` removes it"
     with leaving(advice), Progress() as progress:
         cluster = api.up(
             spec, local=local or None, context=context, namespace=namespace, timeout=None if no_wait else timeout,
-            keep=True, allow_exposed_ports=allow_exposed_ports, on_change=progress.update,
+            keep=True, allow_exposed_ports=allow_exposed_ports, python=python, on_change=progress.update,
         )  # fmt: skip
     state = "is started" if no_wait else "is up"
     say(
         f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
     )
     status = cluster.status()
+    if status.interpreter:
+        note(f"python: {status.interpreter}")
     if status.isolation:
         note(f"isolation: {status.isolation}")
     if status.way_out:

@@ -144,6 +144,12 @@ ExposedPorts = Annotated[
         help="Start in this machine's own network. Anyone who can reach a task's port can run code as you.",
     ),
 ]
+Python = Annotated[
+    str | None,
+    typer.Option(
+        "--python", metavar="PATH", help="With --local: an interpreter or environment; default: the active environment."
+    ),
+]
 Timeout = Annotated[
     float,
     typer.Option(
@@ -245,9 +251,11 @@ Retries = Annotated[
 ]
 
 
-def find_cluster(name: str, local: bool, context: str | None, namespace: str | None) -> Cluster:
+def find_cluster(
+    name: str, local: bool, context: str | None, namespace: str | None, python: str | None = None
+) -> Cluster:
     """Return a handle on the cluster that these arguments of a command name."""
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
 
-    return find(name, BackendOptions(local or None, context, namespace))
+    return find(name, BackendOptions(local or None, context, namespace, python=python))

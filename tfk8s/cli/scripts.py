@@ -45,6 +45,7 @@ def submit(
         bool, typer.Option("--here", help="Run on this machine; forward localhost:2222 and up to the tasks.")
     ] = False,
     timeout: options.StartTimeout = None,
+    python: options.Python = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -85,7 +86,7 @@ def submit(
         script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
         cpu=cpu, memory=memory, without=without or (), get=get or (), start_timeout=timeout, on_master=on_master,
     )  # fmt: skip
-    cluster = options.find_cluster(name, local, context, namespace)
+    cluster = options.find_cluster(name, local, context, namespace, python)
     if timeout is not None:
         with Progress() as progress:
             cluster.wait(timeout, progress.update, without=without or ())
@@ -155,6 +156,7 @@ def run(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running.")] = False,
     timeout: options.Timeout = TIMEOUT,
     allow_exposed_ports: options.ExposedPorts = False,
+    python: options.Python = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -199,7 +201,7 @@ def run(
         raise InvalidInput(f"{option} can't be combined with --each: the scripts would replace each other's files")
     spec = load(file)
     tasks = _tasks_of(spec, each)
-    cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports), keep=keep)
+    cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports, python), keep=keep)
     if session_script is None:
         require_programs(spec)
     else:

@@ -151,6 +151,8 @@ class ClusterStatus:
         is_elastic: whether each session brings the ClusterSpec to the servers, which know only themselves.
         isolation: who can connect to the servers, for clusters on this machine; else "".
         way_out: the way to other networks, for clusters on this machine that run; else "".
+        python: the path of the tasks' interpreter, for clusters on this machine; else "".
+        tensorflow: the version of that interpreter's TensorFlow; else "".
     """
 
     name: str
@@ -171,6 +173,13 @@ class ClusterStatus:
     is_elastic: bool = False
     isolation: str = ""
     way_out: str = ""
+    python: str = ""
+    tensorflow: str = ""
+
+    @property
+    def interpreter(self) -> str:
+        """The interpreter with the version of its TensorFlow, for people; "" if unknown."""
+        return f"{self.python}, TensorFlow {self.tensorflow}" if self.tensorflow else self.python
 
     @property
     def removed_at(self) -> float | None:

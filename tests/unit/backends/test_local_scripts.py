@@ -102,7 +102,7 @@ def test_a_port_in_use_is_named(ports: list[int]) -> None:
 
 
 def test_a_machine_without_tensorflow(ports: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "tensorflow_folder", lambda python: None)
+    monkeypatch.setattr(interpreter, "find_tensorflow", lambda: None)
     backend = FakeBackend(job_file("mnist", chief=1, worker=1))
     with pytest.raises(InvalidInput, match="TensorFlow is not installed for"):
         local_scripts.run_forwarded(backend, status_at(backend, ports[0]), Script(path=Path("a.py")))

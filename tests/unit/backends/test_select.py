@@ -61,6 +61,7 @@ def test_invalid_namespaces() -> None:
             "--local can't be combined with --namespace",
         ),
         (BackendOptions(allow_exposed_ports=True), "0", "--allow-exposed-ports needs --local"),
+        (BackendOptions(python="python3.12"), "0", "--python needs --local"),
         (BackendOptions(), "maybe", 'TFK8S_LOCAL is "maybe"'),
     ],
 )

@@ -118,6 +118,8 @@ Options:
                            to the tasks.
   --timeout TIME           Wait up to TIME for the cluster to be ready, and as
                            long for the script's pod to start.
+  --python PATH            With --local: an interpreter or environment;
+                           default: the active environment.
   --local                  Use this machine, not Kubernetes (the default with
                            TFK8S_LOCAL=1).
   --context NAME           The kubeconfig context; default: the current

@@ -58,6 +58,8 @@ DOCUMENT = {
     "limits_problem": "",
     "isolation": "",
     "way_out": "",
+    "python": "",
+    "tensorflow": "",
     "requests": {"cpu": 0.0, "memory": 0, "gpus": 0},
     "scripts": [],
     "tasks": [

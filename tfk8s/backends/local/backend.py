@@ -13,18 +13,18 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from tfk8s import polling
-from tfk8s.backends import devices, downloads, foreground_scripts
+from tfk8s.backends import devices, downloads, foreground_scripts, interpreter
 from tfk8s.backends.foreground_scripts import ForegroundScripts
-from tfk8s.backends.local import capacity, logs, state, status, supervisor_client, volumes
+from tfk8s.backends.local import capacity, logs, starting, state, status, supervisor_client
 from tfk8s.backends.local.programs import cluster_end
-from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, make_record, resize
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.way_out.expected import expected
 from tfk8s.backends.local_tensorboard import LocalTensorBoard
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.core.events import Event
-from tfk8s.core.plan import Action, Change, Plan, Scaling, compare, fields
+from tfk8s.core.plan import Action, Change, Plan, Scaling, compare
 from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
@@ -33,7 +33,6 @@ from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 from tfk8s.log import log
-from tfk8s.sessions.forks import processes
 from tfk8s.sessions.timing import TIMING
 
 if TYPE_CHECKING:
@@ -49,44 +48,51 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
     Args:
         allow_exposed_ports: start the tasks in this machine's own network, even if other users can connect. Anyone who
             can reach a task's port can run code as this user.
+        python: the interpreter of clusters that start, and of scripts; None is the active environment's, else tfk8s'.
+
+    Raises:
+        InvalidInput: there is no such interpreter.
     """
 
     name = "local"
     flags = " --local"
 
-    def __init__(self, *, allow_exposed_ports: bool = False) -> None:
+    def __init__(self, *, allow_exposed_ports: bool = False, python: str | None = None) -> None:
         self._exposed = allow_exposed_ports
+        self._python = None if python is None else interpreter.named(python)
 
     def apply(self, job_file: JobFile) -> bool:
         """Start the cluster or its failed servers; return whether anything changed."""
         capacity.check_job_file(job_file)
-        volumes.check(job_file)
+        starting.check_volumes(job_file)
         with state.locked():
             folder = state.folder(job_file.name)
             record = folder.read()
             if record is not None and folder.is_running():
+                starting.check_python(record, self._python)
                 if record.is_resized(job_file):
                     remedy = f"save them; then run: tfk8s scale --local {job_file.name} {{count}} --yes"
                     require_no_variables({job.name: job.tasks for job in job_file.jobs}, record.job_file, remedy)
-                    _resize(folder, record, job_file)
+                    starting.resize(folder, record, job_file)
                     return True
-                _check_same(record, job_file)
-                return _restart_failed(folder, job_file)
-            _start(folder, job_file, exposed=self._exposed)
+                starting.check_same(record, job_file)
+                return starting.restart_failed(folder, job_file)
+            starting.start(folder, job_file, exposed=self._exposed, python=self._python)
         return True
 
     def plan(self, job_file: JobFile) -> Plan:
         """Return the changes that `apply` would make."""
         capacity.check_job_file(job_file)
-        volumes.check(job_file)
+        starting.check_volumes(job_file)
         name, folder = job_file.name, state.folder(job_file.name)
         record = folder.read()
         if record is None or not folder.is_running():
-            _check_capacity(job_file)
+            starting.check_machine(job_file, self._python)
             return Plan(
                 name=name, changes=(Change(kind="cluster", name=name, action=Action.CREATE),), requests=named(job_file),
                 way_out=expected(job_file.network.allow_to, exposed=self._exposed),
             )  # fmt: skip
+        starting.check_python(record, self._python)
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
             return Plan(name=name, restarts=tuple(status.failed_servers(folder, job_file)))
@@ -108,9 +114,9 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
             if not folder.is_running():
                 raise supervisor_client.gone_error(folder)
             if record.is_resized(after):
-                _resize(folder, record, after)
+                starting.resize(folder, record, after)
                 return Scaling.IN_PLACE
-            _start(folder, after, exposed=record.exposed, created=record.created)
+            starting.start(folder, after, exposed=record.exposed, python=record.python, before=record)
         return Scaling.RESTARTED
 
     def observe(self, name: str) -> ClusterStatus:
@@ -148,7 +154,9 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
         with foreground_scripts.FailureFile(script) as failure_file:
             answer = supervisor_client.run(
                 folder,
-                supervisor_client.script_request(folder, record, script, failure_file.environment(len(_STREAMS))),
+                supervisor_client.script_request(
+                    folder, record, script, failure_file.environment(len(_STREAMS)), self._python
+                ),
                 [*_STREAMS, *failure_file.descriptors],
             )
             if "error" in answer:
@@ -243,58 +251,3 @@ def _no_such_cluster(name: str) -> NoSuchCluster:
     return NoSuchCluster(
         f'there is no cluster "{name}" on this machine; {names}', help="tfk8s up --local FILE starts one"
     )
-
-
-def _check_capacity(job_file: JobFile) -> None:
-    """Raise an InvalidInput if this machine has too little memory or too few ports for the cluster."""
-    capacity.check_memory(job_file)
-    capacity.check_ports(job_file)
-
-
-def _start(folder: state.Folder, job_file: JobFile, *, exposed: bool, created: float | None = None) -> None:
-    """Start a cluster, after removing the cluster of that name. Ctrl-C waits until this is done."""
-    folder.require_space()
-    _check_capacity(job_file)
-    volumes.make_folders(job_file)
-    record = make_record(job_file, exposed=exposed, created=created)
-    with processes.signals_held():
-        _replace(folder, record)
-
-
-def _replace(folder: state.Folder, record: Record) -> None:
-    if folder.read() is not None:
-        cluster_end.end(folder, "was started again with other numbers of tasks")
-    folder.remove()
-    try:
-        folder.create(record)
-        supervisor_client.start(folder, record)
-    except BaseException:
-        cluster_end.end(folder, "could not start")
-        folder.remove()
-        raise
-
-
-def _resize(folder: state.Folder, record: Record, job_file: JobFile) -> None:
-    """Change the numbers of tasks while the others continue. Ctrl-C waits until this is done."""
-    folder.require_space()
-    capacity.check_growth(record.job_file, job_file)
-    after = resize(record, job_file)
-    capacity.check_new_ports(after.addresses)
-    with processes.signals_held():
-        supervisor_client.send_request(folder, {"do": "scale", "record": after.to_dict()})
-
-
-def _check_same(record: Record, job_file: JobFile) -> None:
-    if changes := [str(field) for field in fields(job_file_to_dict(record.job_file), job_file_to_dict(job_file))]:
-        raise InvalidInput(
-            f'cluster "{job_file.name}" runs already, from another job file:\n  ' + "\n  ".join(changes),
-            help=f"tfk8s down --local {job_file.name} removes it; or set another `name` in this job file",
-        )
-
-
-def _restart_failed(folder: state.Folder, job_file: JobFile) -> bool:
-    """Restart the failed servers; return whether there were any."""
-    failed = status.failed_servers(folder, job_file)
-    for task in failed:
-        supervisor_client.send_request(folder, {"do": "restart", "task": str(task)})
-    return bool(failed)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 
-from tfk8s.backends import interpreter
 from tfk8s.core import addresses
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile, Task
@@ -145,7 +143,6 @@ def check_job_file(job_file: JobFile) -> None:
             "clusters on this machine need Linux",
             help="run tfk8s in a Linux virtual machine or container, or use a Kubernetes cluster",
         )
-    interpreter.require_tensorflow(interpreter.script_python(os.environ))
     for job in program_jobs(job_file):
         _check_program(job)
     if job_file.has_addresses:

@@ -66,8 +66,10 @@ class Record:
         created: seconds since the epoch.
         tasks: the parts of the tasks, in the job file's order.
         cluster: the ClusterSpec that sessions see.
-        python: the interpreter that runs scripts.
+        python: the interpreter that runs tasks, and scripts unless another environment is active.
+        is_python_named: whether the user named the interpreter, which then runs all scripts.
         tensorflow: the folder of the package `tensorflow`.
+        tensorflow_version: its version; "" for a cluster that an earlier tfk8s started.
         exposed: whether the user accepts that others can connect to the tasks.
         elastic: whether each server knows only itself, so that the number of tasks can change.
         isolation: who can connect to the tasks, as the supervisor has found.
@@ -83,6 +85,8 @@ class Record:
     exposed: bool
     elastic: bool
     isolation: Isolation = OWN_NETWORK
+    is_python_named: bool = False
+    tensorflow_version: str = ""
 
     @property
     def name(self) -> str:
@@ -117,6 +121,12 @@ class Record:
         moved = {str(task.port): _port(task.address) for task in self.tasks if self.isolation.is_shared}
         return {"TFK8S_PORTS": json.dumps(moved)} if moved else {}
 
+    def script_python(self, python: str | None) -> str:
+        """Return the interpreter for a script; `python` is the one that the script's user names."""
+        if python is not None or self.is_python_named:
+            return python or self.python
+        return interpreter.active(os.environ) or self.python
+
     def is_resized(self, job_file: JobFile) -> bool:
         """Return whether a job file has only other numbers of tasks, to which the cluster can change while it runs."""
         tasks = {job.name: job.tasks for job in self.job_file.jobs}
@@ -137,22 +147,29 @@ class Record:
         return cls(**{**plain, "tasks": tasks, "job_file": job_file, "isolation": isolation})
 
 
-def make_record(job_file: JobFile, *, exposed: bool, created: float | None = None) -> Record:
+def make_record(
+    job_file: JobFile, *, exposed: bool, python: str | None = None, is_python_named: bool = False,
+    created: float | None = None,
+) -> Record:  # fmt: skip
     """Return the record of a job file's cluster on this machine.
 
     Args:
         job_file: the job file.
         exposed: whether the user accepts that others can connect to the tasks.
+        python: the interpreter; None is the one of the active environment.
+        is_python_named: whether the user named the interpreter.
         created: the time of the cluster's first `up`; None is now.
     """
-    python = interpreter.script_python(os.environ)
+    python = python or interpreter.script_python(os.environ)
+    tensorflow = interpreter.tensorflow_folder(python)
     address = addresses.local_address(job_file)
     gpus = capacity.assign_gpus([(job, task) for job in job_file.jobs for task in job], range(capacity.gpus()))
     return Record(
         job_file=job_file, id=secrets.token_hex(16), created=time.time() if created is None else created,
         tasks=[_task(job_file, job, task, address, gpus[task]) for job in job_file.jobs for task in job],
         cluster=job_file.cluster_spec(address), python=python,
-        tensorflow=str(interpreter.tensorflow_folder(python)), exposed=exposed,
+        is_python_named=is_python_named, tensorflow=str(tensorflow), exposed=exposed,
+        tensorflow_version=interpreter.tensorflow_version(tensorflow) if tensorflow else "",
         # A program's server knows only its own ClusterSpec, and can't use the tasks of an elastic cluster.
         elastic=not any(program_jobs(job_file)),
     )  # fmt: skip

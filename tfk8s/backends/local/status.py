@@ -39,6 +39,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         requests=named(record.job_file),
         limits=record.job_file.limits, idle_since=idle_since, success=tuple(success_tasks(record.job_file)),
         is_elastic=record.elastic, isolation=isolation, way_out=way_out,
+        python=record.python, tensorflow=record.tensorflow_version,
     )  # fmt: skip
 
 

@@ -220,7 +220,9 @@ def _current_folder() -> str:
         raise InvalidInput("the current folder does not exist any more", help="cd to one that does") from error
 
 
-def script_request(folder: state.Folder, record: Record, script: Script, more: Mapping[str, str]) -> ipc.Message:
+def script_request(
+    folder: state.Folder, record: Record, script: Script, more: Mapping[str, str], python: str | None = None
+) -> ipc.Message:
     """Return the request that runs a script.
 
     Args:
@@ -228,6 +230,7 @@ def script_request(folder: state.Folder, record: Record, script: Script, more: M
         record: the cluster.
         script: the script.
         more: more variables for the script.
+        python: the interpreter that the user names for the script.
     """
     base = {**os.environ, **script_variables(folder, record)}
     without = [*filter(None, script.environment.get("TFK8S_WITHOUT", "").split(",")), *record.programs]
@@ -235,7 +238,7 @@ def script_request(folder: state.Folder, record: Record, script: Script, more: M
     more = {CLUSTER_ID_VARIABLE: record.id, "TFK8S_PROGRESS": str(progress), **more}
     more |= {"TFK8S_WITHOUT": ",".join(without)} if without else {}
     return {
-        "do": "run", "fresh": script.fresh, "python": interpreter.script_python(os.environ),
+        "do": "run", "fresh": script.fresh, "python": record.script_python(python),
         "folder": _current_folder(), "umask": processes.umask(), "arguments": script.runner_arguments(),
         "progress": str(progress),
         "environment": script_environment(script, record.cluster, record.target, base, more),

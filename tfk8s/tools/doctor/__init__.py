@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from tfk8s import platforms
+from tfk8s.backends.interpreter import tensorflow_version
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.task.server import find_tensorflow
 from tfk8s.tools.doctor.check import Check, State
 from tfk8s.version import __version__
-
-# Matches tensorflow-2.21.0.dist-info and tensorflow_cpu-2.21.0.dist-info, but not tensorflow_datasets-….
-_DIST_INFO = re.compile(r"tensorflow(?:_cpu|_gpu|_intel|_macos|_rocm)?-([0-9][^-]*)\.dist-info", re.ASCII)
 
 
 def examine(where: BackendOptions, image: str | None = None, job_file: JobFile | None = None) -> Iterator[Check]:
@@ -38,7 +35,7 @@ def examine(where: BackendOptions, image: str | None = None, job_file: JobFile |
         if system.state is State.OK:
             from tfk8s.tools.doctor import local
 
-            yield from local.checks(os.environ, job_file)
+            yield from local.checks(os.environ, job_file, where.python)
     else:
         from tfk8s.tools.doctor import kubernetes
 
@@ -57,9 +54,3 @@ def _versions() -> str:
     folder = find_tensorflow()
     tensorflow = tensorflow_version(Path(folder)) if folder else "is not installed here"
     return f"tfk8s {__version__}, Python {platform.python_version()}, TensorFlow {tensorflow}"
-
-
-def tensorflow_version(folder: Path) -> str:
-    """Return the version of TensorFlow's package in a folder, from the metadata that pip wrote beside the folder."""
-    names = (_DIST_INFO.fullmatch(path.name) for path in sorted(folder.parent.glob("tensorflow*.dist-info")))
-    return next((match[1] for match in names if match), "of an unknown version")

@@ -14,10 +14,18 @@ from tfk8s.tools.doctor.check import Check, State
 _NAMESPACES = "on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0; in a container: --cap-add SYS_ADMIN"
 
 
-def checks(environment: Mapping[str, str], job_file: JobFile | None = None) -> Iterator[Check]:
-    """Yield the checks of this machine, which has Linux, and of its room for a job file."""
+def checks(
+    environment: Mapping[str, str], job_file: JobFile | None = None, python: str | None = None
+) -> Iterator[Check]:
+    """Yield the checks of this machine, which has Linux, and of its room for a job file.
+
+    Args:
+        environment: the user's environment.
+        job_file: a job file whose tasks need room.
+        python: the interpreter that `--python` names.
+    """
     yield from _network(job_file)
-    yield _tensorflow(interpreter.script_python(environment))
+    yield _tensorflow(interpreter.named(python) if python else interpreter.script_python(environment))
     yield _memory(capacity.available_memory())
     yield Check("GPUs", State.OK, f"{capacity.gpus() or 'none'}; a task that requests more GPUs runs without them")
     if job_file is not None:
@@ -53,11 +61,11 @@ def _network(job_file: JobFile | None) -> Iterator[Check]:
 
 
 def _tensorflow(python: str) -> Check:
-    folder = interpreter.tensorflow_folder(python)
-    if folder is None:
-        advice = "pip install 'tfk8s[local]', or pip install tensorflow-cpu"
-        return Check("TensorFlow", State.MISSING, f"not installed for {python}", advice)
-    return Check("TensorFlow", State.OK, str(folder))
+    try:
+        interpreter.require_tensorflow(python, interpreter.OTHERS)
+    except InvalidInput as error:
+        return Check("TensorFlow", State.MISSING, str(error), error.help or "")
+    return Check("TensorFlow", State.OK, interpreter.description(python))
 
 
 def _memory(available: int) -> Check:

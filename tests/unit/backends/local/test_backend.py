@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from job_files import job_file
 
 from tfk8s import polling
-from tfk8s.backends import interpreter
 from tfk8s.backends.local import (
     capacity,
     logs,
@@ -254,19 +253,6 @@ def test_variables_that_tensorflow_reads_at_import() -> None:
         "CUDA_VISIBLE_DEVICES",
         "PYTHONPATH",
     }
-
-
-def test_scripts_use_the_virtual_environment(tmp_path: Path) -> None:
-    import sys
-
-    assert interpreter.script_python({}) == sys.executable
-    assert (
-        interpreter.script_python({"VIRTUAL_ENV": str(tmp_path)}) == sys.executable
-    )  # the environment has no interpreter
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").touch()
-    assert interpreter.script_python({"VIRTUAL_ENV": str(tmp_path)}) == str(tmp_path / "bin" / "python")
-    assert interpreter.script_python({"VIRTUAL_ENV": sys.prefix}) == sys.executable
 
 
 def test_following_ends_when_another_cluster_has_the_name(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import NoReturn
 import pytest
 from job_files import job_file
 
-from tfk8s.backends.local import isolation, mounts, network_namespace, volumes
+from tfk8s.backends.local import isolation, mounts, network_namespace, starting
 from tfk8s.backends.local.record import make_record
 from tfk8s.core.spec import Job
 from tfk8s.core.storage.volumes import Volume
@@ -29,19 +29,19 @@ def test_missing_folders_are_made_and_volumes_without_one_are_named(
     own = Volume(path="/ckpt", claim="ckpt", folder=str(tmp_path / "a" / "ckpt"))
     lacking = Volume(path="/data", claim="data"), Volume(path="/keys", secret="keys")
     demo = job_file("demo", Job(name="worker", volumes=lacking), volumes=(own,))
-    volumes.check(demo)
-    volumes.make_folders(demo)
+    starting.check_volumes(demo)
+    starting.make_folders(demo)
     assert (tmp_path / "a" / "ckpt").is_dir()
     assert [record.message for record in caplog.records] == [
         "volumes without a folder are not there on this machine: /data (claim), /keys (secret)"
     ]
-    volumes.make_folders(demo)
+    starting.make_folders(demo)
 
 
 def test_folders_that_can_not_be_volumes(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    def refusal(*chosen: Volume, call: Callable[..., None] = volumes.check) -> str:
+    def refusal(*chosen: Volume, call: Callable[..., None] = starting.check_volumes) -> str:
         with pytest.raises(InvalidInput) as caught:
             call(job_file("demo", *(Job(name=f"j{number}", volumes=(one,)) for number, one in enumerate(chosen))))
         return str(caught.value)
@@ -56,7 +56,7 @@ def test_folders_that_can_not_be_volumes(tmp_path: Path) -> None:
     file = str(tmp_path / "file")
     assert refusal(Volume(path="/d", folder=file)) == f"{file}, the folder of the volume at /d, is a file"
     below = f"{file}/below"
-    assert refusal(Volume(path="/d", folder=below), call=volumes.make_folders) == (
+    assert refusal(Volume(path="/d", folder=below), call=starting.make_folders) == (
         f"the folder {below} of the volume at /d can't be made: Not a directory"
     )
 
