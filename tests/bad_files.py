@@ -299,6 +299,13 @@ TABLE = r"""
   4:38+8 bad-value: "restart_on" can't be "failures" [expected exit-code or failure or never] -> write failure
   4:62+2 out-of-range: "max_restarts" can't be -1 [at least 0]
   4:75+1 out-of-range: 0 is out of range [expected 1 to 2147483647 seconds]
+= jobs: {worker: {program: [a.py]}}\nrun: {restart_on: 42}
+  4:19+2 wrong-type: "restart_on" can't be 42 [expected exit-code or failure or never, or a list of exit codes] -> write [42]
+= jobs: {worker: {program: [a.py]}}\nrun: {restart_on: []}
+  4:19+2 empty: "restart_on" is empty [expected at least one entry]
+= jobs: {worker: {program: [a.py]}}\nrun: {restart_on: [0, a]}
+  4:20+1 out-of-range: an entry of "restart_on" can't be 0 [at least 1]
+  4:23+1 wrong-type: an entry of "restart_on" can't be text [expected a whole number]
 
 # tf.data's service
 = jobs: {worker: 1, input: {kind: server, tasks: 2}}

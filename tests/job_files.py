@@ -345,7 +345,7 @@ class _Parts:
     def run(self) -> st.SearchStrategy[Any]:
         return self.some(
             success=self.pick(["PROGRAM", "PROGRAM/0", "PROGRAM/1"], ["a/b", "worker/", "/0", "worker/00", ""]),
-            restart_on=self.pick(["exit-code", "failure", "never"], ["always"]),
+            restart_on=self.pick(["exit-code", "failure", "never", [42, 143]], ["always", [], [0], [256], 42]),
             max_restarts=self.pick([0, 1, 1000], [-1, 1001]),
             restart_scope=self.pick(["task", "job", "cluster"], ["pod"]),
             timeout=self.duration(),

@@ -47,7 +47,7 @@ def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
             "network": Network(**network),
             "security": Security(**plain["security"]),
             "script": _resources(plain.get("script", {})),
-            "run": RunPolicy(**plain.get("run", {})),
+            "run": _run(plain.get("run", {})),
         }
     )
 
@@ -62,6 +62,11 @@ def _job(plain: Mapping[str, Any]) -> Job:
         **plain, **tuples, **quantities, "env": _env(plain["env"]), "topology": topology, "volumes": volumes,
         "program": program and Program(tuple(program["words"]), program["folder"]),
     })  # fmt: skip
+
+
+def _run(plain: Mapping[str, Any]) -> RunPolicy:
+    codes = plain.get("restart_on")
+    return RunPolicy(**{**plain, "restart_on": tuple(codes)} if isinstance(codes, list) else plain)
 
 
 def _resources(plain: Mapping[str, Any]) -> ScriptResources:

@@ -2,7 +2,8 @@
 
 A task of a job with `program` runs this program instead of a TensorFlow server. The program finds the cluster in
 `TF_CONFIG`. The meaning of exit codes is that of `restartPolicy: ExitCode` of Kubeflow's TFJob: a program that ends
-with 128 or more is run again, as signals end programs so; another code except 0 is the program's own failure.
+with 128 or more is run again, as signals end programs so; another code except 0 is the program's own failure. There is
+one more code for a program that has saved and wants to run again, `SAVED`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ EXIT_CODE, FAILURE, NEVER = RESTART_ON = "exit-code", "failure", "never"
 TASK, JOB, CLUSTER = RESTART_SCOPES = "task", "job", "cluster"
 
 FIRST_RETRYABLE = 128
+# TensorFlow's PreemptionCheckpointHandler ends a program so after SIGTERM, and on Google Cloud with 143
+# (BorgTerminationConfig and gce_exit_fn in tensorflow/python/distribute/failure_handling/).
+SAVED = 42
+WANTS_RESTART = f"exited with {SAVED}, to run again"  # the reason of such an end
 PEER_LOST = 138  # a program ends so if another task was lost; 128 + SIGUSR1 is TFJob's code for programs' own retries
 LOST_TASK = "another task was lost"  # the reason of such an end
 TIMED_OUT = 124
@@ -69,8 +74,8 @@ class RunPolicy:
 
     Attributes:
         success: the job or the task whose end with code 0 is the run's success; for "", see `kinds.success_tasks`.
-        restart_on: the ends after which programs are run again: "exit-code" (codes from 128), "failure" (every code
-            except 0), or "never".
+        restart_on: the ends after which programs are run again: "exit-code" (`SAVED` and codes from 128), "failure"
+            (every code except 0), "never", or exactly these codes.
         max_restarts: the greatest number of restarts of a task; with a wider scope, of the job or the cluster.
         restart_scope: the programs that are run again: of the "task", the "job", or all of the "cluster". For "", all
             of the cluster on this machine; on Kubernetes, each program is always run again alone.
@@ -78,7 +83,7 @@ class RunPolicy:
     """
 
     success: str = ""
-    restart_on: str = EXIT_CODE
+    restart_on: str | tuple[int, ...] = EXIT_CODE
     max_restarts: int = 3
     restart_scope: str = ""
     timeout: int | None = None
@@ -92,7 +97,19 @@ class RunPolicy:
         """
         if code == 0 or restarts >= self.max_restarts or self.restart_on == NEVER:
             return False
-        return self.restart_on == FAILURE or code >= FIRST_RETRYABLE
+        if isinstance(self.restart_on, tuple):
+            return code in self.restart_on
+        return self.restart_on == FAILURE or code >= FIRST_RETRYABLE or code == SAVED
+
+
+def restart_word(restart_on: str | tuple[int, ...]) -> str:
+    """Return the ends of `RunPolicy.restart_on` as one word of a command."""
+    return restart_on if isinstance(restart_on, str) else ",".join(map(str, restart_on))
+
+
+def parse_restart_word(word: str) -> str | tuple[int, ...]:
+    """Return the ends from the word of `restart_word`."""
+    return word if word in RESTART_ON else tuple(map(int, word.split(",")))
 
 
 def grace(environment: Mapping[str, str]) -> float:

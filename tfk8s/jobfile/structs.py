@@ -122,6 +122,31 @@ class _Words(List):
 
 PROGRAM = _Words(types.TEXT, minimum=1)
 
+
+class _Ends(Container):
+    """The ends after which programs run again: a word, or a list of exit codes."""
+
+    accepts = (str, list)
+    _words, _codes = Choice(*programs.RESTART_ON), List(types.EXIT_CODE, minimum=1)
+    expected = f"{_words.expected}, or a list of exit codes"
+    json_schema = {  # noqa: RUF012 - nobody changes it
+        **_codes.json_schema,
+        "type": ["string", "array"],
+        "if": {"type": "string"},
+        "then": {"enum": list(programs.RESTART_ON)},
+    }
+
+    def read_entries(self, value: Any, path: Path, validator: Validator, /) -> Any:
+        """Return the word, or the exit codes."""
+        if isinstance(value, str):
+            return self._words.read(value, path)
+        return self._codes.read_entries(value, path, validator)
+
+    def suggest(self, value: object, text: str, /) -> str | None:
+        """Return advice to write a single exit code as a list."""
+        return f"write [{text}]" if isinstance(value, int) else None
+
+
 RUN = Struct(
     "Run",
     "The rules of a run, which jobs with programs make: its success, its restarts and its limit.",
@@ -133,9 +158,11 @@ RUN = Struct(
             "worker/0",
         ),
         "restart_on": Key(
-            Choice(*programs.RESTART_ON),
-            "The ends after which programs run again: exit codes from 128, which signals give; failures; or none.",
+            _Ends(),
+            "The ends after which programs run again: exit-code for 42 and codes from 128, which signals give; failure "
+            "for each code except 0; never; or a list of exit codes.",
             programs.FAILURE,
+            [42, 143],
             default=programs.EXIT_CODE,
         ),
         "max_restarts": Key(types.RESTARTS, "The greatest number of restarts.", 10, default=3),

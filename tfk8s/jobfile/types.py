@@ -189,6 +189,7 @@ TASKS = Number(1, MAX_TASKS, of="the tasks of ")
 PORT = Number(1, MAX_PORT)
 GPUS = Number(0, 1000, whole="write a whole number: Kubernetes allocates whole GPUs only")
 RESTARTS = Number(0, 1000)
+EXIT_CODE = Number(1, 255)
 SECONDS = Number(0, values.MAX_SECONDS)
 ID = Number(1, 2**31 - 1, zero="write another number: 0 is root, and processes in a pod must not run as root")
 

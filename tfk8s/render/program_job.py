@@ -37,7 +37,7 @@ _CONTROLLER_LABELS = ("controller-uid", "job-name")
 def command(program: Program, run: RunPolicy) -> list[str]:
     """Return the command of a program's container."""
     words = [word.replace("$", "$$") for word in program.words]  # Kubernetes expands $(NAME), and reads $$ as $
-    return [*COMMAND, run.restart_on, str(run.max_restarts), *words]
+    return [*COMMAND, programs.restart_word(run.restart_on), str(run.max_restarts), *words]
 
 
 def variables(job_file: JobFile, job: Job) -> Iterator[tuple[str, str]]:

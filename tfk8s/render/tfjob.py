@@ -17,7 +17,11 @@ from tfk8s.render import manifests, pods, volumes
 from tfk8s.render.pods import Object
 
 REPLICA_TYPES = {"chief": "Chief", "master": "Master", "worker": "Worker", "ps": "PS", EVALUATOR: "Evaluator"}
-RESTART_POLICIES = {programs.EXIT_CODE: "ExitCode", programs.FAILURE: "OnFailure", programs.NEVER: "Never"}
+RESTART_POLICIES: dict[str | tuple[int, ...], str] = {
+    programs.EXIT_CODE: "ExitCode",
+    programs.FAILURE: "OnFailure",
+    programs.NEVER: "Never",
+}
 CONTAINER = "tensorflow"
 PORT = "tfjob-port"
 # The program of a job without one: TensorFlow's server, of the task that TF_CONFIG names.
@@ -126,7 +130,7 @@ def _success(job_file: JobFile) -> list[Task]:
 def _replicas(job_file: JobFile, job: Job) -> Object:
     return {
         "replicas": job.tasks,
-        "restartPolicy": RESTART_POLICIES[job_file.run.restart_on],
+        "restartPolicy": RESTART_POLICIES.get(job_file.run.restart_on, "ExitCode"),
         "template": _template(job_file, job),
     }
 
@@ -173,6 +177,9 @@ def _environment(server: list[Object]) -> Iterator[Object]:
 def _lost_settings(job_file: JobFile) -> Iterator[str]:
     run = job_file.run
     several = sum(job.tasks for job in job_file.jobs) > 1
+    if isinstance(run.restart_on, tuple):
+        codes = ", ".join(map(str, run.restart_on))
+        yield f"a TFJob restarts a replica after exit codes from 128, and has no restart_on: [{codes}]"
     if several and run.restart_on != programs.NEVER and run.restart_scope != programs.TASK:
         scope = run.restart_scope or programs.CLUSTER
         yield f"a TFJob restarts a failed replica alone, and has no restart_scope: {scope}"

@@ -31,13 +31,15 @@ def test_success_of_a_run() -> None:
 
 @pytest.mark.parametrize(
     ("restart_on", "codes"),
-    [("exit-code", {0: False, 1: False, 127: False, 128: True, 137: True}),
-     ("failure", {0: False, 1: True, 137: True}), ("never", {0: False, 1: False, 137: False})],
+    [("exit-code", {0: False, 1: False, 42: True, 127: False, 128: True, 137: True}),
+     ((1, 143), {0: False, 1: True, 42: False, 137: False, 143: True}),
+     ("failure", {0: False, 1: True, 137: True}), ("never", {0: False, 1: False, 42: False, 137: False})],
 )  # fmt: skip
-def test_restarts_after_exit_codes(restart_on: str, codes: dict[int, bool]) -> None:
+def test_restarts_after_exit_codes(restart_on: str | tuple[int, ...], codes: dict[int, bool]) -> None:
     policy = RunPolicy(restart_on=restart_on, max_restarts=2)
     assert {code: policy.restarts_after(code, 1) for code in codes} == codes
     assert not any(policy.restarts_after(code, 2) for code in codes)
+    assert programs.parse_restart_word(programs.restart_word(restart_on)) == restart_on
 
 
 def test_result_of_a_run() -> None:

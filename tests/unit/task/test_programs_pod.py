@@ -52,6 +52,8 @@ POLICIES = [
     ("exit-code", 3, ends("exit 0"), 0, "exit code 0, restarts 0"),
     ("exit-code", 3, ends("exit 1"), 1, "exit code 1, restarts 0"),
     ("exit-code", 3, ends("exit 138"), 0, "exit code 0, restarts 1"),
+    ("exit-code", 3, ends("exit 42"), 0, "exit code 0, restarts 1"),
+    ("42,3", 3, ends("exit 3", "exit 138"), 138, "exit code 138, restarts 1"),
     ("exit-code", 1, ends("exit 138", "exit 139"), 139, "exit code 139, restarts 1"),
     ("exit-code", 0, ends("kill -9 $$"), 1, "exit code 137, restarts 0"),
     ("failure", 1, ends("exit 1"), 0, "exit code 0, restarts 1"),
@@ -82,6 +84,8 @@ def test_program_runs_again_as_the_policy_says(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [f"{code}; {message}" for *_, code, message in POLICIES], done.stderr
     assert done.stderr.splitlines() == [
         "tfk8s: worker/1 ended with exit code 138 and runs again, restart 1 of 3",
+        "tfk8s: worker/1 ended with exit code 42 and runs again, restart 1 of 3",
+        "tfk8s: worker/1 ended with exit code 3 and runs again, restart 1 of 3",
         "tfk8s: worker/1 ended with exit code 138 and runs again, restart 1 of 1",
         "tfk8s: worker/1 ended with exit code 1 and runs again, restart 1 of 1",
         "tfk8s: no-such-command can't run: No such file or directory",

@@ -23,7 +23,15 @@ from typing import NoReturn
 from tfk8s.core import naming
 from tfk8s.core.backoff import Backoff
 from tfk8s.core.cluster_spec import cluster_spec, tf_config
-from tfk8s.core.programs import MAX_STOPPED, Program, RunPolicy, end_message, exit_code, grace
+from tfk8s.core.programs import (
+    MAX_STOPPED,
+    Program,
+    RunPolicy,
+    end_message,
+    exit_code,
+    grace,
+    parse_restart_word,
+)
 from tfk8s.task.config import derive_cluster, lists
 from tfk8s.task.programs import archive, main_script, runner
 from tfk8s.task.programs.unreachable import LOOK_INTERVAL, Unanswered
@@ -216,7 +224,7 @@ def main(arguments: Sequence[str]) -> int:
     if path := environment.get("TFK8S_ARCHIVE"):
         archive.unpack(Path(path))
     name = naming.task(environment["TFK8S_JOB"], int(environment["TFK8S_INDEX"]))
-    policy = RunPolicy(restart_on=restart_on, max_restarts=int(max_restarts))
+    policy = RunPolicy(restart_on=parse_restart_word(restart_on), max_restarts=int(max_restarts))
     addresses = [address for tasks in derive_cluster(environment).values() for address in tasks.values()]
     unanswered = Unanswered({int(address.rpartition(":")[2]) for address in addresses})
     runs = ProgramRuns(name, words, policy, variables(environment), unanswered)

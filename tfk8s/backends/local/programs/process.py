@@ -124,7 +124,8 @@ class ProgramProcess(TaskProcess):
                 return
             self._kill(self.pid)
         code = programs.exit_code(os.waitstatus_to_exitcode(status))
-        self._finish(code, programs.LOST_TASK if code == programs.PEER_LOST else self._describe_exit(status))
+        reasons = {programs.PEER_LOST: programs.LOST_TASK, programs.SAVED: programs.WANTS_RESTART}
+        self._finish(code, reasons.get(code) or self._describe_exit(status))
 
     def on_lost(self, reason: str) -> None:
         """Take the reason why the fork server has ended, which ends its forks with SIGKILL."""
