@@ -18,6 +18,8 @@ from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.backends.local import capacity, logs, starting, state, status, supervisor_client
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
+from tfk8s.backends.local.supervision import requests
+from tfk8s.backends.local.supervision.script_request import script_request
 from tfk8s.backends.local.way_out.expected import expected
 from tfk8s.backends.local_tensorboard import LocalTensorBoard
 from tfk8s.backends.options import BackendOptions
@@ -76,7 +78,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
                     starting.resize(folder, record, job_file)
                     return True
                 starting.check_same(record, job_file)
-                return starting.restart_failed(folder, job_file)
+                return starting.restart_failed(folder)
             starting.start(folder, job_file, exposed=self._exposed, python=self._python)
         return True
 
@@ -95,7 +97,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
         starting.check_python(record, self._python)
         change = compare("cluster", name, job_file_to_dict(record.job_file), job_file_to_dict(job_file))
         if change is None:
-            return Plan(name=name, restarts=tuple(status.failed_servers(folder, job_file)))
+            return Plan(name=name, restarts=tuple(status.failed_servers(folder)))
         refusal = f"`up` changes only the numbers of tasks of a cluster that runs: tfk8s down --local {name} first"
         return Plan(
             name=name, changes=(change,), refusal="" if record.is_resized(job_file) else refusal,
@@ -152,13 +154,10 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
             raise devices.no_servers(name, self.flags)
         foreground_scripts.check(script)
         with foreground_scripts.FailureFile(script) as failure_file:
-            answer = supervisor_client.run(
-                folder,
-                supervisor_client.script_request(
-                    folder, record, script, failure_file.environment(len(_STREAMS)), self._python
-                ),
-                [*_STREAMS, *failure_file.descriptors],
-            )
+            more = failure_file.environment(len(_STREAMS))
+            request = script_request(folder, record, script, more, self._python)
+            streams = [*_STREAMS, *failure_file.descriptors]
+            answer = supervisor_client.run(folder, request, streams, record.job_file.grace or 0.0)
             if "error" in answer:
                 raise TaskUnreachable(
                     f'cluster "{name}" can\'t run {script.path}: {answer["error"]}',
@@ -180,7 +179,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
 
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream to a task's server, opened inside the cluster's network."""
-        answer, descriptors = supervisor_client.send_request(_find(name)[0], {"do": "dial", "task": str(task)})
+        answer, descriptors = supervisor_client.send_request(_find(name)[0], requests.Dial(task=str(task)))
         if "error" in answer:
             raise TaskUnreachable(f"{task} does not answer: {answer['error']}")
         return socket.socket(fileno=descriptors[0])
@@ -188,8 +187,9 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
     def _why_lost(self, name: str, task: Task) -> str:
         for _ in polling.poll(TIMING.local_reason_timeout):
             status = self.observe(name)
-            (task_status,) = (other for other in status.tasks if other.task == task)
-            if reason := status.reason or task_status.reason_since(time.time() - _MAX_END_AGE):
+            if (found := next((other for other in status.tasks if other.task == task), None)) is None:
+                return "removed by `tfk8s scale`"
+            if reason := status.reason or found.reason_since(time.time() - _MAX_END_AGE):
                 return reason
         return ""
 
@@ -199,7 +199,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
 
     def restart(self, name: str, task: Task | None) -> bool:
         """Restart a task, or all tasks."""
-        supervisor_client.send_request(_find(name)[0], {"do": "restart", "task": None if task is None else str(task)})
+        supervisor_client.send_request(_find(name)[0], requests.Restart(task=None if task is None else str(task)))
         return True
 
     def execute(self, name: str, task: Task, command: Sequence[str]) -> int:

@@ -19,10 +19,12 @@ from tfk8s.backends.local import capacity
 from tfk8s.backends.local.isolation import OWN_NETWORK, Isolation, Kind
 from tfk8s.backends.local.loopback.ports import Ports
 from tfk8s.backends.plain import as_plain, job_file_from_dict, job_file_to_dict
+from tfk8s.backends.typed import require_types
 from tfk8s.core import addresses, kinds
 from tfk8s.core.environment import data_variables, folder_variables, grace_variables, program_variables, texts
 from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import ClusterSpec, Job, JobFile, Task
+from tfk8s.errors import Tfk8sError
 
 CLUSTER_ID_VARIABLE = "TFK8S_CLUSTER_ID"  # in the environment of every process of a cluster
 
@@ -140,11 +142,34 @@ class Record:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Record:
-        """Return the record from the data of `to_dict`."""
-        tasks = [TaskRecord(**task) for task in plain["tasks"]]
-        isolation = Isolation(Kind(plain["isolation"]["kind"]), plain["isolation"]["reason"])
-        job_file = job_file_from_dict(plain["job_file"])
-        return cls(**{**plain, "tasks": tasks, "job_file": job_file, "isolation": isolation})
+        """Return the record from the data of `to_dict`.
+
+        Raises:
+            ValueError: the data is damaged, or from another version of tfk8s.
+        """
+        try:
+            tasks = [TaskRecord(**task) for task in plain["tasks"]]
+            isolation = Isolation(Kind(plain["isolation"]["kind"]), plain["isolation"]["reason"])
+            job_file = job_file_from_dict(plain["job_file"])
+            values = {**plain, "tasks": tasks, "job_file": job_file, "isolation": isolation}
+            return require_types(cls(**values))._consistent()
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Tfk8sError) as error:
+            raise ValueError(f"it is no record of a cluster: {error}") from error
+
+    def _consistent(self) -> Record:
+        """Return this record, if its parts name the same tasks at the same addresses.
+
+        Raises:
+            ValueError, LookupError: the parts differ.
+        """
+        found, count = self.addresses, sum(job.tasks for job in self.job_file.jobs)
+        if count != len(self.tasks) or list(found) != list(self.job_file):
+            raise ValueError("its tasks are not those of its job file")
+        if self.cluster != self.job_file.cluster_spec(found.__getitem__):
+            raise ValueError("its addresses differ")
+        for address in found.values():
+            _port(address)
+        return self
 
 
 def make_record(

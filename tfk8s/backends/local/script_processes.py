@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
@@ -10,15 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfk8s.backends import interpreter
+from tfk8s.backends.local.supervision.requests import RunScript
 from tfk8s.backends.local.task_processes import ServerProcess
 from tfk8s.core.status import MAX_COMMAND_LENGTH
 from tfk8s.sessions.forks import ipc, processes, scripts
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
-from tfk8s.sessions.forks.scripts import PEER_MAY_BE_GONE, ForkedScripts, RunningScript
+from tfk8s.sessions.forks.scripts import PEER_MAY_BE_GONE, ForkedScripts, RunningScript, signal_number
 from tfk8s.sessions.task_events import TaskEvent
 
 RUNNER = "tfk8s.sessions.runner"
+_CANT_START = "the script can't start: {}"
 _READY_TIMEOUT = 3.0  # for tasks that restart while a script waits to start
 
 
@@ -31,6 +34,15 @@ class LocalScript(RunningScript):
     """
 
     events: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Waiting:
+    """A script that waits for its tasks."""
+
+    connection: socket.socket
+    request: RunScript
+    streams: list[int]
 
 
 class ScriptRunner(ForkedScripts[LocalScript]):
@@ -48,70 +60,97 @@ class ScriptRunner(ForkedScripts[LocalScript]):
         self,
         loop: Loop,
         forks: ForkClient,
-        not_ready: Callable[[ipc.Message], list[ServerProcess]],
+        not_ready: Callable[[RunScript], list[ServerProcess]],
         on_start: Callable[[], None],
         grace: float | None,
     ) -> None:
         super().__init__(loop, forks, grace)
         self._not_ready, self._on_start = not_ready, on_start
         self._is_stopped = False
-        self._waiting: list[tuple[socket.socket, ipc.Message, list[int]]] = []
+        self._waiting: list[_Waiting] = []
 
     @property
     def are_used(self) -> bool:
         """True if a script runs or waits."""
         return bool(self._waiting or self._running)
 
-    def run(self, connection: socket.socket, request: ipc.Message, streams: list[int]) -> None:
+    def run(self, connection: socket.socket, request: RunScript, streams: list[int]) -> None:
         """Start a script for a client as soon as every task is ready; refuse the script after `_READY_TIMEOUT`.
 
         Args:
             connection: the connection to the client, which this object closes.
-            request: the request `run`.
+            request: the request.
             streams: the client's standard streams and its file for notes, which this object closes.
         """
-        script = (connection, request, streams)
+        script = _Waiting(connection, request, streams)
         self._waiting.append(script)
+        self._loop.on_readable(connection, lambda: self._on_early_message(script))
         self.start_waiting()
         if script in self._waiting:
             self._loop.after(_READY_TIMEOUT, lambda: self._refuse(script))
 
     def start_waiting(self) -> None:
-        """Start the waiting scripts whose tasks are ready."""
-        for script in [script for script in self._waiting if not self._not_ready(script[1])]:
-            self._waiting.remove(script)
-            self._start(*script)
+        """Start the waiting scripts whose tasks are ready. A script that can't start does not hold up the others."""
+        for script in [script for script in self._waiting if not self._not_ready(script.request)]:
+            self._forget(script)
+            try:
+                events = os.pipe()
+            except OSError as error:
+                self._answer(script, {"error": _CANT_START.format(error)})
+                continue
+            self._start(script, events)
             self._on_start()
 
-    def _refuse(self, script: tuple[socket.socket, ipc.Message, list[int]]) -> None:
+    def _on_early_message(self, script: _Waiting) -> None:
+        """End a script that has not begun: its client has sent a signal, or is gone."""
+        try:
+            received = ipc.receive(script.connection)
+        except OSError:
+            received = None
+        number = signal_number(received[0]) if received else None
+        self._forget(script)
+        self._answer(script, {"exit": -(number or signal.SIGTERM)})
+
+    def _refuse(self, script: _Waiting) -> None:
         if script not in self._waiting:
             return
-        self._waiting.remove(script)
-        connection, request, descriptors = script
-        processes.close(descriptors)
+        self._forget(script)
         reason = "; ".join(
             f"{task.name} is {task.phase.lower()}{': ' + task.reason if task.reason else ''}"
-            for task in self._not_ready(request)
+            for task in self._not_ready(script.request)
         )
-        with PEER_MAY_BE_GONE:  # the client has given up
-            ipc.send(connection, {"error": reason})
-        connection.close()
+        self._answer(script, {"error": reason})
 
-    def _start(self, connection: socket.socket, request: ipc.Message, streams: Sequence[int]) -> None:
-        read, write = os.pipe()
-        fresh = request["fresh"] or not self._forks.equals_interpreter(request["python"], request["environment"])
+    def _forget(self, script: _Waiting) -> None:
+        self._waiting.remove(script)
+        self._loop.forget(script.connection)
+
+    def _answer(self, script: _Waiting, message: ipc.Message) -> None:
+        """Send the only message to the client of a script that does not run."""
+        processes.close(script.streams)
+        with PEER_MAY_BE_GONE:  # the client has given up
+            ipc.send(script.connection, message)
+        script.connection.close()
+
+    def _start(self, waiting: _Waiting, events: tuple[int, int]) -> None:
+        request, streams, (read, write) = waiting.request, waiting.streams, events
+        fresh = request.fresh or not self._forks.equals_interpreter(request.python, request.environment)
         script = LocalScript(
-            connection=connection, events=write, command=scripts.shown(request["arguments"], MAX_COMMAND_LENGTH),
-            progress=Path(request["progress"]),
+            connection=waiting.connection, events=write, command=scripts.shown(request.arguments, MAX_COMMAND_LENGTH),
+            progress=Path(request.progress),
         )  # fmt: skip
+        arguments = [f"--events={len(streams)}", *request.arguments]
         self.add(script)
-        request = {**request, "arguments": [f"--events={len(streams)}", *request["arguments"]]}
-        if fresh:
-            script.pid = self._spawn(request, [*streams, read])
-            self._loop.on_end(script.pid, lambda status: self.on_exit(script, status))
-        else:
-            self.fork(script, RUNNER, request, [*streams, read])
-        processes.close((*streams, read))
+        try:
+            if fresh:
+                script.pid = self._spawn(request, arguments, [*streams, read])
+                self._loop.on_end(script.pid, lambda status: self.on_exit(script, status))
+            else:
+                self.fork(script, RUNNER, {**dataclasses.asdict(request), "arguments": arguments}, [*streams, read])
+        except Exception as error:
+            self.finish(script, {"error": _CANT_START.format(error)})
+        finally:
+            processes.close((*streams, read))
 
     def send_event(self, event: TaskEvent) -> None:
         """Send an event to the running scripts."""
@@ -136,9 +175,7 @@ class ScriptRunner(ForkedScripts[LocalScript]):
         super().finish(script, message)
         os.close(script.events)
 
-    def _spawn(self, request: ipc.Message, descriptors: Sequence[int]) -> int:
-        command = interpreter.command(request["python"], RUNNER, *request["arguments"])
-        environment = {"PYTHONUNBUFFERED": "1", **request["environment"]}
-        return processes.spawn(
-            command, descriptors, environment, request["folder"], umask=request["umask"], new_session=True
-        )
+    def _spawn(self, request: RunScript, arguments: Sequence[str], descriptors: Sequence[int]) -> int:
+        command = interpreter.command(request.python, RUNNER, *arguments)
+        environment = {"PYTHONUNBUFFERED": "1", **request.environment}
+        return processes.spawn(command, descriptors, environment, request.folder, umask=request.umask, new_session=True)

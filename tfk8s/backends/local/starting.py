@@ -10,6 +10,7 @@ from tfk8s.backends.local import capacity, state, status, supervisor_client
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import Record, make_record
 from tfk8s.backends.local.record import resize as resized
+from tfk8s.backends.local.supervision import requests
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.core.plan import fields
 from tfk8s.core.spec import JobFile
@@ -116,7 +117,7 @@ def resize(folder: state.Folder, record: Record, job_file: JobFile) -> None:
     after = resized(record, job_file)
     capacity.check_new_ports(after.addresses)
     with processes.signals_held():
-        supervisor_client.send_request(folder, {"do": "scale", "record": after.to_dict()})
+        supervisor_client.send_request(folder, requests.Scale(record=after))
 
 
 def check_python(record: Record, python: str | None) -> None:
@@ -138,9 +139,9 @@ def check_same(record: Record, job_file: JobFile) -> None:
         )
 
 
-def restart_failed(folder: state.Folder, job_file: JobFile) -> bool:
+def restart_failed(folder: state.Folder) -> bool:
     """Restart the failed servers; return whether there were any."""
-    failed = status.failed_servers(folder, job_file)
+    failed = status.failed_servers(folder)
     for task in failed:
-        supervisor_client.send_request(folder, {"do": "restart", "task": str(task)})
+        supervisor_client.send_request(folder, requests.Restart(task=str(task)))
     return bool(failed)

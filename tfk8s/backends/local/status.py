@@ -11,24 +11,30 @@ from tfk8s.core.kinds import success_tasks
 from tfk8s.core.progress import StepProgress, parse
 from tfk8s.core.resources import named
 from tfk8s.core.roles import DATA
-from tfk8s.core.spec import Job, JobFile, Task
+from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import ClusterStatus, Phase, ScriptPhase, ScriptStatus, TaskStatus
 from tfk8s.errors import ClusterError
 
 
 def status(folder: state.Folder, record: Record) -> ClusterStatus:
-    """Return the current status. If the supervisor has ended or does not respond, the cluster's reason says so."""
+    """Return the current status. If the supervisor has ended or does not respond, the cluster's reason says so.
+
+    Args:
+        folder: the cluster's.
+        record: the cluster's; the supervisor's own record replaces it, because another command may scale the cluster.
+    """
     reason = ""
     scripts: tuple[ScriptStatus, ...] = ()
     idle_since: float | None = None
     isolation, way_out = str(record.isolation), ""
     try:
         observed = supervisor_client.observe(folder)
+        record = observed.record
         jobs = {job.name: job for job in record.job_file.jobs}
-        described = zip(record.tasks, observed["tasks"], strict=True)
+        described = zip(record.tasks, observed.tasks, strict=True)  # of one moment
         tasks = [_task_status(folder, task, jobs[task.job], values) for task, values in described]
-        scripts = tuple(map(_script_status, observed["scripts"]))
-        idle_since, isolation, way_out = observed["idle_since"], observed["isolation"], observed["way_out"]
+        scripts = tuple(map(_script_status, observed.scripts))
+        idle_since, isolation, way_out = observed.idle_since, observed.isolation, observed.way_out
     except supervisor_client.SupervisorGone as error:
         reason, tasks = str(error), _all_tasks(record, Phase.FAILED, "ended with the cluster")
     except ClusterError as error:
@@ -43,12 +49,13 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     )  # fmt: skip
 
 
-def failed_servers(folder: state.Folder, job_file: JobFile) -> list[Task]:
+def failed_servers(folder: state.Folder) -> list[Task]:
     """Return the tasks whose servers have failed and wait for a restart."""
+    observed = supervisor_client.observe(folder)
     return [
         Task(task["job"], task["index"])
-        for task in supervisor_client.observe(folder)["tasks"]
-        if task["phase"] == Phase.FAILED and job_file.job(task["job"]).program is None
+        for task in observed.tasks
+        if task["phase"] == Phase.FAILED and observed.record.job_file.job(task["job"]).program is None
     ]
 
 
@@ -68,8 +75,8 @@ def _task_status(folder: state.Folder, task: TaskRecord, job: Job, values: dict[
         required_gpus=int(task.environment.get("TFK8S_GPUS", "0")) if job.has_server else 0,
         is_program=job.program is not None,
         is_data=job.kind == DATA,
-        exit_code=values.get("exit_code"),
-        has_given_up=values.get("has_given_up", False),
+        exit_code=values["exit_code"],
+        has_given_up=values["has_given_up"],
         progress=_progress(folder.task_progress(task.task)) if job.program else None,
     )
 
@@ -80,7 +87,7 @@ def _script_status(values: dict[str, Any]) -> ScriptStatus:
         phase=ScriptPhase.RUNNING if values["pid"] else ScriptPhase.PENDING,
         command=values["command"],
         since=values["since"],
-        progress=_progress(Path(values.get("progress", ""))),  # an earlier version's supervisor sends none
+        progress=_progress(Path(values["progress"])),
     )
 
 

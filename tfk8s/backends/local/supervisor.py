@@ -1,19 +1,13 @@
 """The supervisor, the one process behind a local cluster: it starts the tasks and runs the scripts.
 
 The supervisor outlives the command that started it. All tasks and scripts end with the supervisor. Each connection to
-the socket `control.sock` has one request:
-
-    observe                 → the tasks and the scripts
-    dial {task}             → a descriptor: a stream to the task's server, from inside the cluster's network
-    restart {task | null}   → {}
-    scale {record}          → {}: the record of the cluster with other numbers of tasks
-    run {…}, descriptors    → {exit} or {error}, when the script ends; before that {cluster}, why the cluster ends
-    stop {reason}           → {} when all processes have ended; a second one kills those that still save
+the socket `control.sock` has one request of `requests`. A request that can't be answered gets {refused}, the reason.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import socket
 import sys
@@ -31,6 +25,8 @@ from tfk8s.backends.local.programs.run import ProgramRun
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord, relocate
 from tfk8s.backends.local.script_processes import RUNNER, ScriptRunner
 from tfk8s.backends.local.state import Folder
+from tfk8s.backends.local.supervision import requests
+from tfk8s.backends.local.supervision.losses import Losses
 from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
 from tfk8s.backends.local.way_out.keeper import WayOut
 from tfk8s.core.roles import DATA
@@ -38,8 +34,7 @@ from tfk8s.core.status import Phase
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import FORK_SERVER, ForkClient
-from tfk8s.sessions.task_events import lost, refused
-from tfk8s.sessions.timing import TIMING
+from tfk8s.sessions.task_events import refused
 from tfk8s.task import activity, server
 from tfk8s.task.config import TaskConfig
 
@@ -58,16 +53,15 @@ class Supervisor:
         command = interpreter.command(record.python, FORK_SERVER, RUNNER, PROGRAM_RUNNER)
         self._forks = ForkClient(self._loop, command, environment, folder.scripts_log)
         limits, grace = record.job_file.limits, record.job_file.grace
-        self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, self._start_polling, grace)
+        self._scripts = ScriptRunner(self._loop, self._forks, self._not_ready, lambda: self._losses.poll(), grace)
+        self._losses = Losses(self._loop, self._used, lambda: bool(self._scripts.describe()), self._scripts.send_event)
         self._servers: list[ServerProcess] = []
         self._ports = PortHandover(self._loop)
         self._library: server.Library | None = None
         self._programs: list[ProgramProcess] = []
         self._run = ProgramRun(self._loop, record.job_file, [])
         self._folder = folder
-        self._lost: set[str] = set()
-        self._previously_stopped: set[str] = set()  # tasks that were stopped at the last poll
-        self._is_polling = self._ends_itself = False
+        self._ends_itself = False
         self._stopping: list[socket.socket] = []
         self._lifetime = LocalLifetime(self._loop, limits, record.created, self._is_used, self._end)
         self._outside = OutsideConnections()
@@ -135,61 +129,78 @@ class Supervisor:
 
     def _read_request(self, connection: socket.socket) -> None:
         self._loop.forget(connection)
+        descriptors: list[int] = []
         try:
-            received = ipc.receive(connection)
-            if received is None or not self._answer(connection, *received):
+            message, descriptors = ipc.receive(connection) or (None, [])
+            if message is None or not self._answer(connection, requests.parse(message), descriptors):
                 connection.close()
-        except OSError:  # the client is gone
+        except Exception as error:
+            with contextlib.suppress(OSError):  # the client is gone
+                ipc.send(connection, {"refused": str(error) or type(error).__name__})
             connection.close()
+            if not isinstance(error, OSError | requests.BadRequest):
+                raise  # to the log
+        finally:
+            processes.close(descriptors)
 
-    def _answer(self, connection: socket.socket, request: ipc.Message, descriptors: list[int]) -> bool:
-        """Answer a request; return whether the connection stays open."""
-        match request["do"]:
-            case "observe":
-                tasks = {task.name: task.describe() for task in (*self._servers, *self._programs)}
-                ipc.send(
-                    connection,
-                    {
-                        "tasks": [tasks[str(task.task)] for task in self._record.tasks],
-                        "scripts": self._scripts.describe(),
-                        "idle_since": self._lifetime.idle_since,
-                        "isolation": self._record.isolation.describe(),
-                        "way_out": self._way_out.way.text,
-                        "proxy": self._way_out.variables({}),
-                    },
-                )
-            case "dial":
+    def _answer(self, connection: socket.socket, request: requests.Request, descriptors: list[int]) -> bool:
+        """Answer a request; return whether the connection stays open. A script takes its descriptors from the list."""
+        match request:
+            case requests.Observe():
+                ipc.send(connection, requests.to_message(self._snapshot()))
+            case requests.Dial():
                 self._lifetime.note_use()
-                named = {process.name: process for process in (*self._servers, *self._programs)}
-                task_processes.dial(connection, named[request["task"]].settings.config.port)
-            case "restart":
-                for task in self._servers:
-                    if request["task"] in (None, task.name):
-                        task.restart()
-                self._run.restart([task for task in self._programs if request["task"] in (None, task.name)])
+                task_processes.dial(connection, self._named(request.task).settings.config.port)
+            case requests.Restart():
+                self._restart(request.task)
                 ipc.send(connection, {})
-            case "scale":
-                self._scale(Record.from_dict(request["record"]))
+            case requests.Scale():
+                self._scale(request.record)
                 ipc.send(connection, {})
-            case "run":
+            case requests.RunScript():
                 self._lifetime.note_use()
-                self._run_script(connection, request, descriptors)
-                return True
-            case "stop":
+                return self._run_script(connection, request, descriptors)
+            case requests.Stop():
                 self._stopping.append(connection)
-                self._stop(request["reason"])
+                self._stop(request.reason)
                 return True
         return False
 
-    def _run_script(self, connection: socket.socket, request: ipc.Message, descriptors: list[int]) -> None:
+    def _snapshot(self) -> requests.Snapshot:
+        tasks = {task.name: task.describe() for task in (*self._servers, *self._programs)}
+        return requests.Snapshot(
+            record=self._record,
+            tasks=[tasks[str(task.task)] for task in self._record.tasks],
+            scripts=self._scripts.describe(),
+            idle_since=self._lifetime.idle_since,
+            isolation=self._record.isolation.describe(),
+            way_out=self._way_out.way.text,
+            proxy=self._way_out.variables({}),
+        )
+
+    def _named(self, name: str) -> TaskProcess:
+        for task in (*self._servers, *self._programs):
+            if task.name == name:
+                return task
+        raise requests.BadRequest(f"there is no task {name!r}")
+
+    def _restart(self, name: str | None) -> None:
+        chosen = [*self._servers, *self._programs] if name is None else [self._named(name)]
+        for task in self._servers:
+            if task in chosen:
+                task.restart()
+        self._run.restart([task for task in self._programs if task in chosen])
+
+    def _run_script(self, connection: socket.socket, request: requests.RunScript, descriptors: list[int]) -> bool:
         isolation = self._record.isolation
         if not self._record.exposed and (refusal := isolation.refusal()):
             ipc.send(connection, {"error": str(refusal), "help": refusal.help})
-            processes.close(descriptors)
-            connection.close()
-            return
-        request["environment"] = self._way_out.variables(isolation.confined(request["environment"]))
-        self._scripts.run(connection, request, descriptors)
+            return False
+        environment = self._way_out.variables(isolation.confined(request.environment))
+        streams = descriptors[:]
+        descriptors.clear()
+        self._scripts.run(connection, dataclasses.replace(request, environment=environment), streams)
+        return True
 
     def _scale(self, record: Record) -> None:
         """Start the tasks that are new, and end those that are not in the record; the others continue."""
@@ -209,11 +220,14 @@ class Supervisor:
 
     # ---- lost tasks ----
 
-    def _not_ready(self, request: ipc.Message) -> list[ServerProcess]:
+    def _not_ready(self, request: requests.RunScript) -> list[ServerProcess]:
         """Return the tasks that a script's sessions need and that are not ready."""
-        without = request["environment"].get("TFK8S_WITHOUT", "").split(",")
-        missing = [task for task in self._servers if task.phase is not Phase.READY and task.name not in without]
-        return list(filter(self._takes_part, missing))
+        without = request.environment.get("TFK8S_WITHOUT", "").split(",")
+        return [task for task in self._used() if task.phase is not Phase.READY and task.name not in without]
+
+    def _used(self) -> list[ServerProcess]:
+        """Return the tasks that sessions use."""
+        return list(filter(self._takes_part, self._servers))
 
     def _takes_part(self, task: TaskProcess) -> bool:
         return self._record.job_file.job(task.job).takes_part
@@ -223,36 +237,10 @@ class Supervisor:
 
     def _on_change(self, task: TaskProcess) -> None:
         self._add_event(task)
+        if self._takes_part(task):
+            self._losses.note(task)
         if task.phase is Phase.READY:
-            self._lost.discard(task.name)
             self._scripts.start_waiting()
-        elif task.phase is Phase.FAILED and task.name not in self._lost and self._takes_part(task):
-            self._lost.add(task.name)
-            self._scripts.send_event(lost(task.name, task.reason))
-
-    def _start_polling(self) -> None:
-        """Start to poll for tasks that a signal has stopped, because sessions wait for such tasks without an end.
-
-        Earlier results are forgotten, so that a script that has just started learns of all stopped tasks.
-        """
-        self._lost -= self._previously_stopped
-        self._previously_stopped = set()
-        if not self._is_polling:
-            self._is_polling = True
-            self._loop.after(TIMING.stopped_interval, self._poll_stopped)
-
-    def _poll_stopped(self) -> None:
-        servers = filter(self._takes_part, self._servers)
-        stopped = {task.name: reason for task in servers if (reason := task.stopped_reason())}
-        for name, reason in stopped.items():
-            if name in self._previously_stopped and name not in self._lost:  # at two polls in a row
-                self._lost.add(name)
-                self._scripts.send_event(lost(name, reason))
-        self._lost -= self._previously_stopped - stopped.keys()
-        self._previously_stopped = set(stopped)
-        self._is_polling = bool(self._scripts.describe())
-        if self._is_polling:
-            self._loop.after(TIMING.stopped_interval, self._poll_stopped)
 
     # ---- the end ----
 

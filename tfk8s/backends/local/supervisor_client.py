@@ -6,30 +6,30 @@ import contextlib
 import json
 import math
 import os
-import secrets
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from tfk8s import polling
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import state
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
-from tfk8s.core.environment import script_environment, without_proxy
+from tfk8s.backends.local.supervision import requests
+from tfk8s.core.environment import without_proxy
 from tfk8s.core.output.reason import telling_line
-from tfk8s.core.script import Script
-from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.errors import ClusterError
 from tfk8s.log import log
-from tfk8s.sessions.forks import ipc, processes
+from tfk8s.sessions.forks import ipc
 from tfk8s.sessions.forks.escalation import forwarded_signals
+from tfk8s.sessions.forks.scripts import END_TIMEOUT
 
 _ANSWER_TIMEOUT = 60.0  # a supervisor that loads TensorFlow from a slow disk answers late
 _START_TIMEOUT = 10.0
 _ERROR_LINES = 50
+_REACTION_TIMEOUT = 10.0  # for the end of a script that got SIGKILL
 _STOPPED_INTERVAL = 1.0  # between two polls for a stopped supervisor
 
 
@@ -39,7 +39,7 @@ class SupervisorGone(ClusterError):
 
 def send_request(
     folder: state.Folder,
-    request: ipc.Message,
+    request: requests.Request,
     timeout: float = _ANSWER_TIMEOUT,
     awaited: str = "the supervisor of {} to respond",
 ) -> tuple[ipc.Message, list[int]]:
@@ -47,28 +47,42 @@ def send_request(
 
     Args:
         folder: the cluster's folder.
-        request: the request, as `supervisor` describes it.
+        request: the request.
         timeout: for the answer, in seconds.
         awaited: the condition of the answer, for users who wait; `{}` stands for the cluster.
 
     Raises:
         SupervisorGone: the supervisor has ended.
-        ClusterError: the supervisor does not respond.
+        ClusterError: the supervisor does not respond, or refuses the request.
     """
     try:
         with ipc.connect(folder.control, timeout) as connection:
-            ipc.send(connection, request)
-            _wait_for_answer(folder, connection, timeout, awaited)
+            ipc.send(connection, requests.to_message(request))
+            deadline = time.monotonic() + timeout
+            _wait_for_answer(folder, connection, lambda: deadline, awaited)
             answer = ipc.receive(connection)
     except OSError as error:
         raise gone_error(folder) from error
     if answer is None:
         raise gone_error(folder)
+    if "refused" in answer[0]:
+        raise _misunderstood(folder, answer[0]["refused"])
     return answer
 
 
-def _wait_for_answer(folder: state.Folder, connection: socket.socket, seconds: float, awaited: str = "") -> None:
-    """Wait for a message of the supervisor.
+def _misunderstood(folder: state.Folder, reason: object) -> ClusterError:
+    """Return the error for a supervisor that does not know a request, or whose answer this process does not know."""
+    name = folder.path.name
+    return ClusterError(
+        f'this tfk8s and the supervisor of cluster "{name}" do not understand each other: {reason}',
+        help=f"another version of tfk8s may have started it: tfk8s down --local {name}, then tfk8s up --local FILE",
+    )
+
+
+def _wait_for_answer(
+    folder: state.Folder, connection: socket.socket, deadline: Callable[[], float], awaited: str = ""
+) -> None:
+    """Wait for a message of the supervisor, until a deadline that may change.
 
     Raises:
         ClusterError: the supervisor is stopped, or does not respond in time.
@@ -78,39 +92,16 @@ def _wait_for_answer(folder: state.Folder, connection: socket.socket, seconds: f
     was_stopped = is_announced = False
     while not polling.readable(connection.fileno(), _STOPPED_INTERVAL):
         is_stopped = pid is not None and state.is_stopped(pid)
-        waited = time.monotonic() - start
-        if (is_stopped and was_stopped) or waited > seconds:
+        now = time.monotonic()
+        if (is_stopped and was_stopped) or now > deadline():
             raise ClusterError(
                 f'the supervisor of cluster "{name}" {"is stopped by a signal" if is_stopped else "does not respond"}',
                 help=f"kill -CONT {pid} continues it; tfk8s down --local {name} removes the cluster",
             )
         was_stopped = is_stopped
-        if awaited and not is_announced and waited > polling.TELL_SECONDS:
+        if awaited and not is_announced and now - start > polling.TELL_SECONDS:
             is_announced = True
             log.warning("waiting for %s", awaited.format(f'cluster "{name}"'))
-
-
-def variables(folder: state.Folder) -> dict[str, str]:
-    """Return the variables with which the supervisor was started, those of `tfk8s up`.
-
-    Raises:
-        SupervisorGone: the cluster has ended.
-    """
-    pid = folder.supervisor()
-    if pid is None:
-        raise gone_error(folder)
-    try:
-        lines = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes()).split("\0")
-    except (FileNotFoundError, ProcessLookupError) as error:
-        raise gone_error(folder) from error
-    return {name: value for name, is_set, value in (line.partition("=") for line in lines) if is_set}
-
-
-def script_variables(folder: state.Folder, record: Record) -> dict[str, str]:
-    """Return the variables of the master, for scripts; those from Secrets and ConfigMaps as `tfk8s up` had them."""
-    sourced = record.job_file.master_env.keys() - record.variables.keys()
-    started = variables(folder) if sourced else {}
-    return {**record.variables, **{name: started[name] for name in sourced if name in started}}
 
 
 def gone_error(folder: state.Folder) -> SupervisorGone:
@@ -167,27 +158,35 @@ def start(folder: state.Folder, record: Record) -> None:
         raise ClusterError(f'cluster "{record.name}" can\'t start: {answer["error"]}', help=answer.get("help"))
 
 
-def run(folder: state.Folder, request: ipc.Message, descriptors: Sequence[int]) -> ipc.Message:
+def run(
+    folder: state.Folder, request: requests.RunScript, descriptors: Sequence[int], grace: float = 0.0
+) -> ipc.Message:
     """Run a script with descriptors of this process; return the supervisor's answers until its end.
 
-    The first SIGINT or SIGTERM goes to the script as it is, the second as SIGTERM, the third as SIGKILL.
+    The first SIGINT or SIGTERM goes to the script as it is, the second as SIGTERM, the third as SIGKILL. The supervisor
+    ends a script some time after SIGTERM; a supervisor that does not gets no more time.
 
     Args:
         folder: the cluster's folder.
         request: the request `run`.
         descriptors: become the script's descriptors 0, 1, 2, ….
+        grace: the seconds that the script has after SIGTERM, if the job file says so.
 
     Raises:
         SupervisorGone: the supervisor has ended, and nobody asked for that.
-        ClusterError: the supervisor is stopped.
+        ClusterError: the supervisor is stopped, or does not end the script after SIGTERM.
     """
     answers: ipc.Message = {}
+    deadline = math.inf
     try:
         connection = ipc.connect(folder.control, _ANSWER_TIMEOUT)
     except OSError as error:
         raise gone_error(folder) from error
 
     def send(number: int) -> bool:
+        nonlocal deadline
+        if number != signal.SIGINT:
+            deadline = time.monotonic() + max(END_TIMEOUT, grace) + _REACTION_TIMEOUT
         with contextlib.suppress(OSError):  # the script has ended
             ipc.send(connection, {"signal": number})
         return True
@@ -195,9 +194,9 @@ def run(folder: state.Folder, request: ipc.Message, descriptors: Sequence[int]) 
     with connection, forwarded_signals(send):
         connection.settimeout(None)
         try:
-            ipc.send(connection, request, descriptors)
+            ipc.send(connection, requests.to_message(request), descriptors)
             while answers.keys() <= {"cluster"}:
-                _wait_for_answer(folder, connection, math.inf)
+                _wait_for_answer(folder, connection, lambda: deadline)
                 if (received := ipc.receive(connection)) is None:
                     break
                 answers |= received[0]
@@ -205,41 +204,19 @@ def run(folder: state.Folder, request: ipc.Message, descriptors: Sequence[int]) 
             pass
     if not answers:
         raise gone_error(folder)
+    if "refused" in answers:
+        raise _misunderstood(folder, answers["refused"])
     return answers
 
 
-def observe(folder: state.Folder) -> dict[str, Any]:
-    """Return the supervisor's data on its tasks and scripts."""
-    return send_request(folder, {"do": "observe"})[0]
+def observe(folder: state.Folder) -> requests.Snapshot:
+    """Return the supervisor's view of the cluster at one moment.
 
-
-def _current_folder() -> str:
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError as error:
-        raise InvalidInput("the current folder does not exist any more", help="cd to one that does") from error
-
-
-def script_request(
-    folder: state.Folder, record: Record, script: Script, more: Mapping[str, str], python: str | None = None
-) -> ipc.Message:
-    """Return the request that runs a script.
-
-    Args:
-        folder: the cluster's folder.
-        record: the cluster.
-        script: the script.
-        more: more variables for the script.
-        python: the interpreter that the user names for the script.
+    Raises:
+        SupervisorGone, ClusterError: as `send_request`.
     """
-    base = {**os.environ, **script_variables(folder, record)}
-    without = [*filter(None, script.environment.get("TFK8S_WITHOUT", "").split(",")), *record.programs]
-    progress = folder.progress(f"script.{secrets.token_hex(4)}")  # the name of no task
-    more = {CLUSTER_ID_VARIABLE: record.id, "TFK8S_PROGRESS": str(progress), **more}
-    more |= {"TFK8S_WITHOUT": ",".join(without)} if without else {}
-    return {
-        "do": "run", "fresh": script.fresh, "python": record.script_python(python),
-        "folder": _current_folder(), "umask": processes.umask(), "arguments": script.runner_arguments(),
-        "progress": str(progress),
-        "environment": script_environment(script, record.cluster, record.target, base, more),
-    }  # fmt: skip
+    answer = send_request(folder, requests.Observe())[0]
+    try:
+        return requests.parse_snapshot(answer)
+    except requests.BadRequest as error:
+        raise _misunderstood(folder, error) from error

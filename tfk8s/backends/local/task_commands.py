@@ -14,6 +14,7 @@ from tfk8s.backends import interpreter, local_scripts, stacks
 from tfk8s.backends.local import mounts, network_namespace, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.state import Folder
+from tfk8s.backends.local.supervision import script_request
 from tfk8s.backends.stacks import Stacks
 from tfk8s.core.script import NOT_EXECUTABLE, NOT_FOUND
 from tfk8s.core.spec import Task
@@ -41,7 +42,7 @@ def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int
     terminal = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
     environment = record.isolation.confined(
         {
-            **supervisor_client.variables(folder), **own, **terminal,
+            **script_request.variables(folder), **own, **terminal,
             **_proxy(folder, record), CLUSTER_ID_VARIABLE: record.id,
         }
     )  # fmt: skip
@@ -63,8 +64,8 @@ def read_stacks(folder: Folder, record: Record, chosen: Sequence[str]) -> list[S
         ClusterError: this machine allows no process to join the cluster's network, or is too slow.
     """
     observed = supervisor_client.observe(folder)
-    pids = {f"{task['job']}/{task['index']}": task["pid"] for task in observed["tasks"]}
-    pids |= {f"pid {script['pid']}": script["pid"] for script in observed["scripts"]}
+    pids = {f"{task['job']}/{task['index']}": task["pid"] for task in observed.tasks}
+    pids |= {f"pid {script['pid']}": script["pid"] for script in observed.scripts}
     running = [str(pids[name]) for name in chosen if pids.get(name)]
     found = {document["pid"]: document for document in _inspect(folder, record, running)} if running else {}
     return [
@@ -75,7 +76,7 @@ def read_stacks(folder: Folder, record: Record, chosen: Sequence[str]) -> list[S
 
 def _proxy(folder: Folder, record: Record) -> dict[str, str]:
     """Return the variables that lead a command to the supervisor's proxy."""
-    return {} if record.isolation.is_shared else dict(supervisor_client.observe(folder)["proxy"])
+    return {} if record.isolation.is_shared else supervisor_client.observe(folder).proxy
 
 
 def _inspect(folder: Folder, record: Record, pids: Sequence[str]) -> list[dict[str, Any]]:

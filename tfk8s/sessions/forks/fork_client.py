@@ -52,11 +52,15 @@ class ForkClient:
         """Start the fork server, which imports TensorFlow for later forks."""
         if self._server is not None:
             return
-        self._server, server_end = socket.socketpair()
-        with open(self._log or os.dup(2), "ab") as log, open(os.devnull) as null:
-            descriptors = [null.fileno(), log.fileno(), log.fileno(), server_end.fileno()]
-            pid = processes.spawn(self._command, descriptors, self._environment)
-        server_end.close()
+        client_end, server_end = socket.socketpair()
+        try:
+            with server_end, open(self._log or os.dup(2), "ab") as log, open(os.devnull) as null:
+                descriptors = [null.fileno(), log.fileno(), log.fileno(), server_end.fileno()]
+                pid = processes.spawn(self._command, descriptors, self._environment)
+        except OSError:  # no descriptor or process is left; the next request tries again
+            client_end.close()
+            raise
+        self._server = client_end
         self._loop.on_readable(self._server, self._on_message)
         self._loop.on_end(pid, lambda _: None)
 
@@ -86,8 +90,8 @@ class ForkClient:
         """
         self.prepare()
         assert self._server is not None
-        self._queued.append(owner)
         with os.fdopen(os.memfd_create("request"), "w+") as body:
+            self._queued.append(owner)
             json.dump({**request, "module": module}, body)
             body.flush()
             body.seek(0)

@@ -5,16 +5,18 @@ A message is its length in four bytes, then its JSON. Descriptors travel with th
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 _LENGTH = struct.Struct("!I")
 _MAX_DESCRIPTORS = 8
+_MAX_BYTES = 1 << 26  # of one message; the largest ones have an environment, which Linux limits to some MB
 
 Message = dict[str, Any]
 
@@ -34,22 +36,46 @@ def receive(connection: socket.socket) -> tuple[Message, list[int]] | None:
     """Return the next message and its descriptors, or None if the peer has ended.
 
     Raises:
-        OSError: the connection is broken, or the socket's timeout is over.
+        OSError: the connection is broken, the peer sent no message, or the socket's timeout is over.
     """
     head, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, _MAX_DESCRIPTORS)
-    for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)
+    try:
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        message = _receive_body(connection, head)
+    except BaseException:
+        _close(descriptors)
+        raise
+    if message is None:
+        _close(descriptors)
+        return None
+    return message, descriptors
+
+
+def _receive_body(connection: socket.socket, head: bytes) -> Message | None:
     if len(head) < _LENGTH.size:
         return None
     (size,) = _LENGTH.unpack(head)
+    if size > _MAX_BYTES:
+        raise OSError(errno.EMSGSIZE, f"a message of {size} bytes; at most {_MAX_BYTES} are allowed")
     data = bytearray()
     while len(data) < size:
         chunk = connection.recv(size - len(data))
         if not chunk:
             return None
         data += chunk
-    message: Message = json.loads(data)
-    return message, descriptors
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise OSError(errno.EBADMSG, f"a message that is no JSON: {error}") from error
+    if not isinstance(message, dict):
+        raise OSError(errno.EBADMSG, "a message that is no JSON object")
+    return message
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def listen(path: Path) -> socket.socket:

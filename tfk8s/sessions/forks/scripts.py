@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from tfk8s.sessions.forks import ipc, processes
-from tfk8s.sessions.forks.escalation import catches_sigterm
+from tfk8s.sessions.forks.escalation import ESCALATION, catches_sigterm
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
 
@@ -138,8 +138,7 @@ class ForkedScripts(Generic[S]):
             received = ipc.receive(script.connection)
         except OSError:
             received = None
-        if received is not None:
-            number = received[0]["signal"]
+        if received is not None and (number := signal_number(received[0])) is not None:
             self._signal(script, number)
             if number == signal.SIGTERM:  # the script may have a handler, as TensorFlow may
                 self._kill_after(script, END_TIMEOUT)
@@ -157,6 +156,12 @@ class ForkedScripts(Generic[S]):
             self.finish(script, {"exit": -number})
         else:
             processes.kill_group(script.pid, number)
+
+
+def signal_number(message: ipc.Message) -> int | None:
+    """Return the signal that a client sends; None if the message is another one, as of another version of tfk8s."""
+    number = message.get("signal")
+    return number if number in ESCALATION else None
 
 
 def shown(arguments: Sequence[str], length: int) -> str:

@@ -28,6 +28,7 @@ from tfk8s.backends.local import (
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.programs import cluster_end
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
+from tfk8s.backends.local.supervision import requests
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import LogOptions
@@ -342,10 +343,10 @@ def test_a_script_ends_before_tensorflow_is_imported(monkeypatch: pytest.MonkeyP
     forks = fork_client.ForkClient(loop, ["python"], {}, tmp_path / "scripts.log")
     runner = script_processes.ScriptRunner(loop, forks, lambda _: [], lambda: None, None)
     with client, fork_server, fork_servers_side:
-        request = {
-            "fresh": False, "python": "python", "environment": {}, "arguments": ["train.py"],
-            "progress": str(tmp_path / "progress"),
-        }  # fmt: skip
+        request = requests.RunScript(
+            fresh=False, python="python", folder="/", umask=0, arguments=["train.py"], environment={},
+            progress=str(tmp_path / "progress"),
+        )  # fmt: skip
         runner.run(clients_side, request, [os.dup(0)])
         ipc.send(client, {"signal": signal.SIGINT})
         loop.callbacks[clients_side]()

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from job_files import job_file
 
 from tfk8s import polling
 from tfk8s.backends.local import state
 from tfk8s.backends.local.programs import cluster_end
+from tfk8s.backends.local.record import make_record
+from tfk8s.backends.local.supervision import requests
 from tfk8s.sessions.forks import ipc
 
 
 def test_a_signal_ends_at_once_what_saves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    requests: list[ipc.Message] = []
+    received: list[ipc.Message] = []
+    record = make_record(dataclasses.replace(job_file("demo", worker=1), grace=30), exposed=False)
 
     def supervise(listener: socket.socket) -> None:
         """Answer `observe`, and `stop` once there is a second one."""
@@ -28,11 +32,15 @@ def test_a_signal_ends_at_once_what_saves(
         while len(waiting) < 2:
             connection, _ = listener.accept()
             connection.settimeout(10)
-            requests.append(ipc.receive(connection)[0])
-            if requests[-1]["do"] == "observe":
+            received.append(ipc.receive(connection)[0])
+            if received[-1]["do"] == "observe":
                 tasks = [("worker", "Running"), ("evaluator", "Succeeded")]
                 tasks = [{"job": job, "index": 0, "phase": phase} for job, phase in tasks]
-                ipc.send(connection, {"tasks": tasks, "scripts": [{"name": "", "pid": 7}]})
+                snapshot = requests.Snapshot(
+                    record=record, tasks=tasks, scripts=[{"name": "", "pid": 7}], idle_since=None, isolation="",
+                    way_out="", proxy={},
+                )  # fmt: skip
+                ipc.send(connection, requests.to_message(snapshot))
                 connection.close()
             else:
                 waiting.append(connection)
@@ -41,7 +49,7 @@ def test_a_signal_ends_at_once_what_saves(
             connection.close()
 
     def readable(descriptor: int, seconds: float) -> bool:
-        if len(requests) == 2 and next(signals, None):  # the client waits for the end
+        if len(received) == 2 and next(signals, None):  # the client waits for the end
             signal.raise_signal(signal.SIGINT)
             return False
         return original(descriptor, seconds)
@@ -49,7 +57,6 @@ def test_a_signal_ends_at_once_what_saves(
     folder, original = state.Folder(tmp_path / "demo"), polling.readable
     signals = iter([signal.SIGINT])  # a second one, before the supervisor has the request, would end the test
     folder.path.mkdir()
-    record = SimpleNamespace(job_file=SimpleNamespace(grace=30))
     monkeypatch.setattr(state.Folder, "read", lambda _: record)
     monkeypatch.setattr(state.Folder, "supervisor", lambda _: os.getpid())
     monkeypatch.setattr(state.Folder, "id", lambda _: None)
@@ -60,6 +67,6 @@ def test_a_signal_ends_at_once_what_saves(
         thread.start()
         cluster_end.end(folder, "ends")
         thread.join()
-    assert [request["do"] for request in requests] == ["observe", "stop", "stop"]
+    assert [request["do"] for request in received] == ["observe", "stop", "stop"]
     wait = 'worker/0, script 7 of cluster "demo" to end, at most 30 s; Ctrl-C ends them at once'
     assert caplog.messages[-1] == f"waiting for {wait}"

@@ -47,7 +47,7 @@ def test_a_command_that_can_not_start_has_the_exit_code_of_a_shell(
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 def test_stacks_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = [{"job": "worker", "index": 0, "pid": os.getpid()}, {"job": "worker", "index": 1, "pid": None}]
-    observed = {"tasks": tasks, "scripts": [{"pid": os.getppid()}]}
+    observed = SimpleNamespace(tasks=tasks, scripts=[{"pid": os.getppid()}])
     monkeypatch.setattr(supervisor_client, "observe", lambda _: observed)
     folder: Any = SimpleNamespace(supervisor=os.getpid)
     record: Any = SimpleNamespace(isolation=SHARED, job_file=NO_VOLUMES)

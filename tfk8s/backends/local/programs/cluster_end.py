@@ -9,6 +9,7 @@ import time
 
 from tfk8s import polling
 from tfk8s.backends.local import state, supervisor_client
+from tfk8s.backends.local.supervision import requests
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
 from tfk8s.sessions.forks import ipc
@@ -31,7 +32,7 @@ def end(folder: state.Folder, reason: str) -> None:
     pid = folder.supervisor()
     if pid is not None:
         try:
-            _stop(folder, {"do": "stop", "reason": reason})
+            _stop(folder, requests.Stop(reason=reason))
         except ClusterError:
             _kill(pid)
             _wait_for_end(pid, time.monotonic() + _END_TIMEOUT)
@@ -41,7 +42,7 @@ def end(folder: state.Folder, reason: str) -> None:
         _wait_for_end(pid, deadline)
 
 
-def _stop(folder: state.Folder, request: ipc.Message) -> None:
+def _stop(folder: state.Folder, request: requests.Stop) -> None:
     """Have the supervisor end all processes. A signal ends those at once that save within the job file's `grace`."""
     record = folder.read()
     grace = record and record.job_file.grace
@@ -54,12 +55,12 @@ def _stop(folder: state.Folder, request: ipc.Message) -> None:
         if not next(first, False):
             return False
         with contextlib.suppress(OSError), ipc.connect(folder.control, _END_TIMEOUT) as connection:
-            ipc.send(connection, request)
+            ipc.send(connection, requests.to_message(request))
         return True
 
     found = supervisor_client.observe(folder)
-    names = [f"{task['job']}/{task['index']}" for task in found["tasks"] if task["phase"] == Phase.RUNNING]
-    names += [f"script {script['name'] or script['pid']}" for script in found["scripts"]]
+    names = [f"{task['job']}/{task['index']}" for task in found.tasks if task["phase"] == Phase.RUNNING]
+    names += [f"script {script['name'] or script['pid']}" for script in found.scripts]
     awaited = f"{', '.join(names) or 'the processes'} of {{}} to end, at most {grace} s; Ctrl-C ends them at once"
     with forwarded_signals(end_now):
         supervisor_client.send_request(folder, request, grace + _END_TIMEOUT, awaited)

@@ -1,0 +1,1 @@
+"""The requests to the supervisor of a local cluster, and what the supervisor tells scripts."""
