@@ -56,6 +56,8 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (package / name).touch()
     for library in Path(real).glob("*.so*"):
         (package / library.name).symlink_to(library)
+    (package / "python").mkdir()
+    (package / "python/platform").symlink_to(Path(real, "python/platform"))  # says whether the build is for GPUs
     return package.parent
 
 

@@ -20,7 +20,9 @@ from tfk8s.backends.local import capacity, state
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.loopback import sockets
 from tfk8s.cluster.gpus import require_gpus
+from tfk8s.cluster.programs import failure
 from tfk8s.core.addresses import host_and_port
+from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.roles import EVALUATOR
 from tfk8s.core.script import LogOptions
@@ -234,6 +236,25 @@ def test_gpus_that_tensorflow_does_not_see_are_reported(
         f'cluster "{status.name}" is up, but TensorFlow does not see all GPUs: worker/0 sees 0 of 1: '
         "this machine has TensorFlow for CPUs only"
     )
+
+
+def test_a_program_begins_only_with_its_gpus(
+    backend: LocalBackend, up: Up, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(capacity, "gpus", lambda: 3)
+    (tmp_path / "train.py").write_text("open('began', 'w')")
+    script, command = Program(("train.py",), str(tmp_path)), Program(("sh", "-c", "echo >began"), str(tmp_path))
+    jobs = Job(name="chief", gpus=1, program=script), Job(name="worker", gpus=2, program=command)
+    name = up(job_file("programs", *jobs))
+    with pytest.raises(ClusterError) as caught:
+        require_gpus(backend, backend.observe(name))
+    reason = "this machine has TensorFlow for CPUs only"
+    first = {f"see all GPUs: {task}: {reason}" for task in ("chief/0 sees 0 of 1", "worker/0 sees 0 of 2")}
+    assert any(text in str(caught.value) for text in first)
+    status = wait_for(backend, name, lambda status: status.exit_code is not None)
+    assert status.exit_code == 2
+    assert failure(status).endswith(f" GPUs: {reason}")
+    assert not (tmp_path / "began").exists()
 
 
 def test_a_restarted_task_has_that_as_its_reason(backend: LocalBackend, cluster: str) -> None:

@@ -15,12 +15,16 @@ from tfk8s.core.task_names import format_tasks
 from tfk8s.errors import ClusterError
 
 REASON_TIMEOUT = 3.0  # a server writes the reason a moment after it begins to listen
+COMPARE_TIMEOUT = 130.0  # a program's process compares before the program, in at most `seen_gpus.LIMIT`
 _MAX_LOGS = 8
+_Lines = dict[Task, tuple[int, int, str]]  # of logs: the GPUs that a task sees, those that it was given, and why
 _UNKNOWN = "its log shows no reason"
 
 
 def require_gpus(backend: Backend, status: ClusterStatus) -> None:
     """Check that TensorFlow sees the GPUs of every task that may not run without them.
+
+    Servers answer which devices they have. The processes of programs write to their logs what they see.
 
     Args:
         backend: the cluster's backend.
@@ -28,22 +32,22 @@ def require_gpus(backend: Backend, status: ClusterStatus) -> None:
 
     Raises:
         ClusterError: names the tasks whose GPUs TensorFlow does not see, and the reasons.
-        TaskUnreachable: a task does not answer any more.
+        TaskUnreachable: a server does not answer any more.
     """
-    required = {task.task: task.required_gpus for task in status.tasks if task.required_gpus}
-    if not required:
-        return
-    answers = devices.list_devices(backend, status)
-    devices.require_all(answers)
-    seen = {answer.task: sum(device.kind == "GPU" for device in answer.devices) for answer in answers}
-    lacking = [task for task, number in required.items() if seen[task] < number]
+    tasks = {task.task: task for task in status.tasks if task.required_gpus}
+    seen = _seen_by_servers(backend, status) if any(not task.is_program for task in tasks.values()) else {}
+    programs = [task.task for task in tasks.values() if task.is_program]
+    lines = _read_program_lines(backend, status.name, programs)
+    seen |= {task: line[0] for task, line in lines.items()}
+    lacking = [task for task in tasks if task in seen and seen[task] < tasks[task].required_gpus]
     if not lacking:
         return
     named = lacking[:_MAX_LOGS]
-    reasons = _read_reasons(backend, status.name, named)
+    lines |= _read_server_lines(backend, status.name, [task for task in named if task not in lines])
     groups: dict[str, list[Task]] = {}
     for task in named:
-        groups.setdefault(f"{seen[task]} of {required[task]}: {reasons.get(task, _UNKNOWN)}", []).append(task)
+        reason = lines[task][2] if task in lines else _UNKNOWN
+        groups.setdefault(f"{seen[task]} of {tasks[task].required_gpus}: {reason}", []).append(task)
     parts = [f"{format_tasks(tasks)} see{'s' * (len(tasks) == 1)} {words}" for words, tasks in groups.items()]
     more = f"; and {len(lacking) - len(named)} more tasks" if len(lacking) > len(named) else ""
     jobs = ", ".join(dict.fromkeys(f"jobs.{task.job}" for task in lacking))
@@ -54,16 +58,44 @@ def require_gpus(backend: Backend, status: ClusterStatus) -> None:
     )
 
 
-def _read_reasons(backend: Backend, name: str, tasks: Sequence[Task]) -> dict[Task, str]:
-    """Return the reason that each task's server has logged; none for a server that logs no reason in time."""
+def _seen_by_servers(backend: Backend, status: ClusterStatus) -> dict[Task, int]:
+    """Return the number of GPUs that each server reports."""
+    answers = devices.list_devices(backend, status)
+    devices.require_all(answers)
+    return {answer.task: sum(device.kind == "GPU" for device in answer.devices) for answer in answers}
+
+
+def _read_program_lines(backend: Backend, name: str, tasks: Sequence[Task]) -> _Lines:
+    """Return what the processes of programs have logged about their GPUs, until one lacks some or the run has ended.
+
+    The result is shorter for users who may not read logs: the end of a run names the reason, too.
+    """
+    found: _Lines = {}
+    for _ in polling.poll(COMPARE_TIMEOUT) if tasks else ():
+        has_ended = backend.observe(name).exit_code is not None
+        try:
+            found |= _logged(backend, name, [task for task in tasks if task not in found])
+        except ClusterError:
+            break
+        if has_ended or len(found) == len(tasks) or any(seen < required for seen, required, _ in found.values()):
+            break
+    return found
+
+
+def _read_server_lines(backend: Backend, name: str, tasks: Sequence[Task]) -> _Lines:
+    """Return what servers have logged about the GPUs that they lack; nothing of a server that is late."""
+    found: _Lines = {}
+    for _ in polling.poll(REASON_TIMEOUT) if tasks else ():
+        with contextlib.suppress(ClusterError):  # users who may not read logs learn less
+            found |= _logged(backend, name, [task for task in tasks if task not in found])
+        if len(found) == len(tasks):
+            break
+    return found
+
+
+def _logged(backend: Backend, name: str, tasks: Sequence[Task]) -> _Lines:
+    """Return the last line of each task about its GPUs."""
     from tfk8s.task import gpus  # imports ctypes, which takes as long as the rest of this module
 
-    reasons: dict[Task, str] = {}
-    for _ in polling.poll(REASON_TIMEOUT):
-        with contextlib.suppress(ClusterError):  # users who may not read logs learn less
-            for line in backend.logs(name, [task for task in tasks if task not in reasons], LogOptions()):
-                if reason := gpus.parse_unseen_line(line.text):
-                    reasons[line.task] = reason
-        if len(reasons) == len(tasks):
-            break
-    return reasons
+    lines = ((line.task, gpus.parse_line(line.text)) for line in backend.logs(name, tasks, LogOptions()))
+    return {task: parsed for task, parsed in lines if parsed}

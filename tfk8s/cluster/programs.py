@@ -148,7 +148,7 @@ def require_up(backend: Backend, status: ClusterStatus) -> None:
     """Check a cluster for which `wait_until_ready` has waited.
 
     Raises:
-        ClusterError: the run of its programs has failed, or TensorFlow does not see the GPUs of a server.
+        ClusterError: the run of its programs has failed, or TensorFlow does not see the GPUs of a task.
         TaskUnreachable: a server does not answer any more.
     """
     require_gpus(backend, status)

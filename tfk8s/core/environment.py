@@ -8,7 +8,7 @@
     TFK8S_JOB           render/pods, cluster/each         task/, kubernetes/          the job of this task
     TFK8S_INDEX         render/pods, cluster/each         task/                       the index of this task
     TFK8S_PRELOAD       render/pods                       task/server                 modules to import first
-    TFK8S_GPUS          render/pods, local/               task/server, status          GPUs that TensorFlow must see
+    TFK8S_GPUS          render/pods, local/               task/, status                GPUs that TensorFlow must see
     TFK8S_ACTIVITY_PORT render/pods                       task/                       the port of the list of clients
     TFK8S_MAX_DURATION  render/lifetime                   task/lifetime               max_duration in seconds
     TFK8S_IDLE          render/lifetime, render/warm_job  task/lifetime, warm/keeper  idle in seconds

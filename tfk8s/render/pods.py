@@ -180,11 +180,11 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     yield {"name": "TFK8S_JOB", "value": job.name}
     index = program_job.POD_INDEX if job.program else POD_INDEX
     yield {"name": "TFK8S_INDEX", "valueFrom": _field(f"metadata.labels['{index}']")}
+    if job.required_gpus:
+        yield {"name": "TFK8S_GPUS", "value": str(job.required_gpus)}
     if job.program:
         yield from ({"name": name, "value": value} for name, value in program_job.variables(job_file, job))
         return
-    if job.required_gpus:
-        yield {"name": "TFK8S_GPUS", "value": str(job.required_gpus)}
     if job.preload:
         yield {"name": "TFK8S_PRELOAD", "value": ",".join(job.preload)}
     if kinds.watches_use(job_file):

@@ -60,14 +60,14 @@ class Library:
         self.folder = folder
         # The library needs libtensorflow_framework, and names it itself. If that library were opened first, all
         # 400,000 symbols would be looked up there first, mostly in vain. That would take a tenth of the whole start.
-        library = _open(f"{folder}/libtensorflow_cc.so.2")
+        library = open_library(f"{folder}/libtensorflow_cc.so.2")
         pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
-        self._version = _function(library, "TF_Version", text)
-        self._new_status = _function(library, "TF_NewStatus", pointer)
-        self._code = _function(library, "TF_GetCode", ctypes.c_int, pointer)
-        self._message = _function(library, "TF_Message", text, pointer)
-        self._new_server = _function(library, "TF_NewServer", pointer, text, size, pointer)
-        self._start = _function(library, "TF_ServerStart", None, pointer, pointer)
+        self._version = function(library, "TF_Version", text)
+        self._new_status = function(library, "TF_NewStatus", pointer)
+        self._code = function(library, "TF_GetCode", ctypes.c_int, pointer)
+        self._message = function(library, "TF_Message", text, pointer)
+        self._new_server = function(library, "TF_NewServer", pointer, text, size, pointer)
+        self._start = function(library, "TF_ServerStart", None, pointer, pointer)
 
     @property
     def version(self) -> str:
@@ -90,22 +90,23 @@ class Library:
         eager_context.create(config)
 
 
-def _open(path: str) -> ctypes.CDLL:
+def open_library(path: str) -> ctypes.CDLL:
     """Load a library whose functions are looked up at their first calls.
 
     ctypes looks all functions up at once (RTLD_NOW), which takes as long again as the rest. libtensorflow_cc calls
     150,000 functions by name, and a server needs few of them.
     """
     process = ctypes.CDLL(None)  # has dlopen
-    dlopen = _function(process, "dlopen", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
-    dlerror = _function(process, "dlerror", ctypes.c_char_p)  # looked up first, since a lookup clears the error
+    dlopen = function(process, "dlopen", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
+    dlerror = function(process, "dlerror", ctypes.c_char_p)  # looked up first, since a lookup clears the error
     handle = dlopen(os.fsencode(path), os.RTLD_LAZY | os.RTLD_GLOBAL)
     if not handle:
         raise OSError(dlerror().decode(errors="replace"))
     return ctypes.CDLL(path, handle=handle)
 
 
-def _function(library: ctypes.CDLL, name: str, result: type | None, *arguments: type) -> Any:
+def function(library: ctypes.CDLL, name: str, result: type | None, *arguments: type) -> Any:
+    """Return a function of a library, with the types of its result and its arguments."""
     function = getattr(library, name)
     function.restype, function.argtypes = result, arguments
     return function

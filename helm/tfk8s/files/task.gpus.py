@@ -1,8 +1,8 @@
 """Finds the reason why TensorFlow does not see a task's GPUs, and the line of the log that reports the reason.
 
 TensorFlow itself does not name what is missing. The checks here repeat those of TensorFlow, in an order in which the
-first failure explains the others. Standard library only: this file also runs in pods. Only tasks that lack GPUs
-import this file.
+first failure explains the others. Standard library only: this file also runs in pods. Of the servers, only
+those that lack GPUs import this file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CUDA = {
 }
 
 _UNKNOWN = "TensorFlow's messages in its log may say why"
-_UNSEEN = re.compile(r"tfk8s: \S+ sees \d+ of \d+ GPUs: (.+)")
+_LINE = re.compile(r"tfk8s: \S+ sees (\d+) of (\d+) GPUs(?:: (.+))?")
 
 Load = Callable[[str], Any]
 
@@ -47,7 +47,7 @@ def why_unseen(
         root: the folder of the file system.
     """
     build = _build_info(Path(tensorflow))
-    place = "the image" if "TFK8S_JOB" in environment else "this machine"
+    place = "the image" if "TFK8S_NAMESPACE" in environment else "this machine"
     if build.get("is_cuda_build") is False and not build.get("is_rocm_build"):
         return f"{place} has TensorFlow for CPUs only"
     if hidden := _why_hidden(required, environment):
@@ -128,12 +128,21 @@ def _why_refused(driver: Any, required: int, cuda: str) -> str:
     return f"the NVIDIA driver shows {count.value} of them" if count.value < required else ""
 
 
+def seen_line(name: str, required: int) -> str:
+    """Return the line of a program's log about GPUs that TensorFlow sees."""
+    return f"tfk8s: {name} sees {required} of {required} GPUs"
+
+
 def unseen_line(name: str, seen: int, required: int, reason: str) -> str:
-    """Return the line of a server's log about GPUs that TensorFlow does not see."""
+    """Return the line of a task's log about GPUs that TensorFlow does not see."""
     return f"tfk8s: {name} sees {seen} of {required} GPUs: {reason or _UNKNOWN}"
 
 
-def parse_unseen_line(line: str) -> str:
-    """Return the reason in an `unseen_line`; "" for another line."""
-    match = _UNSEEN.match(line)
-    return match[1] if match else ""
+def parse_line(line: str) -> tuple[int, int, str] | None:
+    """Return the GPUs that TensorFlow sees, those of the task, and the reason; None for another line.
+
+    Args:
+        line: a `seen_line`, which has no reason, or an `unseen_line`.
+    """
+    match = _LINE.fullmatch(line)
+    return (int(match[1]), int(match[2]), match[3] or "") if match else None

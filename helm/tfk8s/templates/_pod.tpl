@@ -100,9 +100,9 @@ volumes:
 {{- if (index . 1).programs }}{{ printf "\n- {name: TFK8S_JOBS, value: %q}" (index . 1).spec }}{{ end }}
 - {name: TFK8S_PORT, value: "{{ ternary (index . 1).port $job.port (gt (len (index . 1).programs) 0) }}"}{{ with (index . 1).dispatcher }}{{ printf "\n- {name: TFK8S_DATA_SERVICE, value: \"grpc://%s\"}" . }}{{ end }}
 - {name: TFK8S_JOB, value: {{ quote $job.name }}}
-- {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['{{ ternary "batch.kubernetes.io/job-completion-index" "apps.kubernetes.io/pod-index" (hasKey $job.settings "program") }}']"}}}
+- {name: TFK8S_INDEX, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: "metadata.labels['{{ ternary "batch.kubernetes.io/job-completion-index" "apps.kubernetes.io/pod-index" (hasKey $job.settings "program") }}']"}}}{{ if and $job.gpus (not $job.settings.gpus_optional) (not $job.settings.kind) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}
 {{- if $job.settings.program }}{{ if (index . 1).target }}{{ with first (index . 1).jobs }}
 - {name: TFK8S_TARGET, value: "grpc://{{ .set }}-0.{{ $.Values.name }}.$(TFK8S_NAMESPACE).svc:{{ .port }}"}{{ end }}{{ end }}
 - {name: TFK8S_VERDICT, value: /dev/termination-log}{{ with $.Values.grace }}{{ printf "\n- {name: TFK8S_GRACE, value: %q}" (include "tfk8s.seconds" .) }}{{ end }}{{ if $job.settings.tf1 }}{{ printf "\n- {name: TFK8S_TF1, value: \"1\"}" }}{{ end }}{{ else }}
-{{- if and $job.gpus (not $job.settings.gpus_optional) (not $job.settings.kind) }}{{ printf "\n- {name: TFK8S_GPUS, value: %q}" (toString $job.gpus) }}{{ end }}{{ with $job.settings.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}
+{{- with $job.settings.preload }}{{ printf "\n- {name: TFK8S_PRELOAD, value: %q}" (join "," .) }}{{ end }}
 {{- if (index . 1).watchesUse }}{{ printf "\n- {name: TFK8S_ACTIVITY_PORT, value: \"%d\"}" (int (index . 1).activityPort) }}{{ end }}{{ end }}{{ end }}

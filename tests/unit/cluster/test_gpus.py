@@ -9,8 +9,10 @@ from job_files import job_file
 
 import tfk8s
 from tfk8s.cluster.gpus import require_gpus
+from tfk8s.core.programs import Program
 from tfk8s.core.script import LogLine, LogOptions
 from tfk8s.core.spec import Job, Task
+from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, NoSuchCluster
 from tfk8s.task import gpus
 from tfk8s.testing import FakeBackend, change, use_backend
@@ -19,15 +21,18 @@ CPUS = "the image has TensorFlow for CPUs only"
 
 
 class Backend(FakeBackend):
-    """A backend whose logs have the reasons of some tasks."""
+    """A backend whose logs have the reasons of some tasks, and the GPUs of others."""
 
     reasons: dict[str, str] = {}  # noqa: RUF012
+    seen: dict[str, int] = {}  # noqa: RUF012
 
     def logs(self, name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
         del name, options
         for task in tasks:
             for reason in ("an old server's", self.reasons[str(task)]) if str(task) in self.reasons else ():
                 yield LogLine(task=task, text=gpus.unseen_line(str(task), 0, 1, reason))
+            if str(task) in self.seen:
+                yield LogLine(task=task, text=gpus.seen_line(str(task), self.seen[str(task)]))
 
 
 @pytest.fixture
@@ -75,6 +80,47 @@ def test_a_log_without_a_reason(backend: Backend, monkeypatch: pytest.MonkeyPatc
 def test_tasks_without_required_gpus_are_not_asked(backend: Backend) -> None:
     backend.unresponsive = set(backend.job_files["c"])
     require_gpus(backend, backend.observe("c"))
+
+
+PROGRAM = Program(("train.py",))
+
+
+@pytest.fixture
+def programs() -> Backend:
+    """Return a backend with a server, and with three programs that have GPUs."""
+    made = Backend(job_file("p", Job(name="ps"), Job(name="worker", tasks=3, gpus=1, program=PROGRAM)))
+    for index in range(3):
+        made.statuses["p"] = change(f"worker/{index}", required_gpus=1)(made.statuses["p"])
+    return made
+
+
+def test_programs_that_see_their_gpus(programs: Backend) -> None:
+    programs.seen = {f"worker/{index}": 1 for index in range(3)}
+    programs.unresponsive = {Task("ps", 0)}  # a program has no server that answers
+    require_gpus(programs, programs.observe("p"))
+
+
+def test_the_log_of_a_program_has_its_reason(programs: Backend) -> None:
+    programs.seen, programs.reasons = {"worker/0": 1, "worker/1": 1}, {"worker/2": CPUS}
+    with pytest.raises(ClusterError) as caught:
+        require_gpus(programs, programs.observe("p"))
+    assert str(caught.value) == (
+        f'cluster "p" is up, but TensorFlow does not see all GPUs: worker/2 sees 0 of 1: {CPUS}'
+    )
+
+
+def test_a_program_that_has_ended_writes_no_more(programs: Backend) -> None:
+    for index in range(3):
+        programs.statuses["p"] = change(f"worker/{index}", phase=Phase.FAILED, exit_code=1)(programs.statuses["p"])
+    require_gpus(programs, programs.observe("p"))
+
+
+def test_users_who_may_not_read_the_logs_of_programs(programs: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
+        raise ClusterError("forbidden")
+
+    monkeypatch.setattr(programs, "logs", refuse)
+    require_gpus(programs, programs.observe("p"))
 
 
 def test_up_removes_its_cluster_if_gpus_are_missing() -> None:

@@ -141,6 +141,17 @@ def test_scaled_job_has_nothing_of_its_controller() -> None:
     assert {"name": "TFK8S_JOBS", "value": "worker=5"} in container["env"]
 
 
+@pytest.mark.parametrize(("optional", "gpus"), [(False, "2"), (True, None)])
+def test_a_program_is_told_the_gpus_that_it_must_see(optional: bool, gpus: str | None) -> None:
+    job = objects(worker(gpus=2, gpus_optional=optional))["Job", "demo-worker"]
+    variables = {entry["name"]: entry.get("value") for entry in pods_environment(job)}
+    assert variables.get("TFK8S_GPUS") == gpus
+
+
+def pods_environment(job: Object) -> list[Object]:
+    return list(job["spec"]["template"]["spec"]["containers"][0]["env"])
+
+
 def test_secret_of_another_folder_has_another_name() -> None:
     assert program_job.secret_name("demo", "abc") == "demo-program-abc"
     assert program_job.secret_name("demo") == "demo-program"

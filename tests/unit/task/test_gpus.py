@@ -16,7 +16,7 @@ ROCM = "('is_cuda_build', False), ('is_rocm_build', True)"
 CPU = "('is_cuda_build', False), ('is_rocm_build', False)"
 LIBRARIES = {"libcudart.so.12", "libcublas.so.12", "libcufft.so.11", "libcusolver.so.11", "libcusparse.so.12"}
 ALL = {"libcuda.so.1", "libcudnn.so.9", *LIBRARIES}
-POD = {"TFK8S_JOB": "worker"}
+POD = {"TFK8S_NAMESPACE": "ns"}
 
 
 class Driver:
@@ -113,8 +113,12 @@ def test_the_reason(tmp_path: Path, machine: dict[str, Any], reason: str) -> Non
 def test_the_line_of_the_log_is_read_back(reason: str, words: str) -> None:
     line = gpus.unseen_line("worker/0", 0, 1, reason)
     assert line == f"tfk8s: worker/0 sees 0 of 1 GPUs: {words}"
-    assert gpus.parse_unseen_line(line) == words
+    assert gpus.parse_line(line) == (0, 1, words)
+
+
+def test_the_line_of_a_program_that_sees_its_gpus_is_read_back() -> None:
+    assert gpus.parse_line(gpus.seen_line("worker/0", 2)) == (2, 2, "")
 
 
 def test_another_line_has_no_reason() -> None:
-    assert gpus.parse_unseen_line("tfk8s: worker/0 alone listens on port 2222: TensorFlow 2.21.0, 1 CPU") == ""
+    assert gpus.parse_line("tfk8s: worker/0 alone listens on port 2222: TensorFlow 2.21.0, 1 CPU") is None

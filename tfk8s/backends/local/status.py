@@ -72,7 +72,7 @@ def _task_status(folder: state.Folder, task: TaskRecord, job: Job, values: dict[
         restarts=values["restarts"],
         since=values["since"],
         reason=values["reason"] or task.note,
-        required_gpus=int(task.environment.get("TFK8S_GPUS", "0")) if job.has_server else 0,
+        required_gpus=int(task.environment.get("TFK8S_GPUS", "0")) if job.kind != DATA else 0,
         is_program=job.program is not None,
         is_data=job.kind == DATA,
         exit_code=values["exit_code"],

@@ -12,13 +12,14 @@ import re
 import sys
 from collections.abc import Sequence
 
-from tfk8s.core.programs import PEER_LOST
+from tfk8s.core.programs import NO_GPUS, PEER_LOST
 from tfk8s.task.programs import (
     hints,
     imports,
     main_script,
     moved_ports,
     own_interpreter,
+    seen_gpus,
     stacks,
     strategies,
     tensorflow_1,
@@ -31,10 +32,14 @@ INTERRUPTED = 130  # by Ctrl-C, as a shell shows it
 _LOST = ("UnavailableError", "AbortedError")
 
 # The words of TensorFlow's other errors that follow from a lost task: of its coordination service, its collective
-# operations, and gRPC.
+# operations, and gRPC. With GPUs, collective operations fail with NCCL's text for an ncclRemoteError or an ncclTimeout
+# (ncclGetErrorString in src/init.cc of NCCL; "NCCL: …" of tensorflow/core/nccl/nccl_manager.cc, "NCCL operation …
+# failed: …" of XLA), or after the `timeout_seconds` of tf.distribute.experimental.CommunicationOptions
+# (tensorflow/core/common_runtime/base_collective_executor.cc). XLA's watchdog ends the process by SIGABRT instead.
 _WORDS = re.compile(
     r"heartbeat|coordination service|CoordinationService|Connection reset by peer|Connection refused|Socket closed"
-    r"|failed to connect to all addresses|Collective ops is aborted|recv'd connection error|Broken pipe",
+    r"|failed to connect to all addresses|Collective ops is aborted|recv'd connection error|Broken pipe"
+    r"|remote process exited or there was a network error|NCCL\b.*: timeout|Collective has timed out|Barrier timed out",
     re.IGNORECASE,
 )
 
@@ -49,7 +54,9 @@ def is_lost_task(error: BaseException) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a script as `run` does, in a process that answers `tfk8s stacks`."""
+    """Run a script as `run` does, in a process that answers `tfk8s stacks`, if TensorFlow sees the task's GPUs."""
+    if seen_gpus.are_missing(os.environ):
+        return NO_GPUS
     stacks.serve()
     return run(arguments)
 

@@ -11,7 +11,6 @@ command to 128 KiB (MAX_ARG_STRLEN, execve(2)). Standard library only: this file
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -33,12 +32,11 @@ from tfk8s.core.programs import (
     parse_restart_word,
 )
 from tfk8s.task.config import derive_cluster, lists
-from tfk8s.task.programs import archive, main_script, runner
+from tfk8s.task.programs import archive, command, main_script, runner, seen_gpus
 from tfk8s.task.programs.unreachable import LOOK_INTERVAL, Unanswered
 
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
 _GROUP_INTERVAL = 0.05
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell has them
 
 # The codes of a container that Kubernetes ends: SIGKILL and SIGTERM. The Job controller makes another pod after them.
 ENDED_BY_KUBERNETES = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
@@ -190,22 +188,14 @@ def _become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     os.setsid()  # a group of processes, which ends together
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     os.environ.update(environment)
-    try:
-        program = Program(tuple(words))
-        if program.is_script:
-            main_script.exit_process(runner.main(words))
-        if "TFK8S_TF1" in os.environ:
-            words = (words[0], "-m", runner.__name__, *program.python_arguments)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
-        os.execvp(words[0], list(words))
-    except OSError as error:
-        if error.errno == errno.E2BIG:
-            size = len(os.environ["TF_CONFIG"])
-            reason = f"TF_CONFIG has {size} bytes, and the kernel allows a command 131071: run a Python file instead"
-        else:
-            reason = error.strerror or str(error)
-        _say(f"{words[0]} can't run: {reason}")
-        os._exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
+    program = Program(tuple(words))
+    if program.is_script:
+        main_script.exit_process(runner.main(words))
+    if "TFK8S_TF1" in os.environ:
+        words = (words[0], "-m", runner.__name__, *program.python_arguments)
+    elif "TFK8S_GPUS" in os.environ:
+        words = (words[0] if program.python_arguments else sys.executable, "-m", seen_gpus.__name__, *words)
+    command.become(words)
 
 
 def _say(text: str) -> None:

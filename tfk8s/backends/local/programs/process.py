@@ -20,6 +20,7 @@ from tfk8s.sessions.forks.fork_client import ForkClient
 from tfk8s.task.programs.import_variables import READ_LATER
 
 PROGRAM_RUNNER = "tfk8s.task.programs.runner"
+_SEEN_GPUS = "tfk8s.task.programs.seen_gpus"  # becomes a command
 _GROUP_INTERVAL = 0.05
 
 
@@ -151,10 +152,15 @@ class ProgramProcess(TaskProcess):
 
     def _command(self) -> Sequence[str]:
         program = self._program
-        if not (program.is_script or "TFK8S_TF1" in self.settings.environment):
+        is_run = program.is_script or "TFK8S_TF1" in self.settings.environment
+        if not (is_run or "TFK8S_GPUS" in self.settings.environment):
             return program.words
         python = program.words[0] if program.words[0].startswith("/") else self.settings.python
-        return interpreter.command(python, PROGRAM_RUNNER, *program.python_arguments)
+        if is_run:
+            return interpreter.command(python, PROGRAM_RUNNER, *program.python_arguments)
+        return interpreter.command(
+            python if program.python_arguments else self.settings.python, _SEEN_GPUS, *program.words
+        )
 
     def _environment(self) -> dict[str, str]:
         """Return the whole environment. `python3` is the interpreter with TensorFlow."""
