@@ -15,7 +15,8 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -30,6 +31,9 @@ Dial = Callable[[], socket.socket]
 Notify = Callable[[str], None]
 
 _BROKEN = "the connection to the task broke: pending calls fail, later calls connect again"
+_BACKLOG = 128  # connections that wait
+PAUSE = 0.1  # seconds, after which the next connections are accepted, if there was trouble with some
+_REFUSED_INTERVAL = 60.0  # between two messages about refused connections
 _CLOSED = "the task does not answer: the connection to it was closed"
 
 
@@ -67,6 +71,7 @@ class Forward:
         self._closing = threading.Event()
         self.port: int = self._listener.getsockname()[1]
         self._trouble = ""  # the last one reported
+        self._refused, self._silent_until = 0, 0.0  # connections of other users that no message has counted
         self._start(self._accept)
 
     @property
@@ -119,25 +124,58 @@ class Forward:
     def _accept(self) -> None:
         while not self._closing.is_set():
             try:
-                client, peer = self._listener.accept()
-            except OSError:  # closed; or out of descriptors, which passes
-                self._closing.wait(0.1)
-                continue
-            self._start(self._carry, client, peer[1])
+                self._serve(self._arrived())
+            except (OSError, RuntimeError):  # closed; or out of descriptors or of threads, which passes
+                self._closing.wait(PAUSE)
 
-    def _carry(self, client: socket.socket, peer_port: int) -> None:
+    def _arrived(self) -> list[tuple[socket.socket, int]]:
+        """Wait for a connection; return all that have come, with the ports of their other ends."""
+        self._listener.settimeout(None)
+        arrived = [self._listener.accept()]
+        self._listener.settimeout(0)
+        with contextlib.suppress(BlockingIOError):
+            while len(arrived) < _BACKLOG:
+                arrived.append(self._listener.accept())
+        return [(client, peer[1]) for client, peer in arrived]
+
+    def _serve(self, arrived: Sequence[tuple[socket.socket, int]]) -> None:
+        """Begin to serve connections of this user; refuse others, which cost no thread and few looks at the tables."""
+        left = dict(arrived)
+        try:
+            users = peer_users(_tables(), self.port)  # without a port whose socket is gone
+            own = [client for client, port in arrived if sys.platform != "linux" or users.get(port) == os.geteuid()]
+            if len(own) < len(arrived):
+                self._say_refused(len(arrived) - len(own))
+            for client in own:
+                self._start(self._carry, client)
+                del left[client]
+        finally:
+            for client in left:
+                client.close()
+        if left:
+            self._closing.wait(PAUSE)
+
+    def _say_refused(self, more: int) -> None:
+        self._refused += more
+        now = time.monotonic()
+        if now < self._silent_until:
+            return
+        self._silent_until, count, self._refused = now + _REFUSED_INTERVAL, self._refused, 0
+        if count == 1:
+            self._say(f"refused a connection to port {self.port}: it came from another user's process")
+        else:
+            self._say(f"refused {count} connections to port {self.port}: they came from other users' processes")
+
+    def _carry(self, client: socket.socket) -> None:
         """Serve one connection, from its beginning to its end."""
         with client, contextlib.ExitStack() as stack:
-            try:
-                require_same_user(self.port, peer_port)
-            except InvalidInput as error:
-                self._say(str(error))
-                return
             is_real = not self._is_lost
             try:
                 server = stack.enter_context(self._dial() if is_real else stand_in())
-            except (Tfk8sError, OSError) as error:
-                self._report(str(error) if isinstance(error, Tfk8sError) else f"the task does not answer: {error}")
+            except Exception as error:  # of any kind: a thread that dies would say nothing
+                is_known = isinstance(error, Tfk8sError | OSError)
+                text = f"the task does not answer: {error if is_known else repr(error)}"
+                self._report(str(error) if isinstance(error, Tfk8sError) else text)
                 return
             for stream in (client, server):
                 with contextlib.suppress(OSError):  # not TCP
@@ -149,11 +187,13 @@ class Forward:
             client_ended = threading.Event()
             if not is_real:
                 client_ended.set()  # the end of a stand-in is not reported
-            downstream = self._start(self._carry_downstream, connection, server, client_ended)
-            connection.carry_upstream(client_ended.set)
-            downstream.join()
-            with self._lock:
-                del self._connections[connection]
+            try:
+                downstream = self._start(self._carry_downstream, connection, server, client_ended)
+                connection.carry_upstream(client_ended.set)
+                downstream.join()
+            finally:
+                with self._lock:
+                    del self._connections[connection]
 
     def _carry_downstream(
         self, connection: ProxiedConnection, server: socket.socket, client_ended: threading.Event
@@ -200,7 +240,7 @@ def listen(port: int, *, shared: bool = False) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(shared))
         listener.bind((_LOOPBACK, port))
-        listener.listen(128)
+        listener.listen(_BACKLOG)
     except (OSError, OverflowError) as error:
         listener.close()
         in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
@@ -212,53 +252,36 @@ def listen(port: int, *, shared: bool = False) -> socket.socket:
 # ---- the users of connections --------------------------------------------------------------------------------------
 
 
-def require_same_user(port: int, peer_port: int) -> None:
-    """Check that a connection from a loopback port to ours is this user's.
-
-    Raises:
-        InvalidInput: the peer is a process of another user, or is gone.
-    """
-    if sys.platform != "linux":
-        return
-    tables = "".join(_table(name) for name in ("tcp", "tcp6"))
-    if peer_user(tables, port, peer_port) != os.geteuid():
-        raise InvalidInput(f"refused a connection to port {port}: it came from another user's process")
-
-
-def peer_user(tables: str, port: int, peer_port: int) -> int | None:
-    """Return the user of the socket that is connected from a loopback port to ours; None if that socket is gone.
+def peer_users(tables: str, port: int) -> dict[int, int]:
+    """Return the users of the sockets that are connected from loopback ports to ours, by these ports.
 
     Args:
         tables: the text of /proc/net/tcp and tcp6 (proc_net_tcp(5)); a client may use a socket for IPv6.
         port: ours, on 127.0.0.1.
-        peer_port: the client's, on 127.0.0.1.
     """
-    addresses = _format(peer_port), _format(port)
+    users, ours = {}, f"{_address()}:{port:04X}"
     for line in tables.splitlines():
         fields = line.split()
         if len(fields) < 10:
             continue
         local, remote, user, inode = fields[1], fields[2], fields[7], fields[9]
         # A socket that its process has closed has no inode, and root as its user.
-        if inode != "0" and (local[-13:], remote[-13:]) == addresses and _is_loopback(local) and _is_loopback(remote):
-            return int(user)
-    return None
+        if inode != "0" and remote[-13:] == ours and _is_loopback(local) and _is_loopback(remote):
+            users[int(local[-4:], 16)] = int(user)
+    return users
 
 
-def _table(name: str) -> str:
-    try:
-        return Path("/proc/net", name).read_text()
-    except FileNotFoundError:  # a kernel without IPv6
-        return ""
+def _tables() -> str:
+    texts = []
+    for name in ("tcp", "tcp6") if sys.platform == "linux" else ():
+        with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+            texts.append(Path("/proc/net", name).read_text())
+    return "".join(texts)
 
 
 def _address() -> str:
     """Return 127.0.0.1 as /proc writes it: a hexadecimal number in the machine's byte order."""
     return f"{int.from_bytes(socket.inet_aton(_LOOPBACK), sys.byteorder):08X}"
-
-
-def _format(port: int) -> str:
-    return f"{_address()}:{port:04X}"
 
 
 def _is_loopback(address: str) -> bool:

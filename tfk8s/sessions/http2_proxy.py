@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import quote
 
+from tfk8s.log import log
 from tfk8s.task import wire
 
 _CHUNK = 1 << 18
@@ -54,19 +55,30 @@ class _Direction:
         self._lock = threading.Lock()
 
     def carry(self, at_end: Callable[[], object]) -> None:
-        """Pass bytes on until the source ends; then end the sink, whose other direction may continue."""
-        buffer = memoryview(bytearray(_CHUNK))
-        with contextlib.suppress(OSError):  # a broken connection has ended
-            while count := _receive(self._source, buffer):
-                try:
-                    with self._lock:
-                        self._parse(buffer[:count])
-                        self._sink.sendall(buffer[:count])
-                except OSError:  # the sink is gone, and the other direction ends: end the source, too
-                    self._source.shutdown(socket.SHUT_RDWR)
-                    return
+        """Pass bytes on until the source ends; then end the sink, whose other direction may continue.
+
+        Both ends are closed if the bytes are no HTTP/2, or if anything else unexpected happens: neither may wait.
+        """
+        try:
+            self._carry()
             at_end()
             self._sink.shutdown(socket.SHUT_WR)
+        except OSError:  # a broken connection has ended
+            return
+        except Exception as error:
+            log.warning("a connection to a task was closed: %s", error)
+            _end(self._source, self._sink)
+
+    def _carry(self) -> None:
+        buffer = memoryview(bytearray(_CHUNK))
+        while count := _receive(self._source, buffer):
+            try:
+                with self._lock:
+                    self._parse(buffer[:count])
+                    self._sink.sendall(buffer[:count])
+            except OSError:  # the sink is gone, and the other direction ends: end the source, too
+                self._source.shutdown(socket.SHUT_RDWR)
+                raise
 
     def insert(self, frames: bytes, timeout: float) -> bool:
         """Send frames; return False if the sink is gone, or is in the middle of a frame after `timeout` seconds."""
@@ -141,9 +153,7 @@ class ProxiedConnection:
 
     def close(self) -> None:
         """End the connection, on both sides."""
-        for end in self._ends:
-            with contextlib.suppress(OSError):  # not connected any more
-                end.shutdown(socket.SHUT_RDWR)  # ends the threads that wait for it; closing alone would not
+        _end(*self._ends)
 
     def _on_request(self, kind: int, _: int, stream: int) -> None:
         if kind == wire.HEADERS:
@@ -168,6 +178,12 @@ def stand_in() -> socket.socket:
     server.sendall(wire.frame(wire.SETTINGS))  # clients make no calls before
     threading.Thread(target=_discard, args=[server], name="tfk8s-stand-in", daemon=True).start()
     return client
+
+
+def _end(*ends: Stream) -> None:
+    for end in ends:
+        with contextlib.suppress(OSError):  # not connected any more
+            end.shutdown(socket.SHUT_RDWR)  # ends the threads that wait for it; closing alone would not
 
 
 def _discard(stream: socket.socket) -> None:

@@ -18,6 +18,7 @@ from types import TracebackType
 
 from tfk8s.core.addresses import host_and_port
 from tfk8s.errors import NoSuchCluster, TaskUnreachable, Tfk8sError
+from tfk8s.log import log
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.timing import TIMING, Timing
 from tfk8s.task import probe, wire
@@ -90,7 +91,7 @@ class TaskMonitor:
         self._missed: dict[str, int] = {}  # heartbeats without an answer, by connected task
         self._streams = itertools.count(3, 2)  # for reminders; `probe.get_status` takes stream 1
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="tfk8s-monitor", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tfk8s-monitor", daemon=True)
 
     def start(self) -> None:
         """Begin to monitor, for as long as this process lives."""
@@ -116,6 +117,12 @@ class TaskMonitor:
         for key in list(self._selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):
                 yield key.data, key.fileobj
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        except Exception as error:  # of any kind: a thread that dies would say nothing
+            log.warning("lost tasks are not reported any more: %s", repr(error))
 
     def _watch(self) -> None:
         for task in self._dials:
@@ -176,6 +183,10 @@ class TaskMonitor:
         except Tfk8sError:  # no task can be reached now, which says nothing about this task
             self._unconnected.append(task)
             return
+        except Exception as error:
+            self._unconnected.append(task)
+            log.warning("%s can't be watched now: %s", task, repr(error))
+            return
         is_same = self._incarnations.get(task, incarnation) == incarnation
         if not is_same and task not in self._lost:
             self._report_loss(task, "its server was restarted")
@@ -196,8 +207,10 @@ class TaskMonitor:
         try:
             devices = probe.get_status(stream, self.timing.probe_timeout)
             stream.settimeout(self.timing.probe_timeout)
-        except (OSError, wire.ProbeError) as error:
+        except Exception as error:
             stream.close()
+            if not isinstance(error, OSError | wire.ProbeError):
+                raise
             reason = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", "") or error
             raise TaskUnreachable(f"{task} does not answer: {reason}") from error
         return stream, devices[0].incarnation if devices else 0
@@ -210,6 +223,9 @@ class TaskMonitor:
             reason = "the cluster was removed"
         except Tfk8sError:  # nothing is known about the cluster now
             return
+        except Exception as error:
+            reason = symptom
+            log.warning("the reason for the loss of %s is unknown: %s", task, repr(error))
         if reason:
             self._lost.add(task)
             self._send(lost(task, reason))

@@ -15,6 +15,7 @@ from tfk8s.task import wire
 
 MAX_NAMED = 250  # devices in one request, so that the first windows of HTTP/2 have room for the request
 
+_MAX_DEVICES, _MAX_ATTRIBUTES = 1 << 14, 32  # in one answer; TensorFlow's devices have nine attributes
 _INVALID_ARGUMENT = 3
 _FAR_FUTURE = 999_999_999  # a version of graphs that no TensorFlow reads
 # CreateSessionRequest: field 1, graph_def: field 4, versions: field 2, min_consumer.
@@ -66,9 +67,9 @@ def all_devices(message: bytes) -> list[Device]:
 
 def _devices(message: bytes) -> Iterator[tuple[int, Device]]:
     """Yield each tensorflow.DeviceAttributes of a message, with the number of its field."""
-    for number, value in wire.fields(message):
+    for number, value in wire.fields(message, _MAX_DEVICES):
         if isinstance(value, bytes):
-            attributes = dict(wire.fields(value))
+            attributes = dict(wire.fields(value, _MAX_ATTRIBUTES))
             texts = {key: text for key, text in attributes.items() if isinstance(text, bytes)}
             numbers = {key: number for key, number in attributes.items() if isinstance(number, int)}
             name, kind, description = (texts.get(key, b"").decode(errors="replace") for key in (1, 2, 7))

@@ -25,8 +25,12 @@ DATA, HEADERS, RST_STREAM, SETTINGS, _PING, _GOAWAY, WINDOW_UPDATE, CONTINUATION
 END_STREAM, END_HEADERS = 1, 4
 ACK, PADDED = 1, 8
 _STREAM = 1
-MAX_FRAME = 1 << 14
+MAX_FRAME = 1 << 14  # bytes of a payload, unless the receiver allows more (RFC 9113, 4.2), as tfk8s never does
+MAX_BODY = 1 << 22  # bytes of an answer; 16,000 devices have less
+MAX_FIELDS = 1 << 16  # of a message
 MAX_WINDOW = 2**31 - 1  # the server may send all it has at once
+_BLOCK = 1 << 16  # has at most 7000 frames, so that the deadline is looked at often
+_MAX_INTEGER = 2**64 - 1
 _UNIMPLEMENTED = 12
 
 
@@ -63,7 +67,7 @@ class PendingCall:
     """A gRPC call, whose answer may be waited for several times. The arguments are those of `call`."""
 
     def __init__(self, stream: socket.socket, method: str, timeout: float, request: bytes = b"") -> None:
-        self._stream, self._buffer, self._body = stream, b"", b""
+        self._stream, self._buffer, self._body = stream, bytearray(), bytearray()
         stream.settimeout(timeout)
         stream.sendall(request_frames(method, request))
 
@@ -79,35 +83,52 @@ class PendingCall:
             elif kind == _PING and not flags & ACK:
                 self._stream.sendall(frame(_PING, ACK, payload=payload))
             elif kind == DATA:
-                self._body += payload[1 : -payload[0] or None] if flags & PADDED else payload
+                self._body += unpadded(payload) if flags & PADDED else payload
+                if len(self._body) > MAX_BODY:
+                    raise ProbeError("the server's answer is too long")
             elif kind == HEADERS:
                 _check_status(payload)
             elif kind in (RST_STREAM, _GOAWAY):
                 raise ProbeError("the server ended the call without an answer")
             if kind in (DATA, HEADERS) and flags & END_STREAM:
-                return _message(self._body)
+                return _message(bytes(self._body))
         raise ProbeError("the server closed the connection without an answer")
 
     def _frames(self, deadline: float) -> Iterator[tuple[int, int, bytes]]:
         """Yield kind, flags and payload of each frame until the server closes the connection."""
         while True:
-            while len(self._buffer) >= HEAD_SIZE:
-                size, kind, flags, _ = parse_head(self._buffer)
-                if len(self._buffer) < HEAD_SIZE + size:
+            position = 0
+            while len(self._buffer) - position >= HEAD_SIZE:
+                size, kind, flags, _ = parse_head(self._buffer[position : position + HEAD_SIZE])
+                if size > MAX_FRAME:
+                    raise ProbeError("the server's answer is not HTTP/2: a frame is too long")
+                end = position + HEAD_SIZE + size
+                if len(self._buffer) < end:
                     break
-                payload = self._buffer[HEAD_SIZE : HEAD_SIZE + size]
-                self._buffer = self._buffer[HEAD_SIZE + size :]
+                payload, position = bytes(self._buffer[position + HEAD_SIZE : end]), end
                 yield kind, flags, payload
+            del self._buffer[:position]
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 raise TimeoutError("timed out")
             self._stream.settimeout(remaining)
-            chunk = self._stream.recv(1 << 20)
+            chunk = self._stream.recv(_BLOCK)
             if not chunk:
                 return
             self._buffer += chunk
             if self._buffer[:5] == b"HTTP/":
                 raise ProbeError("a web server answers there, not a TensorFlow server")
+
+
+def unpadded(payload: bytes) -> bytes:
+    """Return the data of a padded frame, whose first byte is the size of the padding (RFC 9113, 6.1).
+
+    Raises:
+        ProbeError: the padding does not fit.
+    """
+    if not payload or payload[0] >= len(payload):
+        raise ProbeError("the server's answer is not HTTP/2: the padding of a frame does not fit")
+    return payload[1 : len(payload) - payload[0]]
 
 
 # ---- HTTP/2 (RFC 9113) -------------------------------------------------------------------------------------------
@@ -128,7 +149,7 @@ def frame_head(size: int, kind: int, flags: int, stream: int) -> bytes:
 HEARTBEAT = frame(SETTINGS)
 
 
-def parse_head(head: bytes | memoryview) -> tuple[int, int, int, int]:
+def parse_head(head: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
     """Return the payload's size, the kind, the flags and the stream from the head of a frame."""
     return int.from_bytes(head[:3], "big"), head[3], head[4], int.from_bytes(head[5:HEAD_SIZE], "big")
 
@@ -238,14 +259,16 @@ def varint(value: int) -> bytes:
     return bytes((*data, value))
 
 
-def fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+def fields(message: bytes, most: int = MAX_FIELDS) -> Iterator[tuple[int, bytes | int]]:
     """Yield the number and value of each field of a serialized message.
 
     Raises:
-        ProbeError: the bytes are not a message.
+        ProbeError: the bytes are not a message, or have more than `most` fields.
     """
     position = 0
     while position < len(message):
+        if (most := most - 1) < 0:
+            raise ProbeError("the server's answer has too many fields")
         tag, position = _read_varint(message, position)
         kind = tag & 7
         if kind == 0:
@@ -263,11 +286,12 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
 
 
 def _read_varint(message: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(message):
-        byte = message[position]
+    """Return an integer of at most 64 bits, which take ten groups of seven bits, and the position after the integer."""
+    value = 0
+    for shift, byte in zip(range(0, 70, 7), message[position : position + 10], strict=False):
         value |= (byte & 0x7F) << shift
-        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return value, position
-    raise ProbeError("the server's answer ends in the middle")
+            return value & _MAX_INTEGER, position + shift // 7 + 1
+    if len(message) - position < 10:
+        raise ProbeError("the server's answer ends in the middle")
+    raise ProbeError("the server's answer is not a message of TensorFlow's")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import socket
@@ -220,12 +221,77 @@ def test_invalid_port_is_refused(servers: Servers) -> None:
 
 
 def test_connection_of_another_user_is_refused(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forward, "peer_user", lambda *_: os.geteuid() + 1)
+    refuse(monkeypatch)
     messages: list[str] = []
     with Forward(servers.dial, notify=messages.append) as to, connect(to) as client:
         assert client.recv(1) == b""
     assert messages == [f"refused a connection to port {to.port}: it came from another user's process"]
     assert servers.ends == []
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Let all connections be another user's; return a list with an entry for each look at the tables."""
+    looks: list[None] = []
+
+    def users(*_: object) -> dict[int, int]:
+        looks.append(None)
+        return dict.fromkeys(range(1 << 16), os.geteuid() + 1)
+
+    monkeypatch.setattr(forward, "peer_users", users)
+    return looks
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell no users")
+def test_many_connections_of_another_user_cost_little(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, messages = refuse(monkeypatch), list[str]()
+    monkeypatch.setattr(forward, "PAUSE", 0.01)
+    threads = threading.active_count()
+    with Forward(servers.dial, notify=messages.append) as to, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connect(to)) for _ in range(100)]
+        assert threading.active_count() <= threads + 1
+        assert [received(client) for client in clients] == [b""] * 100
+        assert len(messages) == 1, "the next one comes after a minute"
+        monkeypatch.setattr(forward, "PAUSE", 0.0)
+        to._silent_until = 0.0
+        before = to._refused
+        assert before > 0
+        with connect(to) as client:
+            assert received(client) == b""
+    more = f"refused {before + 1} connections to port {to.port}: they came from other users' processes"
+    assert messages[1:] == [more]
+    assert len(looks) < 50
+
+
+def test_a_forward_without_threads_goes_on(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Forward(servers.dial) as to:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start := FailingStart())
+            with connect(to) as client:
+                assert received(client) == b""
+        assert start.calls == 1
+        with connect(to) as client:
+            client.sendall(b"x")
+            assert servers.next().recv(1) == b"x"
+
+
+class FailingStart:
+    """A machine that allows no more threads."""
+
+    calls = 0
+
+    def __call__(self, *_: object) -> None:
+        self.calls += 1
+        raise RuntimeError("can't start new thread")
+
+
+def test_an_unexpected_failure_of_a_dial_is_reported() -> None:
+    def dial() -> socket.socket:
+        raise KeyError("status")
+
+    messages: list[str] = []
+    with Forward(dial, notify=messages.append) as to, connect(to) as client:
+        assert received(client) == b""
+        assert messages == ["the task does not answer: KeyError('status')"]
 
 
 # ---- /proc/net/tcp -------------------------------------------------------------------------------------------------
@@ -260,7 +326,7 @@ little_endian = pytest.mark.skipif(sys.byteorder == "big", reason="the tables ar
     ],
 )
 def test_user_of_a_connection(port: int, user: int | None) -> None:
-    assert forward.peer_user(TCP + TCP6, 0x1F90, port) == user
+    assert forward.peer_users(TCP + TCP6, 0x1F90).get(port) == user
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux tells")

@@ -154,6 +154,32 @@ def test_client_sees_that_the_server_reads_nothing(scene: Scene) -> None:
     assert scene.client.recv(100) == b""
 
 
+def test_both_ends_are_closed_after_anything_unexpected(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        """A server's end of which nothing can be read."""
+
+        def recv_into(self, _: memoryview) -> int:
+            raise ValueError("no HTTP/2")
+
+        def sendall(self, _: bytes | memoryview) -> None:
+            """Take all."""
+
+        def shutdown(self, how: int) -> None:
+            ended.append(how)
+
+    ended: list[int] = []
+    ends: list[None] = []
+    client, client_end = socket.socketpair()
+    with client, client_end:
+        client.settimeout(20)
+        ProxiedConnection(client_end, Broken()).carry_downstream(lambda: ends.append(None))
+        assert client.recv(1) == b""
+        with pytest.raises(OSError, match=r".+"):
+            client.sendall(b"x")
+    assert ended == [socket.SHUT_RDWR]
+    assert "a connection to a task was closed: no HTTP/2" in caplog.text
+
+
 def test_stand_in_lets_calls_wait() -> None:
     with stand_in() as stream:
         stream.settimeout(20)

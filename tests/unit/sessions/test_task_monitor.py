@@ -6,6 +6,8 @@ import contextlib
 import os
 import select
 import socket
+import struct
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -230,3 +232,33 @@ def test_error_of_a_connection_has_the_address() -> None:
         task_monitor.connect("ps/0", address).close()
     with pytest.raises(TaskUnreachable, match=f"^ps/0 does not answer at {address}: Connection refused$"):
         task_monitor.connect("ps/0", address)
+
+
+def test_a_monitor_survives_what_nobody_expects(task: Task, caplog: pytest.LogCaptureFixture) -> None:
+    def explain(_: str, symptom: str) -> str:
+        raise KeyError(symptom)
+
+    is_first = threading.Event()
+
+    def dial() -> socket.socket:
+        if not is_first.is_set():
+            is_first.set()
+            raise struct.error("unpack requires a buffer of 8 bytes")
+        return task.dial()
+
+    with TaskMonitor({"worker/0": dial}, explain, replace(TIMING, heartbeat_interval=0.005)) as monitored:
+        task.wait_for_heartbeat()
+        task.trouble = REFUSED
+        task.disconnect()
+        assert next_event(monitored) == LOST
+        task.trouble = None
+        assert next_event(monitored) == BACK
+    assert "worker/0 can't be watched now" in caplog.text
+    assert "the reason for the loss of worker/0 is unknown" in caplog.text
+
+
+def test_the_end_of_a_monitor_is_no_secret(task: Task, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task_monitor, "reminder", None)  # nothing can go wrong there; so the test makes that happen
+        with monitor(task):
+            until(lambda: "lost tasks are not reported any more" in caplog.text)

@@ -22,6 +22,8 @@ from tfk8s.task.wire import ACK, DATA, END_STREAM, HEADERS, MAX_WINDOW, PADDED, 
 _FIRST_WINDOW = 65535
 _TABLE_SIZE, _INITIAL_WINDOW = 1, 4  # settings (RFC 9113, 6.5.2)
 _NO_TABLE = struct.pack(">HI", _TABLE_SIZE, 0)
+_SETTING_SIZE, _INCREMENT_SIZE = 6, 4  # bytes
+_MAX_SETTINGS = 1000  # frames of settings that the client has not acknowledged
 _PATH = wire.CREATE_SESSION.encode()
 
 
@@ -150,7 +152,12 @@ class FillingStream:
     # ---- from the server to the client ----
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Receive what goes to the client, as `socket.recv_into`."""
+        """Receive what goes to the client, as `socket.recv_into`.
+
+        Raises:
+            ProbeError: the server sent what HTTP/2 does not allow.
+            OSError: the connection broke.
+        """
         while not self._received and (count := self._server.recv_into(buffer)):
             with self._state:
                 if not (passes := self._passes_to_client(buffer[:count])):
@@ -168,9 +175,7 @@ class FillingStream:
         if frames is None or any(head.kind == SETTINGS and not head.flags & ACK for head, _ in frames):
             return False
         self._answers.skip(data, frames)
-        self._room += sum(
-            int.from_bytes(part, "big") for head, part in frames if head.kind == WINDOW_UPDATE and not head.stream
-        )
+        self._room += sum(_increment(part) for head, part in frames if head.kind == WINDOW_UPDATE and not head.stream)
         return True
 
     def _edit_answers(self, data: memoryview) -> Iterator[bytes | memoryview]:
@@ -179,7 +184,7 @@ class FillingStream:
             if head.kind == SETTINGS and not head.flags & ACK:
                 yield self._edit_settings(bytes(part))
             elif head.kind == WINDOW_UPDATE:
-                yield self._edit_window(head.stream, int.from_bytes(part, "big"))
+                yield self._edit_window(head.stream, _increment(part))
             else:
                 if head.kind == RST_STREAM:  # the server takes no more of it
                     self._uploads.pop(head.stream, None)
@@ -187,6 +192,8 @@ class FillingStream:
 
     def _edit_settings(self, payload: bytes) -> bytes:
         """Return the server's settings; the client has to write each header in full, so that `_PATH` can be found."""
+        if len(payload) % _SETTING_SIZE or len(self._settings) > _MAX_SETTINGS:
+            raise wire.ProbeError("the server sent settings that HTTP/2 does not allow, or too many of them")
         latest = self._settings[-1] if self._settings else self._first_room
         self._settings.append(dict(struct.iter_unpack(">HI", payload)).get(_INITIAL_WINDOW, latest))
         return wire.frame(SETTINGS, payload=payload + _NO_TABLE)
@@ -200,6 +207,17 @@ class FillingStream:
         elif stream in self._uploads:
             self._uploads[stream].room += increment
         return wire.frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", increment - kept)) if increment > kept else b""
+
+
+def _increment(payload: memoryview) -> int:
+    """Return the bytes that a frame of the kind WINDOW_UPDATE allows (RFC 9113, 6.9).
+
+    Raises:
+        ProbeError: the frame has another size.
+    """
+    if len(payload) != _INCREMENT_SIZE:
+        raise wire.ProbeError("the server sent a window that HTTP/2 does not allow")
+    return int.from_bytes(payload, "big") & MAX_WINDOW
 
 
 def _is_creation(head: Head, payload: memoryview) -> bool:

@@ -87,6 +87,9 @@ class FrameSplitter:
 
         Args:
             data: the next bytes.
+
+        Raises:
+            ProbeError: such a frame is longer than HTTP/2 allows.
         """
         if self._preface:
             count = min(self._preface, len(data))
@@ -99,7 +102,10 @@ class FrameSplitter:
             self.is_start = not self._rest
             if self.is_start:
                 head = Head(*wire.parse_head(data)) if len(data) >= wire.HEAD_SIZE else None
-                if head is None or (self._is_whole(head) and len(data) < wire.HEAD_SIZE + head.size):
+                is_whole = head is not None and self._is_whole(head)
+                if head is not None and is_whole and head.size > wire.MAX_FRAME:
+                    raise wire.ProbeError("a frame is longer than HTTP/2 allows")
+                if head is None or (is_whole and len(data) < wire.HEAD_SIZE + head.size):
                     self._held = bytes(data)
                     return
                 self._head, self._rest = head, head.size

@@ -20,6 +20,7 @@ _HEAD = struct.Struct("!BI")
 _COUNT = struct.Struct("!Q")
 _BLOCK = 1 << 16
 MAX_UNACKNOWLEDGED = 1 << 20  # bytes, after which `is_full` holds
+MAX_FRAME = 1 << 22  # bytes of a frame's data; Linux allows 2 MiB of arguments and variables
 
 PORT = 2200  # of a warm pod, at its loopback address alone
 HELLO, ACKNOWLEDGED = 0, 1  # frames without a number: the first of a connection; the count of received frames
@@ -32,6 +33,10 @@ SILENCE_TIMEOUT = 30.0  # after which the pod gives up a connection
 RESUME_TIMEOUT = 60.0  # for which a script goes on without its client
 
 Frame = tuple[int, bytes]
+
+
+class Damaged(Exception):
+    """The peer sent bytes that are no frames of this protocol."""
 
 
 class Channel:
@@ -127,6 +132,9 @@ class Channel:
         """Return the frames that have arrived, which the caller acknowledges when it has room for more.
 
         At the end of the connection, `connection` becomes None.
+
+        Raises:
+            Damaged: the peer sent something else. Then `connection` is None, too.
         """
         if self.connection is None:
             return []
@@ -140,13 +148,19 @@ class Channel:
             self.detach()
             return []
         self._input += block
-        frames = list(self._frames())
+        try:
+            frames = list(self._frames())
+        except Damaged:
+            self.detach()
+            raise
         self.received += len(frames)
         return frames
 
     def _frames(self) -> Iterator[Frame]:
         while len(self._input) >= _HEAD.size:
             kind, length = _HEAD.unpack_from(self._input)
+            if length > MAX_FRAME or (kind == ACKNOWLEDGED and length != _COUNT.size):
+                raise Damaged("the peer is no warm pod of tfk8s, or no `tfk8s submit`")
             if len(self._input) < _HEAD.size + length:
                 return
             data = bytes(self._input[_HEAD.size : _HEAD.size + length])
@@ -178,19 +192,23 @@ def hear_hello(connection: socket.socket, timeout: float = HELLO_TIMEOUT) -> dic
     Raises:
         OSError: the connection is broken, or its peer is silent or does not speak this protocol.
     """
-    connection.settimeout(timeout)
-    kind, length = _HEAD.unpack(_read(connection, _HEAD.size))
+    deadline = time.monotonic() + timeout
+    kind, length = _HEAD.unpack(_read(connection, _HEAD.size, deadline))
     if kind != HELLO or length > _BLOCK:
         raise ConnectionError("the peer is no warm pod")
-    with contextlib.suppress(ValueError):
-        message: dict[str, Any] = json.loads(_read(connection, length))
-        return message
+    with contextlib.suppress(ValueError, RecursionError):
+        message = json.loads(_read(connection, length, deadline))
+        if isinstance(message, dict):
+            return message
     raise ConnectionError("the peer is no warm pod")
 
 
-def _read(connection: socket.socket, size: int) -> bytes:
+def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
     data = b""
     while len(data) < size:
+        if (remaining := deadline - time.monotonic()) <= 0:
+            raise TimeoutError("timed out")
+        connection.settimeout(remaining)
         block = connection.recv(size - len(data))
         if not block:
             raise ConnectionError("the connection ended")

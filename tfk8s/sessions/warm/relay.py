@@ -126,7 +126,11 @@ class Relay:
 
     def _on_connection(self) -> None:
         self._channel.write()
-        for kind, data in self._channel.read():
+        try:
+            frames = self._channel.read()
+        except channel.Damaged:  # whoever sent that is no client: another connection may replace this one
+            return
+        for kind, data in frames:
             if kind == channel.RUN:
                 self._request = json.loads(data)
             elif kind == channel.ARCHIVE:

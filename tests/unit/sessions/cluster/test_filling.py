@@ -448,3 +448,22 @@ def test_windows_hold_and_every_call_ends(random: Random) -> None:
             if server.ended == set(expected):
                 break
         assert server.got == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        wire.frame(SETTINGS, payload=b"12345"),
+        wire.frame(WINDOW_UPDATE, payload=b"123456789"),
+        wire.frame(WINDOW_UPDATE),
+        wire.frame_head(1 << 20, SETTINGS, 0, 0),
+        wire.frame(SETTINGS) * 2000,
+    ],
+    ids=["settings of 5 bytes", "window of 9 bytes", "empty window", "settings of 1 MiB", "2000 settings"],
+)
+@pytest.mark.parametrize("is_used", [False, True])
+def test_frames_that_http2_does_not_allow_are_an_error(scene: Scene, answer: bytes, is_used: bool) -> None:
+    if is_used:
+        scene.stream.sendall(request(GRAPH * 9000))
+    with pytest.raises(wire.ProbeError):
+        scene.answer(answer)

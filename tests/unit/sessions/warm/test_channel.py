@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -117,6 +118,13 @@ def test_greetings() -> None:
     with near, far:
         channel.say_hello(near, {"script": "script-1", "received": 7})
         assert channel.hear_hello(far) == {"script": "script-1", "received": 7}
+        for text in (b"[" * 60_000, b"[1]", b"1"):
+            far.sendall(struct.pack("!BI", channel.HELLO, len(text)) + text)
+            with pytest.raises(OSError, match="the peer is no warm pod"):
+                channel.hear_hello(near)
+        far.sendall(struct.pack("!BI", channel.HELLO, 3) + b"{")
+        with pytest.raises(TimeoutError):
+            channel.hear_hello(near, 0.01)
         far.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         with pytest.raises(OSError, match="the peer is no warm pod"):
             channel.hear_hello(near)

@@ -22,7 +22,7 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.api_server import errors
+from tfk8s.backends.kubernetes.api_server import errors, lines
 from tfk8s.backends.kubernetes.api_server.transport import Access, Response, Transport
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
@@ -194,8 +194,8 @@ class Client:
 
     def _lines(self, response: Response) -> Generator[str]:
         try:
-            for line in response:
-                yield line.decode(errors="replace").removesuffix("\n")
+            for line in lines.split(response.stream(decode_content=True)):
+                yield line.decode(errors="replace")
         except (urllib3.exceptions.HTTPError, OSError):
             self._broken_at = time.monotonic()
         finally:

@@ -113,7 +113,7 @@ class WarmScript:
 
         Raises:
             Unusable: the user may not connect to the pod.
-            ClusterError: the pod does not know the script any more.
+            ClusterError: the pod does not know the script any more, or is no warm pod.
         """
         metadata = self._pod["metadata"]
         try:
@@ -134,7 +134,11 @@ class WarmScript:
             raise ClusterError(
                 "the script was ended: its connection was broken for too long, or its pod ends", help=_DETACH
             )
-        self._channel.attach(connection, hello["received"])
+        received = hello.get("received")
+        if not isinstance(received, int):
+            connection.close()
+            raise _damaged()
+        self._channel.attach(connection, received)
         self._is_known = True
         return True
 
@@ -175,9 +179,12 @@ class WarmScript:
         if self._input in ready:
             self._send_input(0)
         if connection.fileno() in ready:
-            frames = self._channel.read()
+            try:
+                frames = self._channel.read()
+            except channel.Damaged as error:
+                raise _damaged() from error
             if frames and frames[-1][0] == channel.END:  # what is left to write needs no connection
-                self._end = json.loads(frames[-1][1])
+                self._end = _parse_end(frames[-1][1])
             for kind, data in frames:
                 self._take(kind, data)
             self._channel.acknowledge()
@@ -239,3 +246,29 @@ class WarmScript:
             ready = polling.ready({self._signals}, channel.PING_INTERVAL, sink=sink)
             self._send_signals(ready)
             self._channel.keep_alive()
+
+
+def _parse_end(data: bytes) -> dict[str, Any]:
+    """Return the frame `END`, which any program in the pod may have sent.
+
+    Raises:
+        ClusterError: the frame is no warm pod's.
+    """
+    with contextlib.suppress(ValueError, RecursionError):
+        end = json.loads(data)
+        if isinstance(end, dict) and ("refused" in end or _is_end(end)):
+            return end
+    raise _damaged()
+
+
+def _is_end(end: dict[str, Any]) -> bool:
+    is_result = isinstance(end.get("exit"), int) or isinstance(end.get("error"), str)
+    are_known = isinstance(end.get("since"), int | float) and isinstance(end.get("note"), str)
+    return is_result and are_known and all(isinstance(end.get(flag), bool) for flag in ("pod_ends", "out_of_memory"))
+
+
+def _damaged() -> ClusterError:
+    return ClusterError(
+        "lost sight of the script: its pod sent what no warm pod of tfk8s sends",
+        help="`tfk8s submit --fresh` runs the script in a pod of its own",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import urllib3
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.api_server import client, errors
+from tfk8s.backends.kubernetes.api_server import client, errors, lines
 from tfk8s.backends.kubernetes.api_server.client import Client
 
 REFUSED = urllib3.exceptions.NewConnectionError(None, "Connection refused")  # type: ignore[arg-type]
@@ -157,6 +158,13 @@ def test_lines_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "request", lambda *_, **__: broken)
     assert list(api.lines("/x")) == ["one", "two"]
     assert all(response.closed for response in (*transport.responses, broken))
+
+
+def test_a_line_without_an_end_takes_little_memory() -> None:
+    assert list(lines.split([b"a", b"b\n", b"c" * 10, b"d\n", b"e"], limit=9)) == [b"ab", b"c" * 10, b"d", b"e"]
+    sizes = [len(line) for line in lines.split(itertools.repeat(bytes(1 << 16), 200))]
+    assert sum(sizes) == 200 << 16
+    assert max(sizes) <= lines.MAX_LINE + (1 << 16)
 
 
 def version(minor: str) -> str:

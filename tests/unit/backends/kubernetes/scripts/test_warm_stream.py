@@ -18,12 +18,13 @@ import pytest
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
+from tfk8s.errors import ClusterError
 from tfk8s.sessions.warm import channel
 from tfk8s.sessions.warm.channel import Channel
 
 POD = {"metadata": {"namespace": "lab", "name": "demo-warm", "uid": "1"}}
 REQUEST = {"archive": 0, "stdin": False}
-END = {"exit": 0}
+END = {"exit": 0, "note": "", "since": 1.0, "pod_ends": False, "out_of_memory": False}
 
 
 @contextlib.contextmanager
@@ -173,3 +174,20 @@ def test_a_signal_before_the_script_has_begun_ends_the_command(monkeypatch: pyte
     finally:
         signal.signal(number, before)
     assert ended.value.code == 128 + number
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        bytes([channel.ACKNOWLEDGED, 0, 0, 0, 1, 7]),  # no number of eight bytes
+        bytes([channel.OUTPUT]) + b"\xff" * 4,  # 4 GiB
+        bytes([channel.END, 0, 0, 0, 2]) + b"{}",
+        bytes([channel.END, 0, 0, 0, 100]) + b"[" * 100,
+    ],
+)
+def test_a_pod_that_is_no_warm_pod_ends_the_command(monkeypatch: pytest.MonkeyPatch, frame: bytes) -> None:
+    with played(monkeypatch) as (pod, end):
+        assert pod.connection is not None
+        pod.connection.sendall(frame)
+        with pytest.raises(ClusterError, match="its pod sent what no warm pod of tfk8s sends"):
+            end.result(20)
