@@ -20,7 +20,7 @@ from kube_api import KubeApi
 
 from tfk8s.backends.kubernetes.api_server import paths
 
-KUBE_SCORE_WITHOUT = ("container-image-pull-policy", "service-targets-pod")
+KUBE_SCORE_WITHOUT = ("container-image-pull-policy", "poddisruptionbudget-has-policy", "service-targets-pod")
 CHECKOV_WITHOUT = ("CKV_K8S_8", "CKV_K8S_15", "CKV_K8S_35")
 
 CHECKOV = "checkov==3.3.30"
