@@ -33,7 +33,7 @@ CASES = {
     "class": (
         make_job(priority_class="absent"), 'there is no PriorityClass "absent"', "change jobs.worker.priority_class",
     ),
-    "crash": (make_job(preload=("no_such_module",)), "can't import no_such_module", "ended with exit code 1"),
+    "crash": (make_job(preload=("no_such_module",)), "can't import no_such_module", "ended with exit code 2"),
     "oom": (make_job(memory=Quantity.parse("100Mi"), preload=("tensorflow",)), "OOMKilled", "raise jobs.worker.memory"),
 }  # fmt: skip
 
