@@ -12,8 +12,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
 .PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
-	test-cluster test-versions test-kubernetes-versions test-keras check update lock site bench chart push-chart release-inputs release \
-	release-images sign clean
+	test-cluster test-versions test-libraries test-kubernetes-versions test-keras check update lock site bench chart \
+	push-chart release-inputs release release-images sign clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
 LINUX_ONLY = ^tfk8s/(backends/(local/|local_scripts|.*/raw_terminal)|cluster/each|task/(config|programs/|server)|training/|sessions/(forks/[^ei]|forks/event|forks/ipc|guard_thread|patch|pod/|warm/(keeper|relay)))
@@ -54,6 +54,9 @@ test-keras: .venv/dev   ## each layer and optimizer of Keras 3 and tf_keras with
 
 test-versions: .venv/dev   ## TensorFlow 2.15 and later, and each Python found here; writes docs/compatibility.md
 	cd tests && ../$(BIN)/python -m versions tensorflow $(VERSIONS)
+
+test-libraries: .venv/dev   ## libraries on top of TensorFlow, one by one; writes docs/compatibility.md
+	cd tests && ../$(BIN)/python -m versions libraries $(LIBRARIES)
 
 test-kubernetes-versions: .venv/dev   ## CONTEXTS="a b" WHOLE="c" HELMS="helm helm3"; writes docs/compatibility.md
 	cd tests && ../$(BIN)/python -m versions kubernetes $(CONTEXTS) --whole $(WHOLE) --helm $(HELMS)

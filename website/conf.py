@@ -52,7 +52,8 @@ copybutton_line_continuation_character = "\\"
 NAVIGATION = {
     "Start": ["docs/tutorial", "docs/terminals", "docs/distribute", "docs/tfjob"],
     "How to": [
-        *("docs/local", "docs/sessions", "docs/notebooks", "docs/tensorflow2", "docs/strategy", "docs/programs"),
+        *("docs/local", "docs/sessions", "docs/notebooks", "docs/tensorflow2", "docs/strategy", "docs/libraries"),
+        "docs/programs",
         *("docs/python", "docs/testing", "docs/kubernetes", "docs/gke", "docs/helm", "docs/images", "docs/security"),
     ],
     "Examples": sorted(f"examples/{path.parent.name}/README" for path in ROOT.glob("examples/*/README.md")),

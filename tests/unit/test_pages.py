@@ -55,7 +55,7 @@ ELSEWHERE = {
     "tfk8s stacks mnist script": "tests/unit/cli/test_stacks.py",
     "tfk8s status --watch": "tests/unit/cli/test_inspect.py",
     "tfk8s tensorboard": "tests/local/test_tensorboard.py",
-    "uv ": "`make release` installs the wheel",
+    "uv ": "`make release` installs the wheel, tests/versions makes environments with uv",
 }
 
 # Outputs of scripts and of live clusters, which this test can't compare, and the tests that do.

@@ -1,6 +1,7 @@
 """Commands: see CONTRIBUTING.md.
 
 python -m versions tensorflow [2.15 …] [mixed] [lowest] [io]
+python -m versions libraries [tf-slim …]
 python -m versions kubernetes [--whole CONTEXT …] [--helm PROGRAM …] [CONTEXT …]
 python -m versions enter CONTEXT REPORT
 python -m versions page
@@ -13,13 +14,14 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from versions import contexts, environments, page, results
+from versions import contexts, environments, libraries, page, results
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("tensorflow").add_argument("selected", nargs="*")
+    commands.add_parser("libraries").add_argument("selected", nargs="*")
     kubernetes = commands.add_parser("kubernetes")
     kubernetes.add_argument("contexts", nargs="*")
     kubernetes.add_argument("--whole", nargs="*", default=[])
@@ -32,6 +34,8 @@ def main() -> int:
     runs: Iterable[tuple[str, results.Result]] = ()
     if options.command == "tensorflow":
         runs = environments.test(options.selected)
+    elif options.command == "libraries":
+        runs = libraries.test(options.selected)
     elif options.command == "kubernetes":
         runs = contexts.test(options.contexts, options.whole, options.helm)
     elif options.command == "enter":

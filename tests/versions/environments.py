@@ -59,42 +59,42 @@ def test(selected: Sequence[str]) -> Iterator[tuple[str, results.Result]]:
 
 def _test_one(minor: str, python: str) -> results.Result:
     try:
-        with _environment(python, "--editable", ".[local]", f"tensorflow-cpu=={minor}.*", *_TESTS) as folder:
-            return _run(folder, features.TENSORFLOW, _versions(folder))
+        with environment(python, "--editable", ".[local]", f"tensorflow-cpu=={minor}.*", *_TESTS) as folder:
+            return run(folder, features.TENSORFLOW, versions(folder))
     except Unavailable as reason:
         return results.missing({"TensorFlow": minor, "Python": python}, str(reason))
 
 
 def _test_mixed() -> Iterator[tuple[str, results.Result]]:
     with (
-        _environment(PYTHON, "--editable", ".[local]", f"tensorflow-cpu=={OLDEST}.*", *_TESTS) as oldest,
-        _environment(PYTHON, "--editable", ".[local]", f"tensorflow-cpu=={NEWEST}.*", *_TESTS) as newest,
+        environment(PYTHON, "--editable", ".[local]", f"tensorflow-cpu=={OLDEST}.*", *_TESTS) as oldest,
+        environment(PYTHON, "--editable", ".[local]", f"tensorflow-cpu=={NEWEST}.*", *_TESTS) as newest,
     ):
         for script, servers in ((oldest, newest), (newest, oldest)):
-            versions = {"Script": _versions(script)["TensorFlow"], "Servers": _versions(servers)["TensorFlow"]}
+            found = {"Script": versions(script)["TensorFlow"], "Servers": versions(servers)["TensorFlow"]}
             variables = {"VERSIONS_SCRIPT": str(script), "VERSIONS_SERVERS": str(servers)}
-            yield f"mixed {versions['Script']}", _run(newest, features.MIXED, versions, variables)
+            yield f"mixed {found['Script']}", run(newest, features.MIXED, found, variables)
 
 
 def _test_io() -> results.Result:
     packages = [f"tensorflow-cpu=={_WITH_IO}.*", "tensorflow-io", "trustme>=1.1"]
-    with _environment(PYTHON, "--editable", ".[local]", *packages, *_TESTS) as folder:
-        return _run(folder, features.IO, _versions(folder, ["tensorflow-cpu", "tensorflow-io"]))
+    with environment(PYTHON, "--editable", ".[local]", *packages, *_TESTS) as folder:
+        return run(folder, features.IO, versions(folder, ["tensorflow-cpu", "tensorflow-io"]))
 
 
 def _test_lowest() -> results.Result:
     """Test the lowest version of each direct dependency, those of development included."""
     # TensorBoard 2.15 imports pkg_resources, which setuptools has deprecated since 80.9 and dropped in 81.
-    with _environment(PYTHON, "--resolution", "lowest-direct", "--editable", ".[dev]", "setuptools<80") as folder:
+    with environment(PYTHON, "--resolution", "lowest-direct", "--editable", ".[dev]", "setuptools<80") as folder:
         project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
         extras = project["optional-dependencies"]
         direct = [*project["dependencies"], *extras["local"], *extras["notebook"], *extras["tensorboard"]]
         names = [dependency.partition(">")[0] for dependency in direct]
-        return _run(folder, features.LOWEST, _versions(folder, names))
+        return run(folder, features.LOWEST, versions(folder, names))
 
 
 @contextmanager
-def _environment(python: str, *packages: str) -> Iterator[Path]:
+def environment(python: str, *packages: str) -> Iterator[Path]:
     """Make a virtual environment with packages, and delete the environment at the end.
 
     Raises:
@@ -120,20 +120,21 @@ def _uv(*arguments: str) -> None:
         raise Unavailable(" ".join((reason[1] if reason else done.stderr).split()).partition(" hint:")[0])
 
 
-def _versions(folder: Path, names: Sequence[str] = _SHOWN) -> dict[str, str]:
+def versions(folder: Path, names: Sequence[str] = _SHOWN) -> dict[str, str]:
     command = [folder / "bin" / "python", "-c", _VERSIONS, *names]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return {_TITLES.get(name, name): version for name, version in json.loads(done.stdout).items()}
 
 
-def _run(
+def run(
     folder: Path,
     shown: Mapping[str, Sequence[str]],
-    versions: Mapping[str, str],
+    found: Mapping[str, str],
     variables: Mapping[str, str] | None = None,
+    python: str | None = None,
 ) -> results.Result:
-    """Run the tests of features in an environment."""
-    print(", ".join(f"{name} {version}" for name, version in versions.items()), flush=True)  # noqa: T201 - progress
+    """Run the tests of features with what was found in an environment; `python` is another interpreter for pytest."""
+    print(", ".join(f"{name} {version}" for name, version in found.items()), flush=True)  # noqa: T201 - progress
     report = folder / "report.xml"
     nodes = [node for nodes in shown.values() for node in nodes]
     # Warnings are errors in the newest versions only: others deprecate what these have no longer.
@@ -141,6 +142,9 @@ def _run(
     environment = {**os.environ, **(variables or {})}
     environment.pop("VIRTUAL_ENV", None)
     subprocess.run(
-        [folder / "bin" / "python", "-m", "pytest", *options, *nodes], cwd=REPOSITORY, env=environment, timeout=_LIMIT
+        [python or folder / "bin" / "python", "-m", "pytest", *options, *nodes],
+        cwd=REPOSITORY,
+        env=environment,
+        timeout=_LIMIT,
     )
-    return results.read_report(report, versions, shown)
+    return results.read_report(report, found, shown)

@@ -50,6 +50,21 @@ IO = {
         "tests/local/test_way_out.py::test_tensorflow_io_reads_from_s3"
     ]
 }
+_LIBRARY = "tests/libraries/test_libraries.py::test_a_script[{}]"
+LIBRARIES = {
+    "tf-slim": [_LIBRARY.format("tf_slim")],
+    "tensorflow-recommenders": [_LIBRARY.format("tensorflow_recommenders")],
+    "tensorflow-ranking": [_LIBRARY.format("tensorflow_ranking")],
+    "tf-agents": [_LIBRARY.format("tf_agents")],
+    "tensorflow-hub": [_LIBRARY.format("tensorflow_hub")],
+    "deepctr": [_LIBRARY.format("deepctr")],
+    "tensorflow-probability": [_LIBRARY.format("tensorflow_probability")],
+    "keras-tuner": ["tests/libraries/test_libraries.py::test_keras_tuner"],
+    "gpflow": [_LIBRARY.format("gpflow")],
+    "dm-sonnet": [_LIBRARY.format("sonnet")],
+    "spektral": [_LIBRARY.format("spektral")],
+    "tensorflow-text": [_LIBRARY.format("tensorflow_text")],
+}
 MIXED = {"a script and servers of different versions": ["tests/versions/test_mixed.py"]}
 LOWEST = {
     "the unit tests": ["tests/unit"],

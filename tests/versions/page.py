@@ -13,8 +13,8 @@ PATH = Path(__file__).parents[2] / "docs" / "compatibility.md"
 
 _HEAD = """# Compatibility
 
-`make test-versions` and `make test-kubernetes-versions` write this page from their results. Each result has the day of
-its run. A version that is in no table was not tested.
+`make test-versions`, `make test-libraries` and `make test-kubernetes-versions` write this page from their results. Each
+result has the day of its run. A version that is in no table was not tested.
 """
 _TENSORFLOW = "On this machine. Each row is a virtual environment with the newest packages that fit. The tests show:"
 _MIXED = """TensorFlow promises nothing for such a pair, and `tfk8s submit` warns of it. The tests show a session,
@@ -23,12 +23,16 @@ _LOWEST = """The lowest versions that `pyproject.toml` allows, as `uv pip instal
 them. The tests show:"""
 _IO = """The library for S3 reads no variables of proxies. So it needs slirp4netns or pasta on this machine, and nothing
 on Kubernetes. The tests show:"""
+_LIBRARIES = """`make test-libraries`, on this machine. Each library has an environment of its own, without tfk8s. Its
+program prints the same numbers on a cluster of two workers and a ps as in one process. [Libraries](libraries.md) has
+the setting of each."""
 _KUBERNETES = "In kind clusters. Some rows are a run of the whole cluster suite. In the others, the tests show:"
 _SECTIONS = {
     "tensorflow": ("TensorFlow and Python", _TENSORFLOW, features.TENSORFLOW),
     "mixed": ("A script and servers of different versions", _MIXED, {}),
     "lowest": ("The lowest dependencies", _LOWEST, features.LOWEST),
     "io": ("tensorflow-io", _IO, features.IO),
+    "library": ("Libraries", _LIBRARIES, {}),
     "kubernetes": ("Kubernetes", _KUBERNETES, features.KUBERNETES),
     "helm": ("Helm", "The tests show the chart's objects, and a release in a cluster.", {}),
 }
