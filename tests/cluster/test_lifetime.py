@@ -1,20 +1,23 @@
-"""The limits `max_duration` and `idle` on Kubernetes: the cluster's own Job removes the cluster."""
+"""The limits `max_duration` and `idle` and the lease on Kubernetes: the cluster's own Job removes the cluster."""
 
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kube_api import KubeApi
-from on_cluster import left, make_job, make_job_file
+from on_cluster import IMAGE, left, make_job, make_job_file
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes import lifetime
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.cluster.readiness import wait_until_ready
+from tfk8s.core.lifetime import RENEWED, Limits
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.errors import NoSuchCluster
@@ -149,3 +152,50 @@ def test_the_account_may_get_and_delete_its_own_cluster_alone(up: Up, client: Ku
     for resource, group in (("secrets", ""), ("pods", ""), ("jobs", "batch"), ("roles", "rbac.authorization.k8s.io")):
         assert not may("get", resource, group, "mine-lifetime"), resource
         assert not may("delete", resource, group, "mine-lifetime"), resource
+
+
+LEASE = 6  # seconds
+KEPT_FOR = 18  # renewals: longer than the lease
+KILLED = f"""
+apiVersion: tfk8s.dev/v1
+name: killed
+image: {IMAGE}
+jobs: {{worker: {{cpu: 150m, memory: 1Gi}}}}
+"""
+RUN_WITH_A_SHORT_LEASE = f"""
+import sys
+from tfk8s.core import lifetime
+lifetime.LEASE = {LEASE}
+from tfk8s.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_a_killed_run_leaves_a_cluster_that_is_removed_when_its_lease_ends(
+    backend: KubernetesBackend, client: KubeApi, namespace: str, tmp_path: Path
+) -> None:
+    script, file = tmp_path / "script.py", tmp_path / "cluster.yaml"
+    script.write_text("print('begin', flush=True); import time; time.sleep(600)")
+    file.write_text(KILLED)
+    command = [sys.executable, "-c", RUN_WITH_A_SHORT_LEASE, "run", "--namespace", namespace, file, script]
+    account = f"{paths.collection('ServiceAccount', namespace)}/killed-lifetime"
+    seen: set[str] = set()
+
+    def is_renewed() -> bool:
+        seen.add(client.get(account)["metadata"].get("annotations", {}).get(RENEWED, ""))
+        return len(seen) > KEPT_FOR
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            assert run.stdout
+            assert run.stdout.readline() == "begin\n"
+            polling.wait_until(is_renewed, "renewals", 60)
+            status = backend.observe("killed")
+            assert (status.ready, status.limits) == (1, Limits(None, None, LEASE))
+        finally:
+            run.kill()
+        assert run.stderr
+        assert f"the cluster is removed if this command is gone for {LEASE}s" in run.stderr.read()
+    until_removed(client, namespace, "killed")
+    with pytest.raises(NoSuchCluster, match=rf"tfk8s removed it after its `run` was gone for {LEASE}s \(lease\)"):
+        backend.observe("killed")

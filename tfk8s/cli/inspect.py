@@ -46,8 +46,8 @@ def status(
         tfk8s status --watch mnist
 
     JSON: name, backend, location, phase, exit_code (of the run of programs), reason, target, master, created,
-    removed_at, idle, idle_since, limits_problem, isolation, way_out, python (the interpreter's path), tensorflow (its
-    version), requests (cpu, memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts,
+    removed_at, idle, lease, idle_since, limits_problem, isolation, way_out, python (the interpreter's path), tensorflow
+    (its version), requests (cpu, memory, gpus), and tasks, each with task, job, index, phase, address, where, restarts,
     exit_code, since, progress (step, total, rate, remaining, metrics), reason; and scripts, each with script, phase,
     exit_code, command, where, since, progress, reason.
     """
@@ -205,6 +205,8 @@ def _limits(cluster: ClusterStatus) -> str:
     if cluster.limits.idle is not None:
         so_far = f", {age(cluster.idle_since)} so far" if cluster.idle_since is not None else ""
         ends.append(f"after {format_duration(cluster.limits.idle)} without a session and a script (idle){so_far}")
+    if cluster.limits.lease is not None:
+        ends.append(f"after its `run` is gone for {format_duration(cluster.limits.lease)} (lease)")
     return f"tfk8s removes the cluster {', or '.join(ends)}"
 
 

@@ -41,6 +41,7 @@ def cluster(status: ClusterStatus) -> Document:
         "created": moment(status.created),
         "removed_at": moment(status.removed_at),
         "idle": status.limits.idle,
+        "lease": status.limits.lease,
         "idle_since": moment(status.idle_since),
         "limits_problem": status.limits_problem,
         "isolation": status.isolation,

@@ -167,7 +167,8 @@ def run(
     the program that failed. With SCRIPT, uses and keeps a cluster that already runs with this job file. Arguments after
     SCRIPT go to the script. --get copies PATH from the script's folder to LOCAL (default: the same path here) before
     the cluster is removed. With --each, each script finds its task in TFK8S_JOB and TFK8S_INDEX; $(TFK8S_INDEX) in
-    ARGS is replaced. The first failure ends the other scripts and is the exit code.
+    ARGS is replaced. The first failure ends the other scripts and is the exit code. On Kubernetes, the cluster is
+    removed 15 minutes after SIGKILL of this command, unless --keep is given.
 
     Examples:
         tfk8s run --local cluster.yaml
@@ -183,6 +184,7 @@ def run(
     from tfk8s.cluster.gpus import require_gpus
     from tfk8s.cluster.programs import require_programs
     from tfk8s.cluster.scripts import make_script, require_options, require_servers
+    from tfk8s.core.lifetime import LEASE
     from tfk8s.errors import InvalidInput
     from tfk8s.jobfile.loader import load
 
@@ -215,7 +217,7 @@ def run(
             progress.update(status)
 
         try:
-            cluster.apply(spec)
+            cluster.apply(spec, lease=None if keep else LEASE)
             require_gpus(cluster.backend, cluster.wait(timeout, changed))
             signals.check()
             progress.close()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from tfk8s.backends import devices
 from tfk8s.backends.devices import TaskDevices
 from tfk8s.backends.protocol import Backend
-from tfk8s.cluster import saved_logs, scaling, scripts
+from tfk8s.cluster import removal, saved_logs, scaling, scripts
 from tfk8s.cluster.connection import ClusterConnection
 from tfk8s.cluster.programs import require_up, wait_for_programs
 from tfk8s.cluster.readiness import TIMEOUT, OnChange, wait_until_ready
@@ -47,8 +48,7 @@ class Cluster:
     def __init__(self, backend: Backend, name: str, *, keep: bool = True) -> None:
         self.backend, self.name = backend, name
         self.created = self.changed = False
-        self._keep, self._exit_code = keep, 0
-        self._connection = ClusterConnection(backend, name)
+        self._keep, self._exit_code, self._connection = keep, 0, ClusterConnection(backend, name)
 
     def status(self) -> ClusterStatus:
         """Return the cluster's state now."""
@@ -62,18 +62,22 @@ class Cluster:
         """Return each task's devices. A task that does not answer has no devices, and an error."""
         return devices.list_devices(self.backend, self.status())
 
-    def apply(self, job_file: JobFile) -> None:
+    def apply(self, job_file: JobFile, *, lease: int | None = None) -> None:
         """Create the cluster, or change it to match its job file, without waiting for the tasks.
+
+        `lease` is for a new cluster on Kubernetes, as `JobFile` has it. A running one keeps its own, or has none.
 
         Raises:
             InvalidInput: the backend rejects the job file, and has changed nothing.
         """
         try:
-            self.status()
+            found = self.status().limits.lease
         except NoSuchCluster:
-            self.created = True  # from now on, so that leaving the `with` removes a cluster that is half created
+            self.created, found = True, lease  # from now on, leaving the `with` removes a cluster that is half created
+        given = int(found) if lease and found and self.backend.name == "kubernetes" else None
+        self._job_file = replace(job_file, lease=given)
         try:
-            self.changed = self.backend.apply(job_file)
+            self.changed = self.backend.apply(self._job_file)
         except InvalidInput:
             self.created = False
             raise
@@ -219,7 +223,7 @@ class Cluster:
         """The address for sessions of this process, valid until `close`, on 127.0.0.1 or as the job file gives it."""
         return self._connection.connect()[0]
 
-    def forward(self, port: int = 0, without: Iterable[str] = ()) -> contextlib.AbstractContextManager[Forward]:
+    def forward(self, port: int = 0, without: Iterable[str] = ()) -> AbstractContextManager[Forward]:
         """Forward a loopback port to the master in a `with`, for sessions of other processes.
 
         Calls that wait for a lost task end with its name and the reason. Broken connections and lost tasks are logged.
@@ -283,11 +287,8 @@ class Cluster:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
-        if not self.created or self._keep:
-            return
-        if error or not scripts.any_runs(self.backend, self.name, has_failed=self._exit_code != 0):
-            with contextlib.suppress(NoSuchCluster):
-                self.backend.delete(self.name)
+        if self.created and not self._keep:
+            removal.remove_unless_used(self.backend, self._job_file, error, self._exit_code)
 
     def __repr__(self) -> str:
         return f"<tfk8s.Cluster {self.name!r} ({self.backend.name})>"

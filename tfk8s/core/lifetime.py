@@ -1,4 +1,4 @@
-"""Rules about the end of a cluster: `max_duration`, `idle`, drains, and the objects that are removed in Kubernetes.
+"""Rules about the end of a cluster: `max_duration`, `idle`, leases, drains, and the objects removed in Kubernetes.
 
 Standard library only: this file also runs in pods.
 """
@@ -13,7 +13,10 @@ from tfk8s.core import naming
 _MIN_INTERVAL, MAX_INTERVAL = 1.0, 60.0  # seconds between two polls of a cluster
 DRAIN_INTERVAL = 5.0  # the same with `drain: idle`: a new session is protected as soon
 _QUIET_BEFORE_DRAIN = 30.0  # seconds without a session: a pause between two scripts is none
-_LOOKS = 10  # in the time of `idle`
+_LOOKS = 10  # in the time of `idle`, and of a lease
+LEASE = 900  # seconds that a cluster outlives the `run` that started the cluster
+RENEWALS = 15  # in the time of a lease
+RENEWED = "tfk8s.dev/renewed"  # the annotation of the ServiceAccount that each renewal changes
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -23,31 +26,46 @@ class Limits(NamedTuple):
     Attributes:
         max_duration: from the cluster's first `up`.
         idle: without a session and a session script.
+        lease: without a renewal by the `run` that started the cluster.
     """
 
     max_duration: float | None
     idle: float | None
+    lease: float | None = None
 
-    def why_over(self, age: float, quiet: float) -> str:
+    def why_over(self, age: float, quiet: float, silence: float = 0.0) -> str:
         """Return the reason to remove a cluster, or "" if no limit is reached.
 
         Args:
             age: the seconds since the cluster's first `up`.
             quiet: the seconds without a session and a session script.
+            silence: the seconds without a renewal.
         """
         if self.max_duration is not None and age >= self.max_duration:
             return f"{format_duration(self.max_duration)} after its first `up` (max_duration)"
         if self.idle is not None and quiet >= self.idle:
             return f"after {format_duration(self.idle)} without a session and a script (idle)"
+        if self.lease is not None and silence >= self._longest_silence:
+            return f"after its `run` was gone for {format_duration(self.lease)} (lease)"
         return ""
 
-    def seconds_to_wait(self, age: float, quiet: float) -> float:
+    @property
+    def _longest_silence(self) -> float:
+        """The seconds of a lease, with a pause between renewals before them, and one after them.
+
+        So a machine may sleep for the whole lease.
+        """
+        return (self.lease or 0.0) * (RENEWALS + 2) / RENEWALS
+
+    def seconds_to_wait(self, age: float, quiet: float, silence: float = 0.0) -> float:
         """Return the seconds until the next poll of a cluster."""
         left = [MAX_INTERVAL]
         if self.max_duration is not None:
             left.append(self.max_duration - age)
         if self.idle is not None:
             left += [self.idle / _LOOKS, self.idle - quiet]
+        if self.lease is not None:
+            left += [self.lease / _LOOKS, self._longest_silence - silence]
         return max(_MIN_INTERVAL, min(left))
 
 

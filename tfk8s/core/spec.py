@@ -220,6 +220,8 @@ class JobFile:
         warm: whether scripts in Kubernetes run in warm pods: False never, True from `up` on, None from the first on.
         script: the resources of the pods of scripts in Kubernetes.
         run: the rules of the run, if jobs have programs.
+        lease: the seconds after which Kubernetes removes the cluster once its `tfk8s run` is gone; None for no lease.
+            No key of the job file: `run` sets the lease.
     """
 
     name: str
@@ -245,6 +247,7 @@ class JobFile:
     warm: bool | None = None
     script: ScriptResources = field(default_factory=ScriptResources)
     run: RunPolicy = field(default_factory=RunPolicy)
+    lease: int | None = None
 
     def __iter__(self) -> Iterator[Task]:
         return (task for job in self.jobs for task in job)
@@ -278,7 +281,7 @@ class JobFile:
     @property
     def limits(self) -> Limits:
         """The times after which tfk8s removes the cluster."""
-        return Limits(self.max_duration, self.idle)
+        return Limits(self.max_duration, self.idle, self.lease)
 
     def cluster_spec(self, address: Callable[[Task], str], seen_by: str | None = None) -> ClusterSpec:
         """Return the ClusterSpec.

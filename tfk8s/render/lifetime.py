@@ -20,6 +20,7 @@ from tfk8s.render.pods import Object
 COMPONENT = "cluster-lifetime"  # no job's DNS name is this, as it would end in a hash
 MAX_DURATION = "tfk8s.dev/max-duration"
 IDLE = "tfk8s.dev/idle"
+LEASE = "tfk8s.dev/lease"
 
 _CREDENTIALS_FOLDER = "/var/run/secrets/tfk8s"
 _REQUESTS = {"cpu": "10m", "memory": "32Mi", "ephemeral-storage": pods.STORAGE_REQUEST}
@@ -131,7 +132,7 @@ def _job(job_file: JobFile, master: Object) -> Object:
         del metadata["annotations"]
     template = {"metadata": metadata, "spec": _pod(job_file, master["spec"])}
     job = manifests.new_object("Job", "batch/v1", job_name(job_file.name, template), job_file.name, COMPONENT)
-    limits = {MAX_DURATION: job_file.max_duration, IDLE: job_file.idle}
+    limits = {MAX_DURATION: job_file.max_duration, IDLE: job_file.idle, LEASE: job_file.lease}
     if annotations := {key: str(value) for key, value in limits.items() if value is not None}:
         job["metadata"]["annotations"] = annotations
     job["spec"] = {
@@ -185,7 +186,7 @@ def _pod(job_file: JobFile, master: Object) -> Object:
 def _container(job_file: JobFile, master: Object) -> Object:
     values = {
         "TFK8S_DRAIN": ",".join(_drained(job_file)) or None,
-        "TFK8S_IDLE": job_file.idle, "TFK8S_MAX_DURATION": job_file.max_duration,
+        "TFK8S_IDLE": job_file.idle, "TFK8S_LEASE": job_file.lease, "TFK8S_MAX_DURATION": job_file.max_duration,
         "TFK8S_SERVERS": ",".join(_servers(job_file)) or None,
         "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The program of a cluster's own Job: it removes the cluster at the limits `max_duration` and `idle`.
+"""The program of a cluster's own Job: it removes the cluster at `max_duration` and `idle`, or without a lease.
 
 With `drain: idle`, it also opens and closes disruption budgets. It asks the tasks which sessions and scripts they have
 seen, and it needs nobody's machine. Its ServiceAccount may get and delete the cluster's objects by name, patch those
@@ -31,6 +31,7 @@ from tfk8s.core.lifetime import (
 )
 from tfk8s.task import activity
 from tfk8s.task.budgets import Budgets
+from tfk8s.task.lease import Lease
 from tfk8s.task.object_server import ApiFailure, ObjectServer, TokenRefused
 
 Result = TypeVar("Result")
@@ -88,6 +89,7 @@ class Keeper:
         self._ask, self._clock, self._sleep = ask, clock, sleep
         self._deletes_account = False  # the request may have succeeded without an answer
         self._cluster = next(item for item in objects if item.resource == "configmaps")
+        self._account = next(item for item in objects if item.resource == "serviceaccounts")
 
     def run(self) -> str:
         """Wait for a limit, remove the cluster, and return the reason.
@@ -121,16 +123,17 @@ class Keeper:
 
     def _wait(self, cluster: FoundCluster) -> str:
         """Wait for a limit; return the reason."""
-        quiet_since = self._clock()
+        quiet_since, lease = self._clock(), Lease(self._server, self._account, self._clock)
         while True:
             if self._limits.idle is not None or self._budgets.are_kept:
                 quiet_since = max(quiet_since, self._clock() - (0.0 if self._programs_run() else self._ask()))
             age, quiet = self._clock() + cluster.clock_offset - cluster.created, self._clock() - quiet_since
-            if reason := self._limits.why_over(age, quiet):
+            silence = 0.0 if self._limits.lease is None else lease.silence()
+            if reason := self._limits.why_over(age, quiet, silence):
                 return reason
             self._adjust_budgets(quiet)
             longest = DRAIN_INTERVAL if self._budgets.are_kept else MAX_INTERVAL
-            self._sleep(min(longest, self._limits.seconds_to_wait(age, quiet)))
+            self._sleep(min(longest, self._limits.seconds_to_wait(age, quiet, silence)))
 
     def _adjust_budgets(self, quiet: float) -> None:
         """Open or close the budgets. A failed request is repeated at the next look."""
@@ -225,7 +228,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     environment = os.environ
     name, namespace = environment["TFK8S_NAME"], environment["TFK8S_NAMESPACE"]
-    limits = Limits(_seconds(environment.get("TFK8S_MAX_DURATION")), _seconds(environment.get("TFK8S_IDLE")))
+    names = ("TFK8S_MAX_DURATION", "TFK8S_IDLE", "TFK8S_LEASE")
+    limits = Limits(*(_seconds(environment.get(variable)) for variable in names))
     host, port = f"{name}.{namespace}.svc", int(environment.get("TFK8S_ACTIVITY_PORT", "0"))
     servers, programs, drained = (
         [*filter(None, environment.get(variable, "").split(","))]

@@ -55,6 +55,7 @@ DOCUMENT = {
     "removed_at": None,
     "idle": None,
     "idle_since": None,
+    "lease": None,
     "limits_problem": "",
     "isolation": "",
     "way_out": "",
@@ -119,6 +120,7 @@ BY_IDLE = "after 30m without a session and a script (idle)"
         (Limits(3600, None), None, BY_DURATION),
         (Limits(3600, 1800), None, f"{BY_DURATION}, or {BY_IDLE}"),
         (Limits(None, 1800), CREATED + 300, f"{BY_IDLE}, 12s so far"),
+        (Limits(None, None, 900), None, "after its `run` is gone for 15m (lease)"),
     ],
 )
 def test_status_says_when_the_cluster_is_removed(
@@ -134,6 +136,7 @@ def test_status_says_when_the_cluster_is_removed(
     [
         (Limits(300, 1800), "", "tfk8s has not removed the cluster yet: max_duration ended at 2023-11-14T22:18:20Z"),
         (Limits(300, None), "Job a has no pod: why", "max_duration is not kept: Job a has no pod: why"),
+        (Limits(None, None, 900), "Job a has no pod: why", "lease is not kept: Job a has no pod: why"),
         (Limits(None, None), "Job a has no pod: why", "drain: idle is not kept: Job a has no pod: why"),
         (Limits(3600, 60), "Job a has no pod: why", "max_duration and idle are not kept: Job a has no pod: why"),
     ],

@@ -295,6 +295,18 @@ def test_run_makes_a_cluster_for_the_script_alone(run: Run, backend: FakeBackend
     assert backend.calls == ["apply new", "run new train.py a", "delete new"]
 
 
+@pytest.mark.parametrize(("option", "lease"), [([], 900), (["--keep"], None)])
+def test_the_cluster_of_a_run_has_a_lease(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, option: list[str], lease: int | None
+) -> None:
+    monkeypatch.setattr(backend, "name", "kubernetes")
+    apply, applied = backend.apply, []
+    monkeypatch.setattr(backend, "apply", lambda spec: applied.append(spec.lease) or apply(spec))
+    assert run("run", *option, "new.yaml", "train.py")[0] == 0
+    assert run("up", "mnist.yaml")[0] in (0, 2)
+    assert applied == [lease, None]
+
+
 def test_run_keeps_the_cluster_with_keep(run: Run, backend: FakeBackend) -> None:
     assert run("run", "--keep", "new.yaml", "train.py") == (0, "", "")
     assert backend.calls == ["apply new", "run new train.py"]

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 from job_files import job_file
 
-from tfk8s.cluster import forward_guard, handle, sidecar
+from tfk8s.cluster import forward_guard, handle, scripts, sidecar
 from tfk8s.cluster.handle import Cluster
+from tfk8s.core.lifetime import Limits
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import (
@@ -229,3 +231,40 @@ def test_cluster_in_a_notebook(cluster: Cluster, backend: FakeBackend) -> None:
     ]  # fmt: skip
     assert "<caption>mnist (local): Failed, 2/3 tasks ready</caption>" in table
     assert Cluster(backend, "<nope>")._repr_html_() == "<p>there is no cluster &quot;&lt;nope&gt;&quot;</p>"
+
+
+# ---- leases --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "running", "lease", "given"),
+    [
+        ("kubernetes", None, 900, 900),
+        ("kubernetes", None, None, None),  # as `up` and `run --keep` have it
+        ("kubernetes", Limits(None, None), 900, None),
+        ("kubernetes", Limits(None, None, 60.0), 900, 60),
+        ("kubernetes", Limits(None, None, 60.0), None, None),
+        ("local", None, 900, None),
+    ],
+)
+def test_a_lease_is_for_new_clusters_on_kubernetes(
+    name: str, running: Limits | None, lease: int | None, given: int | None
+) -> None:
+    backend = FakeBackend(*([job_file()] if running else []))
+    backend.name = name
+    if running:
+        backend.updates = [lambda status: replace(status, limits=running)]
+    applied: list[object] = []
+    backend.apply = lambda spec: bool(applied.append(repr(spec.lease)))
+    Cluster(backend, "mnist").apply(job_file(), lease=lease)
+    assert applied == [repr(given)]
+
+
+def test_a_cluster_that_is_left_to_other_scripts_loses_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, applied = FakeBackend(), []
+    backend.name = "kubernetes"
+    monkeypatch.setattr(scripts, "any_runs", lambda *_, **__: True)
+    monkeypatch.setattr(backend, "apply", lambda spec: applied.append(spec.lease) or True)
+    with Cluster(backend, "mnist", keep=False) as cluster:
+        cluster.apply(job_file(), lease=900)
+    assert applied == [900, None]

@@ -17,11 +17,20 @@ REACHED = [
     (Limits(90, None), 89, 1e9, ""),
     (NO_LIMITS, 1e9, 1e9, ""),
 ]
+LEASE = Limits(None, None, 900)
 
 
 def test_the_limit_that_is_reached() -> None:
     for limits, age, quiet, reason in REACHED:
         assert limits.why_over(age, quiet) == reason, limits
+
+
+def test_a_lease_lasts_for_a_sleep_of_its_length_between_two_renewals() -> None:
+    assert LEASE.why_over(0, 0, 900 + 2 * 60 - 1) == ""
+    assert LEASE.why_over(0, 0, 900 + 2 * 60) == "after its `run` was gone for 15m (lease)"
+    assert LIMITS.why_over(0, 0, 1e9) == ""
+    assert LEASE.seconds_to_wait(0, 0, 0) == 60
+    assert LEASE.seconds_to_wait(0, 0, 1000) == 20
 
 
 LOOKS = [

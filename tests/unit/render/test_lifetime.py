@@ -40,6 +40,17 @@ def test_the_jobs_pod_mounts_no_bucket() -> None:
     assert "annotations" not in job(objects)["spec"]["template"]["metadata"]
 
 
+def test_one_job_keeps_the_limits_and_the_lease() -> None:
+    plain, limited = of(), of(idle=60)
+    leased, both = of(lease=900), of(idle=60, lease=900)
+    assert [item for item in leased if item["metadata"]["name"] not in ("demo-lifetime", leased[-1]["metadata"]["name"])
+            ] == plain  # fmt: skip
+    assert [item for item in both if item["kind"] != "Job"] == [item for item in limited if item["kind"] != "Job"]
+    assert job(both)["metadata"]["annotations"] == {"tfk8s.dev/idle": "60", "tfk8s.dev/lease": "900"}
+    variables = job(leased)["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "TFK8S_LEASE", "value": "900"} in variables
+
+
 @pytest.mark.parametrize("settings", [{"idle": 60}, {"max_duration": 60}, {"drain": "idle"}])
 def test_all_objects_are_removed_or_owned_by_one_that_is(settings: dict[str, object]) -> None:
     objects = of(**settings)

@@ -462,7 +462,7 @@ def test_size_does_not_depend_on_the_number_of_tasks():
     files = package_files.of_tasks()
     small, large = (dump(manifests.render(demo(Job(name="worker", tasks=tasks)), files)) for tasks in (2, 10_000))
     assert len(large) - len(small) < 32
-    assert len(large.encode()) < 100 << 10
+    assert len(large.encode()) < 104 << 10
     document = dump([the("StatefulSet", render(), "demo-worker")])
     assert document.count("\n") < 110
 

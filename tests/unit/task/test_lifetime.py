@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tfk8s.core.lifetime import Limits, RemovableObject, disruption_budgets, removable_objects
+from tfk8s.core.lifetime import RENEWED, Limits, RemovableObject, disruption_budgets, removable_objects
 from tfk8s.task.budgets import Budgets
 from tfk8s.task.lifetime import Keeper, youngest_client
 from tfk8s.task.object_server import Answer, ApiFailure, TokenRefused
@@ -28,6 +28,7 @@ class PretendedCluster:
         self.last_use = -math.inf
         self.on_ask: Callable[[], object] = lambda: None
         self.refuses_token = False
+        self.renewals: list[float] = []  # times
 
     def clock(self) -> float:
         return self.seconds
@@ -48,8 +49,16 @@ class PretendedCluster:
         now = CREATED + 60 + self.seconds - 100
         if item not in self.uids:
             return Answer(None, now)
+        if item.resource == "serviceaccounts":
+            return Answer(self.account(item), now)
         created = datetime.fromtimestamp(CREATED, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return Answer({"metadata": {"uid": self.uids[item], "creationTimestamp": created}}, now)
+
+    def account(self, item: RemovableObject) -> dict[str, dict[str, object]]:
+        """Return the ServiceAccount, whose lease is renewed as `renewals` says."""
+        done = [second for second in self.renewals if second <= self.seconds]
+        annotations = {"annotations": {RENEWED: f"at {done[-1]:g}"}} if done else {}
+        return {"metadata": {"uid": self.uids[item], **annotations}}
 
     def delete(self, item: RemovableObject, uid: str, propagation: str) -> None:
         assert uid == self.uids.pop(item)
@@ -107,6 +116,46 @@ def test_budgets_are_open_while_nobody_uses_the_cluster(cluster: PretendedCluste
     assert cluster.log == [
         "100: demo-chief 0", "130: demo-chief 100%", "145: demo-chief 0", "190: demo-chief 100%",
     ]  # fmt: skip
+
+
+GONE = "after its `run` was gone for 15m (lease)"
+
+
+def test_renewals_keep_a_cluster_and_the_lease_ends_after_the_last(cluster: PretendedCluster) -> None:
+    cluster.renewals = [101 + 60 * number for number in range(100)]
+    assert cluster.keep(Limits(None, None, 900)) == GONE
+    assert cluster.renewals[-1] + 900 <= cluster.seconds <= cluster.renewals[-1] + 900 + 4 * 60
+    assert cluster.uids == {}
+
+
+def test_a_run_that_never_renews_has_a_lease_too(cluster: PretendedCluster) -> None:
+    assert cluster.keep(Limits(None, None, 900)) == GONE
+    assert cluster.seconds == 100 + 900 + 2 * 60
+
+
+def test_a_machine_may_sleep_for_the_whole_lease(cluster: PretendedCluster) -> None:
+    cluster.renewals = [160, 160 + 59 + 900 + 59]  # asleep just before a renewal was due
+    assert cluster.keep(Limits(1500, None, 900)) == "25m after its first `up` (max_duration)"
+
+
+def test_no_lease_ends_while_the_api_server_does_not_answer(
+    cluster: PretendedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, account = cluster.get, next(item for item in OBJECTS if item.resource == "serviceaccounts")
+
+    def fail(item: RemovableObject) -> Answer:
+        if item == account and 1000 < cluster.seconds < 5000:
+            raise TimeoutError
+        return get(item)
+
+    monkeypatch.setattr(cluster, "get", fail)
+    cluster.renewals = [500, 5500]
+    assert cluster.keep(Limits(None, None, 900)) == GONE
+    assert cluster.seconds > 5500 + 900
+
+
+def test_a_cluster_without_a_lease_needs_no_renewal(cluster: PretendedCluster) -> None:
+    assert cluster.keep(Limits(7200, None)) == "2h after its first `up` (max_duration)"
 
 
 def test_nothing_known_is_no_idleness(cluster: PretendedCluster) -> None:

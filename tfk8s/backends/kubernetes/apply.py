@@ -21,7 +21,6 @@ from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 _DELETE_TIMEOUT = 60.0
-_OF_LIMITS = ("ServiceAccount", "Role", "RoleBinding", "Job")
 
 
 def apply(
@@ -47,7 +46,6 @@ def apply(
             namespace refuses the pods that would replace running ones; nothing was changed.
         NamespaceTerminating: the namespace is being deleted.
     """
-    _require_rights(client, namespace, objects)
     before = [client.find(paths.path(item, namespace)) for item in objects]
     for item, existing in zip(objects, before, strict=True):
         _require_own(item, existing)
@@ -113,27 +111,6 @@ def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object]]) -> In
     except InvalidInput as error:
         return error
     return None
-
-
-def _require_rights(client: Client, namespace: str, objects: Sequence[Object]) -> None:
-    """Check by dry runs that the user may create the Job, and may give the Job's account its rights.
-
-    Raises:
-        ApiError: the user may not; nothing was changed.
-    """
-    for item in objects:
-        if item["kind"] not in _OF_LIMITS or not lifetime.is_lifetime(item):
-            continue
-        try:
-            client.apply(paths.path(item, namespace), item, dry_run=True)
-        except ApiError as error:
-            if error.code == 403:
-                raise ApiError(
-                    403,
-                    "max_duration, idle and drain: idle need a Job that may remove the cluster, and you can't create "
-                    f"it: {error}",
-                    help=f"{error.help}; or remove max_duration, idle and drain from the job file",
-                ) from error
 
 
 def _apply_all(
@@ -211,11 +188,10 @@ def _content(item: Object) -> Object:
     """Return an object without the fields that the API server maintains."""
     if manifests.is_program(item):
         return program_jobs.content(item)
-    metadata = {
-        key: value
-        for key, value in item["metadata"].items()
-        if key not in ("managedFields", "resourceVersion", "generation", "creationTimestamp")
-    }
+    ignored = ["managedFields", "resourceVersion", "generation", "creationTimestamp"]
+    if item["kind"] == "ServiceAccount":
+        ignored.append("annotations")  # where `run` renews its lease
+    metadata = {key: value for key, value in item["metadata"].items() if key not in ignored}
     return {key: value for key, value in item.items() if key != "status"} | {"metadata": metadata}
 
 

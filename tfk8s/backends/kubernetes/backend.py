@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from tfk8s import render
 from tfk8s.backends import devices
-from tfk8s.backends.kubernetes import apply, claims, default_deny, events, refusals, restart, status
+from tfk8s.backends.kubernetes import apply, claims, default_deny, events, lifetime, refusals, restart, status
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import free_gpus, room
-from tfk8s.backends.kubernetes.workloads import deployed, program_archives, program_jobs, task_pods
+from tfk8s.backends.kubernetes.workloads import deployed, lease, program_archives, program_jobs, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.stacks import Stacks
@@ -50,6 +50,7 @@ class KubernetesBackend:
         options = {"context": context, "namespace": namespace}
         self.flags = "".join(f" --{name} {value}" for name, value in options.items() if value)
         self._applied: dict[str, str] = {}  # namespaces by the cluster's name
+        self._renewals: dict[str, lease.Renewal] = {}
 
     def objects(self, job_file: JobFile) -> list[Object]:
         """Return the objects that `apply` applies.
@@ -60,9 +61,25 @@ class KubernetesBackend:
         return self._objects(job_file, program_archives.pack(job_file))
 
     def apply(self, job_file: JobFile) -> bool:
-        """Apply the job file's objects; return whether anything changed."""
-        plan = self._apply(job_file)
+        """Apply the job file's objects; return whether anything changed. With a lease, renew the lease from now on.
+
+        The lease is left out if this user may not create the cluster's own Job, or if a cluster without one runs.
+        """
+        self._end_lease(job_file.name)
+        try:
+            plan = self._apply(job_file)
+        except lifetime.MayNotLimit as error:
+            if not lease.is_dispensable(job_file):
+                raise
+            lease.say_why_none(error)
+            return self.apply(lease.without(job_file))
+        if job_file.lease and lease.is_all_of(plan):  # another command has made the cluster in the meantime
+            self.apply(lease.without(job_file))
+            return False
         self._applied[job_file.name] = self._namespace_for(job_file)
+        if job_file.lease:
+            of = (self._namespace_for(job_file), job_file.name, job_file.lease)
+            self._renewals[job_file.name] = lease.Renewal(self._client, *of)
         if job_file.warm and not job_file.script.gpus and any(job.has_server for job in job_file.jobs):
             from tfk8s.backends.kubernetes.scripts import warm_pods
 
@@ -205,16 +222,22 @@ class KubernetesBackend:
 
     def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
         """Delete the cluster, and wait until its pods are gone."""
+        self._end_lease(name)
         return apply.delete(self._client, self._namespace_of(name), name, delete_claims=delete_claims)
 
     def claims(self) -> list[KeptClaim]:
         """Return the claims that were made for clusters, in the namespaces of `clusters`."""
         return claims.kept(self._client, self._namespace)
 
+    def _end_lease(self, name: str) -> None:
+        if renewal := self._renewals.pop(name, None):
+            renewal.end()
+
     def _apply(self, job_file: JobFile, *, dry_run: bool = False) -> Plan:
         self._client.require_version()
         archive, namespace = program_archives.pack(job_file), self._namespace_for(job_file)
         objects, secret = self._objects(job_file, archive), program_archives.secret(job_file.name, archive)
+        lifetime.require_rights(self._client, namespace, objects)
         room.require_room(self._client, namespace, job_file, objects)
         default_deny.require_connections(self._client, namespace, job_file, objects)
         claims.require_driver(self._client, job_file)

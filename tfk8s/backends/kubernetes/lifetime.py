@@ -6,16 +6,54 @@ from collections.abc import Iterable, Sequence
 
 from tfk8s.backends.kubernetes import image_pull, pod_events, pod_status
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.backends.kubernetes.api_server.client import Reader
-from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.api_server.client import Client, Reader
+from tfk8s.backends.kubernetes.api_server.errors import ApiError, NamespaceTerminating
 from tfk8s.backends.kubernetes.pod_events import Events
 from tfk8s.backends.kubernetes.scripts import script_status
 from tfk8s.core import naming
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.status import Phase
 from tfk8s.render import manifests
-from tfk8s.render.lifetime import COMPONENT, IDLE, MAX_DURATION, QUOTA_ADVICE
+from tfk8s.render.lifetime import COMPONENT, IDLE, LEASE, MAX_DURATION, QUOTA_ADVICE
 from tfk8s.render.pods import Object
+
+_KINDS = ("ServiceAccount", "Role", "RoleBinding", "Job")
+
+
+class MayNotLimit(ApiError):
+    """The user may not create the cluster's own Job, or may not give the Job's account its rights.
+
+    Attributes:
+        reason: the right that the user lacks.
+    """
+
+    def __init__(self, refusal: ApiError) -> None:
+        super().__init__(
+            403,
+            "max_duration, idle and drain: idle need a Job that may remove the cluster, and you can't create "
+            f"it: {refusal}",
+            help=f"{refusal.help}; or remove max_duration, idle and drain from the job file",
+        )
+        self.reason = str(refusal)
+
+
+def require_rights(client: Client, namespace: str, objects: Sequence[Object]) -> None:
+    """Check by dry runs that the user may create the cluster's own Job, if the cluster has one, and its rights.
+
+    Raises:
+        MayNotLimit: nothing was changed.
+        ApiError: the API server refuses for another reason.
+    """
+    for item in objects:
+        if item["kind"] not in _KINDS or not is_lifetime(item):
+            continue
+        try:
+            client.apply(paths.path(item, namespace), item, dry_run=True)
+        except NamespaceTerminating:
+            raise
+        except ApiError as error:
+            if error.code == 403:
+                raise MayNotLimit(error) from error
 
 
 def is_lifetime(item: Object) -> bool:
@@ -50,7 +88,8 @@ def with_rights(jobs: Iterable[Object]) -> list[Object]:
 def limits(jobs: Iterable[Object]) -> Limits:
     """Return the limits of a cluster that has these Jobs."""
     annotations: dict[str, str] = next((job["metadata"].get("annotations", {}) for job in jobs if is_lifetime(job)), {})
-    return Limits(*(float(annotations[name]) if name in annotations else None for name in (MAX_DURATION, IDLE)))
+    names = (MAX_DURATION, IDLE, LEASE)
+    return Limits(*(float(annotations[name]) if name in annotations else None for name in names))
 
 
 def limit_keepers(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:

@@ -13,7 +13,7 @@ from tfk8s.backends.kubernetes import apply, lifetime
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.workloads import deployed
-from tfk8s.core.lifetime import NO_LIMITS, Limits
+from tfk8s.core.lifetime import NO_LIMITS, RENEWED, Limits
 from tfk8s.core.plan import Action
 from tfk8s.errors import NoSuchCluster
 from tfk8s.render.pods import Object
@@ -63,6 +63,7 @@ class ObjectStore:
     def up(self, *, dry_run: bool = False, **settings: Any) -> list[tuple[Action, str, str]]:
         objects = render.objects(job_file("demo", worker=1, image="tf:1", **settings))
         client: Any = self
+        lifetime.require_rights(client, "ns", objects)
         changes = apply.apply(client, "ns", "demo", objects, dry_run=dry_run).changes
         return [(change.action, change.kind, change.name) for change in changes]
 
@@ -131,6 +132,35 @@ def test_limits_of_a_cluster(store: ObjectStore) -> None:
     store.up(max_duration=3600)
     assert lifetime.limits([store.job()]) == Limits(3600, None)
     assert lifetime.limits([]) == NO_LIMITS
+    store.up(lease=900)
+    assert lifetime.limits([store.job()]) == Limits(None, None, 900)
+
+
+def test_a_renewal_is_no_change(store: ObjectStore) -> None:
+    store.up(lease=900)
+    path = "/api/v1/namespaces/ns/serviceaccounts/demo-lifetime"
+    applied = store.apply
+
+    def apply(path: str, item: Object, *, dry_run: bool = False) -> Object:
+        made = applied(path, item, dry_run=dry_run)
+        if item["kind"] == "ServiceAccount":  # the API server keeps the fields of others
+            made["metadata"]["annotations"] = {RENEWED: "now"}
+        return made
+
+    store.apply = apply  # type: ignore[method-assign]
+    assert RENEWED not in store.objects[path]["metadata"].get("annotations", {})
+    assert store.up(lease=900) == []
+
+
+def test_a_namespace_that_is_being_deleted_is_no_lack_of_rights(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, item: Object, *, dry_run: bool = False) -> Object:
+        raise errors.NamespaceTerminating("ns")
+
+    monkeypatch.setattr(store, "apply", refuse)
+    with pytest.raises(errors.NamespaceTerminating):
+        store.up(lease=900)
 
 
 FORBIDDEN = 'pods "x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1'
