@@ -72,6 +72,7 @@ OUTPUTS_ELSEWHERE = {
     "examples/evaluator/README.md": "tests/local/training/test_examples.py",
     "examples/keras/README.md": "tests/local/training/test_examples.py",
     "examples/multi_worker_mirrored/README.md": "tests/local/training/test_replicas.py",
+    "examples/preemption/README.md": "tests/local/training/test_replicas.py",
     "examples/recover/README.md": "tests/local/training/test_recover.py",
 }
 

@@ -32,6 +32,7 @@ from tensorflow.python.distribute import (
     parameter_server_strategy_v2,
 )
 from tensorflow.python.distribute.coordinator import cluster_coordinator
+from tensorflow.python.distribute.failure_handling import failure_handling
 from tensorflow.python.distribute.parameter_server_strategy import ParameterServerStrategyExtended
 from tensorflow.python.distribute.ps_values import AggregatingVariable
 from tensorflow.python.eager import context, record
@@ -390,6 +391,13 @@ def threads_of_a_coordinator_have_their_name() -> None:
 def multi_worker_mirrored_has_a_method_to_patch() -> None:
     extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
     assert parameters(extended._initialize_strategy)[:2] == ["self", "cluster_resolver"]
+
+
+@canary("PreemptionCheckpointHandler.__init__", "task/programs/strategies.py")
+def the_preemption_handler_has_what_is_patched() -> None:
+    handler = failure_handling.PreemptionCheckpointHandler
+    assert parameters(handler.__init__)[4] == "termination_config"
+    assert "on_gcp()" in inspect.getsource(failure_handling.failure_handling_util.detect_platform)
 
 
 @canary("ParameterServerStrategyV2.__init__", "task/programs/strategies.py")

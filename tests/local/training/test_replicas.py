@@ -17,7 +17,30 @@ from tfk8s.core.spec import Task
 
 EXAMPLE = REPOSITORY / "examples" / "multi_worker_mirrored" / "train.py"
 REPLICA = REPOSITORY / "examples" / "between_graph" / "replica.py"
+PREEMPTION = REPOSITORY / "examples" / "preemption"
 STEPS = 600
+
+# Makes TensorFlow believe that it runs on Google Cloud, with a GPU or without, and runs another program.
+GOOGLE = """
+import http.server, os, runpy, sys, threading
+from types import SimpleNamespace
+from tensorflow.python.distribute.failure_handling import failure_handling_util
+
+class Metadata(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"host")
+
+server = http.server.HTTPServer(("localhost", 0), Metadata)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+os.environ["GCE_METADATA_IP"] = f"localhost:{server.server_port}"
+gpus = ["GPU:0"] if sys.argv[1] == "gpu" else []
+context = SimpleNamespace(list_logical_devices=lambda kind: gpus if kind == "GPU" else [])
+failure_handling_util.context = SimpleNamespace(context=lambda: context)
+sys.argv[:2] = []
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 # A program of TensorFlow 1, whose flags come from TF_CONFIG.
 TF1 = f"""
@@ -84,6 +107,51 @@ def test_mirrored_workers_equal_one_process_and_survive_kills(backend: LocalBack
     assert alone.returncode == 0, errors
     assert text.count("2 workers, from step ") == 2
     assert result(text) == pytest.approx(result(one), rel=1e-3)
+
+
+def test_the_pages_of_the_mirrored_examples_have_the_same_result() -> None:
+    pages = [f"examples/{folder}/README.md" for folder in ("multi_worker_mirrored", "preemption")]
+    first, second = (page_output(page, "tfk8s run --local").splitlines()[-3:-1] for page in pages)
+    assert first == second
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """The sum of the weights after a run without a preemption."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    done = tfk8s("run", "--local", mirrored(folder, "undisturbed", 1), timeout=120)
+    return result(done.stdout)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_preemption_loses_no_step_on_google_cloud_either(
+    backend: LocalBackend, tmp_path: Path, device: str, undisturbed: float
+) -> None:
+    shutil.copy(PREEMPTION / "train.py", tmp_path)
+    (tmp_path / "google.py").write_text(GOOGLE)
+    program = [
+        "google.py",
+        device,
+        "train.py",
+        "--steps",
+        str(STEPS),
+        "--checkpoints",
+        str(tmp_path / "checkpoints" / "all"),
+    ]
+    jobs = {"worker": {"tasks": 2, "program": program}}
+    assert tfk8s("up", "--local", write_programs(tmp_path, "preempted", jobs, grace="30s")).returncode == 0
+    wait_for(backend, "preempted", lambda _: "step 100," in output(backend, "preempted", Task("worker", 0)))
+    os.kill(int(backend.observe("preempted").tasks[1].runs_on.removeprefix("pid ")), signal.SIGTERM)
+    assert tfk8s("wait", "--local", "--timeout", "2m", "preempted", timeout=130).returncode == 0
+    status, text = backend.observe("preempted"), output(backend, "preempted", Task("worker", 0))
+    assert tfk8s("down", "--local", "preempted").returncode == 0
+    assert [task.restarts for task in status.tasks] == [1, 1]
+    assert all(task.reason.endswith("ended: exited with 42, to run again") for task in status.tasks)
+    starts = [int(step) for step in re.findall(r"2 workers, from step (\d+)", text)]
+    assert starts[0] == 0
+    assert starts[1] > 100
+    assert starts[1] % 50, "it is no step of the ordinary checkpoints"
+    assert result(text) == pytest.approx(undisturbed, rel=1e-3)
 
 
 def test_between_graph_replicas_with_a_server(tmp_path: Path) -> None:

@@ -5,16 +5,20 @@ Standard library and TensorFlow only: this file also runs in pods.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tfk8s.core import naming
 from tfk8s.task.programs import imports
 
 MULTI_WORKER_MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"
 PARAMETER_SERVER_MODULE = "tensorflow.python.distribute.parameter_server_strategy_v2"
+PREEMPTION_MODULE = "tensorflow.python.distribute.failure_handling.failure_handling"
+_CONFIG, _PLACE = "termination_config", 3  # an argument of PreemptionCheckpointHandler
 
 _ADVICE = "leave TF_CONFIG as tfk8s sets it"
 
@@ -92,3 +96,60 @@ def patch_parameter_server() -> None:
         make(self, cluster_resolver, *arguments, **keywords)
 
     strategy.__init__ = patched_init
+
+
+def watch_preemption(environment: Mapping[str, str], grace: float, warn: Callable[[str], None]) -> None:
+    """Let TensorFlow's PreemptionCheckpointHandler save at SIGTERM, within the job file's `grace`.
+
+    On Google Cloud, the handler polls the metadata server for the maintenance of the machine instead of SIGTERM, and
+    trains on for an hour; without a GPU there, it does nothing (TensorFlow 2.21, failure_handling.py and
+    failure_handling_util.py in tensorflow/python/distribute/failure_handling/). But whatever ends a pod sends SIGTERM,
+    and soon SIGKILL. So here the handler believes that it is elsewhere.
+
+    Args:
+        environment: the variables of the program.
+        grace: the seconds between SIGTERM and SIGKILL.
+        warn: is called with a warning.
+    """
+    imports.when_imported(PREEMPTION_MODULE, functools.partial(_patch_preemption, environment, grace, warn))
+
+
+def preemption_warning(environment: Mapping[str, str], grace: float, config: Any) -> str:
+    """Return why the handler's checkpoint may come too late, or never; "" if it comes in time.
+
+    Args:
+        environment: the variables of the program.
+        grace: the seconds between SIGTERM and SIGKILL.
+        config: the TerminationConfig that the program gives the handler, or None.
+    """
+    if getattr(config, "termination_watcher_fn", None):
+        return (
+            "PreemptionCheckpointHandler does not see SIGTERM, because its TerminationConfig has a "
+            "termination_watcher_fn: leave that out to save before the end of a pod"
+        )
+    if (period := getattr(config, "grace_period", None) or 0) >= grace:
+        return (
+            f"PreemptionCheckpointHandler saves {period:g} s after SIGTERM, and the program is killed after {grace:g} s"
+            f": leave grace_period out of TerminationConfig, or set grace: {int(period) * 2}s in the job file"
+        )
+    if naming.GRACE not in environment:
+        return f"PreemptionCheckpointHandler has {grace:g} s to save after SIGTERM: set grace: 30s in the job file"
+    return ""
+
+
+def _patch_preemption(environment: Mapping[str, str], grace: float, warn: Callable[[str], None]) -> None:
+    from tensorflow.python.distribute.failure_handling import failure_handling
+
+    with contextlib.suppress(AttributeError):  # another version of TensorFlow
+        failure_handling.failure_handling_util.on_gcp = lambda: False
+    handler = failure_handling.PreemptionCheckpointHandler
+    make = handler.__init__
+
+    @functools.wraps(make)
+    def patched_init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        config = keywords.get(_CONFIG, arguments[_PLACE] if len(arguments) > _PLACE else None)
+        if text := preemption_warning(environment, grace, config):
+            warn(text)
+        make(self, *arguments, **keywords)
+
+    handler.__init__ = patched_init

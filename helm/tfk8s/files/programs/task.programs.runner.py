@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from tfk8s.core.programs import NO_GPUS, PEER_LOST
+from tfk8s.core.programs import NO_GPUS, PEER_LOST, grace
 from tfk8s.task.programs import (
     hints,
     imports,
@@ -70,6 +70,7 @@ def run(arguments: Sequence[str]) -> int:
         tensorflow_1.give()
     moved_ports.lead(os.environ)
     strategies.watch(os.environ, _say)
+    strategies.watch_preemption(os.environ, grace(os.environ), _say)
     unreachable.explain(os.environ, _say)
     try:
         main_script.run(script, rest)
