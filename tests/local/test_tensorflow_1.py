@@ -73,6 +73,13 @@ def test_imports_and_flags(run, pair: str, fresh: bool, tmp_path: Path) -> None:
     assert (code, out) == (0, "here False 8\n"), err
 
 
+def test_multi_worker_mirrored_strategy_is_refused(run, pair: str) -> None:
+    text = "import tensorflow as tf\ntf.distribute.experimental.MultiWorkerMirroredStrategy()"
+    code, _, err = run(pair, text, tf1=True)
+    assert code == 2
+    assert "error: MultiWorkerMirroredStrategy needs this program in every task, and a session script" in err
+
+
 def test_programs_that_read_tf_config(tmp_path: Path) -> None:
     (tmp_path / "trainer").mkdir()
     (tmp_path / "trainer/task.py").write_text(TRAINER)

@@ -85,6 +85,8 @@ def execute(options: argparse.Namespace) -> int:
     end_signal = signal.SIGINT if options.pod else signal.SIGTERM
     adopt = functools.partial(adopted_server.patch_servers, cluster.view, of_script, end_signal)
     imports.when_imported(adopted_server.SERVER_MODULE, adopt)
+    patch_multi_worker = functools.partial(strategies.patch_multi_worker, coordinator.check_multi_worker)
+    imports.when_imported(strategies.MULTI_WORKER_MODULE, patch_multi_worker)
     if options.tf1:
         tensorflow_1.give()
     else:
@@ -124,8 +126,6 @@ def coordinate(view: ClusterView, check: Callable[[object], None], *, in_pod: bo
     if FORWARDED not in os.environ:  # the functions of a strategy need addresses that the tasks can use
         address = coordinator.own_address(os.environ.get("TFK8S_TARGET", ""), in_pod=in_pod)
         coordinator.become_coordinator(view.cluster, address)
-    patch_multi_worker = functools.partial(strategies.patch_multi_worker, coordinator.check_multi_worker)
-    imports.when_imported(strategies.MULTI_WORKER_MODULE, patch_multi_worker)
     imports.when_imported(strategies.PARAMETER_SERVER_MODULE, strategies.patch_parameter_server)
     imports.when_imported(remote_context.MODULE, functools.partial(coordinator.patch_connecting, view, check))
 

@@ -102,3 +102,10 @@ def test_parameter_server_strategy_in_the_coordinator(modules: dict[str, Any], j
     strategies.watch({}, print)
     resolver = Resolver(TWO, job)
     assert modules["strategy"](resolver, variable_partitioner=1).calls == (resolver, 1)
+
+
+def test_parameter_server_strategy_asks_about_its_cluster_first(modules: dict[str, Any]) -> None:
+    asked: list[object] = []
+    strategies.patch_parameter_server(asked.append)
+    modules["strategy"](Resolver({}))
+    assert asked == [{}]

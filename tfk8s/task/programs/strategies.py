@@ -75,8 +75,12 @@ def patch_multi_worker(check: Callable[[Mapping[str, list[str]]], None]) -> None
     extended._initialize_strategy = patched_initialize
 
 
-def patch_parameter_server() -> None:
-    """Make ParameterServerStrategy refuse to start in a worker or a ps; it would wait for other tasks for ever."""
+def patch_parameter_server(check: Callable[[Mapping[str, list[str]]], None] | None = None) -> None:
+    """Make ParameterServerStrategy refuse to start in a worker or a ps; it would wait for other tasks for ever.
+
+    Args:
+        check: is called with the cluster of each strategy first; raises an error that refuses the strategy.
+    """
     from tensorflow.python.distribute import parameter_server_strategy_v2
 
     strategy = parameter_server_strategy_v2.ParameterServerStrategyV2
@@ -84,6 +88,8 @@ def patch_parameter_server() -> None:
 
     @functools.wraps(make)
     def patched_init(self: Any, cluster_resolver: Any, *arguments: Any, **keywords: Any) -> None:
+        if check is not None:
+            check(cluster_resolver.cluster_spec().as_dict())
         job, index = cluster_resolver.task_type, cluster_resolver.task_id
         if job in ("worker", "ps"):
             is_own = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task") == {"type": job, "index": index}
