@@ -12,8 +12,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
 .PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
-	test-cluster test-versions test-libraries test-kubernetes-versions test-keras check update lock site bench chart \
-	push-chart release-inputs release release-images sign clean
+	test-cluster test-versions test-libraries test-kubernetes-versions test-keras test-entries check update lock site \
+	bench chart push-chart release-inputs release release-images sign clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
 LINUX_ONLY = ^tfk8s/(backends/(local/|local_scripts|.*/raw_terminal)|cluster/each|task/(config|programs/|server)|training/|sessions/(forks/[^ei]|forks/event|forks/ipc|guard_thread|patch|pod/|warm/(keeper|relay)))
@@ -51,6 +51,9 @@ test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig
 
 test-keras: .venv/dev   ## each layer and optimizer of Keras 3 and tf_keras with each option; writes docs/strategy.md
 	cd tests && ../$(BIN)/python -m keras_features
+
+test-entries: .venv/dev   ## the whole table of docs/entries.md, on this machine
+	TFK8S_TEST_ENTRIES=all $(BIN)/pytest tests/local/test_entries.py
 
 test-versions: .venv/dev   ## TensorFlow 2.15 and later, and each Python found here; writes docs/compatibility.md
 	cd tests && ../$(BIN)/python -m versions tensorflow $(VERSIONS)

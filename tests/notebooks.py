@@ -91,10 +91,10 @@ class Kernel:
 
 
 @contextlib.contextmanager
-def kernel(folder: Path, name: str, **where: Any) -> Iterator[Kernel]:
+def kernel(folder: Path, name: str, *, tf1: bool = False, **where: Any) -> Iterator[Kernel]:
     """Run a kernel of a cluster."""
     cluster = connect(name, **where)
-    write_kernel(folder, KernelSettings.of(cluster, "", tf1=False), cluster.status().variables)
+    write_kernel(folder, KernelSettings.of(cluster, "", tf1=tf1), cluster.status().variables)
     kernels = KernelSpecManager(kernel_dirs=[str(folder / "kernels")])
     manager = KernelManager(kernel_name="python3", kernel_spec_manager=kernels)
     manager.start_kernel(cwd=str(folder))

@@ -5,10 +5,12 @@ Standard library and TensorFlow only: this file also runs in pods.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfk8s.core import naming
@@ -56,15 +58,33 @@ def strategy(job: str | None = None, *, variables: str | None = None) -> tf.dist
             "tfk8s.strategy() does not work with --here: the tasks can't connect to a script on this machine",
             help="leave out --here to run the script beside the tasks",
         )
-    tasks = task_roles.used_tasks(
-        json.loads(os.environ["TFK8S_CLUSTER"]), os.environ.get("TFK8S_WITHOUT", "").split(",")
-    )
+    cluster = json.loads(os.environ["TFK8S_CLUSTER"])
+    tasks = task_roles.used_tasks(cluster, [*os.environ.get("TFK8S_WITHOUT", "").split(","), *own_task(cluster)])
     roles = task_roles.assign_roles(tasks, job, variables)
 
     from tfk8s.training import cluster_strategy
 
     cluster_strategy.connect(tasks, functools.partial(own_address, os.environ.get("TFK8S_TARGET", "")))
     return cluster_strategy.ClusterStrategy(roles)
+
+
+def own_task(cluster: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the task whose program this process is ("chief/0"), which has no server that could compute.
+
+    A script has the address of its own as a task in `TF_CONFIG`, also with `--each`.
+
+    Args:
+        cluster: the address of each task, by job.
+
+    Returns:
+        The task; empty for scripts.
+    """
+    with contextlib.suppress(KeyError, IndexError, TypeError, ValueError):  # the process may have set them to anything
+        config = json.loads(os.environ["TF_CONFIG"])
+        job, index = config["task"]["type"], int(config["task"]["index"])
+        if config["cluster"][job][index] == cluster[job][index]:
+            return [naming.task(job, index)]
+    return []
 
 
 def own_address(target: str) -> str:
