@@ -23,6 +23,7 @@ from tfk8s.log import log
 from tfk8s.sessions import active_calls, patch
 from tfk8s.sessions.active_calls import AnyCall
 from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.eager.silent_workers import SilentWorkers
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.timing import TIMING, Timing
@@ -137,6 +138,7 @@ class CallGuard:
     ) -> None:
         self._losses, self._view, self._ending, self._active = losses, view, ending, active
         self._notify, self._timing, self._clock = notify, timing, clock
+        self._workers = SilentWorkers(losses, lambda task: _is_true(view.answers, task), notify, ending.end, timing)
         self._suspicions: dict[tuple[Hashable, str], Suspicion] = {}
         self._lost_at: dict[str, float] = {}
         self._interrupted: Collection[Hashable] = ()
@@ -155,6 +157,7 @@ class CallGuard:
         """Take note of a change of a task."""
         if event.task in self._view.without:
             return
+        self._workers.on_event(event, self._clock())
         if event.change is TaskChange.LOST:
             self._losses.lost(event.task, event.reason)
             now = self._lost_at[event.task] = self._clock()
@@ -164,6 +167,7 @@ class CallGuard:
             self._losses.back(event.task)
             self._suspicions = {key: call for key, call in self._suspicions.items() if key[1] != event.task}
         elif event.change is TaskChange.REPLACED:  # counts as lost until a call needs it
+            self._losses.replaced(event.task)
             return
         self._notify(str(event))
 
@@ -171,6 +175,7 @@ class CallGuard:
         """End the calls whose time is up."""
         if not self._is_alert:  # reading the stacks of threads that run is not safe in CPython 3.11
             return
+        self._workers.check(now)
         active = self._active()
         for task in self._losses.lost_now:
             for key, call in active.items():

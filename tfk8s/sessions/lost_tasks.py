@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 
 class LostTasks:
@@ -13,6 +13,7 @@ class LostTasks:
         self._changed = threading.Condition()
         self._reasons: dict[str, str] = {}
         self._lost: set[str] = set()
+        self._absent: set[str] = set()  # the lost ones in whose place no other server answers
         self._is_fed = False
 
     def expect(self) -> None:
@@ -24,12 +25,20 @@ class LostTasks:
         with self._changed:
             self._reasons[task] = reason
             self._lost.add(task)
+            self._absent.add(task)
             self._changed.notify_all()
 
     def back(self, task: str) -> None:
         """Note that a lost task answers again."""
         with self._changed:
             self._lost.discard(task)
+            self._absent.discard(task)
+            self._changed.notify_all()
+
+    def replaced(self, task: str) -> None:
+        """Note that another server answers in the place of a lost task."""
+        with self._changed:
+            self._absent.discard(task)
             self._changed.notify_all()
 
     @property
@@ -43,6 +52,12 @@ class LostTasks:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._reasons), wait if self._is_fed else 0.0)
             return dict(self._reasons)
+
+    def absent(self, tasks: Collection[str], wait: float = 0.0) -> set[str]:
+        """Return the tasks that are lost, without another server in their place; wait so many seconds for none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._absent.isdisjoint(tasks), wait)
+            return self._absent.intersection(tasks)
 
     def wait_until_lost(self, task: str, seconds: float) -> str:
         """Block until a task has been lost for so many seconds; return the reason."""

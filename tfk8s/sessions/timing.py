@@ -42,6 +42,8 @@ class Timing:
         abort_timeout: likewise, if the call alone ends; TensorFlow reports many losses within this time.
         opening_timeout: for a call that opens a session, which waits for all tasks.
         recovering_timeout: for calls of scripts that recover from losses themselves.
+        silent_timeout: for a lost worker of a ClusterCoordinator, until its connections are ended.
+        hopeless_timeout: for a ClusterCoordinator without workers, until the script is ended.
         interrupt_timeout: for a call after Ctrl-C.
         close_timeout: for a call whose session was closed after Ctrl-C.
         end_notice: until a script that goes on after Ctrl-C is said to wait.
@@ -65,6 +67,8 @@ class Timing:
     abort_timeout: float = 1.0
     opening_timeout: float = 9.0
     recovering_timeout: float = 30.0
+    silent_timeout: float = 10.0
+    hopeless_timeout: float = 300.0
     interrupt_timeout: float = 1.0
     close_timeout: float = 2.0
     end_notice: float = 2.0

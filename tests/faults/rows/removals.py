@@ -138,6 +138,19 @@ def coordinator_loses_a_pod(environment: KubeEnvironment) -> Ended:
     return ended
 
 
+def coordinator_loses_a_network(environment: KubeEnvironment) -> Ended:
+    """Drop the packets of a worker of a ParameterServerStrategy, which goes on without the worker."""
+    script = environment.submit("coordinator.py")
+    script.until_says("schedules")
+    process = environment.process("worker/1")
+    environment.at_end(lambda: delete("worker/1", **NOW)(environment))
+    script.now()
+    process.cut_network()
+    ended = script.end(2 * PATIENCE)
+    assert COUNTED.search(ended.out), ended
+    return ended
+
+
 def script_taken_away(fault: Fault) -> Callable[[KubeEnvironment], Ended]:
     """Take the pod of a script away; the script runs again."""
 
@@ -185,6 +198,11 @@ def files() -> Iterator[Row]:
 
 
 def on_kind() -> Iterator[Row]:
+    yield Row(
+        fault="network of worker/1 cut", when=COORDINATING, run=coordinator_loses_a_network, thorough=True,
+        words=("worker/1 was lost", "worker/1 is silent for 10 s: the other workers run its functions"),
+        limit=8 * VERDICT,
+    )  # fmt: skip
     yield Row(
         fault="node drained, so that worker/1 has no place", when="in a step", run=lost("during", drain), code=3,
         words=("worker/1: evicted from its node",),

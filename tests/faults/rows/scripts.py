@@ -17,7 +17,6 @@ EAGER = "in an operation of eager execution"
 SYNCHRONOUS = "in steps of `tfk8s.strategy()`"
 # TensorFlow repeats the function that a killed worker was in, which may have counted already.
 COUNTED = re.compile(r"^counted 24[01] of 240$", re.MULTILINE)
-SURVIVED = ("worker/0", "worker/1")  # by a ClusterCoordinator
 _NAP = 4.0
 JOINING = "while a script joins the server of ps/0"
 
@@ -71,8 +70,8 @@ def killed(environment: Environment) -> Ended:
     return script.end(PATIENCE)
 
 
-def coordinates(task: str, number: int) -> Callable[[Environment], Ended]:
-    """Send a signal to a task of a ParameterServerStrategy; a stopped worker continues after some seconds."""
+def coordinates(task: str, number: int, nap: float | None = None) -> Callable[[Environment], Ended]:
+    """Send a signal to a task of a ParameterServerStrategy; after a nap, a stopped task continues."""
 
     def run(environment: Environment) -> Ended:
         script = environment.submit("coordinator.py", to_kill=task if number == signal.SIGKILL else "")
@@ -80,8 +79,8 @@ def coordinates(task: str, number: int) -> Callable[[Environment], Ended]:
         process = environment.process(task)
         script.now()
         process.send(number)
-        if number == signal.SIGSTOP and task in SURVIVED:
-            threading.Timer(_NAP, process.send, [signal.SIGCONT]).start()
+        if nap is not None:
+            threading.Timer(nap, process.send, [signal.SIGCONT]).start()
         try:
             ended = script.end(PATIENCE)
         finally:
@@ -116,10 +115,14 @@ def loses_a_replica(environment: Environment) -> Ended:
 
 def coordinators(stopped: str) -> Iterator[Row]:
     """Yield the rows of programs for TensorFlow 2; `stopped` is the reason for the loss of a stopped task."""
-    for number, name in ((signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "SIGSTOP, then SIGCONT")):
+    for run, name, words in (
+        (coordinates("worker/1", signal.SIGKILL), "SIGKILL", ()),
+        (coordinates("worker/1", signal.SIGSTOP, _NAP), "SIGSTOP, then SIGCONT", ()),
+        (coordinates("worker/1", signal.SIGSTOP), "SIGSTOP", ("worker/1 is silent for 10 s: the other workers run",)),
+    ):
         yield Row(
-            fault=f"{name} of worker/1", when=COORDINATING, run=coordinates("worker/1", number), limit=6 * VERDICT,
-            words=("worker/1 was lost",),
+            fault=f"{name} of worker/1", when=COORDINATING, run=run, limit=6 * VERDICT,
+            words=("worker/1 was lost", *words),
         )  # fmt: skip
     yield Row(
         fault="SIGKILL of ps/0",

@@ -21,7 +21,8 @@ from tfk8s.errors import InvalidInput, TaskUnreachable
 from tfk8s.log import log
 from tfk8s.sessions import adopted_server
 from tfk8s.sessions.cluster.view import ClusterView
-from tfk8s.sessions.eager import remote_context
+from tfk8s.sessions.eager import remote_context, silent_workers
+from tfk8s.sessions.lost_tasks import of_script
 from tfk8s.training import strategy
 
 VARIABLE = "TF_CONFIG"
@@ -101,6 +102,8 @@ def patch_connecting(view: ClusterView, check: Callable[[object], None]) -> None
                 for task, address in tasks.items():
                     _require_included(task, address, view)
                     require_answer(address, check)
+            else:
+                silent_workers.wait_for_workers(of_script, view.answers, tasks)
             connect(self, server_def, *arguments, **keywords)
 
         return patched_connect

@@ -10,14 +10,13 @@ and waits until the worker is back. So no call of such a program is ended becaus
 from __future__ import annotations
 
 import re
-import threading
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfk8s.sessions.device_names import ANY_DEVICE, tasks_of
-from tfk8s.sessions.eager import remote_context
+from tfk8s.sessions.eager import remote_context, silent_workers
 from tfk8s.sessions.timing import TIMING
 
 _FILES = re.compile(r"/tensorflow/python/(eager/(context|execute|executor)|framework/ops|ops/gen_\w+)\.py$")
@@ -25,8 +24,6 @@ _CONTEXT = "/tensorflow/python/eager/context.py"
 _EXECUTE = "/tensorflow/python/eager/execute.py"
 _FUNCTION = "/tensorflow/python/eager/polymorphic_function/atomic_function.py"
 _CONNECTING = ("ensure_initialized", "set_server_def", "update_server_def")
-_COORDINATOR_THREAD = "WorkerClosureProcessingLoop-"  # of each worker, in cluster_coordinator.py
-_WORKER = "worker/"
 _FUNCTION_NAME = "__"  # "__inference_step_12", "__backward_step_7"
 
 
@@ -69,7 +66,9 @@ class EagerCall:
 
     def leaves_out(self, task: str) -> bool:
         """Return whether this process did not connect to a task, or survives its loss."""
-        return task not in remote_context.connected_tasks() or (task.startswith(_WORKER) and has_coordinator())
+        return task not in remote_context.connected_tasks() or (
+            task.startswith(silent_workers.WORKER) and bool(silent_workers.coordinated_workers())
+        )
 
     def needed(self, tasks: Iterable[str]) -> list[str]:
         """Return those of the tasks that the call needs, or may need."""
@@ -95,11 +94,6 @@ class EagerCall:
 def eager_call(stack: Sequence[types.FrameType], *, is_background: bool) -> EagerCall | None:
     """Return the call that a stack, from its innermost frame outwards, waits in."""
     return EagerCall(stack, is_background) if stack and _FILES.search(stack[0].f_code.co_filename) else None
-
-
-def has_coordinator() -> bool:
-    """Return whether a ClusterCoordinator of this process gives work to the workers."""
-    return any(thread.name.startswith(_COORDINATOR_THREAD) for thread in threading.enumerate())
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[Any]:
