@@ -65,6 +65,8 @@ class OpenStruct(Struct):
     Its meaning is the mapping as the file has it.
     """
 
+    reports_unknown = False
+
     def __init__(
         self, name: str, description: str, keys: dict[str, Key], *, reserved: Mapping[str, str] | None = None
     ) -> None:

@@ -181,6 +181,7 @@ class Struct(Container):
 
     accepts = (dict,)
     expected = "a mapping"
+    reports_unknown = True  # so that a misspelled key needs no second problem
 
     def __init__(
         self,
@@ -248,7 +249,7 @@ class Struct(Container):
             return
         broken = validator.document.broken
         unknown = [key for key in entries if key not in self.keys and (*path, key) not in broken]
-        meant = {self._nearest(key, entries) for key in unknown[:MAX_PROBLEMS]}
+        meant = {self._nearest(key, entries) for key in unknown[:MAX_PROBLEMS] if self.reports_unknown}
         for key in missing:
             if key in meant or (*path, "<<") in broken:
                 validator.bad.add((*path, key))

@@ -31,6 +31,12 @@ def briefs(text: str | bytes) -> list[str]:
     return [brief(problem) for problem in rejected(text).problems]
 
 
+def test_a_name_that_a_mapping_with_any_keys_lacks_is_missing_although_another_key_is_like_it() -> None:
+    for keys in ("na8e: d", "nane: d, emptyDir: {}", "Name: d"):
+        problems = rejected(HEAD + f"jobs: {{worker: {{pod: {{volumes: [{{{keys}}}]}}}}}}").problems
+        assert [problem.code for problem in problems] == ["missing-key"]
+
+
 # ---- valid files --------------------------------------------------------------------------------------------------
 
 
