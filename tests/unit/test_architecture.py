@@ -55,6 +55,12 @@ def test_each_class_has_a_name_of_its_own() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_forks_mask_signals_until_they_have_their_own_handlers() -> None:
+    """`processes.fork` does. The supervisor's own process forks before it has any handler."""
+    local = [module for module in MODULES if "local" in module.parts]
+    assert [module.name for module in local if "os.fork()" in module.read_text()] == ["supervise.py"]
+
+
 def test_tests_patch_no_private_name() -> None:
     """`os._exit` is a public function of Python."""
     patched = re.compile(r"setattr\([\w.]+, \"_(?!_|exit\")")

@@ -132,9 +132,8 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
         )
 
     def clusters(self) -> list[ClusterStatus]:
-        """Return all clusters of this user on this machine, by name."""
-        records = ((folder, folder.read()) for folder in state.folders())
-        return [status.status(folder, record) for folder, record in records if record is not None]
+        """Return all clusters of this user on this machine, by name; a damaged one with the reason."""
+        return [found for folder in state.folders() if (found := status.of_folder(folder)) is not None]
 
     def events(self, name: str, *, follow: bool) -> Iterator[Event]:
         """Yield the starts and ends of tasks, which the supervisor has recorded."""

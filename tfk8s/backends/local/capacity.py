@@ -22,6 +22,8 @@ IDLE_TASK_BYTES = 48 * _MIB
 # Measured with MultiWorkerMirroredStrategy: a fork for a script needs 93 MB more, an interpreter of its own 270 MB.
 _SCRIPT_BYTES = 96 * _MIB
 _COMMAND_BYTES = 256 * _MIB
+_DESCRIPTORS = 30  # of a supervisor with one script
+_TASK_DESCRIPTORS = 3  # the process, its output, and the pipe that says that the server listens
 
 
 def check_memory(job_file: JobFile) -> None:
@@ -156,4 +158,17 @@ def _check_program(job: Job) -> None:
         raise InvalidInput(
             f'jobs.{job.name}.program: there is no file "{program.words[0]}" in {program.folder}',
             help="a program's path is relative to the folder of the job file",
+        )
+
+
+def check_descriptors(job_file: JobFile) -> None:
+    """Raise an InvalidInput if this user's limit of open files is too low for the supervisor of a cluster."""
+    import resource  # Windows lacks the module, and `doctor` loads this file there
+
+    needed = _DESCRIPTORS + _TASK_DESCRIPTORS * sum(job.tasks for job in job_file.jobs)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise InvalidInput(
+            f'cluster "{job_file.name}" needs {needed} open files, and the limit of this shell is {limit}',
+            help=f"run `ulimit -Hn {needed}` as root, or raise the limit `nofile` in limits.conf(5)",
         )

@@ -167,8 +167,10 @@ class Record:
             raise ValueError("its tasks are not those of its job file")
         if self.cluster != self.job_file.cluster_spec(found.__getitem__):
             raise ValueError("its addresses differ")
-        for address in found.values():
-            _port(address)
+        for task in self.tasks:
+            _port(task.address)
+            int(task.environment.get("TFK8S_GPUS", "0"))
+        _ = kinds.success_tasks(self.job_file), self.target  # errors, unless the job file has these tasks
         return self
 
 

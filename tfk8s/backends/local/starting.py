@@ -68,6 +68,7 @@ def check_machine(job_file: JobFile, python: str | None) -> None:
     interpreter.require_tensorflow(python or interpreter.script_python(os.environ), interpreter.OTHERS)
     capacity.check_memory(job_file)
     capacity.check_ports(job_file)
+    capacity.check_descriptors(job_file)
 
 
 def start(
@@ -98,7 +99,7 @@ def start(
 
 
 def _replace(folder: state.Folder, record: Record) -> None:
-    if folder.read() is not None:
+    if folder.exists():
         cluster_end.end(folder, "was started again with other numbers of tasks")
     folder.remove()
     try:

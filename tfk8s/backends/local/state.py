@@ -26,17 +26,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
+from tfk8s.backends.local.supervision.own_folder import require_own, root, writable
 from tfk8s.core import naming
 from tfk8s.core.events import Event
 from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
 from tfk8s.polling import wait_until
-from tfk8s.sessions.forks import processes
+from tfk8s.sessions.forks import ipc, processes
 
 LOCK_TIMEOUT = 60.0
 RESTARTED = "restarted on request"  # the reason of an event
 _MIN_FREE_BYTES = 1 << 20  # for a cluster's record and the beginning of its logs
+_CONNECT_TIMEOUT = 1.0
+_MIN_FREE_FILES = 20  # for the files above
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +97,14 @@ class Folder:
         Raises:
             ClusterError: the disk is full.
         """
-        with _writable(self.path):
-            if shutil.disk_usage(self.path.parent).free < _MIN_FREE_BYTES:
+        with writable(self.path):
+            disk = os.statvfs(self.path.parent)
+            if disk.f_bavail * disk.f_frsize < _MIN_FREE_BYTES:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if disk.f_files and disk.f_favail < _MIN_FREE_FILES:  # some file systems have no such limit
+                raise OSError(
+                    errno.ENOSPC, f"the disk has room for {disk.f_favail} more files, needs {_MIN_FREE_FILES}"
+                )
 
     def create(self, record: Record) -> None:
         """Create the folder, for this user alone. The cluster exists as soon as its `cluster.json` exists.
@@ -104,10 +112,9 @@ class Folder:
         Raises:
             ClusterError: the folder can't be written.
         """
-        with _writable(self.path):
-            self.path.mkdir(mode=0o700)
-            (self.path / "logs").mkdir()
-            (self.path / "progress").mkdir()
+        with writable(self.path):
+            for path in (self.path, self.path / "logs", self.path / "progress"):
+                path.mkdir(mode=0o700)
         self.replace(record)
 
     def replace(self, record: Record) -> None:
@@ -116,10 +123,8 @@ class Folder:
         Raises:
             ClusterError: the folder can't be written.
         """
-        with _writable(self.path):
-            unfinished = self.path / "cluster.json.new"
-            unfinished.write_text(json.dumps(record.to_dict()))
-            unfinished.rename(self.path / "cluster.json")
+        with writable(self.path):
+            self._write("cluster.json", record.to_dict())
 
     def exists(self) -> bool:
         """Return whether the cluster exists, even with a damaged record."""
@@ -129,17 +134,23 @@ class Folder:
         """Return the cluster's record, or None if the cluster does not exist.
 
         Raises:
-            ClusterError: the record is damaged.
+            ClusterError: the record is damaged, or others may write the folder.
         """
         try:
-            return Record.from_dict(json.loads((self.path / "cluster.json").read_text()))
-        except OSError:
+            require_own(self.path)
+            record = Record.from_dict(json.loads((self.path / "cluster.json").read_text()))
+            if record.name != self.path.name:
+                raise ValueError("it is the record of another cluster")
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except (KeyError, TypeError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
+            problem = "is damaged, or from another version of tfk8s"
+            if isinstance(error, OSError):
+                problem = f"can't be read: {error.strerror}"
             raise ClusterError(
-                f"{self.path / 'cluster.json'} is damaged, or from another version of tfk8s",
-                help=f"tfk8s down --local {self.path.name} removes it",
+                f"{self.path / 'cluster.json'} {problem}", help=f"tfk8s down --local {self.path.name} removes it"
             ) from error
+        return record
 
     def id(self) -> str | None:
         """Return the cluster's id, or None if the record is missing or damaged."""
@@ -151,16 +162,33 @@ class Folder:
 
     def write_supervisor(self, pid: int) -> None:
         """Record the process that supervises the cluster."""
-        (self.path / "supervisor.json").write_text(json.dumps({"pid": pid, "started": start_time(pid)}))
+        self._write("supervisor.json", {"pid": pid, "started": start_time(pid)})
+
+    def _write(self, name: str, plain: object) -> None:
+        """Write a file for this user alone: a reader finds all of it, or the file of before."""
+        unfinished = self.path / f"{name}.new"
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+            json.dump(plain, file)
+        unfinished.rename(self.path / name)
 
     def supervisor(self) -> int | None:
-        """Return the process id of the cluster's supervisor, or None if the supervisor has ended."""
+        """Return the process id of the cluster's supervisor; None if it has ended, or if its file is damaged."""
         try:
             process = json.loads((self.path / "supervisor.json").read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+            pid, started = process["pid"], process["started"]
+            is_alive = isinstance(pid, int) and started is not None and start_time(pid) == started
+        except (FileNotFoundError, NotADirectoryError, LookupError, TypeError, ValueError, RecursionError):
             return None
-        is_alive = process["started"] is not None and start_time(process["pid"]) == process["started"]
-        return int(process["pid"]) if is_alive else None
+        return pid if is_alive else None
+
+    def listener(self) -> int | None:
+        """Return the process of a cluster that listens at the supervisor's socket; a damaged folder may have one."""
+        try:
+            with ipc.connect(self.control, _CONNECT_TIMEOUT) as connection:
+                pid = ipc.peer(connection)
+        except OSError:
+            return None
+        return pid if processes.variable(pid, CLUSTER_ID_VARIABLE) else None
 
     def write_end(self, reason: str) -> None:
         """Record the limit at which the cluster ended, unless the disk is full."""
@@ -179,8 +207,17 @@ class Folder:
         return self.supervisor() is not None and not self.end()
 
     def remove(self) -> None:
-        """Remove the folder and its files."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the folder and its files, or a link in the folder's place.
+
+        Raises:
+            ClusterError: something remains.
+        """
+        if self.path.is_symlink() or self.path.is_file():
+            self.path.unlink()
+        problems: list[str] = []
+        shutil.rmtree(self.path, onerror=lambda _, path, info: problems.append(f"{path}: {info[1]}"))
+        if self.path.exists():
+            raise ClusterError(f"{self.path} can't be removed: {problems[0] if problems else 'files appear again'}")
 
 
 def parse_event(line: str) -> Event:
@@ -192,42 +229,6 @@ def parse_event(line: str) -> Event:
         warning=has_failed and not is_requested, reason="Ended" if has_failed and is_requested else event["phase"],
         message=event["reason"],
     )  # fmt: skip
-
-
-def root() -> Path:
-    """Return the folder of all clusters of this user, after creating it.
-
-    Raises:
-        ClusterError: the folder can't be created.
-    """
-    path = _state_home() / "tfk8s"
-    with _writable(path):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.stat().st_uid != os.geteuid():  # its owner could replace a supervisor
-            raise PermissionError(errno.EPERM, "the folder belongs to another user")
-    return path
-
-
-def _state_home() -> Path:
-    """Return the folder for state. The XDG base directory specification ignores a relative folder."""
-    given = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if given.is_absolute():
-        return given
-    try:
-        return Path.home() / ".local" / "state"
-    except RuntimeError as error:
-        raise ClusterError("this user has no home folder", help="set XDG_STATE_HOME to one of your folders") from error
-
-
-@contextlib.contextmanager
-def _writable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ClusterError(
-            f"can't keep clusters' state in {path}: {error.strerror}",
-            help="set XDG_STATE_HOME to one of your folders, on a disk with free space",
-        ) from error
 
 
 def folder(name: str) -> Folder:

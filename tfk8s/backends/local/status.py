@@ -49,6 +49,18 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     )  # fmt: skip
 
 
+def of_folder(folder: state.Folder) -> ClusterStatus | None:
+    """Return the status of the cluster in a folder; of a damaged cluster only the reason; None without a cluster."""
+    try:
+        record = folder.read()
+    except ClusterError as error:
+        return ClusterStatus(
+            name=folder.path.name, backend="local", location=str(folder.path), target="", master=Task("damaged", 0),
+            tasks=(), reason=str(error),
+        )  # fmt: skip
+    return status(folder, record) if record is not None else None
+
+
 def failed_servers(folder: state.Folder) -> list[Task]:
     """Return the tasks whose servers have failed and wait for a restart."""
     observed = supervisor_client.observe(folder)

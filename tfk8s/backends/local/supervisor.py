@@ -124,6 +124,11 @@ class Supervisor:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
+        try:
+            ipc.peer(connection)
+        except PermissionError:
+            connection.close()
+            return
         connection.settimeout(_MESSAGE_TIMEOUT)
         self._loop.on_readable(connection, lambda: self._read_request(connection))
 
@@ -252,11 +257,15 @@ class Supervisor:
         return self._outside.exist(activity.read_tables(), ports, [task.pid for task in self._servers if task.pid])
 
     def _check_folder(self) -> None:
-        """End a cluster whose folder somebody has removed: no command finds that cluster."""
-        if self._folder.supervisor() == os.getpid():
+        """End a cluster whose folder somebody has removed or damaged: no command finds that cluster."""
+        try:
+            is_own = self._folder.supervisor() == os.getpid()
+        except OSError:  # for a moment, such as without a free descriptor
+            is_own = True
+        if is_own:
             self._loop.after(_FOLDER_INTERVAL, self._check_folder)
         else:
-            self._end("because its folder was removed")
+            self._end("because its folder was removed or damaged")
 
     def _end(self, reason: str) -> None:
         self._ends_itself = True

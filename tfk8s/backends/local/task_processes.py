@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import capacity, state, task_log
@@ -223,14 +223,15 @@ class ServerProcess(TaskProcess):
             self.start()
 
     def _fork(self, library: server.Library, log: int, notify: int) -> int:
-        parent, config = os.getpid(), self.settings.config
-        pid = os.fork()
-        if pid:
-            return pid
+        with open(os.devnull) as null:
+            return processes.run_in_fork(
+                lambda: self._serve(library), [null.fileno(), log, log, notify], new_session=False
+            )
+
+    def _serve(self, library: server.Library) -> NoReturn:
+        """Serve in a fork, which has `notify` as its descriptor 3, until the fork is killed."""
+        config = self.settings.config
         try:
-            processes.die_with_parent(parent)
-            processes.take_descriptors([os.open(os.devnull, os.O_RDONLY), log, log, notify])
-            processes.reset_signals()
             os.environ.update(self.settings.environment)
             server.check_port(config)
             library.start(config)

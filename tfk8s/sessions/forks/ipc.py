@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfk8s.task.programs import inspector
+
 _LENGTH = struct.Struct("!I")
 _MAX_DESCRIPTORS = 8
 _MAX_BYTES = 1 << 26  # of one message; the largest ones have an environment, which Linux limits to some MB
@@ -79,25 +81,39 @@ def _close(descriptors: Iterable[int]) -> None:
 
 
 def listen(path: Path) -> socket.socket:
-    """Return a listening socket at `path`. The permissions of the folder restrict its clients."""
+    """Return a listening socket at `path`, for this user alone."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    os.fchmod(listener.fileno(), 0o600)  # `bind` makes the file with these permissions
     with _short(path) as name:
         listener.bind(name)
     listener.listen(64)
     return listener
 
 
-def connect(path: Path, timeout: float) -> socket.socket:
-    """Return a socket connected to the listener at `path`.
+def peer(connection: socket.socket) -> int:
+    """Return the process at the other end, which is this user's.
 
     Raises:
-        OSError: no process listens at `path`.
+        PermissionError: the process is another user's.
+    """
+    pid, user = inspector.peer(connection)
+    if user != os.geteuid():
+        raise PermissionError(errno.EPERM, "another user has the socket")
+    return pid
+
+
+def connect(path: Path, timeout: float) -> socket.socket:
+    """Return a socket connected to the listener at `path`, a process of this user.
+
+    Raises:
+        OSError: no process listens at `path`, or one of another user.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(timeout)
     try:
         with _short(path) as name:
             connection.connect(name)
+        peer(connection)
     except OSError:
         connection.close()
         raise

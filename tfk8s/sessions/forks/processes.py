@@ -33,7 +33,7 @@ def die_with_parent(parent: int) -> None:
 
 def take_descriptors(descriptors: Sequence[int]) -> None:
     """Make the descriptors this process' 0, 1, 2, …, and close all other descriptors."""
-    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 64) for descriptor in descriptors]
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, len(descriptors)) for descriptor in descriptors]
     for number, descriptor in enumerate(high):
         os.dup2(descriptor, number)
     os.closerange(len(high), os.sysconf("SC_OPEN_MAX"))
@@ -154,6 +154,16 @@ def marked(variable: str, value: str) -> list[int]:
             if mark in environ.read_bytes().split(b"\0"):
                 found.append(int(environ.parent.name))
     return [pid for pid in found if pid != os.getpid()]
+
+
+def variable(pid: int, name: str) -> str | None:
+    """Return a variable with which a process of this user began; None if the process has none."""
+    mark = os.fsencode(f"{name}=")
+    with contextlib.suppress(OSError):  # another user's process, or it has ended
+        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if entry.startswith(mark):
+                return os.fsdecode(entry[len(mark) :])
+    return None
 
 
 def with_children(pids: Iterable[int]) -> set[int]:

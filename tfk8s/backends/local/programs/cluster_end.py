@@ -9,10 +9,11 @@ import time
 
 from tfk8s import polling
 from tfk8s.backends.local import state, supervisor_client
+from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE
 from tfk8s.backends.local.supervision import requests
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
-from tfk8s.sessions.forks import ipc
+from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.escalation import forwarded_signals
 
 _END_TIMEOUT = 10.0
@@ -28,8 +29,8 @@ def end(folder: state.Folder, reason: str) -> None:
     Raises:
         ClusterError: a process does not end.
     """
-    cluster_id = folder.id()  # None for a damaged record: then processes that scripts left behind stay
-    pid = folder.supervisor()
+    pid = folder.supervisor() or folder.listener()
+    cluster_id = folder.id() or (pid and processes.variable(pid, CLUSTER_ID_VARIABLE))
     if pid is not None:
         try:
             _stop(folder, requests.Stop(reason=reason))
@@ -44,7 +45,10 @@ def end(folder: state.Folder, reason: str) -> None:
 
 def _stop(folder: state.Folder, request: requests.Stop) -> None:
     """Have the supervisor end all processes. A signal ends those at once that save within the job file's `grace`."""
-    record = folder.read()
+    try:
+        record = folder.read()
+    except ClusterError:  # it is damaged, and ends all the same
+        record = None
     grace = record and record.job_file.grace
     if not grace:
         supervisor_client.send_request(folder, request, _END_TIMEOUT, "the processes of {} to end")

@@ -1,0 +1,73 @@
+"""The folder of the state of local clusters, which only its user may write."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shlex
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfk8s.errors import ClusterError
+
+
+def root() -> Path:
+    """Return the folder of all clusters of this user, after creating it.
+
+    Raises:
+        ClusterError: the folder can't be created.
+    """
+    path = _state_home() / "tfk8s"
+    with writable(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        require_own(path)
+    return path
+
+
+def require_own(path: Path) -> None:
+    """Check a folder as OpenSSH's StrictModes does: who may write the folder could replace a supervisor.
+
+    The folders above need no check. Who may write those can replace this folder by a link or by a folder of another
+    owner, which this check refuses, too.
+
+    Raises:
+        OSError: the folder is a link, another user's, or others may write in it.
+    """
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise PermissionError(errno.EPERM, "the folder is a link")
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if found.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "the folder belongs to another user")
+    if found.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, f"other users can write the folder: chmod go-w {shlex.quote(str(path))}")
+
+
+def _state_home() -> Path:
+    """Return the folder for state. The XDG base directory specification ignores a relative folder."""
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if given.is_absolute():
+        return given
+    try:
+        return Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise ClusterError("this user has no home folder", help="set XDG_STATE_HOME to one of your folders") from error
+
+
+@contextlib.contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """In a `with`, give an OSError a reason for users.
+
+    Raises:
+        ClusterError: the folder at `path` can't be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ClusterError(
+            f"can't keep clusters' state in {path}: {error.strerror}",
+            help="set XDG_STATE_HOME to one of your folders, on a disk with free space",
+        ) from error
