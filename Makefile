@@ -12,8 +12,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
 .PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
-	test-cluster test-versions test-libraries test-kubernetes-versions test-keras test-entries check update lock site \
-	bench chart push-chart release-inputs release release-images sign clean
+	test-cluster test-versions test-libraries test-kubernetes-versions test-keras test-entries fuzz check update lock \
+	site bench chart push-chart release-inputs release release-images sign clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
 LINUX_ONLY = ^tfk8s/(backends/(local/|local_scripts|.*/raw_terminal)|cluster/each|task/(config|programs/|server)|training/|sessions/(forks/[^ei]|forks/event|forks/ipc|guard_thread|patch|pod/|warm/(keeper|relay)))
@@ -24,6 +24,13 @@ demo: .venv/local   ## one command to see it work: a graph computed by two Tenso
 
 test: .venv/dev     ## what needs no Kubernetes cluster, without training and faults
 	$(BIN)/pytest -n 2 --dist worksteal --ignore tests/local/training  # most modules stay in one process, with a cluster
+
+FUZZED = $(shell sed -n '/^@target/{n;s/def \([a-z_]*\).*/\1/p}' tests/fuzz/targets.py)
+
+fuzz: .venv/dev     ## 100,000 hostile archives, and ten minutes for each parser, twice; hours, before a release
+	$(PIP) --editable '.[fuzz]'
+	TFK8S_ARCHIVES=100000 TFK8S_FUZZ_SECONDS=$$((600 * $(words $(FUZZED)))) $(BIN)/pytest -n 2 tests/fuzz
+	cd tests && for name in $(FUZZED); do ../$(BIN)/python -m fuzz $$name 600 || exit 1; done
 
 test-training: .venv/dev   ## examples and strategies, compared with one process: minutes of training
 	$(BIN)/pytest -n 2 --dist worksteal tests/local/training

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
 
-from tfk8s.task.programs.folder_writer import FolderWriter
+from tfk8s.task.programs.folder_writer import FolderWriter, InvalidPath
 
 
 def unpack(archive: Path) -> None:
@@ -17,13 +18,22 @@ def unpack(archive: Path) -> None:
         InvalidPath: a path leads out of the folder.
         OSError: the files can't be written.
     """
-    with tarfile.open(archive) as files, FolderWriter(Path()) as folder:
-        for member in files:
-            if member.isdir():
-                folder.make_folder(member.name)
-                continue
-            content = files.extractfile(member) if member.isreg() else None
-            if content is None:
-                raise tarfile.ReadError(f"{member.name} is no regular file")
-            with folder.file(member.name, is_executable=bool(member.mode & 0o100)) as file:
-                shutil.copyfileobj(content, file)
+    try:
+        with tarfile.open(archive) as files, FolderWriter(Path()) as folder:
+            for member in files:
+                _add(folder, files, member)
+    except (EOFError, zlib.error, ArithmeticError, ValueError) as error:  # of tarfile's parts, for damaged archives
+        if isinstance(error, InvalidPath):
+            raise
+        raise tarfile.ReadError(f"the archive is damaged: {error}") from error
+
+
+def _add(folder: FolderWriter, files: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    if member.isdir():
+        folder.make_folder(member.name)
+        return
+    content = files.extractfile(member) if member.isreg() else None
+    if content is None:
+        raise tarfile.ReadError(f"{member.name} is no regular file")
+    with folder.file(member.name, is_executable=bool(member.mode & 0o100)) as file:
+        shutil.copyfileobj(content, file)

@@ -1,0 +1,190 @@
+"""The parsers of what servers and pods send, each as a function of bytes that returns, or raises an expected error."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import socket
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+from tfk8s.backends import received_files
+from tfk8s.backends.kubernetes.api_server import lines
+from tfk8s.core.script import Download
+from tfk8s.errors import ClusterError
+from tfk8s.log import log
+from tfk8s.sessions.cluster.filling import FillingStream
+from tfk8s.sessions.cluster.uploads import SessionFields
+from tfk8s.sessions.http2_proxy import ProxiedConnection
+from tfk8s.sessions.warm import channel
+from tfk8s.task import probe, wire
+from tfk8s.task.programs import archive
+from tfk8s.task.programs.folder_writer import InvalidPath
+
+MEMORY = 64 << 20  # the most bytes that a parser may use
+SECONDS = 5.0  # the most time
+
+Target = Callable[[bytes], None]
+TARGETS: dict[str, Target] = {}
+
+
+def target(work: Target) -> Target:
+    TARGETS[work.__name__] = work
+    return work
+
+
+class Stream:
+    """A socket whose peer sends given bytes in parts, and then ends. The first byte is the size of a part."""
+
+    def __init__(self, data: bytes) -> None:
+        size = 1 + (data[0] if data else 0)
+        size = size if size < 255 else 1 << 20
+        self._data, self._size, self._position = data[1:], size, 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._position >= len(self._data)
+
+    def recv(self, size: int, *_: object) -> bytes:
+        end = self._position + min(size, self._size)
+        part, self._position = self._data[self._position : end], end
+        return part
+
+    def recv_into(self, buffer: memoryview) -> int:
+        part = self.recv(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
+
+    def send(self, data: bytes) -> int:
+        return len(data)
+
+    def sendall(self, data: bytes) -> None:
+        """Take all."""
+
+    def shutdown(self, _: int) -> None:
+        """Do nothing."""
+
+    settimeout = setblocking = shutdown
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def as_socket(data: bytes) -> socket.socket:
+    return cast(socket.socket, Stream(data))
+
+
+@target
+def answer(data: bytes) -> None:
+    """An answer of a server to GetStatus."""
+    with contextlib.suppress(wire.ProbeError, OSError):
+        probe.get_status(as_socket(data), SECONDS)
+
+
+@target
+def devices(data: bytes) -> None:
+    """The message with all devices."""
+    with contextlib.suppress(wire.ProbeError):
+        probe.all_devices(data)
+
+
+@target
+def version(data: bytes) -> None:
+    """A refusal with the server's version."""
+    with contextlib.suppress(wire.ProbeError, OSError):
+        probe.get_version(as_socket(data), "/job:a/task:0", SECONDS)
+
+
+@target
+def forward(data: bytes) -> None:
+    """A server behind a forward, and a client that a hostile program plays: the connection ends."""
+    ends: list[None] = []
+    connection = ProxiedConnection(Stream(b"\xff" + data), Stream(data))
+    connection.carry_downstream(lambda: ends.append(None))
+    connection.carry_upstream(lambda: ends.append(None))
+    connection.abort_calls("lost", 0.0)
+    assert len(ends) == 2
+
+
+@target
+def filling(data: bytes) -> None:
+    """The master of an elastic cluster behind a forward."""
+    master = as_socket(data)
+    stream = FillingStream(master, lambda: SessionFields({"worker/0": "w:1"}, "worker/0"))
+    with contextlib.suppress(wire.ProbeError, OSError):
+        stream.sendall(wire.request_frames(wire.CREATE_SESSION, wire.field(1, b"graph" * 20_000)))
+        buffer = memoryview(bytearray(1 << 18))
+        while stream.recv_into(buffer):
+            pass
+
+
+@target
+def upload(data: bytes) -> None:
+    """A program that sends anything to the master of an elastic cluster."""
+    server = as_socket(b"\x00")
+    stream = FillingStream(server, lambda: SessionFields({"worker/0": "w:1"}, "worker/0"))
+    source = Stream(data)
+    with contextlib.suppress(wire.ProbeError, OSError):
+        stream.sendall(wire.PREFACE)
+        while part := source.recv(1 << 18):
+            stream.sendall(part)
+
+
+@target
+def warm_pod(data: bytes) -> None:
+    """The frames of a warm pod, or of a client."""
+    with contextlib.suppress(OSError):
+        channel.hear_hello(as_socket(data))
+    one, stream = channel.Channel(), Stream(data)
+    one.attach(cast(socket.socket, stream), 0)
+    one.send(channel.OUTPUT, b"x")
+    with contextlib.suppress(channel.Damaged):
+        while one.connection is not None:
+            one.read()
+            one.acknowledge()
+
+
+@target
+def log_lines(data: bytes) -> None:
+    """A log, or the events of a watch."""
+    stream = Stream(data)
+    parts = list(iter(lambda: stream.recv(1 << 16), b""))
+    assert b"\n".join(lines.split(parts, limit=1 << 20)).rstrip(b"\n") == data[1:].rstrip(b"\n")
+
+
+@target
+def downloads(data: bytes) -> None:
+    """The archive of `--get`."""
+    with _folder() as folder, contextlib.suppress(ClusterError):
+        received_files.receive(io.BytesIO(data), [Download("model", folder / "inside/model")])
+        _check(folder)
+
+
+@target
+def script_archive(data: bytes) -> None:
+    """The archive of a script's folder, in a pod."""
+    with _folder() as folder, contextlib.chdir(folder / "inside"):
+        Path("sent").write_bytes(data)
+        with contextlib.suppress(tarfile.TarError, InvalidPath, OSError):
+            archive.unpack(Path("sent"))
+        _check(folder)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    log.disabled = True  # links are warnings
+    try:
+        (folder / "inside").mkdir()
+        yield folder
+    finally:
+        log.disabled = False
+        shutil.rmtree(folder)
+
+
+def _check(folder: Path) -> None:
+    assert [path.name for path in folder.iterdir()] == ["inside"]
