@@ -19,7 +19,8 @@ class LocalLifetime:
     Args:
         loop: the supervisor's.
         limits: the cluster's.
-        created: the time of the cluster's first `up`, in seconds since the epoch.
+        created: the time of the cluster's first `up`, in seconds since the epoch. A clock that is set later changes
+            nothing: from now on, the seconds are counted, with those of a machine that sleeps.
         is_used: returns whether a session or a script uses the cluster now.
         end: called once, with the reason.
     """
@@ -27,7 +28,8 @@ class LocalLifetime:
     def __init__(
         self, loop: Loop, limits: Limits, created: float, is_used: Callable[[], bool], end: Callable[[str], None]
     ) -> None:
-        self._loop, self._limits, self._created = loop, limits, created
+        self._loop, self._limits = loop, limits
+        self._begin = _uptime() - max(0.0, time.time() - created)
         self._is_used, self._end = is_used, end
         self._quiet_since = time.monotonic()
 
@@ -53,12 +55,17 @@ class LocalLifetime:
     def _look(self) -> None:
         if self._limits.idle is not None and self._is_used():
             self.note_use()
-        age, quiet = time.time() - self._created, self._quiet
+        age, quiet = _uptime() - self._begin, self._quiet
         if reason := self._limits.why_over(age, quiet):
             self._end(reason)
             return
         wait = self._limits.seconds_to_wait(age, quiet)
         self._loop.after(wait if self._limits.idle is None else min(wait, _LOOK_INTERVAL), self._look)
+
+
+def _uptime() -> float:
+    """Return the seconds since the machine started (clock_gettime(2))."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class OutsideConnections:
