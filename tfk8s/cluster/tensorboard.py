@@ -18,6 +18,7 @@ from tfk8s.cluster.scripts import find_requirements
 from tfk8s.errors import InvalidInput
 from tfk8s.sessions.forward import listen
 from tfk8s.sessions.pod import tensorboard
+from tfk8s.sessions.socket_users import require_own_listener
 
 _START_TIMEOUT = 300.0  # pip may install TensorBoard meanwhile
 START_INTERVAL = 0.3  # each request takes a stream through the API server
@@ -47,7 +48,7 @@ class Page:
         """Wait until the page can be opened.
 
         Raises:
-            Tfk8sError: the server has ended.
+            Tfk8sError: the server has ended, or another user's process has taken the port.
             WaitTimeout: the server does not answer.
         """
         polling.wait_until(
@@ -59,13 +60,14 @@ class Page:
         """Wait until the server ends, and ask for the page meanwhile: a server that nobody asks ends.
 
         Raises:
-            Tfk8sError: the server has ended.
+            Tfk8sError: the server has ended, or another user's process has taken the port.
         """
         for _ in polling.every(_ASK_INTERVAL):
             self._poll()
 
     def _poll(self) -> bool:
         self._server.require_running()
+        require_own_listener(self._port)  # before another user's process is told the secret path
         with contextlib.closing(http.client.HTTPConnection(tensorboard.ADDRESS, self._port, _ASK_TIMEOUT)) as server:
             try:
                 server.request("GET", f"/{self._token}/data/runs")

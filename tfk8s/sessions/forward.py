@@ -17,13 +17,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import TracebackType
 
 from tfk8s.errors import InvalidInput, Tfk8sError
 from tfk8s.sessions.cluster.filling import FillingStream
 from tfk8s.sessions.cluster.uploads import GetFields
 from tfk8s.sessions.http2_proxy import ProxiedConnection, stand_in
+from tfk8s.sessions.socket_users import peer_users, tables
 
 _LOOPBACK = "127.0.0.1"
 
@@ -142,7 +142,7 @@ class Forward:
         """Begin to serve connections of this user; refuse others, which cost no thread and few looks at the tables."""
         left = dict(arrived)
         try:
-            users = peer_users(_tables(), self.port)  # without a port whose socket is gone
+            users = peer_users(tables(), self.port)  # without a port whose socket is gone
             own = [client for client, port in arrived if sys.platform != "linux" or users.get(port) == os.geteuid()]
             if len(own) < len(arrived):
                 self._say_refused(len(arrived) - len(own))
@@ -247,44 +247,3 @@ def listen(port: int, *, shared: bool = False) -> socket.socket:
         reason = "is in use" if in_use else f"can't be listened on: {getattr(error, 'strerror', None) or error}"
         raise InvalidInput(f"port {port} {reason}", help="choose another port, or leave the port out") from error
     return listener
-
-
-# ---- the users of connections --------------------------------------------------------------------------------------
-
-
-def peer_users(tables: str, port: int) -> dict[int, int]:
-    """Return the users of the sockets that are connected from loopback ports to ours, by these ports.
-
-    Args:
-        tables: the text of /proc/net/tcp and tcp6 (proc_net_tcp(5)); a client may use a socket for IPv6.
-        port: ours, on 127.0.0.1.
-    """
-    users, ours = {}, f"{_address()}:{port:04X}"
-    for line in tables.splitlines():
-        fields = line.split()
-        if len(fields) < 10:
-            continue
-        local, remote, user, inode = fields[1], fields[2], fields[7], fields[9]
-        # A socket that its process has closed has no inode, and root as its user.
-        if inode != "0" and remote[-13:] == ours and _is_loopback(local) and _is_loopback(remote):
-            users[int(local[-4:], 16)] = int(user)
-    return users
-
-
-def _tables() -> str:
-    texts = []
-    for name in ("tcp", "tcp6") if sys.platform == "linux" else ():
-        with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
-            texts.append(Path("/proc/net", name).read_text())
-    return "".join(texts)
-
-
-def _address() -> str:
-    """Return 127.0.0.1 as /proc writes it: a hexadecimal number in the machine's byte order."""
-    return f"{int.from_bytes(socket.inet_aton(_LOOPBACK), sys.byteorder):08X}"
-
-
-def _is_loopback(address: str) -> bool:
-    """Return whether an address of the tables is 127.0.0.1, or ::ffff:127.0.0.1."""
-    mapped = f"{int.from_bytes(bytes([0, 0, 255, 255]), sys.byteorder):08X}"
-    return address.partition(":")[0] in (_address(), "0" * 16 + mapped + _address())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from job_files import job_file
 from tfk8s.cluster import tensorboard as pages
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.tensorboard import Page, choose_port, serve
-from tfk8s.errors import ClusterError
+from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.sessions.forward import listen
 from tfk8s.sessions.pod import tensorboard
 from tfk8s.testing import FakeBackend
@@ -71,6 +73,15 @@ def page_server(port: int) -> Iterator[int]:
 def port() -> Iterator[int]:
     with page_server(0) as port:
         yield port
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell no users")
+def test_another_user_who_takes_the_port_gets_no_secret(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    with pytest.raises(InvalidInput, match=f"^port {port} was taken by another user's process"):
+        Page(Server(polls=2), port, "secret").wait_until_ready()
+    assert Runs.requests == []
 
 
 def test_page_is_ready_when_its_server_answers(port: int) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tfk8s import polling
 from tfk8s.errors import InvalidInput, TaskUnreachable
-from tfk8s.sessions import forward
+from tfk8s.sessions import forward, socket_users
 from tfk8s.sessions.forward import Forward
 from tfk8s.task import wire
 
@@ -326,7 +326,7 @@ little_endian = pytest.mark.skipif(sys.byteorder == "big", reason="the tables ar
     ],
 )
 def test_user_of_a_connection(port: int, user: int | None) -> None:
-    assert forward.peer_users(TCP + TCP6, 0x1F90).get(port) == user
+    assert socket_users.peer_users(TCP + TCP6, 0x1F90).get(port) == user
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux tells")
@@ -336,3 +336,16 @@ def test_own_connection_is_in_this_machines_tables(servers: Servers, family: int
         client.connect(("127.0.0.1" if family == socket.AF_INET else "::ffff:127.0.0.1", to.port))
         client.sendall(b"x")
         assert servers.next().recv(1) == b"x"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell no users")
+def test_the_user_of_a_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    with forward.listen(0) as listener:
+        port = listener.getsockname()[1]
+        socket_users.require_own_listener(port)
+        user = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+        with pytest.raises(InvalidInput) as caught:
+            socket_users.require_own_listener(port)
+    assert str(caught.value) == f"port {port} was taken by another user's process"
+    socket_users.require_own_listener(port)
