@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tfk8s.core import naming
 from tfk8s.sessions import error_names
@@ -26,6 +26,7 @@ from tfk8s.sessions.warm.channel import Channel
 _MAX_INPUT = 1 << 20  # bytes that the script has not read
 _DRAIN_TIMEOUT = 1.0  # a process that the script left behind may hold its streams open
 _BLOCK = 1 << 16
+_ROOM = 2  # an archive and its files need at least twice the archive's size
 _MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")  # cgroups(7)
 _POLL_INTERVAL = 1.0
 _DRAIN_INTERVAL = 0.05
@@ -45,7 +46,7 @@ class Relay:
         self._last_heard = self._last_connected = time.monotonic()
         self._request: dict[str, Any] = {}
         self._since, self._memory_kills = time.time(), processes.count_oom_kills(_MEMORY_EVENTS)
-        self._archive = bytearray()
+        self._archive: IO[bytes] | None = None  # in a file, because all scripts of the pod share its memory
         self._script: socket.socket | None = None  # the connection to the script's owner, the keeper
         self._outputs: dict[int, int] = {}  # the kinds of frames, by the descriptors that the script writes to
         self._input: int | None = None  # the descriptor that the script reads from
@@ -71,6 +72,8 @@ class Relay:
                 self._check_end()
         finally:
             self._channel.detach()
+            if self._archive is not None:
+                self._archive.close()
             shutil.rmtree(self._folder, ignore_errors=True)
 
     # ---- waiting ----
@@ -132,9 +135,9 @@ class Relay:
             return
         for kind, data in frames:
             if kind == channel.RUN:
-                self._request = json.loads(data)
+                self._begin(json.loads(data))
             elif kind == channel.ARCHIVE:
-                self._archive += data
+                self._store(data)
             elif kind == channel.INPUT:
                 self._pending += data
                 self._input_ends = self._input_ends or not data
@@ -144,9 +147,33 @@ class Relay:
         self._last_heard = time.monotonic()
         if len(self._pending) <= _MAX_INPUT:
             self._channel.acknowledge()
-        can_start = self._request and self._script is None and self._result is None
-        if can_start and len(self._archive) >= self._request["archive"]:
+        if self._archive is not None and self._archive.tell() >= self._request["archive"]:
             self._start()
+
+    def _begin(self, request: dict[str, Any]) -> None:
+        """Take a request; refuse an archive for which the pod has no room, before any of it is kept."""
+        self._request = request
+        try:
+            for name in ("files", "tmp"):
+                (self._folder / name).mkdir(parents=True, mode=0o700)
+            if request["archive"] > shutil.disk_usage(self._folder).free // _ROOM:
+                self._finish({"refused": "the pod has no room for the script's folder"})
+            elif self._result is None:  # else a signal has ended the script before
+                self._archive = (self._folder / "script.tar.gz").open("wb")
+        except OSError as failure:
+            self._fail(failure)
+
+    def _store(self, data: bytes) -> None:
+        """Keep a part of the archive, unless the script has ended, or has begun."""
+        if self._archive is None or self._result is not None:
+            return
+        try:
+            self._archive.write(data)
+        except OSError as failure:
+            self._fail(failure)
+
+    def _fail(self, failure: OSError) -> None:
+        self._finish({"error": f"its pod can't store its files: {failure.strerror}"})
 
     def _signal(self, number: int) -> None:
         if self._script is not None:
@@ -157,18 +184,18 @@ class Relay:
 
     def _start(self) -> None:
         """Ask the keeper to fork the script, in a folder of its own."""
-        archive, verdict = self._folder / "script.tar.gz", self._folder / "verdict"
+        verdict = self._folder / "verdict"
+        assert self._archive is not None
         try:
-            for name in ("files", "tmp"):
-                (self._folder / name).mkdir(parents=True, mode=0o700)
-            archive.write_bytes(self._archive)
+            self._archive.close()
         except OSError as failure:
-            self._finish({"error": f"its pod can't store its files: {failure.strerror}"})
+            self._fail(failure)
+        archive, self._archive = self._archive.name, None
+        if self._result is not None:  # it has just failed, or a signal has ended the script
             return
-        self._archive.clear()
         environment = {
             **os.environ, "TMPDIR": str(self._folder / "tmp"), **self._request["environment"],
-            "TFK8S_ARCHIVE": str(archive), error_names.VARIABLE: str(verdict), naming.SHARED_POD: self._folder.name,
+            "TFK8S_ARCHIVE": archive, error_names.VARIABLE: str(verdict), naming.SHARED_POD: self._folder.name,
             "TFK8S_PROGRESS": str(self._folder / "progress"),
         }  # fmt: skip
         self._script, theirs = socket.socketpair()
