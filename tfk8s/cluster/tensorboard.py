@@ -16,9 +16,9 @@ from tfk8s.backends.protocol import TensorBoard
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.scripts import find_requirements
 from tfk8s.errors import InvalidInput
+from tfk8s.sessions.cluster.socket_users import require_own_listener
 from tfk8s.sessions.forward import listen
 from tfk8s.sessions.pod import tensorboard
-from tfk8s.sessions.socket_users import require_own_listener
 
 _START_TIMEOUT = 300.0  # pip may install TensorBoard meanwhile
 START_INTERVAL = 0.3  # each request takes a stream through the API server

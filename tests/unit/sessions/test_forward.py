@@ -16,7 +16,8 @@ import pytest
 
 from tfk8s import polling
 from tfk8s.errors import InvalidInput, TaskUnreachable
-from tfk8s.sessions import forward, socket_users
+from tfk8s.sessions import forward
+from tfk8s.sessions.cluster import socket_users
 from tfk8s.sessions.forward import Forward
 from tfk8s.task import wire
 
