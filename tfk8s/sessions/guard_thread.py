@@ -6,14 +6,17 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from tfk8s import polling
+from tfk8s.log import log
 from tfk8s.sessions.task_events import TaskEvent, read_events
 
 if TYPE_CHECKING:
     from tfk8s.task.programs.stacks import StackListener
 
+_PAUSE = 0.1  # seconds after a failure
 _left_open: set[int] = set()  # pipes that signals may still be written to
 
 
@@ -50,6 +53,8 @@ class GuardThread(threading.Thread):
         super().__init__(name="tfk8s-guard", daemon=True)
         self.guard, self._events, self._stacks = guard, events, stacks
         self._is_over = self._has_signals = False
+        self._arrived: deque[TaskEvent] = deque()
+        self._trouble = ""  # the last one that was told
         self._wakeup, self._signals = os.pipe()
         os.set_blocking(self._signals, False)
 
@@ -58,18 +63,36 @@ class GuardThread(threading.Thread):
         asked = None if self._stacks is None else self._stacks.fileno()
         sources = [source for source in (self._wakeup, self._events, asked) if source is not None]
         while not self._is_over:
-            self.guard.check(time.monotonic())
-            readable = polling.ready(sources, self.guard.check_interval)
-            if self._wakeup in readable and signal.SIGINT in os.read(self._wakeup, 64):
-                self.guard.on_interrupt()
-            if self._stacks is not None and asked in readable:
-                self._stacks.answer()
-            if self._events in readable:
-                events = read_events(self._events)
-                for event in events:
-                    self.guard.on_event(event)
-                if not events:  # the pipe has ended
-                    sources.remove(self._events)
+            try:
+                self._step(sources, asked)
+            except Exception as error:  # of any kind: without this thread, calls would wait for lost tasks for ever
+                self._tell(repr(error))
+                polling.ready([self._wakeup], _PAUSE)
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            log.warning("a check for calls that wait for lost tasks failed, and is repeated: %s", trouble)
+        self._trouble = trouble
+
+    def _step(self, sources: list[int], asked: int | None) -> None:
+        """Check, wait for something to do, and do it."""
+        self._hand_on()  # what a failure has left
+        self.guard.check(time.monotonic())
+        readable = polling.ready(sources, self.guard.check_interval)
+        if self._wakeup in readable and signal.SIGINT in os.read(self._wakeup, 64):
+            self.guard.on_interrupt()
+        if self._stacks is not None and asked in readable:
+            self._stacks.answer()
+        if self._events in readable:
+            events = read_events(self._events)
+            if not events:  # the pipe has ended
+                sources.remove(self._events)
+            self._arrived.extend(events)
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        while self._arrived:
+            self.guard.on_event(self._arrived.popleft())
 
     def take_signals(self) -> None:
         """Receive this process' signals from now on, unless an event loop does; works in the main thread only."""

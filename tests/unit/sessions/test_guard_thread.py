@@ -146,3 +146,37 @@ def test_stop_on_another_thread_without_signals_closes_all() -> None:
     before = set(Path("/proc/self/fd").iterdir())
     stop_on_another_thread(started())
     assert set(Path("/proc/self/fd").iterdir()) <= before
+
+
+def test_a_guard_that_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Guard):
+        """Fails at its first event and at its first check."""
+
+        failures = 2
+
+        def fail(self) -> None:
+            if self.failures:
+                self.failures -= 1
+                raise KeyError("ps/0")
+
+        def on_event(self, event: TaskEvent) -> None:
+            self.fail()
+            super().on_event(event)
+
+        def check(self, now: float) -> None:
+            self.fail()
+            super().check(now)
+
+    source, sink = os.pipe()
+    guard = Failing()
+    os.write(sink, EVENT.to_line() * 2)
+    thread = started(guard, source)
+    found = [guard.next()]
+    while EVENT not in found:
+        found.append(guard.next())
+    thread.stop()
+    assert caplog.messages == [
+        "a check for calls that wait for lost tasks failed, and is repeated: KeyError('ps/0')"
+    ], "once for both"
+    for descriptor in (source, sink):
+        os.close(descriptor)
