@@ -59,8 +59,8 @@ test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig
 test-keras: .venv/dev   ## each layer and optimizer of Keras 3 and tf_keras with each option; writes docs/strategy.md
 	cd tests && ../$(BIN)/python -m keras_features
 
-test-entries: .venv/dev   ## the whole table of docs/entries.md, on this machine
-	TFK8S_TEST_ENTRIES=all $(BIN)/pytest tests/local/test_entries.py
+test-entries: .venv/dev   ## the whole table of docs/entries.md, here and in the current kubeconfig context
+	TFK8S_TEST_ENTRIES=all $(BIN)/pytest tests/local/test_entries.py tests/cluster/test_entries.py
 
 test-versions: .venv/dev   ## TensorFlow 2.15 and later, and each Python found here; writes docs/compatibility.md
 	cd tests && ../$(BIN)/python -m versions tensorflow $(VERSIONS)

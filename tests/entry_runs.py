@@ -54,9 +54,10 @@ def write(folder: Path, entry: str, uses: Iterable[str]) -> Path:
     return path
 
 
-def programs(uses: Iterable[str]) -> dict[str, object]:
-    """Return the jobs of a cluster whose program is the script of these uses."""
+def programs(uses: Iterable[str], **settings: object) -> dict[str, object]:
+    """Return the jobs of a cluster whose program is the script of these uses; the settings are those of each job."""
     uses = list(uses)
+    program = {"program": ["entry.py"], **settings, **({"tf1": True} if "tf1" in uses else {})}
     if uses == ["multi-worker"]:
-        return {"worker": {"tasks": 2, "program": ["entry.py"]}}
-    return {"worker": 2, "ps": 1, "chief": {"program": ["entry.py"], **({"tf1": True} if "tf1" in uses else {})}}
+        return {"worker": {"tasks": 2, **program}}
+    return {"worker": {"tasks": 2, **settings}, "ps": {"tasks": 1, **settings}, "chief": program}

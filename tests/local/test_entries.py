@@ -14,8 +14,6 @@ from job_files import job_file
 from tfk8s.backends.local.backend import LocalBackend
 
 NAME = "entries"
-# Programs of TensorFlow 1 and of MultiWorkerMirroredStrategy have tests in other files, too.
-PROGRAMS = (entries.SESSIONS, ("strategy",), ("tf1",), ("parameter-server",), ("multi-worker",))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +55,7 @@ def test_notebook(cluster: str, tmp_path: Path, tf1: bool) -> None:
     entry_runs.notebook(tmp_path, cluster, uses, tf1=tf1, local=True)
 
 
-@pytest.mark.parametrize("uses", PROGRAMS if entries.WHOLE else PROGRAMS[:1])
+@pytest.mark.parametrize("uses", entries.PROGRAMS if entries.WHOLE else entries.PROGRAMS[:1])
 def test_program(state_home: Path, tmp_path: Path, uses: tuple[str, ...]) -> None:
     entry_runs.write(tmp_path, "program", uses)
     file = write_programs(tmp_path, "entry-programs", entry_runs.programs(uses))
