@@ -22,8 +22,8 @@ ELSEWHERE = $(BIN)/mypy --follow-imports silent --exclude '$(LINUX_ONLY)'
 demo: .venv/local   ## one command to see it work: a graph computed by two TensorFlow servers
 	@$(BIN)/tfk8s run --local --tf1 examples/tutorial/cluster.yaml examples/tutorial/two_tasks.py
 
-test: .venv/dev     ## what needs no Kubernetes cluster, without training and faults
-	$(BIN)/pytest -n 2 --dist worksteal --ignore tests/local/training  # most modules stay in one process, with a cluster
+test: .venv/dev     ## what needs no Kubernetes cluster, without training, faults and fuzzing
+	$(BIN)/pytest -n 2 --dist worksteal tests/unit tests/local --ignore tests/local/training  # with a cluster a module
 
 FUZZED = $(shell sed -n '/^@target/{n;s/def \([a-z_]*\).*/\1/p}' tests/fuzz/targets.py)
 
