@@ -14,6 +14,7 @@ from clusters import REPOSITORY, start_tfk8s, tfk8s
 
 from tfk8s import polling
 from tfk8s.backends.local import state
+from tfk8s.sessions.forks import processes
 
 CLUSTER = REPOSITORY / "examples" / "tutorial" / "cluster.yaml"
 
@@ -136,6 +137,17 @@ def test_ctrl_c_at_a_terminal_leaves_the_supervisor_that_up_starts(tmp_path: Pat
         assert folder.is_running()
     finally:
         tfk8s("down", "--local", "terminal")
+
+
+def test_a_signal_before_a_program_has_its_own_session_is_dropped() -> None:
+    code = "from tfk8s.sessions.forks import processes; processes.drop_signals(); print('goes on')"
+    with processes.signals_blocked():
+        program = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY,
+            preexec_fn=lambda: os.kill(os.getpid(), signal.SIGINT),
+        )  # fmt: skip
+    assert program.communicate(timeout=20)[0] == "goes on\n"
+    assert program.returncode == 0
 
 
 def test_closed_streams_are_no_error() -> None:

@@ -18,6 +18,7 @@ from tfk8s.backends.local.supervisor import Supervisor
 from tfk8s.backends.local.way_out.keeper import WayOut
 from tfk8s.core.addresses import host_and_port
 from tfk8s.core.storage import claims
+from tfk8s.sessions.forks import processes
 
 
 def main(path: str, ready: int) -> None:
@@ -30,6 +31,7 @@ def main(path: str, ready: int) -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
+    processes.drop_signals()  # of the command's group, to which this process belonged
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # two descriptors for a task, three for a script
     folder = Folder(Path(path))

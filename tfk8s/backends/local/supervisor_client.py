@@ -22,7 +22,7 @@ from tfk8s.core.environment import without_proxy
 from tfk8s.core.output.reason import telling_line
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
-from tfk8s.sessions.forks import ipc
+from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.escalation import forwarded_signals
 from tfk8s.sessions.forks.scripts import END_TIMEOUT
 
@@ -140,9 +140,10 @@ def start(folder: state.Folder, record: Record) -> None:
     reader, ready = os.pipe()
     environment = {**os.environ, **without_proxy(os.environ), CLUSTER_ID_VARIABLE: record.id}
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    with folder.supervisor_log.open("ab") as log:
-        command = interpreter.command(sys.executable, "tfk8s.backends.local.supervise", str(folder.path), str(ready))
-        process = subprocess.Popen(  # in a session of its own, so that Ctrl-C at a terminal reaches this command alone
+    command = interpreter.command(sys.executable, "tfk8s.backends.local.supervise", str(folder.path), str(ready))
+    # In a session of its own, so that Ctrl-C at a terminal reaches this command alone. Until then, signals wait.
+    with folder.supervisor_log.open("ab") as log, processes.signals_blocked():
+        process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[ready],
             start_new_session=True,
         )  # fmt: skip

@@ -208,6 +208,23 @@ def exit_child(message: str, code: int) -> NoReturn:
 
 
 @contextlib.contextmanager
+def signals_blocked() -> Iterator[None]:
+    """In a `with`, block the signals that end a command. A program that starts meanwhile calls `drop_signals`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def drop_signals() -> None:
+    """Drop the signals that came while they were blocked, and let later ones act."""
+    for number in _ENDING:
+        signal.signal(number, signal.signal(number, signal.SIG_IGN))  # what is ignored is dropped (POSIX)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+
+
+@contextlib.contextmanager
 def signals_held() -> Iterator[None]:
     """In a `with`, hold back the signals that this process handles; the first acts at the end.
 
