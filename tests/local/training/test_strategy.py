@@ -199,7 +199,7 @@ OTHER = 'tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker
 def test_scripts_that_can_use_no_strategy(workers: str, run: Run, text: str, tf1: bool, message: str) -> None:
     code, _, err = run(workers, f"import tensorflow as tf, tfk8s\n{text}tfk8s.strategy()", tf1=tf1)
     assert code == 2
-    assert err.endswith(message), err
+    assert message in err, err  # TensorFlow may log after it that a worker has dropped the context already
 
 
 def test_training_continues_after_the_loss_of_the_ps(workers: str, backend: LocalBackend, tmp_path: Path) -> None:
