@@ -43,7 +43,7 @@ from tensorflow.python.training import server_lib
 from tfk8s.backends.local.loopback.start import libraries
 from tfk8s.sessions import active_calls
 from tfk8s.sessions.device_names import ANY_DEVICE
-from tfk8s.sessions.eager import waits
+from tfk8s.sessions.eager import silent_workers, waits
 from tfk8s.task import server
 from tfk8s.task.programs import moved_ports, stacks
 from tfk8s.task.programs.stacks import Frame
@@ -379,9 +379,13 @@ def a_stack_names_the_function_that_a_program_calls() -> None:
     assert calls_of(lambda: tf.nn.softmax(x)) == {"nn_ops.softmax_v2"}
 
 
-@canary("the names of ClusterCoordinator's threads", "sessions/eager/waits.py")
+@canary("the names of ClusterCoordinator's threads", "sessions/eager/silent_workers.py")
 def threads_of_a_coordinator_have_their_name() -> None:
-    assert f'"{waits._COORDINATOR_THREAD}%d"' in inspect.getsource(cluster_coordinator)
+    worker = inspect.getsource(cluster_coordinator.Worker)
+    assert f'"{silent_workers._THREAD}%d"' in worker
+    assert "target=self._process_queue" in worker
+    assert {"_is_dead_with_error", "_cluster"} <= set(re.findall(r"self\.(\w+) =", worker))
+    assert callable(cluster_coordinator.Cluster.done)
 
 
 # ---- strategies ----------------------------------------------------------------------------------------------------
