@@ -98,7 +98,9 @@ def pod_of(environment: KubeEnvironment, task: str) -> str:
     """Return the name of the pod of a worker, which the Job controller has chosen."""
     index = task.partition("/")[2]
     (name,) = (
-        name for name, pod in environment.pods().items() if pod["metadata"]["labels"][program_job.POD_INDEX] == index
+        name
+        for name, pod in environment.pods().items()
+        if pod["metadata"]["labels"].get(program_job.POD_INDEX) == index
     )
     return name
 
