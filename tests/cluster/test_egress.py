@@ -19,6 +19,7 @@ from on_cluster import IMAGE, devices, left, make_job, make_job_file
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
+from tfk8s.backends.kubernetes.pod_status import condition
 from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.programs import Program
@@ -94,11 +95,14 @@ def serve(client: KubeApi, make_namespace: Callable[[], str]) -> Iterator[Callab
         name = f"server-{secrets.token_hex(2)}"
         body = network_policy.pod(name, name, IMAGE, SERVE)
         texts = {"CERTIFICATE": CERTIFICATE_OF_STORAGE, "KEY": KEY, "DATA": base64.b64encode(data())}
+        body["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": PORT}, "periodSeconds": 1}
         body["spec"]["containers"][0]["env"] = [{"name": key, "value": texts[key].decode()} for key in texts]
         body["spec"]["securityContext"]["sysctls"] = [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]
         client.send("POST", paths.collection("Pod", namespace), body=body)
         made.append(path := paths.path(body, namespace))
-        polling.wait_until(lambda: client.get(path)["status"]["phase"] == "Running", "the server to run", 60)
+        polling.wait_until(
+            lambda: (condition(client.get(path), "Ready") or {}).get("status") == "True", "the server to listen", 60
+        )
         return str(client.get(path)["status"]["podIP"])
 
     yield serve
@@ -143,7 +147,7 @@ def test_tasks_and_scripts_reach_what_the_job_file_allows(
     other, rest = serve(), Peer(cidr="0.0.0.0/0", except_=(f"{server}/32",))
     assert backend.apply(dataclasses.replace(closed, network=Network(allow_to=(rest,))))
     until_reaches(backend, name, server, expected=False)
-    assert reaches(backend, name, other)
+    until_reaches(backend, name, other, expected=True)
 
     (tmp_path / "script.py").write_text(WAITS.format(server=server, port=PORT))
     for fresh in (True, False):
