@@ -53,7 +53,7 @@ class LocalLifetime:
         return time.monotonic() - self._quiet_since
 
     def _look(self) -> None:
-        if self._limits.idle is not None and self._is_used():
+        if self._limits.idle is not None and self._seems_used():
             self.note_use()
         age, quiet = _uptime() - self._begin, self._quiet
         if reason := self._limits.why_over(age, quiet):
@@ -61,6 +61,12 @@ class LocalLifetime:
             return
         wait = self._limits.seconds_to_wait(age, quiet)
         self._loop.after(wait if self._limits.idle is None else min(wait, _LOOK_INTERVAL), self._look)
+
+    def _seems_used(self) -> bool:
+        try:
+            return self._is_used()
+        except OSError:  # for a moment, such as without a free descriptor
+            return True
 
 
 def _uptime() -> float:

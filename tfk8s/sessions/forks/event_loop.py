@@ -13,15 +13,22 @@ import os
 import selectors
 import signal
 import socket
+import sys
 import time
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 Callback = Callable[[], None]
+PAUSE = 1.0  # seconds until a callback that has failed is called again
 
 
 class Loop:
-    """Calls back when a descriptor is readable, a timer is due, or a child process has ended."""
+    """Calls back when a descriptor is readable, a timer is due, or a child process has ended.
+
+    An error in a callback is logged, because it must not end the whole cluster. What is readable stays readable then,
+    such as a listener that gets no descriptor: its next call comes after a pause.
+    """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -29,6 +36,8 @@ class Loop:
         self._order = itertools.count()
         self._running = False
         self._children: set[int] = set()
+        self._paused: dict[int | socket.socket, Callback] = {}
+        self._reported = ""
 
     def on_readable(self, source: int | socket.socket, callback: Callback) -> None:
         """Call `callback` whenever `source` is readable, until `forget`."""
@@ -36,7 +45,8 @@ class Loop:
 
     def forget(self, source: int | socket.socket) -> None:
         """Stop watching `source`. Call this before closing `source`."""
-        self._selector.unregister(source)
+        if self._paused.pop(source, None) is None:
+            self._selector.unregister(source)
 
     def after(self, seconds: float, callback: Callback) -> None:
         """Call `callback` once, `seconds` from now."""
@@ -78,10 +88,10 @@ class Loop:
         self._running = True
         while self._running:
             for key, _ in self._selector.select(self._until_timer()):
-                if key.fd in self._selector.get_map():  # an earlier callback may have called `forget`
-                    _call(key.data)
+                if self._watches(key) and not self._call(key.data) and self._watches(key):
+                    self._pause(key.fileobj, key.data)
             while self._timers and self._timers[0][0] <= time.monotonic():
-                _call(heapq.heappop(self._timers)[2])
+                self._call(heapq.heappop(self._timers)[2])
 
     def stop(self) -> None:
         """Make `run` return after the current callbacks."""
@@ -90,11 +100,29 @@ class Loop:
     def _until_timer(self) -> float | None:
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
 
+    def _watches(self, key: selectors.SelectorKey) -> bool:
+        """Return whether no callback has called `forget` for the source of a key."""
+        return self._selector.get_map().get(key.fd) == key
 
-def _call(callback: Callback) -> None:
-    """Call back. An error in one callback is logged, because it must not end the whole cluster."""
-    try:
-        callback()
-    except Exception:
-        with contextlib.suppress(OSError):  # the disk is full
-            traceback.print_exc()
+    def _call(self, callback: Callback) -> bool:
+        """Call back; return whether that succeeded. The same error again is not logged again."""
+        try:
+            callback()
+        except Exception:
+            text = traceback.format_exc()
+            if text != self._reported:
+                self._reported = text
+                with contextlib.suppress(OSError):  # the disk is full
+                    sys.stderr.write(text)
+            return False
+        return True
+
+    def _pause(self, source: Any, callback: Callback) -> None:
+        self._selector.unregister(source)
+        self._paused[source] = callback
+        self.after(PAUSE, lambda: self._resume(source, callback))
+
+    def _resume(self, source: int | socket.socket, callback: Callback) -> None:
+        if self._paused.get(source) is callback:
+            del self._paused[source]
+            self.on_readable(source, callback)

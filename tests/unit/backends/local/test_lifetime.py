@@ -37,3 +37,22 @@ def test_a_clock_that_is_set_does_not_end_a_cluster(monkeypatch: pytest.MonkeyPa
         uptime[0] += HOUR
     loop.look()
     assert ends == ["8h after its first `up` (max_duration)"]
+
+
+def test_a_look_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    uptime, ends, descriptors = [5000.0], list[str](), [False]
+    monkeypatch.setattr(time, "clock_gettime", lambda _: uptime[0])
+
+    def is_used() -> bool:
+        if not descriptors[0]:
+            raise OSError("Too many open files")
+        return False
+
+    loop = Loop()
+    LocalLifetime(loop, Limits(8 * HOUR, HOUR), time.time(), is_used, ends.append).start()  # type: ignore[arg-type]
+    loop.look()
+    descriptors[0] = True
+    loop.look()
+    uptime[0] += 8 * HOUR
+    loop.look()
+    assert ends == ["8h after its first `up` (max_duration)"]
