@@ -86,7 +86,7 @@ class FakeBackend:
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster; refuse a name that another job file has."""
         self.calls.append(f"apply {job_file.name}")
-        existing = self.job_files.get(job_file.name)
+        job_file, existing = replace(job_file, lease=None), self.job_files.get(job_file.name)
         if existing not in (None, job_file):
             raise InvalidInput(f'cluster "{job_file.name}" runs already, from another job file')
         if existing is None:

@@ -19,6 +19,7 @@ from clusters import REPOSITORY, gone, running, start_tfk8s, tfk8s, wait_until_g
 
 from tfk8s.backends import interpreter
 from tfk8s.backends.local import state
+from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, make_record
 from tfk8s.core.addresses import host_and_port
 from tfk8s.jobfile.loader import load
@@ -209,6 +210,32 @@ def test_an_interrupted_run_removes_its_cluster(job_file: Path, tmp_path: Path, 
     assert state.folder("mine").read() is None
     for pid in processes:
         wait_until_gone(pid)
+
+
+def killed_in_a_script(*words: object) -> tuple[int, list[int]]:
+    """Kill a `run` whose script waits; return the processes of the supervisor and of the tasks."""
+    process = start_tfk8s("run", "--local", *map(str, words))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    supervisor, tasks = state.folder("mine").supervisor(), pids("mine")
+    assert supervisor is not None
+    process.kill()
+    process.communicate(timeout=30)
+    return supervisor, tasks
+
+
+def test_a_killed_run_takes_its_own_cluster_along(job_file: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import time; print('up', flush=True); time.sleep(60)")
+    supervisor, tasks = killed_in_a_script("--keep", job_file, script)
+    assert killed_in_a_script(job_file, script) == (supervisor, tasks)  # the second one uses the cluster of the first
+    wait_until(lambda: not LocalBackend().observe("mine").scripts, "both scripts to end", 30)
+    assert LocalBackend().observe("mine").ready == len(tasks)
+    assert tfk8s("down", "--local", "mine").returncode == 0
+    supervisor, tasks = killed_in_a_script(job_file, script)
+    for pid in (supervisor, *tasks):
+        wait_until_gone(pid)
+    assert not state.folder("mine").path.exists()
 
 
 @pytest.mark.usefixtures("tensorflow")

@@ -161,7 +161,8 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     say(_clusters([cluster]))
     if cluster.reason:
         say(f"\n{cluster.reason}")
-    if cluster.limits_problem or (any(cluster.limits) and not cluster.reason):
+    is_limited = any(limit is not None for limit in cluster.limits)
+    if cluster.limits_problem or (is_limited and not cluster.reason):
         say(f"\n{_limits(cluster)}")
     say("\n" + task_table(cluster.tasks, sys.stdout))
     if cluster.interpreter:
@@ -206,7 +207,8 @@ def _limits(cluster: ClusterStatus) -> str:
         so_far = f", {age(cluster.idle_since)} so far" if cluster.idle_since is not None else ""
         ends.append(f"after {format_duration(cluster.limits.idle)} without a session and a script (idle){so_far}")
     if cluster.limits.lease is not None:
-        ends.append(f"after its `run` is gone for {format_duration(cluster.limits.lease)} (lease)")
+        after = f"after its `run` is gone for {format_duration(cluster.limits.lease)}"
+        ends.append(f"{after if cluster.limits.lease else 'when its `run` is gone'} (lease)")
     return f"tfk8s removes the cluster {', or '.join(ends)}"
 
 

@@ -167,8 +167,8 @@ def run(
     the program that failed. With SCRIPT, uses and keeps a cluster that already runs with this job file. Arguments after
     SCRIPT go to the script. --get copies PATH from the script's folder to LOCAL (default: the same path here) before
     the cluster is removed. With --each, each script finds its task in TFK8S_JOB and TFK8S_INDEX; $(TFK8S_INDEX) in
-    ARGS is replaced. The first failure ends the other scripts and is the exit code. On Kubernetes, the cluster is
-    removed 15 minutes after SIGKILL of this command, unless --keep is given.
+    ARGS is replaced. The first failure ends the other scripts and is the exit code. Unless --keep is given, the
+    cluster is removed after SIGKILL of this command, too: on Kubernetes after 15 minutes.
 
     Examples:
         tfk8s run --local cluster.yaml

@@ -65,7 +65,7 @@ class Cluster:
     def apply(self, job_file: JobFile, *, lease: int | None = None) -> None:
         """Create the cluster, or change it to match its job file, without waiting for the tasks.
 
-        `lease` is for a new cluster on Kubernetes, as `JobFile` has it. A running one keeps its own, or has none.
+        `lease` is for a new cluster, as `JobFile` has it. A running one keeps its own, or has none.
 
         Raises:
             InvalidInput: the backend rejects the job file, and has changed nothing.
@@ -74,7 +74,7 @@ class Cluster:
             found = self.status().limits.lease
         except NoSuchCluster:
             self.created, found = True, lease  # from now on, leaving the `with` removes a cluster that is half created
-        given = int(found) if lease and found and self.backend.name == "kubernetes" else None
+        given = None if lease is None or found is None else int(found)
         self._job_file = replace(job_file, lease=given)
         try:
             self.changed = self.backend.apply(self._job_file)

@@ -23,5 +23,5 @@ def remove_unless_used(backend: Backend, job_file: JobFile, error: BaseException
     if error or not scripts.any_runs(backend, job_file.name, has_failed=exit_code != 0):
         with contextlib.suppress(NoSuchCluster):
             backend.delete(job_file.name)
-    elif job_file.lease:
+    elif job_file.lease is not None:
         backend.apply(replace(job_file, lease=None))

@@ -221,7 +221,7 @@ class JobFile:
         script: the resources of the pods of scripts in Kubernetes.
         run: the rules of the run, if jobs have programs.
         lease: the seconds after which Kubernetes removes the cluster once its `tfk8s run` is gone; None for no lease.
-            No key of the job file: `run` sets the lease.
+            On this machine, a cluster with any lease ends at once. No key of the job file: `run` sets the lease.
     """
 
     name: str

@@ -71,7 +71,28 @@ def client_pauses(environment: LocalEnvironment) -> Ended:
     return script.end(PATIENCE)
 
 
+def run_dies(*flags: str) -> Callable[[LocalEnvironment], Ended]:
+    """Return a fault: SIGKILL of a `run` whose script waits; the verdict is the end of the script or of the cluster."""
+
+    def run(environment: LocalEnvironment) -> Ended:
+        environment.remove()
+        script = environment.file("waits.py", "import time\nprint('waits', flush=True)\ntime.sleep(600)\n")
+        command = environment.start("run", "--local", *flags, environment.job_file, script)
+        command.until_says("waits")
+        supervisor = environment.pid("supervisor")
+        command.send(signal.SIGKILL)
+        ended = command.end(PATIENCE)
+        over = (lambda: not environment.status().scripts) if flags else lambda: not state.start_time(supervisor)
+        polling.wait_until(over, "the script or the cluster to end", PATIENCE)
+        return Ended(time.monotonic() - command.fault, ended.code, ended.out, ended.err)
+
+    return run
+
+
 def lost_client() -> Iterator[Row]:
+    script = "while its script runs"
+    yield Row(fault="SIGKILL of `run`", when=script, run=run_dies(), code=137, left=NOTHING)
+    yield Row(fault="SIGKILL of `run --keep`", when=script, run=run_dies("--keep"), code=137)
     for moment, when in MOMENTS.items():
         yield Row(fault="SIGKILL of `submit`", when=when, run=client_dies(moment), code=137)
     yield Row(fault="SIGSTOP, then SIGCONT of `submit`", when="between steps", run=client_pauses)

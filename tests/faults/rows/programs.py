@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from harness.command import PATIENCE, Command, Ended
 from harness.local import NAME, LocalEnvironment
 from harness.row import NOTHING, Row
+
+from tfk8s import polling
+from tfk8s.backends.local import state
 
 WHEN = "`run`, while programs run"
 STOPPED_LIMIT = 20.0  # a stopped program is killed after ten seconds
@@ -44,6 +49,16 @@ def signalled(task: str, number: int) -> Callable[[LocalEnvironment], Ended]:
     return run
 
 
+def killed(environment: LocalEnvironment) -> Ended:
+    """Kill `run`; return when its cluster is gone."""
+    command = running(environment)
+    supervisor = environment.pid("supervisor")
+    command.send(signal.SIGKILL)
+    ended = command.end(PATIENCE)
+    polling.wait_until(lambda: not state.start_time(supervisor), "the supervisor to end", PATIENCE)
+    return replace(ended, seconds=time.monotonic() - command.fault)
+
+
 def faults() -> Iterator[Row]:
     success = 'the run of cluster "faults" has succeeded'
     yield Row(
@@ -61,5 +76,8 @@ def faults() -> Iterator[Row]:
     yield Row(
         fault="SIGKILL of the supervisor", when=WHEN, run=signalled("supervisor", signal.SIGKILL), left=NOTHING,
         code=1, words=("its supervisor is gone, and all tasks with it",),
+    )  # fmt: skip
+    yield Row(
+        fault="SIGKILL of `run`", when=f"{WHEN}, which the supervisor removes", run=killed, code=137, left=NOTHING,
     )  # fmt: skip
     yield Row(fault="Ctrl-C", when=WHEN, run=signalled("", signal.SIGINT), code=130, left=NOTHING)

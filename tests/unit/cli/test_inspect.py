@@ -121,6 +121,7 @@ BY_IDLE = "after 30m without a session and a script (idle)"
         (Limits(3600, 1800), None, f"{BY_DURATION}, or {BY_IDLE}"),
         (Limits(None, 1800), CREATED + 300, f"{BY_IDLE}, 12s so far"),
         (Limits(None, None, 900), None, "after its `run` is gone for 15m (lease)"),
+        (Limits(None, None, 0), None, "when its `run` is gone (lease)"),
     ],
 )
 def test_status_says_when_the_cluster_is_removed(

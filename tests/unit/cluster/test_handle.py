@@ -244,12 +244,13 @@ def test_cluster_in_a_notebook(cluster: Cluster, backend: FakeBackend) -> None:
         ("kubernetes", Limits(None, None), 900, None),
         ("kubernetes", Limits(None, None, 60.0), 900, 60),
         ("kubernetes", Limits(None, None, 60.0), None, None),
-        ("local", None, 900, None),
+        ("local", None, 900, 900),
+        ("local", Limits(None, None), 900, None),
+        ("local", Limits(None, None, 0.0), 900, 0),
+        ("local", Limits(None, None, 0.0), None, None),
     ],
 )
-def test_a_lease_is_for_new_clusters_on_kubernetes(
-    name: str, running: Limits | None, lease: int | None, given: int | None
-) -> None:
+def test_a_lease_is_for_new_clusters(name: str, running: Limits | None, lease: int | None, given: int | None) -> None:
     backend = FakeBackend(*([job_file()] if running else []))
     backend.name = name
     if running:

@@ -62,25 +62,49 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
     def __init__(self, *, allow_exposed_ports: bool = False, python: str | None = None) -> None:
         self._exposed = allow_exposed_ports
         self._python = None if python is None else interpreter.named(python)
+        self._leases: dict[str, socket.socket] = {}  # connections by the cluster's name
 
     def apply(self, job_file: JobFile) -> bool:
-        """Start the cluster or its failed servers; return whether anything changed."""
+        """Start the cluster or its failed servers; return whether anything changed.
+
+        A new cluster with a lease is removed when this process ends. Without a lease, the cluster stays.
+        """
+        has_lease, job_file = job_file.lease is not None, dataclasses.replace(job_file, lease=None)
         capacity.check_job_file(job_file)
         starting.check_volumes(job_file)
         with state.locked():
             folder = state.folder(job_file.name)
             record = folder.read()
             if record is not None and folder.is_running():
-                starting.check_python(record, self._python)
-                if record.is_resized(job_file):
-                    remedy = f"save them; then run: tfk8s scale --local {job_file.name} {{count}} --yes"
-                    require_no_variables({job.name: job.tasks for job in job_file.jobs}, record.job_file, remedy)
-                    starting.resize(folder, record, job_file)
-                    return True
-                starting.check_same(record, job_file)
-                return starting.restart_failed(folder)
-            starting.start(folder, job_file, exposed=self._exposed, python=self._python)
+                changed = self._change(folder, record, job_file)
+                self._share_lease(folder, has_lease=has_lease)
+                return changed
+            connection = starting.start(folder, job_file, exposed=self._exposed, python=self._python, leased=has_lease)
+            if connection:
+                self._leases[job_file.name] = connection
         return True
+
+    def _change(self, folder: state.Folder, record: Record, job_file: JobFile) -> bool:
+        starting.check_python(record, self._python)
+        if record.is_resized(job_file):
+            remedy = f"save them; then run: tfk8s scale --local {job_file.name} {{count}} --yes"
+            require_no_variables({job.name: job.tasks for job in job_file.jobs}, record.job_file, remedy)
+            starting.resize(folder, record, job_file)
+            return True
+        starting.check_same(record, job_file)
+        return starting.restart_failed(folder)
+
+    def _share_lease(self, folder: state.Folder, *, has_lease: bool) -> None:
+        """Hold the lease of a running cluster, too; or end the lease, so that the cluster stays."""
+        if has_lease:
+            self._leases[folder.path.name] = supervisor_client.hold_lease(folder)
+            return
+        supervisor_client.send_request(folder, requests.Keep())
+        self._close_lease(folder.path.name)
+
+    def _close_lease(self, name: str) -> None:
+        if connection := self._leases.pop(name, None):
+            connection.close()
 
     def plan(self, job_file: JobFile) -> Plan:
         """Return the changes that `apply` would make."""
@@ -230,6 +254,7 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
                 )
             cluster_end.end(folder, "was removed by `tfk8s down`")
             folder.remove()
+        self._close_lease(name)
         return []
 
     def claims(self) -> list[KeptClaim]:

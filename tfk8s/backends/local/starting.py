@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 from tfk8s.backends import interpreter
@@ -72,8 +73,9 @@ def check_machine(job_file: JobFile, python: str | None) -> None:
 
 
 def start(
-    folder: state.Folder, job_file: JobFile, *, exposed: bool, python: str | None, before: Record | None = None
-) -> None:
+    folder: state.Folder, job_file: JobFile, *, exposed: bool, python: str | None, before: Record | None = None,
+    leased: bool = False,
+) -> socket.socket | None:  # fmt: skip
     """Start a cluster, after removing the cluster of that name. Ctrl-C waits until this is done.
 
     Args:
@@ -82,6 +84,7 @@ def start(
         exposed: whether the user accepts that others can connect to the tasks.
         python: the interpreter; None is the one of the active environment.
         before: the same cluster, which starts again; None is a new one, whose `python` the user has named.
+        leased: whether the cluster is removed when the connection that is returned closes.
 
     Raises:
         InvalidInput: this machine can't run the cluster.
@@ -95,16 +98,16 @@ def start(
         job_file, exposed=exposed, python=python, is_python_named=is_named, created=before.created if before else None
     )
     with processes.signals_held():
-        _replace(folder, record)
+        return _replace(folder, record, leased=leased)
 
 
-def _replace(folder: state.Folder, record: Record) -> None:
+def _replace(folder: state.Folder, record: Record, *, leased: bool) -> socket.socket | None:
     if folder.exists():
         cluster_end.end(folder, "was started again with other numbers of tasks")
     folder.remove()
     try:
         folder.create(record)
-        supervisor_client.start(folder, record)
+        return supervisor_client.start(folder, record, leased=leased)
     except BaseException:
         cluster_end.end(folder, "could not start")
         folder.remove()

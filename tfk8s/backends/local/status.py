@@ -25,7 +25,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
     """
     reason = ""
     scripts: tuple[ScriptStatus, ...] = ()
-    idle_since: float | None = None
+    idle_since, limits = None, record.job_file.limits
     isolation, way_out = str(record.isolation), ""
     try:
         observed = supervisor_client.observe(folder)
@@ -35,6 +35,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         tasks = [_task_status(folder, task, jobs[task.job], values) for task, values in described]
         scripts = tuple(map(_script_status, observed.scripts))
         idle_since, isolation, way_out = observed.idle_since, observed.isolation, observed.way_out
+        limits = limits._replace(lease=0.0 if observed.leased else None)  # the cluster ends at once
     except supervisor_client.SupervisorGone as error:
         reason, tasks = str(error), _all_tasks(record, Phase.FAILED, "ended with the cluster")
     except ClusterError as error:
@@ -43,7 +44,7 @@ def status(folder: state.Folder, record: Record) -> ClusterStatus:
         name=record.name, backend="local", location=str(folder.path), target=record.target,
         master=record.job_file.master_task, tasks=tuple(tasks), created=record.created, reason=reason, scripts=scripts,
         requests=named(record.job_file),
-        limits=record.job_file.limits, idle_since=idle_since, success=tuple(success_tasks(record.job_file)),
+        limits=limits, idle_since=idle_since, success=tuple(success_tasks(record.job_file)),
         is_elastic=record.elastic, isolation=isolation, way_out=way_out,
         python=record.python, tensorflow=record.tensorflow_version,
     )  # fmt: skip

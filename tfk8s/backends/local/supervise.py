@@ -7,10 +7,11 @@ import dataclasses
 import json
 import os
 import resource
+import socket
 import sys
 from pathlib import Path
 
-from tfk8s.backends.local import isolation, mounts
+from tfk8s.backends.local import isolation, mounts, supervisor_client
 from tfk8s.backends.local.loopback import ports
 from tfk8s.backends.local.record import Record, relocate
 from tfk8s.backends.local.state import Folder
@@ -21,12 +22,13 @@ from tfk8s.core.storage import claims
 from tfk8s.sessions.forks import processes
 
 
-def main(path: str, ready: int) -> None:
+def main(path: str, ready: int, *, leased: bool) -> None:
     """Detach from the command, and supervise a cluster.
 
     Args:
         path: the cluster's folder.
-        ready: a descriptor, which gets a JSON object when the supervisor listens: `error` and `help` if it can't.
+        ready: a connection, which gets a JSON object when the supervisor listens: `error` and `help` if it can't.
+        leased: whether the cluster ends when the other end of the connection closes.
     """
     if os.fork():
         os._exit(0)
@@ -43,7 +45,10 @@ def main(path: str, ready: int) -> None:
         os._exit(1)
     with contextlib.suppress(BrokenPipeError):  # `up` was killed; another `up` may have found this supervisor already
         os.write(ready, b"{}")
-    os.close(ready)
+    if leased:
+        supervisor.lease.hold(socket.socket(fileno=ready))
+    else:
+        os.close(ready)
     supervisor.run()
 
 
@@ -86,4 +91,4 @@ def _isolated(folder: Folder) -> tuple[Record, WayOut]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), leased=sys.argv[3:] == [supervisor_client.LEASED])

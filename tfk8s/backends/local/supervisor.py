@@ -1,7 +1,7 @@
 """The supervisor, the one process behind a local cluster: it starts the tasks and runs the scripts.
 
-The supervisor outlives the command that started it. All tasks and scripts end with the supervisor. Each connection to
-the socket `control.sock` has one request of `requests`. A request that can't be answered gets {refused}, the reason.
+The supervisor outlives the command that started it, unless that holds a lease. All tasks and scripts end with the
+supervisor. Each connection to the socket `control.sock` has one request of `requests`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from tfk8s.backends.local.programs.run import ProgramRun
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record, TaskRecord, relocate
 from tfk8s.backends.local.script_processes import RUNNER, ScriptRunner
 from tfk8s.backends.local.state import Folder
-from tfk8s.backends.local.supervision import requests
+from tfk8s.backends.local.supervision import lease, requests
+from tfk8s.backends.local.supervision.lease import RunLease
+from tfk8s.backends.local.supervision.listener import RequestListener
 from tfk8s.backends.local.supervision.losses import Losses
 from tfk8s.backends.local.task_processes import ServerProcess, TaskProcess, TaskSettings
 from tfk8s.backends.local.way_out.keeper import WayOut
@@ -38,7 +40,6 @@ from tfk8s.sessions.task_events import refused
 from tfk8s.task import activity, server
 from tfk8s.task.config import TaskConfig
 
-_MESSAGE_TIMEOUT = 5.0  # for one message of a client
 _FOLDER_INTERVAL = 2.0  # between two looks at the cluster's folder
 
 
@@ -48,7 +49,6 @@ class Supervisor:
     def __init__(self, folder: Folder, record: Record, way_out: WayOut) -> None:
         self._record, self._way_out = record, way_out
         self._loop = Loop()
-        self._listener = ipc.listen(folder.control)
         environment = record.isolation.confined({**os.environ, **record.variables})
         command = interpreter.command(record.python, FORK_SERVER, RUNNER, PROGRAM_RUNNER)
         self._forks = ForkClient(self._loop, command, environment, folder.scripts_log)
@@ -65,7 +65,8 @@ class Supervisor:
         self._stopping: list[socket.socket] = []
         self._lifetime = LocalLifetime(self._loop, limits, record.created, self._is_used, self._end)
         self._outside = OutsideConnections()
-        self._loop.on_readable(self._listener, self._accept)
+        self.lease = RunLease(self._loop, self._end)
+        self._listener = RequestListener(self._loop, folder.control, self._answer)
         self._loop.on_termination(lambda: self._stop("has ended: its supervisor got a signal"))
 
     def run(self) -> None:
@@ -94,6 +95,8 @@ class Supervisor:
         self._loop.run()
         if self._ends_itself:
             processes.kill_marked(CLUSTER_ID_VARIABLE, self._record.id)
+        if self.lease.has_run_out:
+            lease.remove(self._folder)
 
     def _note_refused(self, reason: str) -> None:
         self._scripts.send_event(refused(reason))
@@ -122,32 +125,6 @@ class Supervisor:
 
     # ---- requests ----
 
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        try:
-            ipc.peer(connection)
-        except PermissionError:
-            connection.close()
-            return
-        connection.settimeout(_MESSAGE_TIMEOUT)
-        self._loop.on_readable(connection, lambda: self._read_request(connection))
-
-    def _read_request(self, connection: socket.socket) -> None:
-        self._loop.forget(connection)
-        descriptors: list[int] = []
-        try:
-            message, descriptors = ipc.receive(connection) or (None, [])
-            if message is None or not self._answer(connection, requests.parse(message), descriptors):
-                connection.close()
-        except Exception as error:
-            with contextlib.suppress(OSError):  # the client is gone
-                ipc.send(connection, {"refused": str(error) or type(error).__name__})
-            connection.close()
-            if not isinstance(error, OSError | requests.BadRequest):
-                raise  # to the log
-        finally:
-            processes.close(descriptors)
-
     def _answer(self, connection: socket.socket, request: requests.Request, descriptors: list[int]) -> bool:
         """Answer a request; return whether the connection stays open. A script takes its descriptors from the list."""
         match request:
@@ -169,6 +146,15 @@ class Supervisor:
                 self._stopping.append(connection)
                 self._stop(request.reason)
                 return True
+            case requests.Hold():
+                ipc.send(connection, {})
+                if not self.lease.is_held:
+                    return False
+                self.lease.hold(connection)
+                return True
+            case requests.Keep():
+                self.lease.cancel()
+                ipc.send(connection, {})
         return False
 
     def _snapshot(self) -> requests.Snapshot:
@@ -178,6 +164,7 @@ class Supervisor:
             tasks=[tasks[str(task.task)] for task in self._record.tasks],
             scripts=self._scripts.describe(),
             idle_since=self._lifetime.idle_since,
+            leased=self.lease.is_held,
             isolation=self._record.isolation.describe(),
             way_out=self._way_out.way.text,
             proxy=self._way_out.variables({}),

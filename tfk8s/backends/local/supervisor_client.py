@@ -27,9 +27,11 @@ from tfk8s.sessions.forks.escalation import forwarded_signals
 from tfk8s.sessions.forks.scripts import END_TIMEOUT
 
 _ANSWER_TIMEOUT = 60.0  # a supervisor that loads TensorFlow from a slow disk answers late
+_TO_RESPOND = "the supervisor of {} to respond"
 _START_TIMEOUT = 10.0
 _ERROR_LINES = 50
 _REACTION_TIMEOUT = 10.0  # for the end of a script that got SIGKILL
+LEASED = "leased"  # the last argument of a supervisor whose cluster ends with the process that starts the cluster
 _STOPPED_INTERVAL = 1.0  # between two polls for a stopped supervisor
 
 
@@ -41,7 +43,7 @@ def send_request(
     folder: state.Folder,
     request: requests.Request,
     timeout: float = _ANSWER_TIMEOUT,
-    awaited: str = "the supervisor of {} to respond",
+    awaited: str = _TO_RESPOND,
 ) -> tuple[ipc.Message, list[int]]:
     """Return the supervisor's answer and its descriptors.
 
@@ -57,12 +59,34 @@ def send_request(
     """
     try:
         with ipc.connect(folder.control, timeout) as connection:
-            ipc.send(connection, requests.to_message(request))
-            deadline = time.monotonic() + timeout
-            _wait_for_answer(folder, connection, lambda: deadline, awaited)
-            answer = ipc.receive(connection)
+            return _ask(folder, connection, request, timeout, awaited)
     except OSError as error:
         raise gone_error(folder) from error
+
+
+def hold_lease(folder: state.Folder) -> socket.socket:
+    """Return a connection that holds the lease of a cluster until its end, if the cluster has a lease.
+
+    Raises:
+        SupervisorGone, ClusterError: as `send_request`.
+    """
+    with contextlib.ExitStack() as on_error:
+        try:
+            connection = on_error.enter_context(ipc.connect(folder.control, _ANSWER_TIMEOUT))
+            _ask(folder, connection, requests.Hold(), _ANSWER_TIMEOUT, _TO_RESPOND)
+        except OSError as error:
+            raise gone_error(folder) from error
+        on_error.pop_all()
+    return connection
+
+
+def _ask(
+    folder: state.Folder, connection: socket.socket, request: requests.Request, timeout: float, awaited: str
+) -> tuple[ipc.Message, list[int]]:
+    ipc.send(connection, requests.to_message(request))
+    deadline = time.monotonic() + timeout
+    _wait_for_answer(folder, connection, lambda: deadline, awaited)
+    answer = ipc.receive(connection)
     if answer is None:
         raise gone_error(folder)
     if "refused" in answer[0]:
@@ -127,36 +151,41 @@ def _error_line(folder: state.Folder) -> str:
         return ""
 
 
-def start(folder: state.Folder, record: Record) -> None:
+def start(folder: state.Folder, record: Record, *, leased: bool = False) -> socket.socket | None:
     """Start the supervisor of a cluster, and return when it listens.
 
     Args:
         folder: the cluster's folder, which exists.
         record: the cluster's record.
+        leased: whether the cluster is removed when the connection that is returned closes.
 
     Raises:
         ClusterError: the supervisor can't start.
     """
-    reader, ready = os.pipe()
+    own, ready = socket.socketpair()
     environment = {**os.environ, **without_proxy(os.environ), CLUSTER_ID_VARIABLE: record.id}
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    command = interpreter.command(sys.executable, "tfk8s.backends.local.supervise", str(folder.path), str(ready))
+    words = [str(folder.path), str(ready.fileno()), *([LEASED] if leased else [])]
+    command = interpreter.command(sys.executable, "tfk8s.backends.local.supervise", *words)
     # In a session of its own, so that Ctrl-C at a terminal reaches this command alone. Until then, signals wait.
     with folder.supervisor_log.open("ab") as log, processes.signals_blocked():
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[ready],
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[ready.fileno()],
             start_new_session=True,
         )  # fmt: skip
-    os.close(ready)
-    with open(reader, "rb") as pipe:
-        in_time = polling.readable(pipe.fileno(), _START_TIMEOUT)
-        text = os.read(pipe.fileno(), 4096) if in_time else b""
+    ready.close()
+    in_time = polling.readable(own.fileno(), _START_TIMEOUT)
+    text = own.recv(4096) if in_time else b""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1)  # the supervisor is a child of this process
     silence = _error_line(folder) if in_time else f"no response in {_START_TIMEOUT:g} s"
     answer = json.loads(text) if text else {"error": silence}
+    if leased and "error" not in answer:
+        return own
+    own.close()
     if "error" in answer:
         raise ClusterError(f'cluster "{record.name}" can\'t start: {answer["error"]}', help=answer.get("help"))
+    return None
 
 
 def run(

@@ -285,7 +285,7 @@ def test_ctrl_c_in_scale_waits_until_the_cluster_is_started(monkeypatch: pytest.
     monkeypatch.setattr(state.Folder, "is_running", lambda _: True)
     started = []
     monkeypatch.setattr(cluster_end, "end", lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    monkeypatch.setattr(supervisor_client, "start", lambda _, record: started.append(record))
+    monkeypatch.setattr(supervisor_client, "start", lambda _, record, **__: started.append(record))
     with pytest.raises(KeyboardInterrupt):
         LocalBackend().scale("c", {"worker": 3})
     assert started == [folder.read()]

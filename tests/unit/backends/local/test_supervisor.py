@@ -3,72 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import gc
 import os
 import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from job_files import job_file
+from fakes.supervisor import Supervised, good, make, supervised
 
 from tfk8s import polling
-from tfk8s.backends.local import state, status, supervisor_client
-from tfk8s.backends.local.record import Record, make_record
+from tfk8s.backends.local import status, supervisor_client
 from tfk8s.backends.local.supervision import requests
-from tfk8s.backends.local.supervisor import Supervisor
-from tfk8s.core.spec import Job, Task
+from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError
-from tfk8s.sessions.forks import ipc
-from tfk8s.sessions.forks.event_loop import Loop
-
-WAY_OUT: Any = SimpleNamespace(variables=dict, way=SimpleNamespace(text=""))
+from tfk8s.sessions.forks import event_loop, ipc
 
 
-def make(workers: int = 2) -> Record:
-    return dataclasses.replace(make_record(job_file("demo", Job(name="worker", tasks=workers)), exposed=True), id="x")
-
-
-class Supervised:
-    """A supervisor whose tasks never start, on a thread."""
-
-    def __init__(self, folder: state.Folder) -> None:
-        self.folder = folder
-        folder.create(make())
-        self.supervisor = Supervisor(folder, make(), WAY_OUT)
-        self.loop = self.supervisor._loop
-        self.supervisor._servers = [self.supervisor._new_server(task) for task in make().tasks]
-
-    def ask(self, message: Any, descriptors: tuple[int, ...] = ()) -> Any:
-        """Return the answer to a message; the connection for a message that has none yet."""
-        with self.connect() as connection:
-            ipc.send(connection, message, descriptors)
-            received = ipc.receive(connection)
-        return received[0] if received else None
-
-    def connect(self) -> socket.socket:
-        """Return a connection to the supervisor."""
-        return ipc.connect(self.folder.control, 10)
-
-
-@pytest.fixture
-def supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervised]:
-    monkeypatch.setattr(Loop, "on_termination", lambda *_: None)
-    made = Supervised(state.Folder(tmp_path / "demo"))
-    reader, writer = os.pipe()
-    made.loop.on_readable(reader, made.loop.stop)
-    thread = threading.Thread(target=made.loop.run)
-    thread.start()
-    yield made
-    os.close(writer)
-    thread.join()
-    os.close(reader)
-    made.supervisor._listener.close()
+@pytest.fixture(name="supervised")
+def fixture(tmp_path: Path) -> Iterator[Supervised]:
+    with supervised(tmp_path) as made:
+        yield made
 
 
 def descriptors() -> int:
@@ -80,18 +40,6 @@ def descriptors() -> int:
 def until_only(before: int) -> None:
     """Wait until the supervisor has closed what came with requests."""
     polling.wait_until(lambda: descriptors() <= before, "the supervisor to close descriptors", 10)
-
-
-def good() -> dict[str, ipc.Message]:
-    """Return a message of each kind."""
-    run = requests.RunScript(
-        fresh=False, python="python", folder="/", umask=0o22, arguments=["a.py"], progress="/none", environment={}
-    )  # fmt: skip
-    every = (
-        requests.Observe(), requests.Dial(task="worker/0"), requests.Restart(task=None),
-        requests.Scale(record=make(3)), run, requests.Stop(reason="was removed"),
-    )  # fmt: skip
-    return {message["do"]: message for message in map(requests.to_message, every)}
 
 
 def bad() -> Iterator[Any]:
@@ -115,11 +63,11 @@ def test_another_field_has_another_version() -> None:
     kinds = (*requests.KINDS.values(), requests.Snapshot)
     fields = {kind.__name__: " ".join(field.name for field in dataclasses.fields(kind)) for kind in kinds}
     assert (requests.VERSION, fields) == (
-        1,
+        2,
         {
             "Observe": "", "Dial": "task", "Restart": "task", "Scale": "record",
             "RunScript": "fresh python folder umask arguments progress environment", "Stop": "reason",
-            "Snapshot": "record tasks scripts idle_since isolation way_out proxy",
+            "Hold": "", "Keep": "", "Snapshot": "record tasks scripts idle_since leased isolation way_out proxy",
         },
     )  # fmt: skip
 
@@ -188,13 +136,13 @@ def test_the_status_is_of_one_moment(supervised: Supervised) -> None:
 
 
 def test_another_version_is_named(supervised: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "VERSION", 2)
-    observe = requests.to_message(requests.Observe())
-    monkeypatch.setattr(requests, "VERSION", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(requests, "VERSION", 1)
+        observe = requests.to_message(requests.Observe())
     monkeypatch.setattr(requests, "to_message", lambda _: observe)
     with pytest.raises(ClusterError) as caught:
         supervisor_client.observe(supervised.folder)
-    assert "do not understand each other: this is version 1" in str(caught.value)
+    assert "do not understand each other: this is version 2" in str(caught.value)
     assert "tfk8s down --local demo" in str(caught.value.help)
 
 
@@ -203,3 +151,19 @@ def test_a_record_that_can_not_be_read_is_refused(supervised: Supervised) -> Non
     record["job_file"]["jobs"]["worker"]["tasks"] = 10**9
     assert "its tasks are not those" in supervised.ask({**good()["scale"], "record": record})["refused"]
     assert len(supervised.ask(good()["observe"])["tasks"]) == 2
+
+
+def test_a_supervisor_without_descriptors_answers_later(
+    supervised: Supervised, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(event_loop, "PAUSE", 0.01)
+    real, errors = supervised.supervisor._listener.socket, iter([errno.EMFILE, errno.EMFILE, errno.ENFILE])
+
+    def accept() -> object:
+        if number := next(errors, None):
+            raise OSError(number, os.strerror(number))
+        return real.accept()
+
+    monkeypatch.setattr(supervised.supervisor._listener, "socket", SimpleNamespace(accept=accept))
+    assert len(supervised.ask(good()["observe"])["tasks"]) == 2
+    assert capsys.readouterr().err.count("Traceback") == 2  # one for each reason

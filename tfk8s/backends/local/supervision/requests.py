@@ -17,7 +17,7 @@ from tfk8s.backends.typed import require_types
 from tfk8s.sessions.forks import ipc
 
 T = TypeVar("T")
-VERSION = 1  # of the requests and the answers; another number for each change of their fields
+VERSION = 2  # of the requests and the answers; another number for each change of their fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +82,20 @@ class Stop:
     reason: str
 
 
-Request = Observe | Dial | Restart | Scale | RunScript | Stop
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Holds the lease of the cluster, if it has a lease, until the connection's end. The answer comes at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Ends the lease of the cluster, if it has a lease; the cluster stays."""
+
+
+Request = Observe | Dial | Restart | Scale | RunScript | Stop | Hold | Keep
 KINDS: Mapping[str, type[Request]] = {
-    "observe": Observe, "dial": Dial, "restart": Restart, "scale": Scale, "run": RunScript, "stop": Stop
+    "observe": Observe, "dial": Dial, "restart": Restart, "scale": Scale, "run": RunScript, "stop": Stop,
+    "hold": Hold, "keep": Keep,
 }  # fmt: skip
 
 
@@ -101,6 +112,7 @@ class Snapshot:
         tasks: `TaskProcess.describe` of each task, in the record's order.
         scripts: `ForkedScripts.describe`.
         idle_since: the end of the last session and script, in seconds since the epoch; None without a limit.
+        leased: whether the cluster ends with the `run` that started it.
         isolation: who can connect to the servers.
         way_out: the way to other networks.
         proxy: the variables that lead a command to the supervisor's proxy.
@@ -110,6 +122,7 @@ class Snapshot:
     tasks: list[dict[str, Any]]
     scripts: list[dict[str, Any]]
     idle_since: float | None
+    leased: bool
     isolation: str
     way_out: str
     proxy: dict[str, str]
