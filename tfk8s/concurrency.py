@@ -6,12 +6,22 @@ Standard library only: this file also runs in scripts' pods.
 from __future__ import annotations
 
 import collections
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
+_SERVERS_PER_CORE = 8
+
+
+def servers_at_once(most: int) -> int:
+    """Return the number of servers to ask at once, at most `most`.
+
+    Servers on one busy machine that are all asked at once all answer at the same time: too late.
+    """
+    return min(most, _SERVERS_PER_CORE * (os.cpu_count() or 1))
 
 
 def map_parallel(function: Callable[[A], B], items: Sequence[A], at_once: int) -> list[B]:

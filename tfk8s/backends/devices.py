@@ -198,7 +198,7 @@ def ask_each(backend: Backend, name: str, tasks: Sequence[Task], timeout: float 
         except TaskError as error:
             return TaskDevices(task, error=str(error))
 
-    return concurrency.map_parallel(ask, tasks, _MAX_PARALLEL)
+    return concurrency.map_parallel(ask, tasks, concurrency.servers_at_once(_MAX_PARALLEL))
 
 
 def require_all(answers: Iterable[TaskDevices]) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -134,6 +138,51 @@ def test_failed_dial_is_an_error() -> None:
     ]
     assert not view.answers("ps/0")
     assert not view.answers("nosuch/0")
+
+
+class BusyMachine:
+    """Stands for servers that share one core: the more are asked, the later all answer."""
+
+    SHARE = 1 / 8  # of a second, for each server that is asked at the same time
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *silent: str) -> None:
+        self.silent, self.timeouts = silent, list[float]()
+        self._asked, self._most, self._lock = 0, 0, threading.Lock()
+        monkeypatch.setattr(os, "cpu_count", lambda: 1)
+        monkeypatch.setattr(probe, "get_status", self._answer)
+        monkeypatch.setattr(probe, "get_version", lambda *_: "2.21.0")
+
+    @contextlib.contextmanager
+    def dial(self, task: str) -> Iterator[str]:
+        yield task
+
+    def _answer(self, task: str, timeout: float) -> list[SimpleNamespace]:
+        with self._lock:
+            self._asked += 1
+            self._most = max(self._most, self._asked)
+            self.timeouts.append(timeout)
+        before = 0
+        while before < self._asked:  # the others come meanwhile
+            before = self._asked
+            time.sleep(0.003)
+        with self._lock:
+            self._asked -= 1
+        if task in self.silent or self._most * self.SHARE > timeout:
+            raise TimeoutError
+        return [SimpleNamespace(name="", incarnation=1)]
+
+
+def test_sixty_tasks_of_a_busy_machine_answer_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = BusyMachine(monkeypatch)
+    tasks = {f"worker/{index}": f"w:{index}" for index in range(60)}
+    preflight.require(ClusterView(tasks, dial=machine.dial).probe_all())
+
+
+def test_many_silent_tasks_take_little_longer_than_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = {f"worker/{index}": f"w:{index}" for index in range(60)}
+    machine = BusyMachine(monkeypatch, *tasks)
+    assert all(answer.error for answer in ClusterView(tasks, dial=machine.dial).probe_all())
+    assert sum(machine.timeouts) / 8 < 15  # 8 are asked at once
 
 
 class Master:

@@ -113,14 +113,22 @@ class ClusterView:
         return [task for task in self.addresses if task not in self.without]
 
     def probe_all(self, lost: Container[str] = ()) -> list[ProbeResult]:
-        """Return the answers of all tasks, which are probed at the same time.
+        """Return the answers of all tasks, of which many are probed at the same time.
 
         Args:
             lost: tasks that are known to be lost, which get less time.
         """
-        answers = concurrency.map_parallel(
-            lambda task: self._probe(task, _LOST_TIMEOUT if task in lost else _PROBE_TIMEOUT), self._tasks, _MAX_THREADS
-        )
+        at_once = concurrency.servers_at_once(_MAX_THREADS)
+        silent: list[str] = []
+
+        def ask(task: str) -> ProbeResult:
+            is_short = task in lost or len(silent) >= at_once  # so that many silent tasks take little longer than few
+            answer = self._probe(task, _LOST_TIMEOUT if is_short else _PROBE_TIMEOUT)
+            if answer.error:
+                silent.append(task)
+            return answer
+
+        answers = concurrency.map_parallel(ask, self._tasks, at_once)
         for answer in answers:
             if not answer.error:
                 self._incarnations.setdefault(answer.task, answer.incarnation)
@@ -208,7 +216,7 @@ class ClusterView:
             except (OSError, wire.ProbeError) as error:
                 raise TaskUnreachable(f"{task} does not answer: {error}") from error
 
-        concurrency.map_parallel(clear, tasks, _MAX_THREADS)
+        concurrency.map_parallel(clear, tasks, concurrency.servers_at_once(_MAX_THREADS))
 
     def devices(self) -> list[probe.Device]:
         """Return the devices of all tasks, as each task reports them.
