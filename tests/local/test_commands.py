@@ -78,6 +78,8 @@ def test_exec_has_the_network_and_the_variables_of_a_task(shared: str) -> None:
     look = f"import socket; print(socket.create_connection(('127.0.0.1', {port})).getpeername())"
     seen = tfk8s("exec", "--local", shared, "worker/1", "--", sys.executable, "-c", look)
     assert (seen.returncode, seen.stdout, seen.stderr) == (0, f"('127.0.0.1', {port})\n", "")
+    own = tfk8s("exec", "--local", shared, "worker/1", "--", "sh", "-c", 'echo "$TFK8S_JOB/$TFK8S_INDEX"')
+    assert own.stdout == "worker/1\n"
     absent = tfk8s("exec", "--local", shared, "worker/1", "absent")
     assert (absent.returncode, absent.stderr) == (127, "tfk8s: can't run absent: No such file or directory\n")
 

@@ -159,11 +159,11 @@ def _allows_local(context: typer.Context) -> bool:
     return context.params["context"] is None and context.params["namespace"] is None
 
 
-# The folders of tfk8s.backends.local.state. Importing that module takes too long for a TAB.
+# The files of tfk8s.backends.local.state. Importing that module takes too long for a TAB.
 
 
 def _local_clusters() -> list[str]:
-    with contextlib.suppress(OSError, RuntimeError):
+    with contextlib.suppress(Exception):  # nothing that can be read
         return [path.parent.name for path in _state().glob("*/cluster.json")]
     return []
 
@@ -171,11 +171,13 @@ def _local_clusters() -> list[str]:
 def _local_tasks(cluster: str | None) -> list[str]:
     import json
 
-    with contextlib.suppress(OSError, RuntimeError, TypeError, ValueError, KeyError):
+    with contextlib.suppress(Exception):  # no cluster, or a damaged one
         record = json.loads((_state() / str(cluster) / "cluster.json").read_text())
         return [f"{task['job']}/{task['index']}" for task in record["tasks"]]
     return []
 
 
 def _state() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "tfk8s"
+    from tfk8s.backends.local.supervision.own_folder import unchecked_root
+
+    return unchecked_root()

@@ -20,7 +20,8 @@ WHEN = "`run`, while programs run"
 STOPPED_LIMIT = 20.0  # a stopped program is killed after ten seconds
 
 # A program that waits for a fault in its first run, and succeeds in its second.
-TWICE = "[ -e again-$TFK8S_INDEX ] && exit 0; touch again-$TFK8S_INDEX; echo runs; exec sleep 600"
+# The second takes as long as a `run` that polls needs to show the cause.
+TWICE = "[ -e again-$TFK8S_INDEX ] && exec sleep 2; touch again-$TFK8S_INDEX; echo runs; exec sleep 600"
 
 
 def running(environment: LocalEnvironment) -> Command:

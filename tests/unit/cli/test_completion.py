@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 import threading
@@ -105,6 +106,23 @@ WORDS = [
 def test_words(tab: Tab) -> None:
     for line, words in WORDS:
         assert tab(line) == (words, ""), line
+
+
+@pytest.mark.parametrize("given", ["elsewhere", ""])
+def test_a_relative_folder_of_state_is_ignored(
+    tab: Tab, state_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for home in (tmp_path / "home" / ".local" / "state", tmp_path / "elsewhere"):
+        home.mkdir(parents=True)
+    (tmp_path / "home" / ".local" / "state" / "tfk8s").symlink_to(state_home / "tfk8s")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", given)
+    assert tab("tfk8s status --local m")[0] == ["mnist"]
+    assert tab("tfk8s logs --local toy p")[0] == ["ps/0"]
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # this user has no home folder
+    assert tab("tfk8s status --local m")[0] == []
 
 
 REMOTE_WORDS = [

@@ -39,6 +39,7 @@ def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int
     """
     enter = _entrance(folder, record)
     own = next(other.environment for other in record.tasks if other.task == task)
+    own = {**own, "TFK8S_JOB": task.job, "TFK8S_INDEX": str(task.index)}  # a server's process needs neither
     terminal = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
     environment = record.isolation.confined(
         {

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tfk8s.backends.local.programs.process import ProgramProcess
 from tfk8s.backends.local.programs.run import ProgramRun
 from tfk8s.core.status import Phase
 from tfk8s.jobfile.loader import loads
@@ -46,12 +49,12 @@ class Member:
         self.is_running = self.is_stopped = False
 
     def start(self, reason: str) -> None:
-        self.is_running, self.exit_code, self.cause = True, None, reason
+        self.is_running, self.exit_code = True, None
         self.enter(Phase.RUNNING, reason)
 
     def succeed(self) -> None:
         self.exit_code = 0
-        self.enter(Phase.SUCCEEDED, self.cause)
+        self.enter(Phase.SUCCEEDED, "")
 
     def ends(self, code: int, text: str = "") -> None:
         self.is_running = self.is_stopped = False
@@ -138,8 +141,9 @@ def test_a_signal_restarts_the_programs_of_the_scope(loop: Loop, scope: str, res
     assert [member.restarts for member in members] == restarts
     assert all(member.phase is Phase.RUNNING for member in members)
     cause = "killed by SIGKILL" if scope == "task" else "worker/1 ended: killed by SIGKILL"
+    assert repr(members[2]) == f"worker/1 Running, 1: {cause}"
     members[2].ends(0)
-    assert repr(members[2]) == f"worker/1 Succeeded 0, 1: {cause}"
+    assert repr(members[2]) == "worker/1 Succeeded 0, 1"
 
 
 def test_the_last_restart_is_followed_by_the_end(loop: Loop) -> None:
@@ -229,3 +233,12 @@ def test_the_end_of_the_cluster_ends_all(loop: Loop) -> None:
     run.stop()
     assert list(map(repr, members)) == ["worker/0 Failed, 0: stopped", "worker/1 Failed, 0: stopped"]
     assert not run.is_running
+
+
+def test_a_success_shows_no_reason_of_an_earlier_restart() -> None:
+    shown: list[tuple[Phase, str]] = []
+    nothing: Any = SimpleNamespace()
+    program = ProgramProcess(nothing, nothing, nothing, nothing, lambda task: shown.append((task.phase, task.reason)))
+    program.enter(Phase.RUNNING, "killed by SIGKILL")
+    program.succeed()
+    assert shown == [(Phase.RUNNING, "killed by SIGKILL"), (Phase.SUCCEEDED, "")]

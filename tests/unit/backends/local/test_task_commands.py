@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tfk8s.backends import local_scripts
 from tfk8s.backends.local import supervisor_client, task_commands
 from tfk8s.backends.local.isolation import Isolation, Kind
 from tfk8s.core.spec import Task
@@ -41,6 +42,16 @@ def test_a_command_that_can_not_start_has_the_exit_code_of_a_shell(
     path = str(tmp_path / program)
     assert task_commands.run(folder, record, task, [path]) == code
     assert capsys.readouterr().err == f"tfk8s: can't run {path}: {reason}\n"
+
+
+def test_a_command_knows_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, str] = {}
+    monkeypatch.setattr(local_scripts, "run_program", lambda _, variables, **__: seen.update(variables) or 0)
+    folder: Any = SimpleNamespace(supervisor=os.getpid)
+    tasks = [SimpleNamespace(task=Task("worker", index), environment={"OF": str(index)}) for index in range(2)]
+    record: Any = SimpleNamespace(tasks=tasks, id="x", isolation=SHARED, job_file=NO_VOLUMES)
+    assert task_commands.run(folder, record, Task("worker", 1), ["a"]) == 0
+    assert (seen["TFK8S_JOB"], seen["TFK8S_INDEX"], seen["OF"]) == ("worker", "1", "1")
 
 
 @pytest.mark.programs

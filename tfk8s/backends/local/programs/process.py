@@ -87,9 +87,9 @@ class ProgramProcess(TaskProcess):
         self._loop.after(grace, lambda: self._kill(pid))
 
     def succeed(self) -> None:
-        """Show the success of the program, with the cause of its last restart."""
+        """Show the success of the program. The cause of its last restart has no consequence any more."""
         self.exit_code = 0
-        self.enter(Phase.SUCCEEDED, self._last_reason)
+        self.enter(Phase.SUCCEEDED, "")
 
     def note(self, text: str) -> None:
         """Write a line of tfk8s into the log of a program that runs."""

@@ -19,7 +19,7 @@ def root() -> Path:
     Raises:
         ClusterError: the folder can't be created.
     """
-    path = _state_home() / "tfk8s"
+    path = unchecked_root()
     with writable(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         require_own(path)
@@ -46,13 +46,17 @@ def require_own(path: Path) -> None:
         raise PermissionError(errno.EPERM, f"other users can write the folder: chmod go-w {shlex.quote(str(path))}")
 
 
-def _state_home() -> Path:
-    """Return the folder for state. The XDG base directory specification ignores a relative folder."""
+def unchecked_root() -> Path:
+    """Return the path of that folder, which may not exist. The XDG base directory specification ignores relative ones.
+
+    Raises:
+        ClusterError: this user has no home folder.
+    """
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     if given.is_absolute():
-        return given
+        return given / "tfk8s"
     try:
-        return Path.home() / ".local" / "state"
+        return Path.home() / ".local" / "state" / "tfk8s"
     except RuntimeError as error:
         raise ClusterError("this user has no home folder", help="set XDG_STATE_HOME to one of your folders") from error
 
