@@ -65,7 +65,7 @@ def supervised(root: Path) -> Iterator[Supervised]:
         os.close(writer)
         made.thread.join()
         os.close(reader)
-        made.supervisor._listener.socket.close()
+        made.supervisor._listener.close()
 
 
 def good() -> dict[str, ipc.Message]:

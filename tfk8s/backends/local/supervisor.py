@@ -96,6 +96,7 @@ class Supervisor:
         if self._ends_itself:
             processes.kill_marked(CLUSTER_ID_VARIABLE, self._record.id)
         if self.lease.has_run_out:
+            self._listener.close()
             lease.remove(self._folder)
 
     def _note_refused(self, reason: str) -> None:

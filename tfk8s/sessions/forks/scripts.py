@@ -42,6 +42,7 @@ class RunningScript:
         name: the name for commands; "" if a script's process is its name.
         since: the time of the request, seconds since the epoch.
         pid: the script's process, which leads its own process group; None until the fork server has forked.
+        is_ending: whether the script has got SIGTERM from `ForkedScripts.end`.
     """
 
     connection: socket.socket
@@ -50,6 +51,7 @@ class RunningScript:
     name: str = ""
     since: float = field(default_factory=time.time)
     pid: int | None = None
+    is_ending: bool = False
 
 
 S = TypeVar("S", bound=RunningScript)
@@ -90,7 +92,10 @@ class ForkedScripts(Generic[S]):
         self._forks.fork(_Fork(self, script), module, request, descriptors)
 
     def end(self, script: S) -> None:
-        """End a script: SIGTERM, and SIGKILL after `grace`."""
+        """End a script: SIGTERM, and SIGKILL after `grace`. A second SIGTERM could disturb a script that saves."""
+        if script.is_ending:
+            return
+        script.is_ending = True
         self._signal(script, signal.SIGTERM)
         self._kill_after(script, KILL_TIMEOUT)
 

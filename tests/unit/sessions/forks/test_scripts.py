@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tfk8s.sessions.forks import processes
 from tfk8s.sessions.forks.escalation import catches_sigterm, forwarded_signals
+from tfk8s.sessions.forks.event_loop import Loop
+from tfk8s.sessions.forks.scripts import ForkedScripts, RunningScript
 
 INT, TERM, KILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
 
@@ -30,6 +36,20 @@ def raised(*numbers: int) -> list[int]:
         for number in numbers:
             signal.raise_signal(number)
     return sent
+
+
+def test_a_script_that_is_ended_twice_gets_one_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after SIGKILL of its `run`, whose end is also that of the cluster."""
+    sent: list[int] = []
+    monkeypatch.setattr(processes, "kill_group", lambda _, number: sent.append(number))
+    nothing: Any = None
+    forked, connection = ForkedScripts[RunningScript](Loop(), nothing, grace=30), socket.socket()
+    with connection:
+        script = RunningScript(connection=connection, command="a.py", progress=Path("none"), pid=1)
+        forked.add(script)
+        forked.end(script)
+        forked.end(script)
+    assert sent == [TERM]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,10 @@ class RequestListener:
         self.socket = ipc.listen(path)
         loop.on_readable(self.socket, self._accept)
 
+    def close(self) -> None:
+        """Close the socket, so that a command does not wait for an answer."""
+        self.socket.close()
+
     def _accept(self) -> None:
         connection, _ = self.socket.accept()
         try:
