@@ -1,0 +1,74 @@
+"""The connection by which a supervisor tells the command that it listens."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+from types import SimpleNamespace
+
+import pytest
+from fakes.supervisor import make
+
+from tfk8s.backends.local import isolation, state, supervise
+from tfk8s.backends.local.loopback import ports
+from tfk8s.sessions.forks import processes
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
+    """The connections that hold the lease of a supervisor, which runs in this process, and ends at once."""
+    connections: list[socket.socket] = []
+    fake = SimpleNamespace(lease=SimpleNamespace(hold=connections.append), run=lambda: None)
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    monkeypatch.setattr(os, "setsid", lambda: None)
+    monkeypatch.setattr(processes, "drop_signals", lambda: None)
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(state.Folder, "read", lambda _: make())
+    monkeypatch.setattr(state.Folder, "replace", lambda *_: None)
+    monkeypatch.setattr(state.Folder, "write_supervisor", lambda *_: None)
+    monkeypatch.setattr(isolation, "enter", lambda **_: make().isolation)
+    monkeypatch.setattr(ports, "has_ipv6", lambda: True)
+    monkeypatch.setattr(supervise, "WayOut", lambda *_, **__: SimpleNamespace(open=lambda *_, **__: None))
+    monkeypatch.setattr(supervise, "Supervisor", lambda *_: fake)
+    return connections
+
+
+@pytest.mark.parametrize("leased", [True, False])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_only_a_leased_supervisor_keeps_the_connection(held: list[socket.socket], leased: bool, is_there: bool) -> None:
+    own, ready = socket.socketpair()
+    if not is_there:  # the command was killed during the start
+        own.close()
+    supervise.main("/nowhere", ready.detach(), leased=leased)
+    assert len(held) == leased
+    if is_there:
+        assert own.recv(64) == b"{}"
+        own.setblocking(False)
+        if leased:
+            with pytest.raises(BlockingIOError):
+                own.recv(64)
+        else:
+            assert own.recv(64) == b""
+        own.close()
+    for connection in held:
+        assert connection.recv(64) == b""
+        connection.close()
+
+
+def test_a_refusal_reaches_the_command(held: list[socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise isolation.Refused("others can connect", "use a namespace")
+
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(isolation, "enter", refuse)
+    monkeypatch.setattr(os, "_exit", leave)
+    own, ready = socket.socketpair()
+    with own:
+        with pytest.raises(SystemExit, match="1"):
+            supervise.main("/nowhere", ready.detach(), leased=True)
+        assert json.loads(own.recv(4096)) == {"error": "others can connect", "help": "use a namespace"}
+    assert held == []
