@@ -10,7 +10,7 @@ from harness.kube import NOW, SCRIPTS, KubeEnvironment
 from harness.row import CONNECTED, DEADLINE, MOMENTS, NOTHING, OWN_SESSION, VERDICT, Row, both_said
 from harness.signals import send_signal
 from kube_api import post_event
-from rows import api_server, commands, dns, mirrored, removals, scaling, scripts
+from rows import api_server, commands, dns, mirrored, preemptions, removals, scaling, scripts
 from rows.removals import Fault, delete, lost
 from rows.scripts import script
 
@@ -287,7 +287,7 @@ ROWS = [
 ]
 # These need a node's own processes, or break what all of the cluster needs, for a while.
 ON_KIND = [
-    *mirrored.rows(), *signals(), *scripts.losses("ps/0: killed (exit code 137)"),
+    *mirrored.rows(), *preemptions.rows(), *signals(), *scripts.losses("ps/0: killed (exit code 137)"),
     *scripts.coordinators("does not answer: its server is stopped"), *frozen_sessions(), *removals.on_kind(),
     *scaling.on_kind(), *dns.rows(), *api_server.restarts(), *pulls(),
 ]  # fmt: skip

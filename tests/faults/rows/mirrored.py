@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from harness import node
-from harness.command import PATIENCE, Ended
+from harness.command import PATIENCE, Command, Ended
 from harness.kube import NAME, KubeEnvironment
 from harness.row import NOTHING, VERDICT, Row
 from rows.removals import evict
@@ -61,24 +61,43 @@ def until_deleted(environment: KubeEnvironment, path: str) -> None:
     polling.wait_until(lambda: environment.client.find(path) is None, f"{path} to be gone", PATIENCE)
 
 
+def start_training(environment: KubeEnvironment, example: Path, steps: int, **fields: object) -> Command:
+    """Return a `run` of two workers that train, with a checkpoint on a claim already.
+
+    Args:
+        environment: whose cluster is removed first.
+        example: a program of `examples`.
+        steps: of the program.
+        fields: other fields of the job file, and those of its job as `worker`.
+    """
+    environment.remove()
+    claim(environment)
+    folder = environment.folder / example.parent.name
+    folder.mkdir(exist_ok=True)
+    shutil.copy(example, folder)
+    program = [example.name, "--steps", str(steps), "--checkpoints", f"/{CLAIM}/of-the-run"]
+    worker = {"tasks": 2, "cpu": "50m", "memory": "700Mi", "program": program, **fields.pop("worker", {})}
+    (folder / "cluster.yaml").write_text(json.dumps({
+        "apiVersion": "tfk8s.dev/v1", "name": NAME, "image": environment.image, "jobs": {"worker": worker},
+        "volumes": [{"path": f"/{CLAIM}", "claim": CLAIM}], "run": {"timeout": "5m"}, **fields,
+    }))  # fmt: skip
+    command = environment.start("run", folder / "cluster.yaml")
+    command.until_says("worker/0 | step 100,")  # the checkpoint of step 50 is complete
+    return command
+
+
+def require_weights(ended: Ended, steps: int, weights: float) -> None:
+    """Check that both workers end with the weights of a run that nothing disturbs."""
+    found = re.findall(rf"ends after step {steps}, weights ([\d.]+)", ended.out)
+    assert [float(one) for one in found] == pytest.approx([weights] * 2, rel=1e-3), ended
+
+
 def trains_through(task: str, fault: Fault) -> Callable[[KubeEnvironment], Ended]:
     """Inject a fault into the pod of a worker while two workers train."""
 
     def run(environment: KubeEnvironment) -> Ended:
-        environment.remove()
-        claim(environment)
-        folder = environment.folder / "mirrored"
-        folder.mkdir(exist_ok=True)
-        shutil.copy(EXAMPLE, folder)
-        program = [EXAMPLE.name, "--steps", str(STEPS), "--checkpoints", f"/{CLAIM}/of-the-run"]
-        worker = {"tasks": 2, "cpu": "50m", "memory": "700Mi", "program": program}
-        (folder / "cluster.yaml").write_text(json.dumps({
-            "apiVersion": "tfk8s.dev/v1", "name": NAME, "image": environment.image, "jobs": {"worker": worker},
-            "volumes": [{"path": f"/{CLAIM}", "claim": CLAIM}], "run": {"timeout": "5m"},
-        }))  # fmt: skip
-        command = environment.start("run", folder / "cluster.yaml")
         try:
-            command.until_says("worker/0 | step 100,")  # the checkpoint of step 50 is complete
+            command = start_training(environment, EXAMPLE, STEPS)
             pod = pod_of(environment, task)
             command.now()
             fault(environment, pod)
@@ -87,8 +106,7 @@ def trains_through(task: str, fault: Fault) -> Callable[[KubeEnvironment], Ended
             environment.remove()  # a claim that pods use can't be deleted
             raise
         assert "2 workers, from step " in ended.out, ended
-        weights = re.findall(rf"ends after step {STEPS}, weights ([\d.]+)", ended.out)
-        assert [float(one) for one in weights] == pytest.approx([WEIGHTS] * 2, rel=1e-3), ended
+        require_weights(ended, STEPS, WEIGHTS)
         return ended
 
     return run
@@ -127,10 +145,15 @@ def drained(environment: KubeEnvironment, pod: str) -> None:
     """Drain the only node; allow pods on it again when the worker's next pod has found no place."""
     environment.cordon()
     evict(pod)(environment)
+    until_a_pod_waits(environment)
+    environment.uncordon()
+
+
+def until_a_pod_waits(environment: KubeEnvironment) -> None:
+    """Wait until a worker's next pod has found no place."""
     polling.wait_until(
         lambda: any("nodeName" not in one["spec"] for one in environment.pods().values()), "a pod to wait", PATIENCE
     )
-    environment.uncordon()
 
 
 def rows() -> Iterator[Row]:
