@@ -150,14 +150,16 @@ def test_deleted_pod_ends_its_program_without_a_verdict(tmp_path: Path) -> None:
     assert not (tmp_path / "message").exists()
 
 
-SAVES = "trap 'sleep 0.2; echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+SAVES = "trap 'sleep $TIME; echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize(("grace", "output"), [("20", "saved\n"), ("0.05", "")])
-def test_every_process_of_a_program_may_save_within_its_grace(tmp_path: Path, grace: str, output: str) -> None:
+@pytest.mark.parametrize(("grace", "time", "output"), [("20", "0.2", "saved\n"), ("0.05", "20", "")])
+def test_every_process_of_a_program_may_save_within_its_grace(
+    tmp_path: Path, grace: str, time: str, output: str
+) -> None:
     shell = 'sh -c "$0"; echo never'  # this shell ends at once, and does not pass the signal on
-    process = start(tmp_path, "failure", 3, "sh", "-c", shell, SAVES, TFK8S_GRACE=grace)
+    process = start(tmp_path, "failure", 3, "sh", "-c", shell, SAVES, TFK8S_GRACE=grace, TIME=time)
     assert process.stdout
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGTERM)
