@@ -12,14 +12,15 @@ _CORE = ("core/__init__.py", "core/compact.py", "core/lifetime.py", "core/naming
 _TASK = ("__init__.py", "version.py", *_CORE, "task/*.py")
 _PROGRAM = (
     "core/backoff.py", "core/cluster_spec.py", "core/programs.py", "core/progress.py", "log.py",
-    "training/__init__.py", "training/keras_*.py", "training/paths.py", "training/progress.py", "task/programs/*.py",
+    "training/__init__.py", "training/keras_*.py", "training/paths.py", "training/progress.py", "task/peers/*.py",
+    "task/programs/*.py",
 )  # fmt: skip
 _DATA_SERVICE = ("task/data/*.py",)
 _SCRIPT = (
     *_TASK, "core/addresses.py", "core/cluster_spec.py", "core/progress.py", "concurrency.py", "errors.py", "log.py",
     "polling.py", "training/*.py", "training/parallel/*.py", "core/timeline/__init__.py", "core/timeline/steps.py",
     "sessions/*.py", "sessions/cluster/*.py", "sessions/eager/*.py", "sessions/forks/*.py", "sessions/pod/*.py",
-    "sessions/trace/*.py", "sessions/warm/*.py",
+    "sessions/trace/*.py", "sessions/warm/*.py", "task/peers/*.py",
     "task/programs/__init__.py", "task/programs/archive.py", "task/programs/custom_operations.py",
     "task/programs/folder_writer.py", "task/programs/hints.py", "task/programs/import_variables.py",
     "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",

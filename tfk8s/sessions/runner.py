@@ -33,6 +33,8 @@ from tfk8s.sessions.failures import ScriptRun
 from tfk8s.sessions.forks.script_guard import ScriptGuard
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import of_script
+from tfk8s.sessions.task_events import lost
+from tfk8s.task.peers import dispatchers
 from tfk8s.task.programs import (
     imports,
     main_script,
@@ -60,7 +62,8 @@ def execute(options: argparse.Namespace) -> int:
         return failures.report(error, note.write, error_names.A_TASK_FAILED)
     if options.events is not None:
         of_script.expect()
-    rule = ScriptGuard(note.end, of_script, cluster.view, ExitScript(note.end), timing=timing.with_grace(os.environ))
+    ending = ExitScript(note.end)
+    rule = ScriptGuard(note.end, of_script, cluster.view, ending, timing=timing.with_grace(os.environ))
     guard = GuardThread(rule, options.events, listen(cluster.view))
     guard.take_signals()
     guard.start()
@@ -91,7 +94,9 @@ def execute(options: argparse.Namespace) -> int:
         tensorflow_1.give()
     else:
         coordinate(cluster.view, check, in_pod=options.pod)
-    moved_ports.lead(os.environ)  # last, so that the other patches see the tasks' own addresses
+    moved_ports.lead(os.environ)  # so late that the other patches see the tasks' own addresses
+    if FORWARDED not in os.environ:  # else tasks alone can use the addresses
+        dispatchers.watch(log.warning, lambda name, reason: ending.end(lost(name, reason)))
     requirements = os.environ.get("TFK8S_REQUIREMENTS", "")
     run = ScriptRun(options.script, options.arguments, options.tf1, options.pod, requirements)
     return run_main(run, cluster, note)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from clusters import addresses, is_ready, pids, wait_for
+from clusters import addresses, is_ready, pids, start_tfk8s, wait_for
 from job_files import job_file
 
 from tfk8s.backends import devices
@@ -56,6 +59,61 @@ def test_each_data_worker_computes_the_whole_dataset(cluster: str, backend: Loca
 def test_sessions_do_not_see_the_service(cluster: str, backend: LocalBackend) -> None:
     answers = devices.list_devices(backend, backend.observe(cluster))
     assert [str(answer.task) for answer in answers] == ["worker/0"]
+
+
+# TensorFlow would wait for ever; tfk8s for five minutes, and in this script for seconds.
+READ_ON = """
+import os, sys
+import tensorflow as tf
+from tfk8s.task.peers import dispatchers
+dispatchers.SILENT, dispatchers.HOPELESS, dispatchers.INTERVAL = 0.5, 4.0, 0.25
+service = tf.data.experimental.service.distribute("parallel_epochs", os.environ["TFK8S_DATA_SERVICE"])
+dataset = tf.data.Dataset.range(200).apply(service)
+READS
+"""
+READS = {
+    "eager": "for number, _ in enumerate(dataset): number or (print('reads', flush=True), sys.stdin.readline())",
+    "function": """
+@tf.function
+def read(iterator):
+    return tf.reduce_sum([next(iterator) for _ in range(500)])
+iterator = iter(dataset)
+next(iterator)
+print('reads', flush=True)
+sys.stdin.readline()
+read(iterator)
+""",
+    "session": """
+with tf.Graph().as_default(), tf.compat.v1.Session(os.environ["TFK8S_TARGET"]) as session:
+    iterator = tf.compat.v1.data.make_initializable_iterator(tf.data.Dataset.range(200).apply(service))
+    element = iterator.get_next()
+    session.run(iterator.initializer)
+    session.run(element)
+    print('reads', flush=True)
+    sys.stdin.readline()
+    for _ in range(500):
+        session.run(element)
+""",
+}
+
+
+@pytest.mark.parametrize("kind", READS)
+def test_an_iteration_ends_without_the_dispatcher(
+    cluster: str, backend: LocalBackend, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "read.py").write_text(READ_ON.replace("READS", READS[kind]))
+    with start_tfk8s("submit", "--local", cluster, str(tmp_path / "read.py"), stdin=subprocess.PIPE) as script:
+        assert script.stdout.readline() == "reads\n"
+        frozen = pids(backend.observe(cluster))[DISPATCHER]
+        os.kill(frozen, signal.SIGSTOP)
+        try:
+            _, err = script.communicate("\n", timeout=60)
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+    lost = f"the dispatcher of tf.data's service at {addresses(backend, cluster)[1]}"
+    assert f"{lost} does not answer; an iteration that waits for it is ended within 4s" in err
+    assert re.search(rf"error: {lost} was lost: has not answered for \d+ s; a call waited for it", err)
+    assert script.returncode == 3
 
 
 def test_the_killed_service_restarts(cluster: str, backend: LocalBackend, run: Run) -> None:

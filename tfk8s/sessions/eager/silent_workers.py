@@ -11,13 +11,8 @@ only: this file also runs in pods.
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
-import os
-import socket
 import threading
-from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
+from collections.abc import Callable, Collection
 from typing import Any
 
 from tfk8s.core.addresses import host_and_port
@@ -26,13 +21,11 @@ from tfk8s.sessions.eager import remote_context
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.timing import Timing
+from tfk8s.task.peers.connections import Peers, end_connections, peers
 
 WORKER = "worker/"
 _THREAD = "WorkerClosureProcessingLoop-"  # of each worker, in cluster_coordinator.py
-_DESCRIPTORS = "/proc/self/fd"
 _CHECK_INTERVAL = 0.5
-
-Peers = Collection[tuple[str, int]]  # addresses and ports
 
 
 def coordinated_workers() -> list[Any]:
@@ -73,7 +66,7 @@ class SilentWorkers:
         if event.change is TaskChange.LOST:
             self._last = event
             if address := remote_context.connected_tasks().get(event.task):
-                self._silent[event.task] = now + self._timing.silent_timeout, peers(address)
+                self._silent[event.task] = now + self._timing.silent_timeout, peers(*host_and_port(address))
         else:
             self._silent.pop(event.task, None)
 
@@ -109,48 +102,6 @@ class SilentWorkers:
 def _is_out_of_work(worker: Any) -> bool:
     """Return whether a worker of a coordinator has failed, while functions wait (cluster_coordinator.py)."""
     return bool(worker._is_dead_with_error) and not worker._cluster.done()
-
-
-def peers(address: str) -> Peers:
-    """Return the addresses and ports that a name has now, which another pod may get later."""
-    host, port = host_and_port(address)
-    with contextlib.suppress(OSError):
-        return {(str(info[4][0]), port) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-    return ()
-
-
-def end_connections(addresses: Peers) -> int:
-    """End the connections of this process to some addresses; return the number of connections.
-
-    shutdown(2) works on the connection, whichever descriptor names it. gRPC reads the end, as of a server that dies.
-    """
-    ended = 0
-    for stream in _sockets():
-        with contextlib.suppress(OSError), stream:
-            if _peer(stream) in addresses:
-                stream.shutdown(socket.SHUT_RDWR)
-                ended += 1
-    return ended
-
-
-def _sockets() -> Iterator[socket.socket]:
-    for descriptor in (int(path.name) for path in Path(_DESCRIPTORS).iterdir()):
-        with contextlib.suppress(OSError):  # closed meanwhile, or no socket
-            copy = os.dup(descriptor)
-            try:
-                stream = socket.socket(fileno=copy)
-            except OSError:
-                os.close(copy)
-                raise
-            yield stream
-
-
-def _peer(stream: socket.socket) -> tuple[str, int] | None:
-    name = stream.getpeername()
-    if stream.family not in (socket.AF_INET, socket.AF_INET6):
-        return None
-    address = ipaddress.ip_address(name[0].partition("%")[0])
-    return str(getattr(address, "ipv4_mapped", None) or address), name[1]
 
 
 def wait_for_workers(losses: LostTasks, answers: Callable[[str], bool], tasks: Collection[str]) -> None:

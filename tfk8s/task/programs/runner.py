@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from tfk8s.core.programs import NO_GPUS, PEER_LOST, grace
+from tfk8s.task.peers import dispatchers
 from tfk8s.task.programs import (
     hints,
     imports,
@@ -69,6 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     if os.environ.get("TFK8S_TF1"):
         tensorflow_1.give()
     moved_ports.lead(os.environ)
+    dispatchers.watch(_say, _end_without)
     strategies.watch(os.environ, _say)
     strategies.watch_preemption(os.environ, grace(os.environ), _say)
     unreachable.explain(os.environ, _say)
@@ -85,6 +87,12 @@ def run(arguments: Sequence[str]) -> int:
             print(f"hint: {text}", file=sys.stderr, flush=True)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
+
+
+def _end_without(task: str, reason: str) -> None:
+    """End this process because of a lost task."""
+    _say(f"{task} was lost: {reason}; exit code {PEER_LOST}")
+    main_script.end(PEER_LOST)
 
 
 def _say(text: str) -> None:

@@ -1,0 +1,189 @@
+"""Ends the wait for a dispatcher of tf.data's service that does not come back.
+
+An iteration asks the dispatcher for its data workers, and whether it is over. TensorFlow repeats a request without a
+limit (`grpc_util::Retry` in tensorflow/core/data/service/dispatcher_client.cc), and a request on a connection to a
+dispatcher that is frozen, or whose machine or network is gone, never ends at all. So a thread of this process asks
+whether the dispatcher is alive. It ends the connections to a silent one, so that TensorFlow finds a dispatcher that
+started again elsewhere. A process that still waits for data after minutes is ended, with the reason.
+
+Standard library and TensorFlow only: this file also runs in pods.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import re
+import socket
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tfk8s.core.lifetime import format_duration
+from tfk8s.task import wire
+from tfk8s.task.peers import connections
+from tfk8s.task.programs import imports
+
+MODULE = "tensorflow.python.data.experimental.ops.data_service_ops"
+SILENT, HOPELESS = 10.0, 300.0  # seconds without an answer: until connections are ended, until the process is
+INTERVAL = 2.0  # between two looks; also the time for an answer
+
+_OPERATION = re.compile(r"/tensorflow/python/ops/gen_(experimental_)?dataset_ops\.py$")
+_EXECUTE = "/tensorflow/python/eager/execute.py"
+_FUNCTION = "/tensorflow/python/eager/polymorphic_function/atomic_function.py"
+_SESSION = "/tensorflow/python/client/session.py"
+_OF_DATA = re.compile("Dataset|Iterator")
+
+
+def is_alive(address: str, timeout: float) -> bool:
+    """Return whether a server of gRPC answers at an address, "host:port"; its transport does, however busy it is."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout) as stream:
+            stream.sendall(wire.PREFACE + wire.HEARTBEAT)
+            return bool(stream.recv(1))
+    except (OSError, ValueError):
+        return False
+
+
+class Dispatchers:
+    """The dispatchers that this process uses. Threads may share it.
+
+    Args:
+        say: takes a line for the user.
+        end: ends this process because of a dispatcher, whose name and loss it takes.
+        alive: returns whether a dispatcher answers.
+        waiting: returns what waits for data now, by identity.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], object],
+        end: Callable[[str, str], object],
+        alive: Callable[[str], bool] = lambda address: is_alive(address, INTERVAL),
+        waiting: Callable[[], set[types.FrameType]] = lambda: waiting_for_data(),
+    ) -> None:
+        self._say, self._end, self._alive, self._waiting = say, end, alive, waiting
+        self._peers: dict[str, connections.Peers] = {}  # where each dispatcher was when it was last found
+        self._silent_since: dict[str, float] = {}
+        self._looked: dict[str, tuple[float, set[types.FrameType]]] = {}  # the last look at what waits
+
+    def add(self, address: str) -> None:
+        """Watch a dispatcher from now on, "host:port"."""
+        if address not in self._peers:
+            self._peers[address] = ()
+            if len(self._peers) == 1:
+                threading.Thread(target=self._watch, name="tfk8s-dispatchers", daemon=True).start()
+
+    def _watch(self) -> None:
+        pause, trouble = threading.Event(), ""
+        while not pause.wait(INTERVAL):
+            try:
+                self.check(time.monotonic())
+            except Exception as error:  # of any kind: without this thread, iterations would wait for ever
+                if trouble != repr(error):
+                    trouble = repr(error)
+                    self._say(f"a look at the dispatcher of tf.data's service failed, and is repeated: {trouble}")
+
+    def check(self, now: float) -> None:
+        """Ask all dispatchers; act on those that are silent for long."""
+        for address in list(self._peers):
+            if self._alive(address):
+                host, _, port = address.rpartition(":")
+                self._peers[address] = connections.peers(host.strip("[]"), int(port))
+                if now - self._silent_since.pop(address, now) >= SILENT:
+                    self._say(f"{_name(address)} answers again")
+                self._looked.pop(address, None)
+            else:
+                self._judge(address, now)
+
+    def _judge(self, address: str, now: float) -> None:
+        """Act on a dispatcher that does not answer."""
+        seconds = now - self._silent_since.setdefault(address, now)
+        if seconds < SILENT:
+            return
+        connections.end_connections(self._peers[address])
+        if address not in self._looked:
+            limit = format_duration(HOPELESS)
+            self._say(f"{_name(address)} does not answer; an iteration that waits for it is ended within {limit}")
+            self._looked[address] = now - seconds, set()
+        # Looks are rare, because reading the stacks of threads that run is not safe in CPython 3.11.
+        before, waited = self._looked[address]
+        if now - before >= HOPELESS / 2:
+            waits = self._waiting()
+            self._looked[address] = now, waits
+            if waits & waited:
+                self._end(_name(address), f"has not answered for {seconds:.0f} s")
+
+
+def _name(address: str) -> str:
+    return f"the dispatcher of tf.data's service at {address}"
+
+
+def watch(say: Callable[[str], object], end: Callable[[str, str], object]) -> None:
+    """Watch each dispatcher that this process names from now on; the arguments are those of `Dispatchers`."""
+    imports.when_imported(MODULE, functools.partial(_patch, Dispatchers(say, end)))
+
+
+def _patch(dispatchers: Dispatchers) -> None:
+    from tensorflow.python.data.experimental.ops import data_service_ops
+
+    parse = data_service_ops._parse_service
+
+    @functools.wraps(parse)
+    def parse_watched(service: Any) -> Any:
+        protocol, address = parse(service)
+        dispatchers.add(address)
+        return protocol, address
+
+    data_service_ops._parse_service = parse_watched
+
+
+# ---- what waits for data -------------------------------------------------------------------------------------------
+
+
+def waiting_for_data() -> set[types.FrameType]:
+    """Return the innermost frame of each thread that waits in an operation, a function or a session with datasets."""
+    own = threading.get_ident()
+    collects = gc.isenabled()
+    gc.disable()  # else CPython 3.11 may wait for ever: https://github.com/python/cpython/issues/106883
+    try:
+        frames = sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
+    return {frame for thread, frame in frames.items() if thread != own and waits_for_data(list(_stack(frame)))}
+
+
+def _stack(frame: types.FrameType | None) -> Iterator[types.FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def waits_for_data(stack: Sequence[types.FrameType]) -> bool:
+    """Return whether a stack, from its innermost frame outwards, is in such an operation, function or session."""
+    file = stack[0].f_code.co_filename
+    if file.endswith(_SESSION):
+        sessions = [frame.f_locals["self"] for frame in stack if _is_method(frame, _SESSION)]
+        graph = next((session.graph for session in sessions if hasattr(session, "graph")), None)
+        return graph is not None and any(_OF_DATA.search(operation.type) for operation in graph.get_operations())
+    if file.endswith(_EXECUTE):
+        functions = [frame.f_locals["self"] for frame in stack if _is_method(frame, _FUNCTION)]
+        return _reads_data(functions[0]) if functions else False
+    return _OPERATION.search(file) is not None
+
+
+def _is_method(frame: types.FrameType, file: str) -> bool:
+    return frame.f_code.co_filename.endswith(file) and "self" in frame.f_locals
+
+
+def _reads_data(function: Any) -> bool:
+    """Return whether a function, or one that it calls, has operations of datasets; older versions do not tell."""
+    definition = getattr(function, "cached_definition", None)
+    if definition is None:
+        return True
+    return any(_OF_DATA.search(node.op) for node in definition.node_def) or any(map(_reads_data, function.children))
