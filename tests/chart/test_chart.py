@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from job_files import EVERYTHING, OF_TASKS, PROGRAMS, as_json, job_files
 from run_helm import CHART, KUBERNETES, helm, rejection, template
+from zips import with_files
 
 from tfk8s import __version__, render
 from tfk8s.core import compact
@@ -28,7 +29,7 @@ HEAD = "apiVersion: tfk8s.dev/v1\nname: mnist\nimage: tf:1\n"
 
 
 def by_name(objects):
-    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
+    return {(item["kind"], item["metadata"]["name"]): item for item in with_files(objects)}
 
 
 def of_render(text, namespace=None):

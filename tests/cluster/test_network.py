@@ -9,7 +9,7 @@ from on_cluster import IMAGE, devices, make_job, make_job_file
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.spec import Network, Peer
-from tfk8s.render import manifests, package_files, volumes
+from tfk8s.render import manifests, volumes
 
 ASK = """
 import socket, sys
@@ -32,7 +32,7 @@ def ask(client) -> Callable[..., str]:
     def ask(namespace: str, address: str, labels: dict[str, str]) -> str:
         name = f"visitor-{len(made)}-{time.monotonic_ns() % 10**6}"
         (stateful_set,) = [
-            one for one in manifests.render(make_job_file(name), dict.fromkeys(package_files.of_tasks(), ""))
+            one for one in manifests.render(make_job_file(name), b"")
             if one["kind"] == "StatefulSet"
         ]  # fmt: skip
         spec = stateful_set["spec"]["template"]["spec"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfk8s.core.kinds import data_job, has_keeper, program_jobs
+from tfk8s.core.kinds import has_keeper
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
 from tfk8s.errors import InvalidInput
@@ -41,18 +41,8 @@ def objects(job_file: JobFile, namespace: str | None = None, digest: str = "") -
         InvalidInput: the job file has addresses, or a job without an image.
     """
     _require_pods(job_file)
-    made = manifests.render(job_file, _files(job_file), namespace, digest)
+    made = manifests.render(job_file, package_files.zip_of_tasks(), namespace, digest)
     return lifetime.add(job_file, made) if has_keeper(job_file) else made
-
-
-def _files(job_file: JobFile) -> dict[str, str]:
-    """Return the text of each file that the pods of a cluster need, by its path in the package."""
-    files = dict(package_files.of_tasks())
-    if program_jobs(job_file):
-        files |= package_files.of_programs()
-    if data_job(job_file):
-        files |= package_files.of_data_service()
-    return files
 
 
 def _require_pods(job_file: JobFile) -> None:

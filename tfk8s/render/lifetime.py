@@ -195,7 +195,7 @@ def _container(job_file: JobFile, master: Object) -> Object:
         **{key: master[key] for key in ("image", "imagePullPolicy") if key in master},
         "command": ["python3", "-m", "tfk8s.task.lifetime"],
         "env": [
-            {"name": "PYTHONPATH", "value": volumes.PACKAGE_FOLDER},
+            {"name": "PYTHONPATH", "value": volumes.python_path()},
             *(variable for variable in master["env"] if variable["name"] in _VARIABLES),
             *({"name": name, "value": str(value)} for name, value in values.items() if value is not None),
         ],

@@ -6,8 +6,10 @@ result of `render`, `tfk8s render` prints it, and tests compare the Helm chart w
 
 from __future__ import annotations
 
+import base64
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s.core import compact, kinds, naming, roles
 from tfk8s.core.addresses import script_ports
@@ -30,6 +32,7 @@ GRACE = "tfk8s.dev/grace"
 _OF_SETS = (TTL, JOBS, WARM, SCRIPT_RESOURCES, GRACE)  # annotations of StatefulSets
 WARM_VALUES = {True: "true", False: "false", None: "on-demand"}
 SUCCESS = "tfk8s.dev/run-success"
+DIGEST = "tfk8s.dev/zip-sha256"
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 SCRIPT = "session-script"  # the component of scripts' pods; no job's DNS name is this, as it would end in a hash
@@ -41,12 +44,12 @@ _DNS_NAMESPACE = "kube-system"
 _NODE_DNS = ("169.254.20.10/32", "169.254.169.254/32")
 
 
-def render(job_file: JobFile, files: Mapping[str, str], namespace: str | None = None, digest: str = "") -> list[Object]:
+def render(job_file: JobFile, package: bytes, namespace: str | None = None, digest: str = "") -> list[Object]:
     """Return the objects in the order in which they are applied: policies and volumes first.
 
     Args:
         job_file: the cluster. Each job must have an image, and no job may have addresses.
-        files: the texts of the files that tasks run, by their paths in the package.
+        package: the zip that tasks run.
         namespace: overrides the namespace of the job file. If both are None, the objects have no namespace.
         digest: of the folder of the programs' scripts.
     """
@@ -54,11 +57,11 @@ def render(job_file: JobFile, files: Mapping[str, str], namespace: str | None = 
     objects = [
         *(_claim(job_file, volume) for volume in claims.claims_to_make(job_file)),
         _network_policy(job_file),
-        _config_map(job_file, files),
+        _config_map(job_file, package),
         _headless_service(job_file),
         *([_master_service(job_file)] if kinds.has_target(job_file) else ()),
-        *(_stateful_set(job_file, job, files) for job in servers),
-        *(_program_job(job_file, job, files, digest) for job in program_jobs(job_file)),
+        *(_stateful_set(job_file, job) for job in servers),
+        *(_program_job(job_file, job, digest) for job in program_jobs(job_file)),
         # A budget before its pods causes a warning.
         *(_disruption_budget(job_file, job) for job in servers if job_file.drain != roles.ALLOW),
     ]
@@ -96,9 +99,10 @@ def _claim(job_file: JobFile, volume: Volume) -> Object:
     return claim | {"spec": volumes.claim_spec(volume)}
 
 
-def _config_map(job_file: JobFile, files: Mapping[str, str]) -> Object:
-    data = {package_files.key(path): text for path, text in files.items()}
-    return new_object("ConfigMap", "v1", job_file.name, job_file.name) | {"data": data}
+def _config_map(job_file: JobFile, package: bytes) -> Object:
+    made = new_object("ConfigMap", "v1", job_file.name, job_file.name)
+    made["metadata"]["annotations"] = {DIGEST: hashlib.sha256(package).hexdigest()}
+    return made | {"binaryData": {package_files.KEY: base64.b64encode(package).decode()}}
 
 
 def _headless_service(job_file: JobFile) -> Object:
@@ -125,7 +129,7 @@ def _master_service(job_file: JobFile) -> Object:
     }
 
 
-def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
+def _stateful_set(job_file: JobFile, job: Job) -> Object:
     labels = job_selector(job_file.name, job.name)
     name = naming.stateful_set(job_file.name, job.name)
     stateful_set = new_object("StatefulSet", "apps/v1", name, job_file.name, naming.dns_label(job.name))
@@ -144,12 +148,12 @@ def _stateful_set(job_file: JobFile, job: Job, files: Iterable[str]) -> Object:
         "serviceName": job_file.name,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": dict(labels)},
-        "template": pods.template(job_file, job, labels, files),
+        "template": pods.template(job_file, job, labels),
     }
     return stateful_set
 
 
-def _program_job(job_file: JobFile, job: Job, files: Iterable[str], digest: str) -> Object:
+def _program_job(job_file: JobFile, job: Job, digest: str) -> Object:
     labels = job_selector(job_file.name, job.name)
     name = naming.stateful_set(job_file.name, job.name)
     made = new_object("Job", "batch/v1", name, job_file.name, naming.dns_label(job.name))
@@ -157,7 +161,7 @@ def _program_job(job_file: JobFile, job: Job, files: Iterable[str], digest: str)
         made["metadata"]["annotations"] = {SUCCESS: job_file.run.success}
     if job_file.queue:
         made["metadata"]["labels"][QUEUE] = job_file.queue
-    template = pods.template(job_file, job, labels, files, program_job.secret_name(job_file.name, digest))
+    template = pods.template(job_file, job, labels, program_job.secret_name(job_file.name, digest))
     return made | {"spec": program_job.spec(job_file, job, template)}
 
 

@@ -1,26 +1,44 @@
-"""The files of this package that run in pods, as the keys of a ConfigMap or a Secret, which can name no folder."""
+"""The files of this package that run in pods, as a zip from which Python imports them (zipimport).
+
+There are two contents: one for tasks, programs and tf.data's service, one for session scripts. The same files give the
+same zip, except that another version of zlib may compress them otherwise.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+
+KEY = "tfk8s.zip"  # of a ConfigMap or a Secret
+_FOLDER = "tfk8s"  # in the zip
+_LEVEL = 9
+_DATE = (1980, 1, 1, 0, 0, 0)  # the first that a zip can have
+_UNIX, _MODE = 3, 0o100644 << 16  # a file that all may read, whatever system packs it
 
 _PACKAGE = Path(__file__).parents[1]  # importlib.resources takes 5 ms to say the same
-_CORE = ("core/__init__.py", "core/compact.py", "core/lifetime.py", "core/naming.py", "core/roles.py")
-_TASK = ("__init__.py", "version.py", *_CORE, "task/*.py")
-_PROGRAM = (
-    "core/backoff.py", "core/cluster_spec.py", "core/programs.py", "core/progress.py", "log.py",
-    "training/__init__.py", "training/keras_*.py", "training/paths.py", "training/progress.py", "task/peers/*.py",
-    "task/programs/*.py",
+_CORE = (
+    "core/__init__.py", "core/addresses.py", "core/backoff.py", "core/cluster_spec.py", "core/compact.py",
+    "core/lifetime.py", "core/naming.py", "core/programs.py", "core/progress.py", "core/roles.py",
 )  # fmt: skip
-_DATA_SERVICE = ("task/data/*.py",)
+_BOTH = (
+    "__init__.py", "concurrency.py", "errors.py", "log.py", "polling.py", "version.py", *_CORE, "task/*.py",
+    "task/peers/*.py", "training/*.py", "training/parallel/*.py", "sessions/__init__.py",
+)  # fmt: skip
+_TASK = (
+    *_BOTH, "task/data/*.py", "task/programs/*.py",
+    # what `tfk8s.session` needs in a program
+    "sessions/cluster/__init__.py", "sessions/cluster/elastic.py", "sessions/cluster/opening.py",
+    "sessions/cluster/placement.py", "sessions/cluster/questions.py", "sessions/cluster/reset.py",
+    "sessions/cluster/view.py", "sessions/diagnosis.py", "sessions/error_names.py", "sessions/guard_thread.py",
+    "sessions/lost_tasks.py", "sessions/patch.py", "sessions/preflight.py", "sessions/session.py",
+    "sessions/task_events.py", "sessions/tf_session.py", "sessions/timing.py",
+)  # fmt: skip
 _SCRIPT = (
-    *_TASK, "core/addresses.py", "core/cluster_spec.py", "core/progress.py", "concurrency.py", "errors.py", "log.py",
-    "polling.py", "training/*.py", "training/parallel/*.py", "core/timeline/__init__.py", "core/timeline/steps.py",
+    *_BOTH, "core/timeline/__init__.py", "core/timeline/steps.py",
     "sessions/*.py", "sessions/cluster/*.py", "sessions/eager/*.py", "sessions/forks/*.py", "sessions/pod/*.py",
-    "sessions/trace/*.py", "sessions/warm/*.py", "task/peers/*.py",
+    "sessions/trace/*.py", "sessions/warm/*.py",
     "task/programs/__init__.py", "task/programs/archive.py", "task/programs/custom_operations.py",
     "task/programs/folder_writer.py", "task/programs/hints.py", "task/programs/import_variables.py",
     "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",
@@ -32,20 +50,8 @@ _SCRIPT = (
 
 @functools.cache
 def of_tasks() -> dict[str, str]:
-    """Return the text of each file that a task's pod needs, by its path in the package."""
+    """Return the text of each file for tasks, programs and tf.data's service, by its path in the package."""
     return _read(_TASK)
-
-
-@functools.cache
-def of_programs() -> dict[str, str]:
-    """Return the text of each file that a program's pod needs besides those of a task, by its path in the package."""
-    return _read(_PROGRAM)
-
-
-@functools.cache
-def of_data_service() -> dict[str, str]:
-    """Return the text of each file that a pod of tf.data's service needs besides those of a task, by its path."""
-    return _read(_DATA_SERVICE)
 
 
 @functools.cache
@@ -54,16 +60,46 @@ def of_scripts() -> dict[str, str]:
     return _read(_SCRIPT)
 
 
-def key(path: str) -> str:
-    """Return the key of a file: `task.server.py` for `task/server.py`."""
-    return path.replace("/", ".")
+@functools.cache
+def zip_of_tasks() -> bytes:
+    """Return the zip of `of_tasks`."""
+    return pack(of_tasks())
 
 
-def items(paths: Iterable[str]) -> list[dict[str, Any]]:
-    """Return what puts each key of a volume where its file belongs (Kubernetes' KeyToPath)."""
-    return [{"key": key(path), "path": path} for path in paths]
+@functools.cache
+def zip_of_scripts() -> bytes:
+    """Return the zip of `of_scripts`."""
+    return pack(of_scripts())
+
+
+def pack(files: Mapping[str, str]) -> bytes:
+    """Return a zip of files, by their paths in the package: sorted, and with a fixed date."""
+    import io  # both imports take 20 ms, and few commands need them
+    import zipfile
+
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path, text in sorted(files.items()):
+            entry = zipfile.ZipInfo(f"{_FOLDER}/{path}", _DATE)
+            entry.create_system, entry.external_attr = _UNIX, _MODE
+            packed.writestr(entry, text.encode(), zipfile.ZIP_DEFLATED, _LEVEL)
+    return target.getvalue()
+
+
+def unpack(data: bytes) -> dict[str, str]:
+    """Return the text of each file in a zip of `pack`, by its path in the package."""
+    import io
+    import zipfile
+
+    with zipfile.ZipFile(io.BytesIO(data)) as packed:
+        return {name.removeprefix(f"{_FOLDER}/"): packed.read(name).decode() for name in packed.namelist()}
+
+
+def digest(files: Mapping[str, str]) -> str:
+    """Return the SHA-256 of files, which depends on no compression."""
+    return hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
 
 
 def _read(patterns: Iterable[str]) -> dict[str, str]:
-    found = sorted(path for pattern in patterns for path in _PACKAGE.glob(pattern))
-    return {path.relative_to(_PACKAGE).as_posix(): path.read_text() for path in found}
+    found = sorted({path for pattern in patterns for path in _PACKAGE.glob(pattern)})
+    return {path.relative_to(_PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in found}

@@ -7,7 +7,7 @@ can compute. Every call returns new dicts, so that YAML needs no anchors.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfk8s.core import kinds, naming
@@ -17,7 +17,7 @@ from tfk8s.core.environment import data_variables
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import EnvSource, Job, JobFile, Security
 from tfk8s.render import overlay, placement, program_job, volumes
-from tfk8s.render.volumes import PACKAGE_FOLDER, SCRATCH_FOLDER, SCRATCH_SIZE
+from tfk8s.render.volumes import SCRATCH_FOLDER, SCRATCH_SIZE
 
 Object = dict[str, Any]
 
@@ -39,16 +39,13 @@ _OF_PROCESS_1 = 3
 POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
 
 
-def template(
-    job_file: JobFile, job: Job, labels: Mapping[str, str], files: Iterable[str], program_secret: str = ""
-) -> Object:
+def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_secret: str = "") -> Object:
     """Return the pod template of a job's tasks.
 
     Args:
         job_file: the cluster.
         job: one of its jobs.
         labels: the labels that Services and policies select the pods by.
-        files: the paths of the files in the cluster's ConfigMap.
         program_secret: the name of the Secret with the script's folder, if the job runs a script.
     """
     metadata: Object = {"labels": {**job_file.labels, **job.labels, **labels}}
@@ -60,7 +57,7 @@ def template(
         "terminationGracePeriodSeconds": pod_grace(job_file.grace if job.program else None),
         "securityContext": pod_security(job_file.security),
         "containers": [_container(job_file, job)],
-        "volumes": list(volumes.volumes(job_file, job, files)),
+        "volumes": list(volumes.volumes(job_file, job)),
     }
     if job.program:
         spec |= {"subdomain": job_file.name, "restartPolicy": "Never"}
@@ -165,7 +162,7 @@ def resources(job: Job) -> Object:
 def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
     """Yield the defaults and the user's variables by name, and then the variables that identify the task."""
     values: dict[str, str | EnvSource] = {**default_environment(job), **job_file.env, **job.env}
-    values["PYTHONPATH"] = PACKAGE_FOLDER + (f":{values['PYTHONPATH']}" if "PYTHONPATH" in values else "")
+    values["PYTHONPATH"] = volumes.python_path(values.get("PYTHONPATH"))
     for name in sorted(values):
         yield {"name": name, **_value(values[name])}
     yield {"name": "TFK8S_NAME", "value": job_file.name}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tfk8s.core import addresses, kinds, naming, programs
@@ -73,14 +73,14 @@ def secret_name(cluster: str, digest: str = "") -> str:
     return f"{cluster}-program" + (f"-{digest}" if digest else "")
 
 
-def max_archive_bytes(files: Iterable[str] = ()) -> int:
-    """Return the size of the largest archive that a Secret holds beside the texts of these files.
+def max_archive_bytes(package: bytes = b"") -> int:
+    """Return the size of the largest archive that a Secret holds beside the zip of a package.
 
     The values of a Secret have at most 1 MiB in all. The API server adds up the decoded bytes, without the keys
     (`ValidateSecret` in pkg/apis/core/validation of Kubernetes; `MaxSecretSize` in k8s.io/api/core/v1). The requests
     that bring a Secret, in base64, and that store it in etcd, as bytes, may have 3 MB and 1.5 MiB.
     """
-    return (1 << 20) - sum(len(text.encode()) for text in files)
+    return (1 << 20) - len(package)
 
 
 def secret_data(archive: bytes) -> dict[str, str]:

@@ -28,7 +28,7 @@ JOB_NAME = "batch.kubernetes.io/job-name"  # the label of a Job's pods since Kub
 WORK_FOLDER = "/work"
 ARCHIVE = "script.tar.gz"
 STREAMED_ARCHIVE = f"{WORK_FOLDER}/.{ARCHIVE}"
-MOUNTED_ARCHIVE = f"{pod_volumes.PACKAGE_FOLDER}/tfk8s/{ARCHIVE}"
+MOUNTED_ARCHIVE = f"{pod_volumes.PACKAGE_FOLDER}/{ARCHIVE}"
 
 FIELDS = "script"  # the key of the job file with the resources of scripts
 
@@ -69,8 +69,6 @@ class Run:
     Attributes:
         arguments: the arguments of `tfk8s.sessions.runner`.
         environment: variables besides the master's variables.
-        files: the paths of this package's files in the Secret.
-        archived: whether the Secret also holds the script's folder.
         gpus: the GPUs, or None.
         stdin: whether the script has a standard input, for a client that attaches to the pod.
         command: the program that runs as process 1.
@@ -81,8 +79,6 @@ class Run:
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
-    files: Sequence[str] = ()
-    archived: bool = True
     gpus: Gpus | None = None
     stdin: bool = False
     command: Sequence[str] = COMMAND
@@ -117,19 +113,17 @@ def shown_command(command: Sequence[str]) -> Sequence[str]:
     return command[len(hidden) :]
 
 
-def secret(name: str, uid: str, cluster: str, files: Mapping[str, str], archive: bytes | None) -> Object:
+def secret(name: str, uid: str, cluster: str, files: Mapping[str, bytes]) -> Object:
     """Return the Secret of a script's Job, which owns the Secret.
 
     Args:
         name: the name of the Job and of the Secret.
         uid: the Job's uid.
         cluster: the cluster's name.
-        files: the texts of this package's files that the pod needs, by path.
-        archive: the script's folder; None if it is sent in another way.
+        files: what the pod gets beside the zip of this package, by name.
     """
-    data = {package_files.key(path): base64.b64encode(text.encode()).decode() for path, text in files.items()}
-    if archive is not None:
-        data[ARCHIVE] = base64.b64encode(archive).decode()
+    files = {package_files.KEY: package_files.zip_of_scripts(), **files}
+    data = {name: base64.b64encode(content).decode() for name, content in files.items()}
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}
     metadata = {**_metadata(name, cluster), "ownerReferences": [owner]}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
@@ -227,8 +221,7 @@ def _pod(name: str, master: Object, run: Run) -> Object:
     for volume in spec["volumes"]:
         if volume["name"] == "tfk8s":
             del volume["configMap"]
-            items = [*package_files.items(run.files), *[{"key": ARCHIVE, "path": ARCHIVE}] * run.archived]
-            volume["secret"] = {"secretName": name, "items": items}
+            volume["secret"] = {"secretName": name}
     _resize(spec["volumes"], run.resources)
     spec["containers"] = [_container(spec["containers"][0], spec["volumes"], run)]
     if run.gpus:
@@ -262,7 +255,8 @@ def _with_shm(mounts: Sequence[Object], volumes: Sequence[Object]) -> list[Objec
 def _container(master: Object, volumes: Sequence[Object], run: Run) -> Object:
     gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
     own = script_resources.requirements(run.resources, master["resources"]["limits"], run.rules)
-    mounts = _with_shm(master["volumeMounts"], volumes)
+    package = {"name": "tfk8s", "mountPath": pod_volumes.PACKAGE_FOLDER, "readOnly": True}  # the whole Secret
+    mounts = [package if mount["name"] == "tfk8s" else mount for mount in _with_shm(master["volumeMounts"], volumes)]
     if run.read_only:
         mounts = [{**mount, "readOnly": True} if _lasts(mount, volumes) else mount for mount in mounts]
     container = {
@@ -288,7 +282,14 @@ def _environment(master: Sequence[Object], run: Run) -> list[Object]:
         **SCRIPT_DEFAULTS,
     }
     dropped = {*_TASK_VARIABLES, *run.environment, *(_HIDDEN_GPUS if run.gpus else ())}
-    inherited = [variable for variable in master if variable["name"] not in dropped]
+    inherited = [_own(variable) for variable in master if variable["name"] not in dropped]
     names = {variable["name"] for variable in inherited}
     added = {**{key: value for key, value in values.items() if key not in names}, **run.environment}
     return [*inherited, *({"name": key, "value": value.replace("$", "$$")} for key, value in added.items())]
+
+
+def _own(variable: Object) -> Object:
+    """Return a variable of the master for a script, whose package is of this version of tfk8s."""
+    if variable["name"] != "PYTHONPATH":
+        return variable
+    return {**variable, "value": pod_volumes.python_path(pod_volumes.users_python_path(variable["value"]))}

@@ -138,7 +138,7 @@ def _replicas(job_file: JobFile, job: Job) -> Object:
 def _template(job_file: JobFile, job: Job) -> Object:
     """Return the pod template that `up` makes, without what is tfk8s' own."""
     labels = selector(job_file.name, job.name)
-    made = pods.template(job_file, job, labels, ())
+    made = pods.template(job_file, job, labels)
     spec = {key: value for key, value in made["spec"].items() if key not in _OF_THE_OPERATOR}
     spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] != "tfk8s"]
     spec["containers"] = [
@@ -167,8 +167,7 @@ def _environment(server: list[Object]) -> Iterator[Object]:
     """Yield the variables of a server's container that are not tfk8s' own."""
     for variable in server:
         if variable["name"] == "PYTHONPATH":
-            _, _, path = variable["value"].partition(f"{volumes.PACKAGE_FOLDER}:")
-            if path:
+            if path := volumes.users_python_path(variable["value"]):
                 yield {"name": "PYTHONPATH", "value": path}
         elif not variable["name"].startswith("TFK8S_"):
             yield variable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tfk8s.core import naming
@@ -13,6 +13,7 @@ from tfk8s.render import package_files
 Object = dict[str, Any]
 
 PACKAGE_FOLDER = "/opt/tfk8s"
+PACKAGE = f"{PACKAGE_FOLDER}/{package_files.KEY}"
 SCRATCH_FOLDER = "/tmp"  # noqa: S108 - the path is in the pod
 SCRATCH_SIZE = "2Gi"
 
@@ -26,7 +27,9 @@ BUCKET_ANNOTATION = "gke-gcsfuse/volumes"
 
 def mounts(job_file: JobFile, job: Job) -> Iterator[Object]:
     """Yield the mounts of a task's container."""
-    yield {"name": "tfk8s", "mountPath": f"{PACKAGE_FOLDER}/tfk8s", "readOnly": True}
+    # A mount with a subPath keeps its file when `up` changes the ConfigMap. zipimport reads each module when it is
+    # imported, at the place that the zip had at first.
+    yield {"name": "tfk8s", "mountPath": PACKAGE, "subPath": package_files.KEY, "readOnly": True}
     yield {"name": "scratch", "mountPath": SCRATCH_FOLDER}
     if job.shm:
         yield {"name": "shm", "mountPath": naming.SHM_FOLDER}
@@ -37,9 +40,22 @@ def mounts(job_file: JobFile, job: Job) -> Iterator[Object]:
         yield mount
 
 
-def volumes(job_file: JobFile, job: Job, files: Iterable[str]) -> Iterator[Object]:
-    """Yield the volumes of a task's pod; `files` are the paths of the files in the cluster's ConfigMap."""
-    yield {"name": "tfk8s", "configMap": {"name": job_file.name, "items": package_files.items(files)}}
+def python_path(own: object = None) -> str:
+    """Return PYTHONPATH of a pod, which has this package before the user's folders, if there are any."""
+    return f"{PACKAGE}:{own}" if own is not None else PACKAGE
+
+
+def users_python_path(value: str) -> str | None:
+    """Return the user's part of a pod's PYTHONPATH, also of a pod that another version of tfk8s made, or None."""
+    _, colon, path = value.partition(":")
+    return path if colon else None
+
+
+def volumes(job_file: JobFile, job: Job) -> Iterator[Object]:
+    """Yield the volumes of a task's pod."""
+    # A pod waits for a ConfigMap that has the key.
+    items = [{"key": package_files.KEY, "path": package_files.KEY}]
+    yield {"name": "tfk8s", "configMap": {"name": job_file.name, "items": items}}
     yield {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE}}
     if job.shm:
         yield {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(job.shm)}}

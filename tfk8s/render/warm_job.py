@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 
 from tfk8s.core.script import ScriptResources
 from tfk8s.render import manifests, script_job
@@ -23,13 +22,20 @@ def is_warm(item: Object) -> bool:
     return bool(item["metadata"].get("labels", {}).get(manifests.COMPONENT) == COMPONENT)
 
 
-def key(user: str, master: Object, idle: float | None, files: Mapping[str, str], resources: ScriptResources) -> str:
+def key(user: str, master: Object, idle: float | None, digest: str, resources: ScriptResources) -> str:
     """Return the first part of the name of a user's warm pods that fit a cluster, such as "warm-8f14e45f".
 
     Another user, another version of tfk8s, another pod of the master and other resources have another key. What the
     namespace allows is left out, because what quotas have left changes all the time.
+
+    Args:
+        user: the user.
+        master: as of `job`.
+        idle: as of `job`.
+        digest: of this package's files in the pod.
+        resources: as of `job`.
     """
-    text = json.dumps([user, job("", master, idle, files, resources), files], sort_keys=True)
+    text = json.dumps([user, job("", master, idle, resources), digest], sort_keys=True)
     return f"{_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
@@ -39,24 +45,19 @@ def name(item: Object) -> str:
 
 
 def job(
-    name: str, master: Object, idle: float | None, files: Mapping[str, str],
-    resources: ScriptResources, rules: Rules | None = None,
-) -> Object:  # fmt: skip
+    name: str, master: Object, idle: float | None, resources: ScriptResources, rules: Rules | None = None
+) -> Object:
     """Return the Job.
 
     Args:
         name: the name of the Job and of the Secret with the files.
         master: the master's StatefulSet.
         idle: the seconds without a script after which the pod ends; None is a default.
-        files: the texts of this package's files that the pod needs, by path.
         resources: of scripts, as the job file names them; the pod has no GPUs.
         rules: what the namespace allows.
     """
     environment = {} if idle is None else {"TFK8S_IDLE": f"{idle:g}"}
-    run = Run(
-        arguments=(), environment=environment, files=list(files), archived=False, command=COMMAND,
-        resources=resources, rules=rules or {},
-    )  # fmt: skip
+    run = Run(arguments=(), environment=environment, command=COMMAND, resources=resources, rules=rules or {})
     made = script_job.job(name, master, run)
     made["spec"]["ttlSecondsAfterFinished"] = TTL
     template = made["spec"]["template"]

@@ -1,4 +1,4 @@
-{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, keeper, watchesUse, drained, activityPort, jobs, servers, programs, target, dispatcher, folders, claims}, the master's job first.
+{{- /* The job file with its defaults, as JSON: {labels, spec, port, ports, ttl, limits, keeper, watchesUse, drained, activityPort, jobs, servers, programs, target, dispatcher, claims}, the master's job first.
        It rejects what values.schema.json can't, with the messages of `tfk8s validate`. */}}
 {{- define "tfk8s.cluster" }}
 {{- if ne (.Values.namespace | default .Release.Namespace) .Release.Namespace }}
@@ -57,9 +57,8 @@
 {{- $count := add1 (len $used) | int }}{{ $up := untilStep (add1 $highest | int) (min 65536 (add1 $highest | add $count) | int) 1 }}
 {{- $activity := 0 }}{{ range untilStep (sub $highest 1 | int) (sub $highest (add1 $count) | int) -1 | concat $up }}
   {{- if not (or $activity (has . $used)) }}{{ $activity = . }}{{ end }}{{ end }}
-{{- $folders := concat (list "files/") (ternary (list "files/programs/") list (gt (len $programs) 0)) (ternary (list "files/data/") list (gt (len $data) 0)) }}
 {{- dict "labels" $labels "spec" (join "," $spec) "sizes" (join "," $sizes) "port" $default "ports" $ports "ttl" (include "tfk8s.seconds" (.Values.ttl | default 3600))
-      "limits" $limits "keeper" (or $watchesUse (gt (len $limits) 0)) "watchesUse" $watchesUse "drained" $drained "activityPort" $activity "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "folders" $folders "claims" $claims | toJson }}{{ end }}
+      "limits" $limits "keeper" (or $watchesUse (gt (len $limits) 0)) "watchesUse" $watchesUse "drained" $drained "activityPort" $activity "jobs" $jobs "servers" $serverJobs "programs" $programs "target" $target "dispatcher" $dispatcher "claims" $claims | toJson }}{{ end }}
 
 {{- /* Texts that are not empty if a job has a program, or runs tf.data's service. */}}
 {{- define "tfk8s.program" }}{{ if kindIs "map" . }}{{ join " " .program }}{{ end }}{{ end }}

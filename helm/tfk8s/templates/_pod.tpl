@@ -38,7 +38,7 @@ containers:
     readinessProbe: {tcpSocket: {port: grpc}, periodSeconds: 5, timeoutSeconds: 5}{{ end }}
     {{- $volumes := concat ($.Values.volumes | default list) ($settings.volumes | default list) }}{{ $paths := dict }}
     volumeMounts:
-      - {name: tfk8s, mountPath: /opt/tfk8s/tfk8s, readOnly: true}
+      - {name: tfk8s, mountPath: /opt/tfk8s/tfk8s.zip, subPath: tfk8s.zip, readOnly: true}
       - {name: scratch, mountPath: /tmp}
       {{- if $settings.shm }}{{ $_ := set $paths "/dev/shm" true }}
       - {name: shm, mountPath: /dev/shm}{{ end }}
@@ -47,9 +47,7 @@ containers:
       {{- if hasKey $paths (clean .path) }}{{ fail (printf "volumes: two volumes of job %q are mounted at %q" $job.name .path) }}{{ end }}
       {{- $_ := set $paths (clean .path) true }}{{ end }}
 volumes:
-  - {name: tfk8s, configMap: {name: {{ quote $.Values.name }}, items: [
-      {{- range (index . 1).folders }}{{ range $file, $_ := $.Files.Glob (printf "%s*.py" .) }}
-      {{- $key := base $file }}{key: {{ $key }}, path: {{ trimSuffix ".py" $key | replace "." "/" }}.py}, {{ end }}{{ end }}]}}
+  - {name: tfk8s, configMap: {name: {{ quote $.Values.name }}, items: [{key: tfk8s.zip, path: tfk8s.zip}]}}
   - {name: scratch, emptyDir: {sizeLimit: 2Gi}}
   {{- with $settings.shm }}
   - {name: shm, emptyDir: {medium: Memory, sizeLimit: {{ include "tfk8s.text" . | quote }}}}{{ end }}
@@ -88,7 +86,7 @@ volumes:
 {{- range $name, $value := $.Values.env }}{{ $_ := set $env $name $value }}{{ end }}
 {{- range $name, $value := $job.settings.env }}{{ $_ := set $env $name $value }}{{ end }}
 {{- if kindIs "map" $env.PYTHONPATH }}{{ fail "env: PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own folder to it" }}{{ end }}
-{{- $_ := set $env "PYTHONPATH" (hasKey $env "PYTHONPATH" | ternary (printf "/opt/tfk8s:%s" $env.PYTHONPATH) "/opt/tfk8s") }}
+{{- $_ := set $env "PYTHONPATH" (hasKey $env "PYTHONPATH" | ternary (printf "/opt/tfk8s/tfk8s.zip:%s" $env.PYTHONPATH) "/opt/tfk8s/tfk8s.zip") }}
 {{- range $name, $value := $env }}
 {{- if kindIs "map" $value }}
 - {name: {{ quote $name }}, valueFrom: { {{- ternary "secretKeyRef" "configMapKeyRef" (hasKey $value "secret") }}: {name: {{ $value.secret | default $value.config_map | quote }}, key: {{ quote $value.key }}}}}

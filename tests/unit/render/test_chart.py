@@ -13,12 +13,7 @@ from tfk8s.render import package_files
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "helm" / "tfk8s"
-# Only clusters with programs or with tf.data's service have the files in a folder below.
-FILES = {
-    CHART / "files": package_files.of_tasks(),
-    CHART / "files" / "programs": package_files.of_programs(),
-    CHART / "files" / "data": package_files.of_data_service(),
-}
+ZIP = CHART / "files" / package_files.KEY
 
 
 def generated() -> dict[Path, str]:
@@ -34,16 +29,24 @@ def generated() -> dict[Path, str]:
     return {
         metadata: versions,
         CHART / "values.schema.json": json.dumps(values, indent=2) + "\n",
-        **{folder / package_files.key(path): text for folder, files in FILES.items() for path, text in files.items()},
     }
 
 
-def test_chart_has_the_version_schema_and_files_of_the_package():
+def test_chart_has_the_zip_of_the_package():
+    """The files are compared, and not the bytes: another zlib may compress the same files otherwise."""
+    if os.environ.get("TFK8S_UPDATE") and not (
+        ZIP.exists() and package_files.unpack(ZIP.read_bytes()) == package_files.of_tasks()
+    ):
+        ZIP.write_bytes(package_files.zip_of_tasks())
+    assert package_files.unpack(ZIP.read_bytes()) == package_files.of_tasks(), "run: make update"
+    assert [path.name for path in ZIP.parent.iterdir()] == [package_files.KEY]
+
+
+def test_chart_has_the_version_and_schema_of_the_package():
     for path, text in generated().items():
         if os.environ.get("TFK8S_UPDATE"):
             path.write_text(text)
         assert path.read_text() == text, "run: make update"
-    assert set((CHART / "files").rglob("*.py")) == {path for path in generated() if path.suffix == ".py"}
 
 
 def test_chart_has_no_default_values():

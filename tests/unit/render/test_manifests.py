@@ -1,9 +1,7 @@
 """Tests of the Kubernetes objects of a cluster."""
 
-import ast
 import json
 import time
-from pathlib import Path
 
 import pytest
 import yaml
@@ -19,12 +17,11 @@ from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile, Network, Peer, Security, Task
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import InvalidInput
-from tfk8s.render import manifests, package_files, pods
+from tfk8s.render import manifests, pods
 from tfk8s.render.yaml import dump
 from tfk8s.task import config
 
-PACKAGE = Path(manifests.__file__).parents[1]
-FILES = {name: f"# {name}\nprint()\n" for name in package_files.of_tasks()}
+ZIP = b"a zip"
 
 
 def demo(*jobs, **settings):
@@ -33,7 +30,7 @@ def demo(*jobs, **settings):
 
 
 def render(*jobs, namespace=None, **settings):
-    return manifests.render(demo(*jobs, **settings), FILES, namespace)
+    return manifests.render(demo(*jobs, **settings), ZIP, namespace)
 
 
 def the(kind, objects, name=None):
@@ -140,7 +137,7 @@ def test_stateful_set_with_every_setting():
                         "env": [
                             {"name": "A", "value": "$$(B) $$"},
                             {"name": "HOME", "value": "/home"},
-                            {"name": "PYTHONPATH", "value": "/opt/tfk8s"},
+                            {"name": "PYTHONPATH", "value": "/opt/tfk8s/tfk8s.zip"},
                             {"name": "TF_FORCE_GPU_ALLOW_GROWTH", "value": "true"},
                             {"name": "TFK8S_NAME", "value": "demo"},
                             {"name": "TFK8S_NAMESPACE", "valueFrom": {"fieldRef": {
@@ -164,13 +161,17 @@ def test_stateful_set_with_every_setting():
                         "startupProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 1, "failureThreshold": 300},
                         "readinessProbe": {"tcpSocket": {"port": "grpc"}, "periodSeconds": 5, "timeoutSeconds": 5},
                         "volumeMounts": [
-                            {"name": "tfk8s", "mountPath": "/opt/tfk8s/tfk8s", "readOnly": True},
+                            {
+                                "name": "tfk8s", "mountPath": "/opt/tfk8s/tfk8s.zip", "subPath": "tfk8s.zip",
+                                "readOnly": True,
+                            },
                             {"name": "scratch", "mountPath": "/tmp"},
                             {"name": "volume-0", "mountPath": "/data", "readOnly": True},
                         ],
                     }],
                     "volumes": [
-                        {"name": "tfk8s", "configMap": {"name": "demo", "items": package_files.items(FILES)}},
+                        {"name": "tfk8s", "configMap": {
+                            "name": "demo", "items": [{"key": "tfk8s.zip", "path": "tfk8s.zip"}]}},
                         {"name": "scratch", "emptyDir": {"sizeLimit": "2Gi"}},
                         {"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}},
                     ],
@@ -207,7 +208,11 @@ def test_gpus_are_hidden_from_tasks_without_gpus():
 def test_variables_of_jobs_override_variables_of_the_cluster():
     job = Job(name="worker", env={"A": "job", "PYTHONPATH": "/mine"})
     environment = environment_of(render(job, env={"A": "cluster", "B": "cluster"}), "demo-worker")
-    assert (environment["A"], environment["B"], environment["PYTHONPATH"]) == ("job", "cluster", "/opt/tfk8s:/mine")
+    assert (environment["A"], environment["B"], environment["PYTHONPATH"]) == (
+        "job",
+        "cluster",
+        "/opt/tfk8s/tfk8s.zip:/mine",
+    )
 
 
 def test_volumes_of_every_kind():
@@ -365,7 +370,7 @@ def test_budgets_forbid_evictions_of_the_master_and_ps():
 
 def test_namespace_is_in_all_objects_or_in_none():
     def namespaces(in_job_file, argument):
-        objects = manifests.render(demo(namespace=in_job_file), FILES, argument)
+        objects = manifests.render(demo(namespace=in_job_file), ZIP, argument)
         return {item["metadata"].get("namespace") for item in objects}
 
     assert namespaces(None, None) == {None}
@@ -390,7 +395,7 @@ JOBS = st.dictionaries(
 def test_programs_derive_the_cluster_spec_of_the_job_file(jobs, port):
     cluster = demo(*(Job(name=name, program=Program(("a",)), **values) for name, values in jobs.items()), port=port)
     for job in cluster.jobs:
-        made = the("Job", manifests.render(cluster, FILES), naming.stateful_set("demo", job.name))
+        made = the("Job", manifests.render(cluster, ZIP), naming.stateful_set("demo", job.name))
         container = made["spec"]["template"]["spec"]["containers"][0]
         environment = {variable["name"]: variable.get("value") for variable in container["env"]}
         derived = config.derive_cluster({**environment, "TFK8S_NAMESPACE": "ns", "TFK8S_INDEX": "0"})
@@ -405,7 +410,7 @@ def test_servers_know_their_own_addresses_only(jobs, port):
     cluster = demo(*(Job(name=name, **values) for name, values in jobs.items()), port=port)
     address = addresses.pod_address(cluster, "ns")
     for job in cluster.jobs:
-        environment = environment_of(manifests.render(cluster, FILES), naming.stateful_set("demo", job.name))
+        environment = environment_of(manifests.render(cluster, ZIP), naming.stateful_set("demo", job.name))
         last = job.tasks - 1
         derived = config.derive_elastic({**environment, "TFK8S_NAMESPACE": "ns", "TFK8S_INDEX": str(last)})
         assert derived.cluster == {job.name: {index: address(Task(job.name, index)) for index in (0, last)}}
@@ -459,10 +464,9 @@ def test_objects_share_no_parts():
 
 
 def test_size_does_not_depend_on_the_number_of_tasks():
-    files = package_files.of_tasks()
-    small, large = (dump(manifests.render(demo(Job(name="worker", tasks=tasks)), files)) for tasks in (2, 10_000))
+    small, large = (dump(render(Job(name="worker", tasks=tasks))) for tasks in (2, 10_000))
     assert len(large) - len(small) < 32
-    assert len(large.encode()) < 104 << 10
+    assert len(large.encode()) < 8 << 10
     document = dump([the("StatefulSet", render(), "demo-worker")])
     assert document.count("\n") < 110
 
@@ -471,34 +475,6 @@ def test_ten_thousand_tasks_render_within_milliseconds():
     started = time.process_time()
     dump(render(Job(name="worker", tasks=10_000)))
     assert time.process_time() - started < 0.1
-
-
-@pytest.mark.parametrize(
-    ("start", "files"),
-    [
-        (["task/server.py"], package_files.of_tasks()),
-        (["sessions/pod/entrypoint.py", "sessions/session.py"], package_files.of_scripts()),
-    ],
-    ids=["task", "script"],
-)
-def test_pods_have_all_imported_files(start, files):
-    needed, pending = set(), ["__init__.py", *start]
-    while pending:
-        path = pending.pop()
-        if path not in needed:
-            needed.add(path)
-            pending += imported(PACKAGE / path)
-    assert needed <= set(files)
-
-
-def imported(path):
-    """Yield the paths of this package's files that a file imports at its top level."""
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tfk8s":
-            folder = PACKAGE.joinpath(*node.module.split(".")[1:])
-            for name in [folder, *(folder / alias.name for alias in node.names)]:
-                if name.with_suffix(".py").exists():
-                    yield name.with_suffix(".py").relative_to(PACKAGE).as_posix()
 
 
 def test_address_of_a_pod():

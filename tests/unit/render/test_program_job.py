@@ -9,7 +9,7 @@ from tfk8s import render
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, JobFile, Network
 from tfk8s.jobfile.loader import loads
-from tfk8s.render import manifests, package_files, program_job
+from tfk8s.render import manifests, program_job
 from tfk8s.render.pods import Object
 
 
@@ -97,14 +97,6 @@ def test_command_has_the_master_as_its_target() -> None:
     assert "workingDir" not in container
     assert [volume["name"] for volume in pod["volumes"]] == ["tfk8s", "scratch"]
     assert ("PodDisruptionBudget", "demo-worker") not in found
-
-
-def test_only_clusters_with_programs_have_their_files() -> None:
-    more = package_files.of_programs().keys() - package_files.of_tasks().keys()
-    keys = set(map(package_files.key, more))
-    assert "task.programs.pod.py" in keys
-    assert keys <= objects(worker())["ConfigMap", "demo"]["data"].keys()
-    assert keys.isdisjoint(objects(Job(name="ps"))["ConfigMap", "demo"]["data"])
 
 
 @pytest.mark.parametrize(("gpus", "ports"), [(0, [2222, 2322]), (1, None)])

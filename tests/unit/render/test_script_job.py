@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from fakes.stateful_sets import stateful_sets
 
@@ -96,12 +98,32 @@ def test_the_masters_stateful_set_is_not_changed() -> None:
 
 
 def test_a_secret_has_the_package_and_the_script() -> None:
-    files = package_files.of_scripts()
-    made = script_job.secret("a", "uid", "demo", files, b"archive")
-    keys = set(map(package_files.key, files))
-    assert set(made["data"]) == {*keys, "script.tar.gz"}
+    made = script_job.secret("a", "uid", "demo", {script_job.ARCHIVE: b"archive"})
+    data = {name: base64.b64decode(value) for name, value in made["data"].items()}
+    assert data == {"tfk8s.zip": package_files.zip_of_scripts(), "script.tar.gz": b"archive"}
     assert made["metadata"]["ownerReferences"][0]["uid"] == "uid"
-    assert set(script_job.secret("a", "uid", "demo", files, None)["data"]) == keys
+    assert set(script_job.secret("a", "uid", "demo", {})["data"]) == {"tfk8s.zip"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("/opt/tfk8s/tfk8s.zip", "/opt/tfk8s/tfk8s.zip"), ("/opt/tfk8s/tfk8s.zip:/a:", "/opt/tfk8s/tfk8s.zip:/a:"),
+        ("/opt/tfk8s", "/opt/tfk8s/tfk8s.zip"), ("/opt/tfk8s:/a", "/opt/tfk8s/tfk8s.zip:/a"),
+    ],
+)  # fmt: skip
+def test_a_script_imports_its_own_package_beside_tasks_of_an_older_tfk8s(before: str, after: str) -> None:
+    master = stateful_sets()[0]
+    (server,) = master["spec"]["template"]["spec"]["containers"]
+    (path,) = (one for one in server["env"] if one["name"] == "PYTHONPATH")
+    path["value"] = before
+    if not before.startswith("/opt/tfk8s/"):
+        server["volumeMounts"][0] = {"name": "tfk8s", "mountPath": "/opt/tfk8s/tfk8s", "readOnly": True}
+    spec = script_job.job("a", master, script_job.Run(arguments=[], environment={}))["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert {one["name"]: one.get("value") for one in container["env"]}["PYTHONPATH"] == after
+    assert container["volumeMounts"][0] == {"name": "tfk8s", "mountPath": "/opt/tfk8s", "readOnly": True}
+    assert spec["volumes"][0] == {"name": "tfk8s", "secret": {"secretName": "a"}}
 
 
 def test_a_script_has_the_labels_and_node_settings_of_the_master() -> None:
@@ -154,9 +176,7 @@ def test_tensorboard_reads_the_volumes_of_a_program() -> None:
     objects = render.objects(JobFile(name="a", image="tf:1", master="worker", jobs=(worker,), namespace="ns"))
     (program,) = [item for item in objects if item["kind"] == "Job"]
     program["metadata"]["uid"] = "1"
-    run = script_job.Run(
-        arguments=["/logs"], environment={}, archived=False, command=["python3", "-m", "a"], read_only=True
-    )
+    run = script_job.Run(arguments=["/logs"], environment={}, command=["python3", "-m", "a"], read_only=True)
     made = script_job.job("a-script-1", program, run)
     spec = made["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -165,7 +185,7 @@ def test_tensorboard_reads_the_volumes_of_a_program() -> None:
     assert container["command"] == ["python3", "-m", "a", "/logs"]
     assert [volume["name"] for volume in spec["volumes"]] == ["tfk8s", "scratch", "volume-0", "volume-1", "work"]
     assert container["volumeMounts"] == [
-        {"name": "tfk8s", "mountPath": "/opt/tfk8s/tfk8s", "readOnly": True},
+        {"name": "tfk8s", "mountPath": "/opt/tfk8s", "readOnly": True},
         {"name": "scratch", "mountPath": "/tmp"},
         {"name": "volume-0", "mountPath": "/logs", "readOnly": True},
         {"name": "volume-1", "mountPath": "/cache"},

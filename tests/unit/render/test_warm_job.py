@@ -9,15 +9,13 @@ from tfk8s.core.script import ScriptResources
 from tfk8s.render import script_job, warm_job
 
 NONE, LARGE = ScriptResources(), ScriptResources(memory=Quantity.parse("9Gi"))
-FILES = {"sessions/warm/keeper.py": "pass"}
+DIGEST = "0a"
 
 
 def test_a_warm_pod_is_like_a_scripts_pod() -> None:
     master = stateful_sets()[0]
-    warm = warm_job.job("demo-warm-1", master, 1800.0, FILES, LARGE)
-    run = script_job.Run(
-        arguments=[], environment={"TFK8S_IDLE": "1800"}, files=list(FILES), archived=False, resources=LARGE
-    )
+    warm = warm_job.job("demo-warm-1", master, 1800.0, LARGE)
+    run = script_job.Run(arguments=[], environment={"TFK8S_IDLE": "1800"}, resources=LARGE)
     own = script_job.job("demo-warm-1", master, run)
     assert warm_job.is_warm(warm)
     assert not script_job.is_script(warm)
@@ -35,13 +33,14 @@ def test_users_and_changed_clusters_have_other_warm_pods() -> None:
     keys = {
         warm_job.key(*arguments)
         for arguments in (
-            ("ann", master, None, FILES, NONE), ("bob", master, None, FILES, NONE), ("ann", other, None, FILES, NONE),
-            ("ann", master, 60.0, FILES, NONE), ("ann", master, None, {**FILES, "log.py": ""}, NONE),
-            ("ann", master, None, FILES, LARGE),
+            ("ann", master, None, DIGEST, NONE), ("bob", master, None, DIGEST, NONE),
+            ("ann", other, None, DIGEST, NONE),
+            ("ann", master, 60.0, DIGEST, NONE), ("ann", master, None, "0b", NONE),
+            ("ann", master, None, DIGEST, LARGE),
         )
     }  # fmt: skip
     assert len(keys) == 6
-    assert warm_job.key("ann", *[master, None, FILES, NONE]) in keys
-    name = f"{warm_job.key('ann', master, None, FILES, NONE)}-1b2c"
+    assert warm_job.key("ann", *[master, None, DIGEST, NONE]) in keys
+    name = f"{warm_job.key('ann', master, None, DIGEST, NONE)}-1b2c"
     assert warm_job.name({"metadata": {"name": script_job.object_name("demo", name)}}) == name
     assert script_job.is_name(name)

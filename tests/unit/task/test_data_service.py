@@ -39,14 +39,6 @@ def test_only_the_service_has_itself_in_its_cluster() -> None:
     assert seen == {"ps": CLUSTER, "worker": CLUSTER, "input": {**CLUSTER, "input": SERVICE}}
 
 
-def test_only_clusters_with_the_service_have_its_files() -> None:
-    def files(*jobs: Job) -> set[str]:
-        objects = render.objects(job_file("demo", *jobs, image="tf:1"), "ns")
-        return {name for item in objects if item["kind"] == "ConfigMap" for name in item["data"]}
-
-    assert files(*JOBS) - files(JOBS[0], JOBS[2]) == {"task.data.__init__.py", "task.data.service.py"}
-
-
 def test_the_state_of_the_dispatcher_outlives_its_container() -> None:
     container = containers()["input"]
     assert container["command"] == ["python3", "-m", "tfk8s.task.data.service", "/tmp/data"]

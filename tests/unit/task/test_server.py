@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from package_imports import PACKAGE, closure
 
 from tfk8s.core import addresses, cluster_spec
 from tfk8s.core.spec import Job, JobFile, Task
-from tfk8s.render import package_files
 from tfk8s.task import config, eager_context, server, server_options
 
 OLD_FORM = "master|m:2222,worker|a:2222;b:2223"
@@ -171,15 +171,11 @@ def test_the_request_for_the_first_context() -> None:
     assert eager_context.create_request(alone) == bytes.fromhex(f"0a 1f {server_def} {context_id}")
 
 
-_LATE = "task/gpus.py"  # imported only by tasks that lack GPUs
-
-
 def test_modules_in_pods_import_slow_modules_late() -> None:
     """Nothing is compiled before in a pod, and servers that start together share a small machine."""
     imported = set()
-    files = {path: text for path, text in package_files.of_tasks().items() if path != _LATE}
-    for text in files.values():
-        for statement in ast.parse(text).body:
+    for path in closure(["task/server.py", "task/lifetime.py", "task/budgets.py", "task/lease.py"], late=False):
+        for statement in ast.parse((PACKAGE / path).read_text()).body:
             if isinstance(statement, ast.Import):
                 imported |= {alias.name for alias in statement.names}
             elif isinstance(statement, ast.ImportFrom):

@@ -200,4 +200,8 @@ def _shown(frames: Sequence[Frame]) -> list[Frame]:
 
 def _source(frame: Frame) -> str:
     linecache.checkcache(frame.file)
-    return linecache.getline(frame.file, frame.line).strip()
+    module = None
+    if frame.file.startswith(_PACKAGE):  # in a pod a part of a zip, which only the loader of the module can read
+        path = Path(frame.file).relative_to(Path(_PACKAGE).parent).with_suffix("")
+        module = sys.modules.get(".".join(path.parts))
+    return linecache.getline(frame.file, frame.line, vars(module) if module else None).strip()

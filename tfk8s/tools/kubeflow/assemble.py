@@ -56,7 +56,7 @@ def job_file(name: str, keys: Object, drafts: Sequence[Draft], notes: Notes) -> 
     loaded = loader.loads(as_json(data), cluster)
     for draft in drafts:
         labels = tfjob.selector(name, draft.name)
-        base = pods.template(loaded, loaded.job(draft.name), labels, ())["spec"]
+        base = pods.template(loaded, loaded.job(draft.name), labels)["spec"]
         rest = overlay.difference(base, draft.spec)
         if rest:
             data["jobs"][draft.name]["pod"] = rest

@@ -104,8 +104,7 @@ def _create(
 
     With `stdin`, the script waits until somebody attaches to its standard input.
     """
-    files = package_files.of_scripts()
-    small = len(archive) <= program_job.max_archive_bytes(files.values())
+    small = len(archive) <= program_job.max_archive_bytes(package_files.zip_of_scripts())
     master = cluster.workload(cluster.master.job)
     if master is None:
         raise ClusterError(f'the master of "{cluster.name}" is missing', help="`tfk8s up` creates it again")
@@ -117,13 +116,11 @@ def _create(
     run = script_job.Run(
         arguments=script.runner_arguments(script.path.name),
         environment=_environment(cluster, script, small=small),
-        files=list(files),
-        archived=small,
         gpus=gpus,
         stdin=stdin,
         resources=resources,
     )
-    name = create_job(client, cluster, master, run, files, archive if small else None)
+    name = create_job(client, cluster, master, run, {script_job.ARCHIVE: archive} if small else {})
     try:
         if not small:
             pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)["metadata"]["name"]
@@ -142,8 +139,7 @@ def create_job(
     cluster: DeployedCluster,
     workload: Object,
     run: script_job.Run,
-    files: Mapping[str, str],
-    archive: bytes | None,
+    files: Mapping[str, bytes],
 ) -> str:
     """Create the Job and the Secret of a script; return the script's name.
 
@@ -153,7 +149,6 @@ def create_job(
         workload: the StatefulSet or the Job whose pods the script's pod resembles.
         run: the settings of the script's pod, to which the rules of the namespace are added.
         files: as of `script_job.secret`.
-        archive: as of `script_job.secret`.
     """
     name = f"script-{secrets.token_hex(3)}"
     object_name = script_job.object_name(cluster.name, name)
@@ -162,7 +157,7 @@ def create_job(
         # The pod waits for its Secret. The Job owns the Secret from the start, so that both are deleted together.
         job = script_job.job(object_name, workload, run)
         uid = client.send("POST", paths.collection("Job", cluster.namespace), body=job)["metadata"]["uid"]
-        secret = script_job.secret(object_name, uid, cluster.name, files, archive)
+        secret = script_job.secret(object_name, uid, cluster.name, files)
         client.send("POST", paths.collection("Secret", cluster.namespace), body=secret)
     except BaseException:
         delete_job(client, cluster, name)

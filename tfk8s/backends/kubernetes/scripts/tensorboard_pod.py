@@ -16,7 +16,7 @@ from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, script_st
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
 from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable, there_are
-from tfk8s.render import package_files, script_job, volumes
+from tfk8s.render import script_job, volumes
 from tfk8s.render.pods import Object
 from tfk8s.sessions.forward import Forward
 from tfk8s.sessions.pod import tensorboard
@@ -46,22 +46,20 @@ def run(
         ClusterError: the pod can't start.
     """
     workload, folder = find_folder(cluster, folder)
-    files = dict(package_files.of_scripts())
+    files = {}
     environment = {"TFK8S_JOBS": compact.format_jobs(cluster.jobs), "TFK8S_TOKEN": token}
     if requirements:
-        files[_REQUIREMENTS] = requirements.read_text()
-        environment["TFK8S_REQUIREMENTS"] = f"{volumes.PACKAGE_FOLDER}/tfk8s/{_REQUIREMENTS}"
+        files[_REQUIREMENTS] = requirements.read_bytes()
+        environment["TFK8S_REQUIREMENTS"] = f"{volumes.PACKAGE_FOLDER}/{_REQUIREMENTS}"
     settings = script_job.Run(
         arguments=[folder],
         environment=environment,
-        files=list(files),
-        archived=False,
         command=script_job.TENSORBOARD_COMMAND,
         read_only=True,
         resources=cluster.script,
     )
     with Informer(client, cluster.namespace, cluster.name) as informer:
-        name = script_jobs.create_job(client, cluster, workload, settings, files, None)
+        name = script_jobs.create_job(client, cluster, workload, settings, files)
         try:
             pod = script_pod.wait_for_start(informer, cluster, name)["metadata"]["name"]
             dial = functools.partial(streams.dial, client, cluster.namespace, pod, tensorboard.PORT)

@@ -86,15 +86,15 @@ def start(client: Client, cluster: DeployedCluster, ending: Container[str] = ())
     user = _user(client)
     if user is None:
         return None
-    idle, files = lifetime.limits(cluster.other_jobs).idle, package_files.of_scripts()
-    prefix = script_job.object_name(cluster.name, warm_job.key(user, master, idle, files, cluster.script))
+    idle, digest = lifetime.limits(cluster.other_jobs).idle, package_files.digest(package_files.of_scripts())
+    prefix = script_job.object_name(cluster.name, warm_job.key(user, master, idle, digest, cluster.script))
     if found := _oldest(cluster.other_jobs, prefix, ending):
         return found
     if not _may_forward(client, cluster.namespace):
         return None
     name = f"{prefix}-{secrets.token_hex(2)}"
     collection, rules = paths.collection("Job", cluster.namespace), namespace_rules.read(client, cluster.namespace)
-    made = client.send("POST", collection, body=warm_job.job(name, master, idle, files, cluster.script, rules))
+    made = client.send("POST", collection, body=warm_job.job(name, master, idle, cluster.script, rules))
     try:
         _add_files(client, cluster, made)
         # Another command of the user may have started a warm pod just now.
@@ -112,7 +112,7 @@ def start(client: Client, cluster: DeployedCluster, ending: Container[str] = ())
 def _add_files(client: Client, cluster: DeployedCluster, job: Object) -> None:
     """Create the Secret with tfk8s' files, for which the pod waits, unless the Secret exists."""
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-    secret = script_job.secret(name, uid, cluster.name, package_files.of_scripts(), None)
+    secret = script_job.secret(name, uid, cluster.name, {})
     objects.create_missing(client, cluster.namespace, secret)
 
 

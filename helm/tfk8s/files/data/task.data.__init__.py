@@ -1,1 +1,0 @@
-"""Code that runs tf.data's service as a task."""

@@ -1,1 +1,0 @@
-"""Code that runs a script as the program of a task."""

@@ -1,0 +1,114 @@
+"""The files of this package that run in pods, and the zip that brings them there."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from job_files import EVERYTHING, PROGRAMS
+from package_imports import PACKAGE, closure
+
+import tfk8s
+from tfk8s import render
+from tfk8s.jobfile.loader import loads
+from tfk8s.render import package_files
+
+CONTENTS = {"tasks": package_files.of_tasks(), "scripts": package_files.of_scripts()}
+USERS_NAMES = ("correct_keras", "path", "progress", "session", "strategy")  # which programs and scripts use
+USED = ["errors.py", *(f"{tfk8s._HOMES[name].replace('.', '/')}.py" for name in USERS_NAMES)]
+USED += [path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "training" / "parallel").glob("*.py")]
+PROCESSES = {
+    "tasks": ["task/server.py", "task/lifetime.py", "task/data/service.py", "task/programs/pod.py"],
+    "scripts": [
+        "sessions/pod/entrypoint.py", "sessions/pod/file_server.py", "sessions/pod/tensorboard.py",
+        "sessions/runner.py", "sessions/warm/keeper.py",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_pods_have_all_imported_files(content: str) -> None:
+    """Imports in functions count too: a pod that misses a file fails late."""
+    assert closure([*PROCESSES[content], *USED], late=True) <= CONTENTS[content].keys()
+
+
+def test_the_same_files_give_the_same_zip() -> None:
+    files = list(CONTENTS["tasks"].items())
+    packed = package_files.zip_of_tasks()
+    assert package_files.pack(dict(reversed(files))) == packed
+    assert package_files.unpack(packed) == CONTENTS["tasks"]
+    entries = zipfile.ZipFile(io.BytesIO(packed)).infolist()
+    assert [entry.filename for entry in entries] == sorted(f"tfk8s/{path}" for path, _ in files)
+    assert {(entry.date_time, entry.create_system, entry.external_attr >> 16) for entry in entries} == {
+        ((1980, 1, 1, 0, 0, 0), 3, 0o100644)
+    }
+
+
+def test_digest_says_which_files_there_are_and_not_how_they_are_packed() -> None:
+    digests = {package_files.digest(files) for files in ({"a": "b"}, {"a": "c"}, {"c": "b"}, {"a": "b", "c": "d"})}
+    assert len(digests) == 4
+    assert package_files.digest({"a": "b", "c": "d"}) == package_files.digest({"c": "d", "a": "b"})
+
+
+@pytest.mark.parametrize("text", [EVERYTHING, PROGRAMS], ids=["servers", "programs"])
+def test_kubectl_can_apply_each_object_without_the_option_server_side(text: str) -> None:
+    """`kubectl apply` writes an object into one of its annotations, and all have at most 256 KiB together.
+
+    The limit is TotalAnnotationSizeLimitB in k8s.io/apimachinery/pkg/api/validation. The rest is for the next files.
+    """
+    for item in render.objects(loads(text, "job.yaml")):
+        assert len(json.dumps(item)) < 240_000
+
+
+SCRIPT = """
+import inspect, linecache, sys, traceback
+import tfk8s
+from tfk8s.core import naming
+from tfk8s.task.programs import main_script, stacks
+assert tfk8s.__file__ == sys.argv[1] + "/tfk8s/__init__.py", tfk8s.__file__
+assert callable(tfk8s.session) and callable(tfk8s.strategy) and callable(tfk8s.path)
+assert inspect.getsource(naming.pod).startswith("def pod(")
+line = inspect.getsourcelines(naming.pod)[1]
+assert stacks._source(stacks.Frame(naming.__file__, line, "pod")).startswith("def pod(")
+try:
+    main_script.run("no_such.py", [])
+except FileNotFoundError:
+    shown = traceback.format_exc()
+    assert "main_script.py" in shown and "path.read_bytes()" in shown, shown
+    sys.stdout.flush()
+    main_script.print_traceback(sys.exc_info()[1])
+"""
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("content", CONTENTS)
+def test_python_imports_and_shows_the_files_of_a_zip(content: str, tmp_path: Path) -> None:
+    path = tmp_path / package_files.KEY
+    path.write_bytes(package_files.pack(CONTENTS[content]))
+    environment = {**os.environ, "PYTHONPATH": str(path)}
+    command = [sys.executable, "-S", "-c", SCRIPT, str(path)]  # without this environment's own tfk8s
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert package_files.KEY not in done.stderr  # the frames of tfk8s are left out
+    assert "FileNotFoundError" in done.stderr
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("module", ["tfk8s.task.server", "tfk8s.task.programs.pod", "tfk8s.task.lifetime"])
+def test_python_runs_the_modules_of_a_zip(module: str, tmp_path: Path) -> None:
+    path = tmp_path / package_files.KEY
+    path.write_bytes(package_files.zip_of_tasks())
+    command = [sys.executable, "-S", "-X", "importtime", "-m", module, "--no-such-option"]
+    environment = {"PYTHONPATH": str(path)}
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode != 0
+    assert "No module named" not in done.stderr
+    assert "tfk8s.core.naming" in done.stderr
