@@ -88,13 +88,6 @@ REFUSED = {
     ("connect", "parameter-server"): _NO_CONFIG_PLAIN,
 }
 
-# The cells that work on this machine alone.
-_NO_PACKAGE = Refusal(
-    "On Kubernetes, the pods of programs lack this part of tfk8s. Use TensorFlow's sessions, or a session script",
-    "No module named 'tfk8s.",
-)
-REFUSED_ON_KUBERNETES = dict.fromkeys([("program", "tfk8s.session"), ("program", "strategy")], _NO_PACKAGE)
-
 # ---- the page ------------------------------------------------------------------------------------------------------
 
 _BEGIN = "<!-- tests/entries.py has the table. -->\n"
@@ -108,8 +101,7 @@ def page(text: str) -> str:
 
 
 def _table() -> str:
-    refused = REFUSED_ON_KUBERNETES | REFUSED
-    reasons = list(dict.fromkeys(refused[cell] for cell in _cells() if cell in refused))
+    reasons = list(dict.fromkeys(REFUSED[cell] for cell in _cells() if cell in REFUSED))
     rows = [[title, *(_cell(entry, use, reasons) for entry in ENTRIES)] for use, title in USES.items()]
     notes = [item(f"({number}) {refusal.reason}") for number, refusal in enumerate(reasons, 1)]
     return table(["", *ENTRIES.values()], rows) + "\n" + "".join(notes)
@@ -120,8 +112,6 @@ def _cells() -> list[tuple[str, str]]:
 
 
 def _cell(entry: str, use: str, reasons: list[Refusal]) -> str:
-    if (local := REFUSED_ON_KUBERNETES.get((entry, use))) is not None:
-        return f"works ({reasons.index(local) + 1})"
     refusal = REFUSED.get((entry, use))
     if refusal is None:
         return "works"
@@ -227,11 +217,10 @@ def script(entry: str, uses: Iterable[str]) -> str:
     )
 
 
-def require(entry: str, uses: Iterable[str], output: str, *, on_kubernetes: bool = False) -> None:
+def require(entry: str, uses: Iterable[str], output: str) -> None:
     """Check that the output of a script is what the table says."""
-    refused = REFUSED | (REFUSED_ON_KUBERNETES if on_kubernetes else {})
     for use in uses:
-        refusal = refused.get((entry, use))
+        refusal = REFUSED.get((entry, use))
         words = f"{use}: 238.0" if refusal is None else refusal.words
         assert words in output, f"{entry}, {use}: no “{words}” in:\n{output}"
         if refusal is not None:
