@@ -169,6 +169,10 @@ def render(
             autocompletion=completion.one_of(*_FORMATS, _TFJOB),
         ),
     ] = None,
+    files: Annotated[
+        str | None,
+        typer.Option("--files", metavar="FOLDER", help="Unpack tfk8s.zip of the objects into a new folder instead."),
+    ] = None,
     local: options.Local = False,
     namespace: options.Namespace = None,
 ) -> None:
@@ -179,8 +183,11 @@ def render(
 
     With --format tfjob, prints a TFJob for the training-operator of Kubeflow, and says what a TFJob lacks.
 
+    Tasks run the files in tfk8s.zip, which is in the ConfigMap. With --files, writes them into a folder, to be read.
+
     Examples:
-        tfk8s render cluster.yaml | kubectl apply --server-side -f -
+        tfk8s render cluster.yaml | kubectl apply -f -
+        tfk8s render cluster.yaml --files tfk8s-files
         tfk8s render cluster.yaml --task worker/1
         tfk8s render --local cluster.yaml --task worker/1 --format flags
         tfk8s render cluster.yaml --format tfjob | kubectl apply -f -
@@ -190,6 +197,9 @@ def render(
 
     job_file = load(file)
     on_this_machine = BackendOptions(local or None, namespace=namespace).is_local(os.environ)
+    if files is not None:
+        _unpack(files, is_alone=not (task or form or on_this_machine))
+        return
     if form == _TFJOB:
         _render_tfjob(job_file, namespace, task=task, on_this_machine=on_this_machine)
         return
@@ -223,6 +233,15 @@ def render(
     else:
         address = addresses.pod_address(job_file, namespace or job_file.namespace or "default")
     say(_configuration(job_file, task_names.parse_task(task, job_file), form or "tf-config", address))
+
+
+def _unpack(folder: str, *, is_alone: bool) -> None:
+    from tfk8s.errors import InvalidInput
+    from tfk8s.tools.unpack import unpack
+
+    if not is_alone:
+        raise InvalidInput("--files is for Kubernetes objects: it can't be combined with --task, --format or --local")
+    say(f"wrote the files of tfk8s.zip, whose SHA-256 is {unpack(Path(folder))}, into {folder}")
 
 
 def _render_tfjob(job_file: JobFile, namespace: str | None, *, task: str | None, on_this_machine: bool) -> None:

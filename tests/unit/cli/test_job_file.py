@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from pathlib import Path
@@ -13,6 +14,7 @@ from tfjobs import TFJOB
 from tfk8s.core.spec import Job
 from tfk8s.jobfile import template
 from tfk8s.jobfile.loader import load
+from tfk8s.render import package_files
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -102,6 +104,26 @@ def test_render_names_the_secret_that_it_does_not_print(run: Run, folder: Path) 
     assert (code, "secretName: train-program" in out) == (0, True)
     secret = 'the Secret "train-program", with the folder of the scripts'
     assert err == f"the pods also need {secret}: `tfk8s up` creates it\n"
+
+
+def test_render_unpacks_the_files_of_tasks(run: Run, folder: Path) -> None:
+    code, out, err = run("render", "mnist.yaml", "--files", "there/files")
+    digest = hashlib.sha256(package_files.zip_of_tasks()).hexdigest()
+    assert (code, err) == (0, "")
+    assert out == f"wrote the files of tfk8s.zip, whose SHA-256 is {digest}, into there/files\n"
+    found = [path for path in (folder / "there" / "files").rglob("*") if path.is_file()]
+    package = folder / "there" / "files" / "tfk8s"
+    assert {path.relative_to(package).as_posix(): path.read_text() for path in found} == package_files.of_tasks()
+    again = run("render", "mnist.yaml", "--files", "there/files")
+    assert again == (2, "", 'error: "there/files" already exists\n  = help: name a new folder\n')
+
+
+@pytest.mark.parametrize("options", [["--task", "worker/1"], ["--format", "tfjob"], ["--local"]])
+def test_render_unpacks_files_alone(run: Run, folder: Path, options: list[str]) -> None:
+    code, out, err = run("render", "mnist.yaml", "--files", "files", *options)
+    assert (code, out) == (2, "")
+    assert "--files is for Kubernetes objects: it can't be combined with --task, --format or --local" in err
+    assert not (folder / "files").exists()
 
 
 def test_render_of_flags(run: Run) -> None:
