@@ -1,11 +1,12 @@
 """Clusters on Kubernetes: promises beyond those of every backend."""
 
 import dataclasses
+import subprocess
 
 import pytest
 from on_cluster import devices, left, make_job, make_job_file
 
-from tfk8s import polling
+from tfk8s import __version__, polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
@@ -13,8 +14,12 @@ from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.plan import Action, Scaling
 from tfk8s.core.spec import Task
 from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.render import package_files
 
 KINDS = ("NetworkPolicy", "ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget")
+
+
+SHOW = "import os, tfk8s; print(tfk8s.__version__, os.path.dirname(tfk8s.__file__))"
 
 
 class Crash(BaseException):
@@ -53,7 +58,7 @@ def objects(client, namespace, name):
         for one in client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]:
             metadata = {key: one["metadata"].get(key) for key in ("name", "labels", "annotations")}
             spec = {key: value for key, value in one.get("spec", {}).items() if key not in ("clusterIP", "clusterIPs")}
-            found[kind, metadata["name"]] = (metadata, spec, one.get("data"))
+            found[kind, metadata["name"]] = (metadata, spec, one.get("binaryData"))
     return found
 
 
@@ -182,6 +187,28 @@ def test_the_third_restart_of_a_task_replaces_its_pod(up, backend, client, names
     (first, again), (second, twice), (third, never) = restart(), restart(), restart()
     assert first == second != third
     assert (again, twice, never) == (1, 2, 0)
+
+
+def test_another_tfk8s_restarts_no_task_and_comes_with_the_restart_of_a_container(
+    up, backend, client, namespace, monkeypatch
+):
+    """Kubelet mounts the zip of the changed ConfigMap into the new container of the same pod."""
+    job_file, one = make_job_file("renewed"), Task("worker", 0)
+    name = up(job_file)
+    pod = paths.pod(namespace, f"{name}-worker-0")
+    uid, before = client.get(pod)["metadata"]["uid"], backend.observe(name)
+    files = {**package_files.of_tasks(), "version.py": '__version__ = "9.9.9"\n'}
+    monkeypatch.setattr(package_files, "zip_of_tasks", lambda: package_files.pack(files))
+    plan = backend.plan(job_file)
+    assert (changed(plan), plan.restarts) == ([("change", "ConfigMap", name)], ())
+    backend.apply(job_file)
+    assert backend.observe(name) == before
+    backend.restart(name, one)
+    wait_until_ready(backend, name, 120, before={task.task: task for task in before.tasks})
+    assert client.get(pod)["metadata"]["uid"] == uid
+    command = ["kubectl", "exec", "--namespace", namespace, f"{name}-worker-0", "--", "python3", "-c", SHOW]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert shown in (f"{__version__} /opt/tfk8s/tfk8s.zip/tfk8s\n", "9.9.9 /opt/tfk8s/tfk8s.zip/tfk8s\n")
 
 
 def changed(plan):

@@ -20,7 +20,7 @@ from tfk8s.core.script import Download, LogOptions, Script, ScriptResources
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ScriptPhase
 from tfk8s.errors import ClusterError, InvalidInput
-from tfk8s.render import manifests
+from tfk8s.render import manifests, package_files, program_job
 
 
 @pytest.fixture
@@ -51,8 +51,11 @@ def test_arguments_folder_variables_and_exit_code(run, tmp_path):
     assert lines[-1] == "['a b', '--flag'] data $(HOME)"
 
 
-@pytest.mark.parametrize("size", [600_000, 3_000_000], ids=["beside the package", "above a Secret"])
-def test_a_folder_that_a_secret_can_not_hold_is_streamed(run, tmp_path, size):
+ROOM = program_job.max_archive_bytes(package_files.zip_of_scripts())
+
+
+@pytest.mark.parametrize("size", [ROOM - 10_000, 3_000_000], ids=["beside the package", "above a Secret"])
+def test_a_folder_comes_in_the_secret_or_is_streamed(run, tmp_path, size):
     (tmp_path / "large").write_bytes(os.urandom(size))
     code, lines = run("import os; print(os.path.getsize('large'))", fresh=True)
     assert (code, lines[-1]) == (0, str(size))
