@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import shutil
 
 import pytest
@@ -198,6 +201,13 @@ def test_chart_can_be_a_dependency_several_times(folder):
     (parent / "values.yaml").write_text(yaml.safe_dump({"cluster0": job_files[0], "cluster1": job_files[1]}))
     objects = template(parent / "values.yaml", chart=parent)
     assert {item["metadata"]["name"] for item in objects} > {job_file["name"] for job_file in job_files}
+
+
+def test_helm_can_store_a_release_of_four_clusters(folder):
+    """Helm stores a release as JSON, compressed, in base64: encodeRelease in pkg/storage/driver/util.go."""
+    objects = [*template(EXAMPLES[0])] * 4
+    stored = base64.b64encode(gzip.compress(json.dumps(yaml.safe_dump_all(objects)).encode()))
+    assert len(stored) < 950_000  # of 1,048,576; the rest is for the chart and the values
 
 
 def test_helm_test_runs_a_session_like_a_script(folder):
