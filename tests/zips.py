@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import re
+import zipfile
 from collections.abc import Iterable
 from typing import Any
 
 from tfk8s.render import manifests, package_files
+
+
+def unpack(data: bytes) -> dict[str, str]:
+    """Return the text of each file in a zip, by its path in the package."""
+    with zipfile.ZipFile(io.BytesIO(data)) as packed:
+        names = packed.namelist()
+        assert all(name.startswith("tfk8s/") for name in names)
+        return {name.removeprefix("tfk8s/"): packed.read(name).decode() for name in names}
 
 
 def with_files(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -21,7 +31,7 @@ def _with_files(item: dict[str, Any]) -> dict[str, Any]:
     annotations = item["metadata"]["annotations"]
     assert annotations[manifests.DIGEST] == hashlib.sha256(packed).hexdigest()
     metadata = {**item["metadata"], "annotations": {**annotations, manifests.DIGEST: "that of the zip"}}
-    files = package_files.unpack(packed)
+    files = unpack(packed)
     return {**item, "metadata": metadata, "binaryData": {**item["binaryData"], package_files.KEY: files}}
 
 

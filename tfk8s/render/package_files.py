@@ -86,15 +86,6 @@ def pack(files: Mapping[str, str]) -> bytes:
     return target.getvalue()
 
 
-def unpack(data: bytes) -> dict[str, str]:
-    """Return the text of each file in a zip of `pack`, by its path in the package."""
-    import io
-    import zipfile
-
-    with zipfile.ZipFile(io.BytesIO(data)) as packed:
-        return {name.removeprefix(f"{_FOLDER}/"): packed.read(name).decode() for name in packed.namelist()}
-
-
 def digest(files: Mapping[str, str]) -> str:
     """Return the SHA-256 of files, which depends on no compression."""
     return hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from job_files import EVERYTHING, PROGRAMS
 from package_imports import PACKAGE, closure
+from zips import unpack, with_files
 
 import tfk8s
 from tfk8s import render
 from tfk8s.jobfile.loader import loads
-from tfk8s.render import package_files
+from tfk8s.render import manifests, package_files
 
 CONTENTS = {"tasks": package_files.of_tasks(), "scripts": package_files.of_scripts()}
 USERS_NAMES = ("correct_keras", "path", "progress", "session", "strategy")  # which programs and scripts use
@@ -42,12 +43,24 @@ def test_the_same_files_give_the_same_zip() -> None:
     files = list(CONTENTS["tasks"].items())
     packed = package_files.zip_of_tasks()
     assert package_files.pack(dict(reversed(files))) == packed
-    assert package_files.unpack(packed) == CONTENTS["tasks"]
+    assert unpack(packed) == CONTENTS["tasks"]
     entries = zipfile.ZipFile(io.BytesIO(packed)).infolist()
     assert [entry.filename for entry in entries] == sorted(f"tfk8s/{path}" for path, _ in files)
     assert {(entry.date_time, entry.create_system, entry.external_attr >> 16) for entry in entries} == {
         ((1980, 1, 1, 0, 0, 0), 3, 0o100644)
     }
+
+
+def test_another_zlib_changes_no_pod() -> None:
+    job_file = loads(EVERYTHING, "job.yaml")
+    made = manifests.render(job_file, package_files.zip_of_tasks())
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as other:
+        for path, text in CONTENTS["tasks"].items():
+            other.writestr(f"tfk8s/{path}", text)
+    others = manifests.render(job_file, packed.getvalue())
+    assert [item["kind"] for item, other in zip(made, others, strict=True) if item != other] == ["ConfigMap"]
+    assert with_files(made) == with_files(others)
 
 
 def test_digest_says_which_files_there_are_and_not_how_they_are_packed() -> None:
