@@ -191,6 +191,12 @@ def test_package_is_complete(folder):
     assert by_name(unpacked) == of_render(EXAMPLES[0].read_text())
 
 
+def test_a_chart_without_the_zip_is_rejected(folder):
+    shutil.copytree(CHART, folder / "bare", ignore=shutil.ignore_patterns("*.zip"))
+    words = ["template", "release", folder / "bare", "--values", EXAMPLES[0], *KUBERNETES]
+    assert "the chart lacks files/tfk8s.zip, which `make update` writes" in helm(*words, check=False).stderr
+
+
 def test_chart_can_be_a_dependency_several_times(folder):
     parent = folder / "parent"
     shutil.copytree(CHART, parent / "charts" / "tfk8s")
