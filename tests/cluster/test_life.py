@@ -176,10 +176,10 @@ def test_the_third_restart_of_a_task_replaces_its_pod(up, backend, client, names
     name, one = up(make_job_file("restarted", make_job(tasks=2))), Task("worker", 1)
 
     def restart():
-        before = {task.task: task for task in backend.observe(name).tasks}
+        before = by_task(backend, name)
         backend.restart(name, one)
         wait_until_ready(backend, name, 120, before={one: before[one]})
-        after = {task.task: task for task in backend.observe(name).tasks}
+        after = by_task(backend, name)
         assert after[Task("worker", 0)] == before[Task("worker", 0)]
         assert after[one].since > before[one].since
         return client.get(paths.pod(namespace, f"{name}-worker-1"))["metadata"]["uid"], after[one].restarts
@@ -192,23 +192,27 @@ def test_the_third_restart_of_a_task_replaces_its_pod(up, backend, client, names
 def test_another_tfk8s_restarts_no_task_and_comes_with_the_restart_of_a_container(
     up, backend, client, namespace, monkeypatch
 ):
-    """Kubelet mounts the zip of the changed ConfigMap into the new container of the same pod."""
+    """Kubelet mounts a zip into the new container of the same pod: the changed one, once kubelet has read it."""
     job_file, one = make_job_file("renewed"), Task("worker", 0)
     name = up(job_file)
     pod = paths.pod(namespace, f"{name}-worker-0")
-    uid, before = client.get(pod)["metadata"]["uid"], backend.observe(name)
+    uid, before = client.get(pod)["metadata"]["uid"], by_task(backend, name)
     files = {**package_files.of_tasks(), "version.py": '__version__ = "9.9.9"\n'}
     monkeypatch.setattr(package_files, "zip_of_tasks", lambda: package_files.pack(files))
     plan = backend.plan(job_file)
     assert (changed(plan), plan.restarts) == ([("change", "ConfigMap", name)], ())
     backend.apply(job_file)
-    assert backend.observe(name) == before
+    assert by_task(backend, name) == before
     backend.restart(name, one)
-    wait_until_ready(backend, name, 120, before={task.task: task for task in before.tasks})
+    wait_until_ready(backend, name, 60, before={one: before[one]})
     assert client.get(pod)["metadata"]["uid"] == uid
     command = ["kubectl", "exec", "--namespace", namespace, f"{name}-worker-0", "--", "python3", "-c", SHOW]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert shown in (f"{__version__} /opt/tfk8s/tfk8s.zip/tfk8s\n", "9.9.9 /opt/tfk8s/tfk8s.zip/tfk8s\n")
+
+
+def by_task(backend, name):
+    return {task.task: task for task in backend.observe(name).tasks}
 
 
 def changed(plan):
