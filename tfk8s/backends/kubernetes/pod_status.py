@@ -19,6 +19,7 @@ _PENDING: PhaseAndReason = (Phase.PENDING, "")
 _SHORT = re.compile(r"Insufficient ([a-z0-9./-]*[a-z0-9])")
 _NO_REASON = re.compile(r"Error: \w+")  # repeats the container's state, such as ErrImagePull
 _KILLED = 137
+_SUBPATHS = "/volume-subpaths/"  # kubelet's folder for files of volumes
 
 
 def phase_and_reason(
@@ -98,8 +99,13 @@ def _container(job: str, pod: Object, container: Object, warnings: Sequence[str]
 
 
 def _phase_of(end: Object) -> Phase:
-    """Return the phase of a task whose container ended. A server that was asked to end has not failed."""
-    return Phase.FAILED if end.get("exitCode") else Phase.PENDING
+    """Return the phase of a task whose container ended. A server that had to end, or never ran, has not failed."""
+    return Phase.FAILED if end.get("exitCode") and not _lacked_its_files(end) else Phase.PENDING
+
+
+def _lacked_its_files(end: Object) -> bool:
+    """Return whether kubelet replaced the ConfigMap's files while it started a container. Its next attempt succeeds."""
+    return end.get("reason") == "StartError" and _SUBPATHS in end.get("message", "")
 
 
 def why_ended(job: str, pod: Object, end: Object) -> str:
@@ -110,6 +116,8 @@ def why_ended(job: str, pod: Object, end: Object) -> str:
     if end.get("reason") == "OOMKilled":
         cause, change = containers.out_of_memory(pod)
         return f"killed {cause} (OOMKilled): {change} jobs.{job}.memory"
+    if _lacked_its_files(end):
+        return "its node replaced the files of tfk8s while it started"
     if code == _KILLED:
         return "killed (exit code 137): by its node, or by someone with rights on it"
     return f"ended with exit code {code}"

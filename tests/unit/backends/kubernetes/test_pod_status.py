@@ -37,6 +37,17 @@ def waiting(reason, message="", **more):
 
 SILENT = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
 TAIL = ". no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful."
+UNMOUNTED = {
+    "exitCode": 128, "reason": "StartError",
+    "message": (
+        "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+        'unable to start container process: error during container init: error mounting "/var/lib/kubelet/pods/'
+        '116f56f0-6579-4e1b-8db9-188fed0cbaf7/volume-subpaths/tfk8s/server/0" to rootfs at "/opt/tfk8s/tfk8s.zip": '
+        "mount /var/lib/kubelet/pods/116f56f0-6579-4e1b-8db9-188fed0cbaf7/volume-subpaths/tfk8s/server/0:"
+        "/opt/tfk8s/tfk8s.zip (via /proc/self/fd/6), flags: 0x5001: no such file or directory"
+    ),
+}  # fmt: skip
+REPLACED = "its node replaced the files of tfk8s while it started"
 CASES = [
     (None, (), Phase.PENDING, ""),
     (pod(), (), Phase.PENDING, ""),
@@ -100,6 +111,13 @@ CASES = [
     ),
     (waiting("CrashLoopBackOff", last={"exitCode": 2}), (), Phase.FAILED, "ended with exit code 2"),
     (waiting("CrashLoopBackOff", last={"exitCode": 0}), (), Phase.PENDING, "ended as requested, and restarts"),
+    (waiting("CrashLoopBackOff", last=UNMOUNTED), (), Phase.PENDING, REPLACED),
+    (pod(state={"terminated": UNMOUNTED}), (), Phase.PENDING, REPLACED),
+    (
+        waiting("CrashLoopBackOff", last={**UNMOUNTED, "message": 'exec: "python3": executable file not found'}), (),
+        Phase.FAILED, "ended with exit code 128",
+    ),
+    (waiting("CrashLoopBackOff", last={**UNMOUNTED, "reason": "Error"}), (), Phase.FAILED, "ended with exit code 128"),
     (
         waiting("CrashLoopBackOff", last={"exitCode": 137, "reason": "OOMKilled"}), (), Phase.FAILED,
         "killed at its memory limit of 1Gi (OOMKilled): raise jobs.worker.memory",
