@@ -97,20 +97,21 @@ with tf.Graph().as_default(), tf.compat.v1.Session(os.environ["TFK8S_TARGET"]) a
 }
 
 
-@pytest.mark.parametrize("kind", READS)
-def test_an_iteration_ends_without_the_dispatcher(
-    cluster: str, backend: LocalBackend, tmp_path: Path, kind: str
+@pytest.mark.parametrize(("kind", "task"), [*((kind, DISPATCHER) for kind in READS), ("eager", FIRST)])
+def test_an_iteration_ends_without_a_part_of_the_service(
+    cluster: str, backend: LocalBackend, tmp_path: Path, kind: str, task: Task
 ) -> None:
     (tmp_path / "read.py").write_text(READ_ON.replace("READS", READS[kind]))
     with start_tfk8s("submit", "--local", cluster, str(tmp_path / "read.py"), stdin=subprocess.PIPE) as script:
         assert script.stdout.readline() == "reads\n"
-        frozen = pids(backend.observe(cluster))[DISPATCHER]
+        frozen = pids(backend.observe(cluster))[task]
         os.kill(frozen, signal.SIGSTOP)
         try:
             _, err = script.communicate("\n", timeout=60)
         finally:
             os.kill(frozen, signal.SIGCONT)
-    lost = f"the dispatcher of tf.data's service at {addresses(backend, cluster)[1]}"
+    part = "the dispatcher" if task == DISPATCHER else "a worker"
+    lost = f"{part} of tf.data's service at {addresses(backend, cluster)[1 + task.index]}"
     assert f"{lost} does not answer; an iteration that waits for it is ended within 4s" in err
     assert re.search(rf"error: {lost} was lost: has not answered for \d+ s; a call waited for it", err)
     assert script.returncode == 3

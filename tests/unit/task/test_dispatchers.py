@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tfk8s.task import wire
-from tfk8s.task.peers.dispatchers import Dispatchers, is_alive, waiting_for_data, waits_for_data
+from tfk8s.task.peers.dispatchers import Dispatchers, is_alive, waiting_for_data, waits_for_data, workers_of
 
 NAME = "the dispatcher of tf.data's service at 127.0.0.1:"
 LOST = "has not answered for 300 s"
@@ -28,13 +28,17 @@ class Scene:
         self.said: list[str] = []
         self.ends: list[tuple[str, str]] = []
         self.is_alive = True
+        self.workers: list[str] = []
+        self.lost: set[str] = set()
         self.looks: list[int] = []
         self._now, self._waits = 0, waits
         self._watched = Dispatchers(
             lambda text: self.said.append(text.replace(f"{NAME}{port}", "it")),
             lambda task, reason: self.ends.append((task.replace(f"{NAME}{port}", "it"), reason)),
-            lambda _: self.is_alive,
+            lambda address: self.is_alive and address not in self.lost,
+            lambda _: self.workers,
             self._look,
+            lambda: float(self._now),
         )
         self._watched.add(f"127.0.0.1:{port}")
 
@@ -45,7 +49,7 @@ class Scene:
     def check(self, until: int) -> None:
         for now in range(self._now + 10, until + 1, 10):
             self._now = now
-            self._watched.check(float(now))
+            self._watched.check()
 
 
 @pytest.fixture
@@ -102,6 +106,43 @@ def test_a_dispatcher_that_is_back_has_all_its_time_again(
     assert scene.ends == []
     assert scene.said[1] == "it answers again"
     assert len(scene.said) == 6
+
+
+def test_an_iteration_that_waits_for_a_worker_ends_by_name(
+    monkeypatch: pytest.MonkeyPatch, server: socket.socket
+) -> None:
+    scene = Scene(monkeypatch, port_of(server), lambda _: "one call")
+    scene.workers = ["127.0.0.1:1", "127.0.0.2:1"]
+    scene.check(100)
+    scene.lost = {"127.0.0.2:1"}
+    scene.check(500)
+    worker = "a worker of tf.data's service at 127.0.0.2:1"
+    assert scene.said == [f"{worker} does not answer; an iteration that waits for it is ended within 5m"]
+    assert scene.ends == [(worker, LOST)]
+
+
+def test_a_dispatcher_names_its_workers(server: socket.socket) -> None:
+    answer = b"".join(wire.field(1, wire.field(1, name)) for name in ("w0:1", "w1:1")) + wire.field(2, 7)
+    assert workers_that_are_told(server, answer) == ["w0:1", "w1:1"]
+    assert workers_that_are_told(server, b"nonsense") == []
+    assert workers_of(f"127.0.0.1:{port_of(server)}", 0.02) == []
+
+
+def workers_that_are_told(server: socket.socket, message: bytes) -> list[str]:
+    """Return the workers that are read from a serialized answer of a dispatcher."""
+
+    def answer() -> None:
+        stream, _ = server.accept()
+        with stream:
+            stream.recv(1 << 10)
+            stream.sendall(wire.data_frames(1, wire.grpc_message(message)))
+            stream.sendall(wire.frame(wire.HEADERS, wire.END_STREAM | wire.END_HEADERS, 1, b""))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    found = workers_of(f"127.0.0.1:{port_of(server)}", 5)
+    thread.join()
+    return found
 
 
 def test_only_connections_to_a_silent_dispatcher_end(monkeypatch: pytest.MonkeyPatch, server: socket.socket) -> None:

@@ -1,10 +1,10 @@
-"""Ends the wait for a dispatcher of tf.data's service that does not come back.
+"""Ends the wait for a dispatcher or a worker of tf.data's service that does not come back.
 
-An iteration asks the dispatcher for its data workers, and whether it is over. TensorFlow repeats a request without a
-limit (`grpc_util::Retry` in tensorflow/core/data/service/dispatcher_client.cc), and a request on a connection to a
-dispatcher that is frozen, or whose machine or network is gone, never ends at all. So a thread of this process asks
-whether the dispatcher is alive. It ends the connections to a silent one, so that TensorFlow finds a dispatcher that
-started again elsewhere. A process that still waits for data after minutes is ended, with the reason.
+An iteration asks the dispatcher for its workers, and whether it is over, and the workers for elements. TensorFlow
+repeats a request without a limit (`grpc_util::Retry` in tensorflow/core/data/service/), and a request on a connection
+to a process that is frozen, or whose machine or network is gone, never ends at all. So a thread of this process asks
+whether they are alive. It ends the connections to a silent one, so that TensorFlow finds the one that started again
+elsewhere. A process that still waits for data after minutes is ended, with the reason.
 
 Standard library and TensorFlow only: this file also runs in pods.
 """
@@ -31,6 +31,8 @@ MODULE = "tensorflow.python.data.experimental.ops.data_service_ops"
 SILENT, HOPELESS = 10.0, 300.0  # seconds without an answer: until connections are ended, until the process is
 INTERVAL = 2.0  # between two looks; also the time for an answer
 
+_GET_WORKERS = "/tensorflow.data.DispatcherService/GetWorkers"  # tensorflow/core/data/service/dispatcher.proto
+_MAX_WORKERS = 1 << 10
 _OPERATION = re.compile(r"/tensorflow/python/ops/gen_(experimental_)?dataset_ops\.py$")
 _EXECUTE = "/tensorflow/python/eager/execute.py"
 _FUNCTION = "/tensorflow/python/eager/polymorphic_function/atomic_function.py"
@@ -49,14 +51,30 @@ def is_alive(address: str, timeout: float) -> bool:
         return False
 
 
+def workers_of(address: str, timeout: float) -> list[str]:
+    """Return the addresses of the workers that a dispatcher knows; empty if it does not say in time."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout) as stream:
+            answer = wire.call(stream, _GET_WORKERS, timeout)
+        workers = [
+            dict(wire.fields(value)) for _, value in wire.fields(answer, _MAX_WORKERS) if isinstance(value, bytes)
+        ]
+    except (OSError, ValueError, wire.ProbeError):
+        return []
+    return [name.decode(errors="replace") for worker in workers if isinstance(name := worker.get(1), bytes)]
+
+
 class Dispatchers:
-    """The dispatchers that this process uses. Threads may share it.
+    """The dispatchers that this process uses, and their workers. Threads may share it.
 
     Args:
         say: takes a line for the user.
-        end: ends this process because of a dispatcher, whose name and loss it takes.
-        alive: returns whether a dispatcher answers.
+        end: ends this process because of a dispatcher or a worker, whose name and loss it takes.
+        alive: returns whether one of them answers.
+        workers: returns the workers of a dispatcher.
         waiting: returns what waits for data now, by identity.
+        clock: for tests.
     """
 
     def __init__(
@@ -64,51 +82,59 @@ class Dispatchers:
         say: Callable[[str], object],
         end: Callable[[str, str], object],
         alive: Callable[[str], bool] = lambda address: is_alive(address, INTERVAL),
+        workers: Callable[[str], list[str]] = lambda address: workers_of(address, INTERVAL),
         waiting: Callable[[], set[types.FrameType]] = lambda: waiting_for_data(),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._say, self._end, self._alive, self._waiting = say, end, alive, waiting
-        self._peers: dict[str, connections.Peers] = {}  # where each dispatcher was when it was last found
+        self._say, self._end, self._alive, self._workers, self._waiting = say, end, alive, workers, waiting
+        self._clock = clock
+        self._dispatchers: set[str] = set()
+        self._peers: dict[str, connections.Peers] = {}  # where each was when it was last found
         self._silent_since: dict[str, float] = {}
         self._looked: dict[str, tuple[float, set[types.FrameType]]] = {}  # the last look at what waits
 
     def add(self, address: str) -> None:
         """Watch a dispatcher from now on, "host:port"."""
-        if address not in self._peers:
+        if address not in self._dispatchers:
+            self._dispatchers.add(address)
             self._peers[address] = ()
-            if len(self._peers) == 1:
+            if len(self._dispatchers) == 1:
                 threading.Thread(target=self._watch, name="tfk8s-dispatchers", daemon=True).start()
 
     def _watch(self) -> None:
         pause, trouble = threading.Event(), ""
         while not pause.wait(INTERVAL):
             try:
-                self.check(time.monotonic())
+                self.check()
             except Exception as error:  # of any kind: without this thread, iterations would wait for ever
                 if trouble != repr(error):
                     trouble = repr(error)
                     self._say(f"a look at the dispatcher of tf.data's service failed, and is repeated: {trouble}")
 
-    def check(self, now: float) -> None:
-        """Ask all dispatchers; act on those that are silent for long."""
+    def check(self) -> None:
+        """Ask all dispatchers and workers; act on those that are silent for long."""
         for address in list(self._peers):
-            if self._alive(address):
-                host, _, port = address.rpartition(":")
-                self._peers[address] = connections.peers(host.strip("[]"), int(port))
-                if now - self._silent_since.pop(address, now) >= SILENT:
-                    self._say(f"{_name(address)} answers again")
-                self._looked.pop(address, None)
-            else:
-                self._judge(address, now)
+            if not self._alive(address):
+                self._judge(address, self._clock())
+                continue
+            host, _, port = address.rpartition(":")
+            self._peers[address] = connections.peers(host.strip("[]"), int(port))
+            if self._looked.pop(address, None):
+                self._say(f"{self._name(address)} answers again")
+            self._silent_since.pop(address, None)
+            if address in self._dispatchers:
+                for worker in self._workers(address):
+                    self._peers.setdefault(worker, ())
 
     def _judge(self, address: str, now: float) -> None:
-        """Act on a dispatcher that does not answer."""
+        """Act on one that does not answer."""
         seconds = now - self._silent_since.setdefault(address, now)
         if seconds < SILENT:
             return
         connections.end_connections(self._peers[address])
         if address not in self._looked:
             limit = format_duration(HOPELESS)
-            self._say(f"{_name(address)} does not answer; an iteration that waits for it is ended within {limit}")
+            self._say(f"{self._name(address)} does not answer; an iteration that waits for it is ended within {limit}")
             self._looked[address] = now - seconds, set()
         # Looks are rare, because reading the stacks of threads that run is not safe in CPython 3.11.
         before, waited = self._looked[address]
@@ -116,11 +142,10 @@ class Dispatchers:
             waits = self._waiting()
             self._looked[address] = now, waits
             if waits & waited:
-                self._end(_name(address), f"has not answered for {seconds:.0f} s")
+                self._end(self._name(address), f"has not answered for {seconds:.0f} s")
 
-
-def _name(address: str) -> str:
-    return f"the dispatcher of tf.data's service at {address}"
+    def _name(self, address: str) -> str:
+        return f"{'the dispatcher' if address in self._dispatchers else 'a worker'} of tf.data's service at {address}"
 
 
 def watch(say: Callable[[str], object], end: Callable[[str, str], object]) -> None:
