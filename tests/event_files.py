@@ -29,4 +29,4 @@ def losses(url: str, run: str = "train") -> list[float]:
             return None
         return answer.json() if answer.status == 200 else None
 
-    return [value for _, _, value in polling.wait_until(ask, "TensorBoard to read the event files", 60)]
+    return [value for _, _, value in polling.wait_until(ask, "TensorBoard to read the event files", 120)]

@@ -58,7 +58,7 @@ def up(backend: KubernetesBackend, client: KubeApi, namespace: str) -> Iterator[
     """Makes clusters that last for one test; returns their names once they are ready."""
     made = []
 
-    def make(job_file: JobFile, wait: float = 60) -> str:
+    def make(job_file: JobFile, wait: float = 180) -> str:
         made.append(job_file.name)
         backend.apply(job_file)
         if wait:

@@ -114,7 +114,7 @@ def open_claim(client: KubeApi, namespace: str, claim: str) -> None:
     enforce("privileged")
     try:
         polling.wait_until(  # the API server reads the label a little later
-            lambda: client.request("POST", pods, body=made).status == 201, "the pod to be accepted", 30
+            lambda: client.request("POST", pods, body=made).status == 201, "the pod to be accepted", 60
         )
         polling.wait_until(
             lambda: client.get(f"{pods}/opener-{claim}")["status"]["phase"] == "Succeeded", "an open volume", 120
@@ -124,7 +124,7 @@ def open_claim(client: KubeApi, namespace: str, claim: str) -> None:
         client.send("DELETE", f"{pods}/opener-{claim}")
 
 
-def until_reason(backend: KubernetesBackend, name: str, words: str, timeout: float = 40) -> str:
+def until_reason(backend: KubernetesBackend, name: str, words: str, timeout: float = 120) -> str:
     """Return the reason of the first task that has these words in it."""
 
     def look() -> str | None:

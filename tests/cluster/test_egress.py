@@ -53,7 +53,7 @@ ASK = """
 import sys, urllib.request
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 try:
-    opener.open(f"http://{sys.argv[1]}/", timeout=1).read()
+    opener.open(f"http://{sys.argv[1]}/", timeout=3).read()
 except OSError:
     sys.exit(1)
 """
@@ -101,7 +101,7 @@ def serve(client: KubeApi, make_namespace: Callable[[], str]) -> Iterator[Callab
         client.send("POST", paths.collection("Pod", namespace), body=body)
         made.append(path := paths.path(body, namespace))
         polling.wait_until(
-            lambda: (condition(client.get(path), "Ready") or {}).get("status") == "True", "the server to listen", 60
+            lambda: (condition(client.get(path), "Ready") or {}).get("status") == "True", "the server to listen", 120
         )
         return str(client.get(path)["status"]["podIP"])
 
@@ -121,7 +121,7 @@ def reaches(backend: KubernetesBackend, name: str, address: str) -> bool:
 
 
 def until_reaches(backend: KubernetesBackend, name: str, address: str, *, expected: bool) -> None:
-    polling.wait_until(lambda: reaches(backend, name, address) is expected, f"reaching to be {expected}", 20)
+    polling.wait_until(lambda: reaches(backend, name, address) is expected, f"reaching to be {expected}", 90)
 
 
 def test_tasks_and_scripts_reach_what_the_job_file_allows(
@@ -184,7 +184,7 @@ def test_a_default_deny_is_refused_and_cured(client: KubeApi, make_namespace: Ca
     assert found["Egress policies"].state is State.MISSING
 
     backend.apply(dataclasses.replace(job_file, network=Network(allow_to=())))
-    wait_until_ready(backend, "cured", 60)
+    wait_until_ready(backend, "cured", 180)
     assert len(devices(backend, "cured")) == 2
     backend.delete("cured")
 

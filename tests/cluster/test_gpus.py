@@ -29,7 +29,7 @@ def gpus(client, node):
 
     patch({"op": "add", "value": "2"})
     polling.wait_until(
-        lambda: client.get(node)["status"]["allocatable"].get("nvidia.com/gpu") == "2", "the node to show GPUs", 30
+        lambda: client.get(node)["status"]["allocatable"].get("nvidia.com/gpu") == "2", "the node to show GPUs", 120
     )
     label = "cloud.google.com/gke-accelerator"
     client.send("PATCH", node, body={"metadata": {"labels": {label: "nvidia-l4"}}}, content_type=MERGE)

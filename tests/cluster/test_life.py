@@ -142,14 +142,24 @@ def test_clusters_of_all_namespaces_are_listed(cluster, make_namespace, namespac
     elsewhere.delete("elsewhere")
 
 
+def with_events(backend, name, *wanted):
+    """Return the events of a cluster as soon as these are among them: nodes post events after they start pods."""
+
+    def look():
+        told = list(backend.events(name, follow=False))
+        return told if set(wanted) <= {(event.about, event.reason) for event in told} else None
+
+    return polling.wait_until(look, f"the events {wanted}", 60)
+
+
 def test_events_are_in_order_and_followed_to_the_end(up, backend):
     job_file = make_job_file("eventful", make_job(tasks=2))
     name = up(job_file)
-    told = list(backend.events(name, follow=False))
+    told = with_events(
+        backend, name, ("worker/0", "Scheduled"), ("worker/1", "Started"),
+        ("StatefulSet eventful-worker", "SuccessfulCreate"),
+    )  # fmt: skip
     assert [event.time for event in told] == sorted(event.time for event in told)
-    seen = {(event.about, event.reason) for event in told}
-    assert {("worker/0", "Scheduled"), ("worker/1", "Started")} <= seen
-    assert ("StatefulSet eventful-worker", "SuccessfulCreate") in seen
     following = backend.events(name, follow=True)
     next(following)
     backend.restart(name, Task("worker", 1))
@@ -157,8 +167,7 @@ def test_events_are_in_order_and_followed_to_the_end(up, backend):
     backend.delete(name)
     list(following)
     up(job_file)  # the events of this cluster alone
-    again = list(backend.events(name, follow=False))
-    assert ("worker/0", "Scheduled") in {(event.about, event.reason) for event in again}
+    again = with_events(backend, name, ("worker/0", "Scheduled"))
     assert not {event.id for event in again} & {event.id for event in told}
     assert not [event for event in (*told, *again) if "Startup probe" in event.message]
 
@@ -241,7 +250,7 @@ def test_up_does_what_plan_shows(up, backend, client, namespace):
     assert [str(task.task) for task in after.tasks] == ["worker/0"]
     assert after.tasks[0].since == before.tasks[0].since
     assert len(devices(backend, name)) == 1
-    polling.wait_until(lambda: not [one for one in left(client, namespace, name) if "-ps" in one], "ps to go", 60)
+    polling.wait_until(lambda: not [one for one in left(client, namespace, name) if "-ps" in one], "ps to go", 120)
 
 
 def test_up_waits_for_tasks_whose_pods_change(up, backend):

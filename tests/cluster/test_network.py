@@ -47,7 +47,7 @@ def ask(client) -> Callable[..., str]:
         client.send("POST", paths.collection("Pod", namespace), body=body)
         made.append(paths.path(body, namespace))
         polling.wait_until(
-            lambda: client.get(made[-1])["status"]["phase"] in ("Succeeded", "Failed"), "the visitor to end", 60
+            lambda: client.get(made[-1])["status"]["phase"] in ("Succeeded", "Failed"), "the visitor to end", 180
         )
         return client.text(f"{made[-1]}/log").splitlines()[-1]
 

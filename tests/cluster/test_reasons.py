@@ -99,7 +99,7 @@ def test_pod_security_that_refuses_everything(client, make_namespace, backend, m
 def test_up_ends_at_once_where_waiting_is_hopeless(up, backend):
     name = up(make_job_file("why-hopeless", make_job(image="not an image")), wait=0)
     with pytest.raises(ClusterError, match="is not the name of an image"):
-        wait_until_ready(backend, name, 60)
+        wait_until_ready(backend, name, 180)
 
 
 def test_a_missing_stateful_set_is_named(up, backend, client, namespace):

@@ -5,6 +5,7 @@ import time
 
 import on_cluster
 import pytest
+from kube_api import MERGE
 from on_cluster import make_job_file, token
 
 from tfk8s import polling
@@ -103,7 +104,7 @@ def test_a_write_that_is_forbidden_is_named_too(client, stranger, namespace):
         return error if "may not patch" in str(error) else None
 
     try:
-        error = polling.wait_until(denied, "the rights to read to hold", 8)
+        error = polling.wait_until(denied, "the rights to read to hold", 60)
     finally:
         client.send("DELETE", f"{rbac}/rolebindings/stranger")
         client.send("DELETE", f"{rbac}/roles/stranger")
@@ -150,7 +151,13 @@ def test_a_namespace_that_is_being_deleted(client):
     client.send("POST", "/api/v1/namespaces", body=body)
     backend = KubernetesBackend(namespace=name)
     backend.apply(make_job_file("late"))
+    keeps = {"metadata": {"name": "keeps", "finalizers": ["tfk8s.dev/test"]}}  # else the namespace may be gone at once
+    client.send("POST", f"/api/v1/namespaces/{name}/configmaps", body=keeps)
     client.send("DELETE", f"/api/v1/namespaces/{name}")
-    for change in (backend.apply, backend.plan):
-        error = refusal(ClusterError, lambda change=change: change(make_job_file("late")))
-        assert str(error) == f'namespace "{name}" is being deleted: nothing can be created in it'
+    try:
+        for change in (backend.apply, backend.plan):
+            error = refusal(ClusterError, lambda change=change: change(make_job_file("late")))
+            assert str(error) == f'namespace "{name}" is being deleted: nothing can be created in it'
+    finally:
+        body, path = {"metadata": {"finalizers": None}}, f"/api/v1/namespaces/{name}/configmaps/keeps"
+        client.send("PATCH", path, body=body, content_type=MERGE)

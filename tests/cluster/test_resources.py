@@ -68,8 +68,8 @@ def test_a_script_that_the_namespace_refuses_ends_with_the_reason(tight, script)
 
 def test_a_script_waits_for_a_quota_as_long_as_the_command_says(tight, script):
     tight.run(NAME, script())  # the warm pod stays, and leaves 800Mi
-    with pytest.raises(WaitTimeout, match=r'^waited 3 s for the script to start: the namespace\'s quota "small"'):
-        tight.run(NAME, script(memory="900Mi", start_timeout=3.0))
+    with pytest.raises(WaitTimeout, match=r'^waited 8 s for the script to start: the namespace\'s quota "small"'):
+        tight.run(NAME, script(memory="900Mi", start_timeout=8.0))
 
 
 def test_up_ends_no_task_for_pods_that_the_namespace_refuses(client, tight):

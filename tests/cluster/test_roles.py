@@ -60,7 +60,7 @@ def become(client, team, tmp_path, monkeypatch):
         polling.wait_until(
             lambda: own.send("POST", REVIEW, body=body)["status"]["allowed"] == wanted or None,
             f"{account}'s rights",
-            30,
+            60,
         )
 
     return become
@@ -183,7 +183,7 @@ def test_the_role_of_a_submitter_is_sufficient(become, tfk8s, files, team, monke
     tfk8s("up", "one.yaml")
     become("tfk8s-submit")
     assert tfk8s("submit", "--fresh", "ours", "small/script.py") == "no input\n"
-    assert "Succeeded" in tfk8s("status", "ours")
+    polling.wait_until(lambda: "Succeeded" in tfk8s("status", "ours"), "the status to have the script's end", 60)
     tfk8s("logs", "ours")
     assert tfk8s("submit", "ours", "small/script.py") == "no input\n"
     become("tfk8s-user")

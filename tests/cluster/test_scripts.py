@@ -107,7 +107,7 @@ def test_output_arrives_as_it_is_printed(run, capfd, tmp_path):
         seen += capfd.readouterr().out
         return "first" in seen
 
-    polling.wait_until(look, "the first line", 20)
+    polling.wait_until(look, "the first line", 90)
     assert "second" not in seen
     thread.join()
 
@@ -160,10 +160,13 @@ def test_ctrl_c_ends_the_script(backend, client, cluster, namespace, tmp_path, f
 
 
 def test_a_finished_scripts_secret_goes_with_its_job(run, client, namespace):
+    def jobs():
+        return {job["metadata"]["uid"]: job for job in client.get(paths.collection("Job", namespace))["items"]}
+
+    before = jobs()
     run("print()", fresh=True)
-    jobs = client.get(paths.collection("Job", namespace))["items"]
+    (newest,) = (job for uid, job in jobs().items() if uid not in before)
     secrets = client.get(paths.collection("Secret", namespace))["items"]
-    newest = max(jobs, key=lambda job: job["metadata"]["creationTimestamp"])
     (secret,) = [one for one in secrets if one["metadata"]["name"] == newest["metadata"]["name"]]
     assert secret["metadata"]["ownerReferences"][0]["uid"] == newest["metadata"]["uid"]
     assert newest["spec"]["ttlSecondsAfterFinished"] == 3600
@@ -188,7 +191,7 @@ def test_a_detached_script_is_shown_followed_and_removed(backend, cluster, capfd
         assert backend.show(cluster, name, LogOptions(follow=follow)) == code
         out, err = capfd.readouterr()
         assert (out, err.splitlines()[-1]) == ("out\n", "err")
-    polling.wait_until(lambda: status_of(backend, cluster, name).exit_code == 7, "the exit code to be shown", 20)
+    polling.wait_until(lambda: status_of(backend, cluster, name).exit_code == 7, "the exit code to be shown", 60)
     found = status_of(backend, cluster, name)
     assert (found.phase, found.command) == ("Failed", "a.py --steps 5")
     backend.stop(cluster, name)
@@ -282,14 +285,14 @@ def test_scripts_of_all_workers_show_progress_until_ctrl_c(backend, cluster, tmp
         lines.add((str(task), text, is_error))
         if not is_error and {("worker/0", "0", False), ("worker/1", "1", False)} <= lines:
             seen = [StepProgress(step=4, total=4)] * 2
-            polling.wait_until(lambda: [script.progress for script in scripts()] == seen, "the progress", 30)
+            polling.wait_until(lambda: [script.progress for script in scripts()] == seen, "the progress", 60)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         each.run_each(
             backend, cluster, [Task("worker", 0), Task("worker", 1)], Script(path=tmp_path / "script.py"), interrupt
         )
-    assert scripts() == []
+    polling.wait_until(lambda: not scripts(), "the status to have the scripts' end", 60)
 
 
 HANGING = """

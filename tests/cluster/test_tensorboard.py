@@ -16,6 +16,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile
+from tfk8s.core.status import ScriptStatus
 from tfk8s.core.storage.volumes import Volume
 
 # TensorBoard, and what it needs besides the packages of TensorFlow.
@@ -75,12 +76,17 @@ def test_page_shows_what_a_script_writes_to_a_volume(
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         assert losses(url, run=".") == LOSSES
-        (board,) = [script for script in backend.observe(name).scripts if script.exit_code is None]
+
+        def running() -> list[ScriptStatus]:
+            return [script for script in backend.observe(name).scripts if script.exit_code is None]
+
+        polling.wait_until(lambda: len(running()) == 1, "the status to have the end of the first command", 60)
+        (board,) = running()
         assert board.command == "tfk8s.sessions.pod.tensorboard /logs/train"
     finally:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     polling.wait_until(
-        lambda: board.name not in [left.name for left in backend.observe(name).scripts], "the Job to be deleted", 30
+        lambda: board.name not in [left.name for left in backend.observe(name).scripts], "the Job to be deleted", 60
     )

@@ -18,7 +18,7 @@ WHERE = (
     "print(socket.gethostname(), 'fork_server' in pathlib.Path(f'/proc/{os.getppid()}/cmdline').read_text())\n"
 )
 DEVICES = "import tfk8s\nwith tfk8s.session() as session: print(len(session.list_devices()))\n"
-LIMIT = 60.0
+LIMIT = 120.0
 
 
 @pytest.fixture

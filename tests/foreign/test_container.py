@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from conftest import Container
+from conftest import TIMEOUT, Container
 
 TUTORIAL = "examples/tutorial/cluster.yaml"
 ISOLATION = "loopback: other users of this machine can connect (no network namespace: unshare: Operation not permitted)"
@@ -161,7 +161,10 @@ def checksum(data: bytes) -> int:
 def test_a_port_that_can_not_be_bound_ends_its_process(cluster: Container) -> None:
     # Isolated Python reads no PYTHONPATH, and Docker's profile forbids pidfd_getfd.
     cluster.write("/tmp/stubborn.py", STUBBORN)
-    printed = cluster.run("sleep 20 | tfk8s submit --local tutorial /tmp/stubborn.py", code=1)
+    with cluster.start("tfk8s submit --local tutorial /tmp/stubborn.py 2>&1") as script:  # its input stays open
+        assert script.wait(TIMEOUT) == 1
+        assert script.stdout is not None
+        printed = script.stdout.read()
     assert "ends: port 23000 is open to other machines, and can't be bound to loopback" in printed
 
 

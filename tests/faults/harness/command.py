@@ -76,7 +76,7 @@ class Command:
             assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.out}{self.err}"
             return False
 
-        polling.wait_until(look, lambda: f"“{words}”, and saw {self.out}{self.err}", PATIENCE)
+        polling.wait_until(look, lambda: f"“{words}”, and saw {self.out}{self.err}", 2 * PATIENCE)
 
     def now(self) -> None:
         """Note that the fault begins now."""

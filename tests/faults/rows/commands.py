@@ -158,7 +158,7 @@ def killed_submit(environment: KubeEnvironment) -> Ended:
 def two_ups(environment: KubeEnvironment) -> Ended:
     environment.remove()
     one, other = (environment.start("up", environment.job_file) for _ in range(2))
-    first, second = one.end(PATIENCE), other.end(PATIENCE)
+    first, second = one.end(2 * PATIENCE), other.end(2 * PATIENCE)
     return Ended(max(first.seconds, second.seconds), max(first.code, second.code), "", first.err + second.err)
 
 

@@ -165,16 +165,18 @@ def frozen_sessions() -> Iterator[Row]:
 # ---- clusters that can't come up -----------------------------------------------------------------------------------
 
 
-def up_of(text: Callable[[str], str], before: Fault = lambda environment: None) -> Callable[[KubeEnvironment], Ended]:
+def up_of(
+    text: Callable[[str], str], before: Fault = lambda environment: None, deadline: float = DEADLINE
+) -> Callable[[KubeEnvironment], Ended]:
     """Run `up` of a changed job file with a deadline; remove what remains."""
 
     def run(environment: KubeEnvironment) -> Ended:
         environment.remove()
         before(environment)
         up = environment.start(
-            "up", "--timeout", f"{DEADLINE}s", environment.file("changed.yaml", text(environment.text))
+            "up", "--timeout", f"{deadline:g}s", environment.file("changed.yaml", text(environment.text))
         )
-        ended = up.end(DEADLINE + PATIENCE)
+        ended = up.end(deadline + PATIENCE)
         environment.remove()
         return ended
 
@@ -228,7 +230,7 @@ def image(name: str) -> Callable[[str], str]:
 def unready() -> Iterator[Row]:
     limit, within = DEADLINE + VERDICT, f"in `up`, with a deadline of {DEADLINE} s"
     yield Row(
-        fault="an image that is none", when="in `up`", run=up_of(image('"no image"')), code=2,
+        fault="an image that is none", when="in `up`", run=up_of(image('"no image"'), deadline=PATIENCE), code=2,
         words=("no image",), left=NOTHING, limit=limit,
     )  # fmt: skip
     yield Row(
@@ -257,12 +259,12 @@ def unready() -> Iterator[Row]:
     )  # fmt: skip
     yield Row(
         fault="a task that ends again and again", when="in `up`",
-        run=up_of(lambda text: text.replace("ps: {", "ps: {env: {PYTHONHASHSEED: none}, ")), code=1,
+        run=up_of(lambda text: text.replace("ps: {", "ps: {env: {PYTHONHASHSEED: none}, "), deadline=PATIENCE), code=1,
         words=("can't come up: ps/0 was started again and ended again", "PYTHONHASHSEED"), left=NOTHING, limit=limit,
     )  # fmt: skip
     yield Row(
         fault="a module of `preload` is missing", when="in `up`",
-        run=up_of(lambda text: text.replace("ps: {", "ps: {preload: [no_such_module], ")), code=1,
+        run=up_of(lambda text: text.replace("ps: {", "ps: {preload: [no_such_module], "), deadline=PATIENCE), code=1,
         words=("can't come up: ps/0", "no_such_module"), left=NOTHING, limit=limit,
     )  # fmt: skip
 

@@ -141,9 +141,9 @@ def coordinator_loses_a_pod(environment: KubeEnvironment) -> Ended:
 def coordinator_loses_a_network(environment: KubeEnvironment) -> Ended:
     """Drop the packets of a worker of a ParameterServerStrategy, which goes on without the worker."""
     script = environment.submit("coordinator.py")
-    script.until_says("schedules")
     process = environment.process("worker/1")
     environment.at_end(lambda: delete("worker/1", **NOW)(environment))
+    script.until_says("schedules")
     script.now()
     process.cut_network()
     ended = script.end(2 * PATIENCE)

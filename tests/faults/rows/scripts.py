@@ -75,8 +75,8 @@ def coordinates(task: str, number: int, nap: float | None = None) -> Callable[[E
 
     def run(environment: Environment) -> Ended:
         script = environment.submit("coordinator.py", to_kill=task if number == signal.SIGKILL else "")
+        process = environment.process(task)  # looked for first: the script goes on meanwhile
         script.until_says("schedules")
-        process = environment.process(task)
         script.now()
         process.send(number)
         if nap is not None:
@@ -94,8 +94,8 @@ def coordinates(task: str, number: int, nap: float | None = None) -> Callable[[E
 
 def reads_a_frozen_ps(environment: Environment) -> Ended:
     script = environment.submit("eager.py")
-    script.until_says("reads")
     process = environment.process("ps/0")
+    script.until_says("reads")
     script.now()
     process.send(signal.SIGSTOP)
     try:
@@ -106,8 +106,8 @@ def reads_a_frozen_ps(environment: Environment) -> Ended:
 
 def loses_a_replica(environment: Environment) -> Ended:
     script = environment.submit("synchronous.py", to_kill="worker/1")
-    script.until_says("a step")
     process = environment.process("worker/1")
+    script.until_says("a step")
     script.now()
     process.send(signal.SIGKILL)
     return script.end(PATIENCE)
