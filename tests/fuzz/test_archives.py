@@ -25,7 +25,7 @@ from tfk8s.task.programs.folder_writer import InvalidPath
 
 COUNT = int(os.environ.get("TFK8S_ARCHIVES", "2000"))
 SAME_PLACE = 20  # archives for one place: what one leaves may help the next one out of the place
-LIMIT = 1.0  # second for each, on a busy machine
+LIMIT = 1.0  # second of processor time for each: a busy machine takes longer
 
 
 def receive(seed: int) -> None:
@@ -75,8 +75,8 @@ def test_hostile_archives_leave_no_file_outside(
         with scene(tmp_path / "root"):
             before = outside(tmp_path)
             for seed in range(first, first + SAME_PLACE):
-                start = time.monotonic()
+                start = time.process_time()
                 work(seed)
-                slowest = max(slowest, time.monotonic() - start)
+                slowest = max(slowest, time.process_time() - start)
                 assert outside(tmp_path) == before, f"archive {seed}"
     assert slowest < LIMIT

@@ -19,7 +19,7 @@ from tfk8s.jobfile.loader import load
 
 REPOSITORY = Path(__file__).parents[2]
 
-_TEXT = {"capture_output": True, "text": True, "timeout": 60, "cwd": REPOSITORY, "stdin": subprocess.DEVNULL}
+_TEXT = {"capture_output": True, "text": True, "timeout": 180, "cwd": REPOSITORY, "stdin": subprocess.DEVNULL}
 
 
 def wait_for(backend: LocalBackend, name: str, condition: Callable[[ClusterStatus], bool]) -> ClusterStatus:
@@ -50,7 +50,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> None:
-    polling.wait_until(lambda: gone(pid), f"process {pid} to end", 30)
+    polling.wait_until(lambda: gone(pid), f"process {pid} to end", 60)
 
 
 def children(pid: int) -> list[int]:

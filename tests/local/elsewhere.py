@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import socket
@@ -22,9 +23,12 @@ from pathlib import Path
 
 from tfk8s import polling
 
-HERE, THERE, LATER = "198.51.100.254", "198.51.100.1", "198.51.100.253"  # of documentation (RFC 5737)
+# pytest-xdist may give tests of one module to two processes, whose networks must not meet.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_NETWORK = ("198.51.100", "203.0.113", "192.0.2")[_WORKER % 3]  # of documentation (RFC 5737)
+HERE, THERE, LATER = f"{_NETWORK}.254", f"{_NETWORK}.1", f"{_NETWORK}.253"
 NAMES = ("storage.googleapis.com", "www.googleapis.com", "packages.example", "s3.example", "models.example")
-_DEVICE = "tfk8s-test"
+_DEVICE = f"tfk8s-test{_WORKER}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def elsewhere(folder: Path) -> Iterator[Elsewhere]:
             server.stdin.write("connected\n")
             server.stdin.flush()
             assert server.stdout.readline() == "ready\n"
-            polling.wait_until(_answers, "the server elsewhere to answer", 10)
+            polling.wait_until(_answers, "the server elsewhere to answer", 60)
             yield found
         finally:
             server.kill()  # its network goes with it, and the cable
@@ -86,7 +90,7 @@ def elsewhere(folder: Path) -> Iterator[Elsewhere]:
 
 def ip(*arguments: str) -> None:
     """Run ip(8)."""
-    subprocess.run(["ip", *arguments], check=True, timeout=10)
+    subprocess.run(["ip", *arguments], check=True, timeout=60)
 
 
 @contextlib.contextmanager

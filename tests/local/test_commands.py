@@ -181,7 +181,7 @@ def test_a_supervisor_outlives_an_up_that_is_killed_while_it_waits(job_file: Pat
     environment = {**os.environ, CLUSTER_ID_VARIABLE: record.id}
     subprocess.run(command, pass_fds=[ready], env=environment, check=True, timeout=60)
     os.close(ready)
-    wait_until(lambda: folder.supervisor() is not None, "the supervisor to start", 30)
+    wait_until(lambda: folder.supervisor() is not None, "the supervisor to start", 60)
     supervisor = folder.supervisor()
     again = tfk8s("up", "--local", job_file)
     assert again.returncode == 0, again.stderr
@@ -192,7 +192,7 @@ def test_a_supervisor_outlives_an_up_that_is_killed_while_it_waits(job_file: Pat
 def test_two_ups_at_once_make_one_cluster(job_file: Path) -> None:
     both = [start_tfk8s("up", "--local", job_file) for _ in range(2)]
     for process in both:
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
     assert len(pids("mine")) == 3
     assert tfk8s("down", "--local", "mine").returncode == 0
@@ -207,7 +207,7 @@ def test_an_interrupted_run_removes_its_cluster(job_file: Path, tmp_path: Path, 
     assert process.stdout.readline() == "up\n"
     processes = pids("mine")
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode in (130, 143)
     assert state.folder("mine").read() is None
     for pid in processes:
@@ -245,9 +245,9 @@ def test_an_interrupted_up_can_be_continued(job_file: Path) -> None:
     job_file.write_text(job_file.read_text().replace("ps: 1", "ps: {tasks: 1, preload: [tensorflow]}"))
     process = start_tfk8s("up", "--local", job_file)  # importing TensorFlow takes long enough
     folder = state.folder("mine")
-    wait_until(lambda: folder.control.exists(), "the supervisor to listen", 30)
+    wait_until(lambda: folder.control.exists(), "the supervisor to listen", 60)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 130
     if folder.read() is not None:  # up keeps what it made: a second up goes on from there
         assert tfk8s("down", "--local", "mine").returncode == 0
@@ -271,7 +271,7 @@ def test_only_this_user_can_connect_to_the_address_of_connect(shared: str, tmp_p
             assert said.stdout in ("b''\n", ""), said
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 130
 
 

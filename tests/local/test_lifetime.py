@@ -55,7 +55,7 @@ def test_a_script_and_a_forward_keep_a_cluster_that_ends_without_them(
 
 
 def test_the_duration_ends_scripts_and_what_they_left_behind(backend: LocalBackend, up: Up, tmp_path: Path) -> None:
-    name = up(job_file("short", worker=1, max_duration=10))
+    name = up(job_file("short", worker=1, max_duration=20))
     wait_for(backend, name, is_ready)
     child = tmp_path / "pid"
     script = tmp_path / "script.py"
@@ -67,7 +67,7 @@ def test_the_duration_ends_scripts_and_what_they_left_behind(backend: LocalBacke
     )
     with pytest.raises(ClusterError) as caught:
         backend.run(name, Script(path=script, fresh=True))  # which does not wait for TensorFlow
-    assert str(caught.value) == f'cluster "short" has ended 10s after its first `up` (max_duration), while {script} ran'
+    assert str(caught.value) == f'cluster "short" has ended 20s after its first `up` (max_duration), while {script} ran'
     wait_until_gone(int(child.read_text()))
 
 

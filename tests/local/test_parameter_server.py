@@ -115,7 +115,7 @@ def test_tasks_forget_what_a_script_made(pss: str, backend: LocalBackend, run: C
     for how, code in ends.items():
         assert run(pss, LARGE, *filter(None, [how]))[:2] == (code, "8.0\n")
     # malloc keeps some of it; without an end to each context, all four variables would be there.
-    polling.wait_until(lambda: memory() < before + 2 * SIZE, lambda: f"the ps to shrink from {memory()} bytes", 10)
+    polling.wait_until(lambda: memory() < before + 2 * SIZE, lambda: f"the ps to shrink from {memory()} bytes", 60)
 
 
 @pytest.mark.parametrize(

@@ -389,7 +389,7 @@ def test_a_frozen_task_is_named(backend: LocalBackend, ready: str, run) -> None:
 def test_scripts_run_side_by_side(pair: str, start) -> None:
     text = "import tensorflow as tf; print(tf.Session('grpc://localhost:2222').run(tf.constant(1)))"
     processes = [start(pair, text) for _ in range(4)]
-    assert [process.communicate(timeout=30)[0] for process in processes] == ["1\n"] * 4
+    assert [process.communicate(timeout=120)[0] for process in processes] == ["1\n"] * 4
 
 
 def test_a_script_of_its_own_server_goes_on_working(run, pair: str) -> None:
@@ -483,7 +483,7 @@ def test_ctrl_c_ends_a_script_whose_thread_waits(pair: str, tmp_path: Path) -> N
         'tfk8s: waiting for the script\'s thread "reader" to end; Ctrl-C again ends it at once, else'
     )
     twice.send_signal(signal.SIGINT)
-    twice.communicate(timeout=5)
+    twice.communicate(timeout=10)  # less than the 15 s without a second Ctrl-C
     assert twice.returncode == 143
-    out, err = once.communicate(timeout=30)  # 15 s, and 2 s after SIGTERM
+    out, err = once.communicate(timeout=60)  # 15 s, and 2 s after SIGTERM
     assert (once.returncode, out) == (130, "saves\n"), err

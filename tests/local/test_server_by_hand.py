@@ -79,20 +79,20 @@ def test_server_stops_at_once(start: Start, ports: tuple[int, int], number: int,
     process = start(f"--cluster-spec=a|localhost:{ports[0]}", "--job-name=a", "--task-index=0")
     assert first_line(process)
     process.send_signal(number)
-    assert process.wait(1) == code
+    assert process.wait(10) == code  # at once, on a busy machine
 
 
 def test_port_in_use_is_an_error(start: Start) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         process = start(f"--cluster-spec=a|localhost:{port}", "--job-name=a", "--task-index=0")
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (1, f"error: a/0 can't listen on port {port}: Address already in use\n")
 
 
 def test_bad_input_exits_with_2(start: Start) -> None:
     process = start("--cluster-spec=my-job|localhost:1", "--job-name=my-job", "--task-index=0")
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert err.startswith('error: "my-job" is not a TensorFlow job name')
 
@@ -122,7 +122,7 @@ def test_clients_that_connect_first_at_the_same_time(start: Start, ports: tuple[
     assert " listens on port " in first_line(process)
     server_def = config.check_config(config.parse_cluster(json.dumps(spec)), "ps", 0).server_def()
     operation = wire.field(2, "NoOp") + wire.field(6, "/job:ps/replica:0/task:0/device:CPU:0")
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=60)
 
     def call(method: str, request: bytes) -> None:
         with socket.create_connection(("localhost", ports[0])) as stream:

@@ -117,7 +117,7 @@ def test_whenever_a_signal_comes_run_leaves_nothing(tmp_path: Path, delay: float
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(delay)
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert process.returncode in (128 + number, -number), err  # the latter before the program has begun
     if process.returncode == 128 + number:
         assert "Traceback" not in err
@@ -126,13 +126,14 @@ def test_whenever_a_signal_comes_run_leaves_nothing(tmp_path: Path, delay: float
 
 def test_ctrl_c_at_a_terminal_leaves_the_supervisor_that_up_starts(tmp_path: Path) -> None:
     path = tmp_path / "terminal.yaml"
-    path.write_text("apiVersion: tfk8s.dev/v1\nname: terminal\njobs: {worker: 1}\n")
+    # Importing TensorFlow takes long enough: `up` still waits when the signal comes.
+    path.write_text("apiVersion: tfk8s.dev/v1\nname: terminal\njobs: {worker: {preload: [tensorflow]}}\n")
     folder = state.folder("terminal")
     process = start_tfk8s("up", "--local", path, start_new_session=True)
     try:
-        polling.wait_until(folder.supervisor_log.exists, "the supervisor to start", 20)
+        polling.wait_until(folder.supervisor_log.exists, "the supervisor to start", 60)
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends the signal to all processes of the group
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=120)
         assert process.returncode == 130, err
         assert folder.is_running()
     finally:
@@ -146,7 +147,7 @@ def test_a_signal_before_a_program_has_its_own_session_is_dropped() -> None:
             [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY,
             preexec_fn=lambda: os.kill(os.getpid(), signal.SIGINT),
         )  # fmt: skip
-    assert program.communicate(timeout=20)[0] == "goes on\n"
+    assert program.communicate(timeout=120)[0] == "goes on\n"
     assert program.returncode == 0
 
 
@@ -165,5 +166,5 @@ def test_sigterm_ends_a_command_as_an_exception_does(tmp_path: Path) -> None:
     assert process.stdout.readline().startswith("grpc://127.0.0.1:")
     assert process.stderr.readline() == 'forwarding sessions to cluster "there", until Ctrl-C\n'
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (143, "")

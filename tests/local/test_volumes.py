@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from clusters import may_mount, running, tfk8s
 
 # A folder that ordinary users can't make: their clusters have a root folder of their own.
-PLACE = "/tfk8s-volume-test"
+PLACE = f"/tfk8s-volume-test-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 JOB_FILE = f"""
 apiVersion: tfk8s.dev/v1
 name: volumes

@@ -19,8 +19,8 @@ from tfk8s.backends.kubernetes.scripts import warm_pods
 from tfk8s.errors import ClusterError, TaskUnreachable
 from tfk8s.sessions.warm import channel
 
-# Its pod gives up a client after a second, not a minute. The processes of connections are forks of this one.
-HASTY = f"from tfk8s.sessions.warm import channel; channel.RESUME_TIMEOUT = channel.SILENCE_TIMEOUT = 1.0; {KEEPER}"
+# Its pod gives up a client after three seconds, not a minute. The processes of connections are forks of this one.
+HASTY = f"from tfk8s.sessions.warm import channel; channel.RESUME_TIMEOUT = channel.SILENCE_TIMEOUT = 3.0; {KEEPER}"
 
 # It tells its process, and that SIGTERM has come; it goes on.
 IGNORES_SIGTERM = """

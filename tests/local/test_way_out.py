@@ -277,4 +277,4 @@ def test_the_way_out_ends_with_its_cluster(start: Callable[..., Cluster]) -> Non
     assert supervisor is not None
     assert identity is not None
     os.kill(supervisor, 9)
-    polling.wait_until(lambda: not processes.marked("TFK8S_CLUSTER_ID", identity), "all processes to end", 30)
+    polling.wait_until(lambda: not processes.marked("TFK8S_CLUSTER_ID", identity), "all processes to end", 60)

@@ -94,7 +94,11 @@ print(json.dumps([float(abs(mean).sum()), sorted(devices)]))
 """
 BACKUP = """
 model = compiled(tfk8s.strategy())
-tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: print(epoch, logs["loss"], flush=True))
+def tell(epoch, logs):
+    print(epoch, logs["loss"], flush=True)
+    if epoch == 2:
+        sys.stdin.readline()
+tell = keras.callbacks.LambdaCallback(on_epoch_end=tell)
 model.fit(x, y, 64, 6, shuffle=False, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(sys.argv[1]), tell])
 """
 MULTI_WORKER = """
@@ -209,15 +213,15 @@ def test_training_continues_after_the_loss_of_the_ps(workers: str, backend: Loca
     def start(folder: str) -> list[str]:
         return ["submit", "--local", "--retries", "3", workers, str(script), str(tmp_path / folder)]
 
-    undisturbed = start_tfk8s(*start("a")).communicate(timeout=120)[0].splitlines()
-    disturbed = start_tfk8s(*start("b"))
+    undisturbed = start_tfk8s(*start("a"), stdin=subprocess.DEVNULL).communicate(timeout=120)[0].splitlines()
+    disturbed = start_tfk8s(*start("b"), stdin=subprocess.PIPE)
     assert disturbed.stdout is not None
     lines = []
     while not lines or not lines[-1].startswith("2 "):
         lines.append(disturbed.stdout.readline())
         assert lines[-1], disturbed.communicate()[1]
     os.kill(pids(backend.observe(workers))[Task("ps", 0)], signal.SIGKILL)
-    rest, errors = disturbed.communicate(timeout=120)
+    rest, errors = disturbed.communicate("\n", timeout=120)
     assert disturbed.returncode == 0, errors
     epochs = [line.split() for line in (*lines, *rest.splitlines())]
     assert [int(epoch) for epoch, _ in epochs] == list(range(6))
