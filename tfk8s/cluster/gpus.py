@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from tfk8s import polling
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Task
-from tfk8s.core.status import ClusterStatus
+from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.task_names import format_tasks
 from tfk8s.errors import ClusterError
 
 REASON_TIMEOUT = 3.0  # a server writes the reason a moment after it begins to listen
 COMPARE_TIMEOUT = 130.0  # a program's process compares before the program, in at most `seen_gpus.LIMIT`
+_INTERVAL = 1.0  # each poll reads the logs
 _MAX_LOGS = 8
 _Lines = dict[Task, tuple[int, int, str]]  # of logs: the GPUs that a task sees, those that it was given, and why
 _UNKNOWN = "its log shows no reason"
@@ -36,8 +39,7 @@ def require_gpus(backend: Backend, status: ClusterStatus) -> None:
     """
     tasks = {task.task: task for task in status.tasks if task.required_gpus}
     seen = _seen_by_servers(backend, status) if any(not task.is_program for task in tasks.values()) else {}
-    programs = [task.task for task in tasks.values() if task.is_program]
-    lines = _read_program_lines(backend, status.name, programs)
+    lines = _read_program_lines(backend, status.name, [task for task in tasks.values() if task.is_program])
     seen |= {task: line[0] for task, line in lines.items()}
     lacking = [task for task in tasks if task in seen and seen[task] < tasks[task].required_gpus]
     if not lacking:
@@ -65,16 +67,20 @@ def _seen_by_servers(backend: Backend, status: ClusterStatus) -> dict[Task, int]
     return {answer.task: sum(device.kind == "GPU" for device in answer.devices) for answer in answers}
 
 
-def _read_program_lines(backend: Backend, name: str, tasks: Sequence[Task]) -> _Lines:
+def _read_program_lines(backend: Backend, name: str, programs: Sequence[TaskStatus]) -> _Lines:
     """Return what the processes of programs have logged about their GPUs, until one lacks some or the run has ended.
 
-    The result is shorter for users who may not read logs: the end of a run names the reason, too.
+    The result is shorter for users who may not read logs: the end of a run names the reason, too. A program that has
+    run for longer than the comparison takes has its GPUs.
     """
+    starts = {program.task: program.since or 0.0 for program in programs if program.phase is Phase.RUNNING}
+    old = {task for task, start in starts.items() if 0 < start < time.time() - COMPARE_TIMEOUT}
+    tasks = [program.task for program in programs if program.task not in old]
     found: _Lines = {}
-    for _ in polling.poll(COMPARE_TIMEOUT) if tasks else ():
+    for _ in polling.poll(COMPARE_TIMEOUT, least_interval=_INTERVAL) if tasks else ():
         has_ended = backend.observe(name).exit_code is not None
         try:
-            found |= _logged(backend, name, [task for task in tasks if task not in found])
+            found |= _logged(backend, name, [task for task in tasks if task not in found], starts)
         except ClusterError:
             break
         if has_ended or len(found) == len(tasks) or any(seen < required for seen, required, _ in found.values()):
@@ -87,15 +93,27 @@ def _read_server_lines(backend: Backend, name: str, tasks: Sequence[Task]) -> _L
     found: _Lines = {}
     for _ in polling.poll(REASON_TIMEOUT) if tasks else ():
         with contextlib.suppress(ClusterError):  # users who may not read logs learn less
-            found |= _logged(backend, name, [task for task in tasks if task not in found])
+            found |= _logged(backend, name, [task for task in tasks if task not in found], {})
         if len(found) == len(tasks):
             break
     return found
 
 
-def _logged(backend: Backend, name: str, tasks: Sequence[Task]) -> _Lines:
-    """Return the last line of each task about its GPUs."""
+def _logged(backend: Backend, name: str, tasks: Sequence[Task], starts: Mapping[Task, float]) -> _Lines:
+    """Return the last line of each task about its GPUs, without those from before its start."""
     from tfk8s.task import gpus  # imports ctypes, which takes as long as the rest of this module
 
-    lines = ((line.task, gpus.parse_line(line.text)) for line in backend.logs(name, tasks, LogOptions()))
-    return {task: parsed for task, parsed in lines if parsed}
+    found: _Lines = {}
+    for line in backend.logs(name, tasks, LogOptions(timestamps=True)):
+        written, _, text = line.text.partition(" ")
+        if (parsed := gpus.parse_line(text)) and _seconds(written) >= starts.get(line.task, 0.0):
+            found[line.task] = parsed
+    return found
+
+
+def _seconds(text: str) -> float:
+    """Return the time of a log's line in seconds since the epoch; 0 for a line without its time."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 import runpy
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ _CUDA = {
 
 _UNKNOWN = "TensorFlow's messages in its log may say why"
 _LINE = re.compile(r"tfk8s: \S+ sees (\d+) of (\d+) GPUs(?:: (.+))?")
+_UNCOMPARED = re.compile(r"tfk8s: .+ has no TensorFlow, so nothing compares the (\d+) GPUs of \S+")
 
 Load = Callable[[str], Any]
 
@@ -138,11 +140,18 @@ def unseen_line(name: str, seen: int, required: int, reason: str) -> str:
     return f"tfk8s: {name} sees {seen} of {required} GPUs: {reason or _UNKNOWN}"
 
 
+def uncompared_line(name: str, required: int) -> str:
+    """Return the line of the log of a program without TensorFlow, whose GPUs nothing compares."""
+    return f"tfk8s: {sys.executable} has no TensorFlow, so nothing compares the {required} GPUs of {name}"
+
+
 def parse_line(line: str) -> tuple[int, int, str] | None:
     """Return the GPUs that TensorFlow sees, those of the task, and the reason; None for another line.
 
     Args:
-        line: a `seen_line`, which has no reason, or an `unseen_line`.
+        line: a `seen_line`, which has no reason, an `unseen_line`, or an `uncompared_line`, which counts as seen.
     """
+    if match := _UNCOMPARED.fullmatch(line):
+        return int(match[1]), int(match[1]), ""
     match = _LINE.fullmatch(line)
     return (int(match[1]), int(match[2]), match[3] or "") if match else None

@@ -367,7 +367,7 @@ def test_run_without_the_gpus_of_the_job_file(run: Run, backend: FakeBackend, mo
         "jobs.worker lets tasks run without GPUs\n"
     )
     assert run("run", "new.yaml", "train.py") == (1, "", error)
-    assert backend.calls == ["apply new", "logs new worker/1 follow=False tail=None", "delete new"]
+    assert backend.calls == ["apply new", "logs new worker/1 follow=False tail=None timestamps=True", "delete new"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 import pytest
 from job_files import job_file
@@ -17,6 +19,7 @@ from tfk8s.errors import ClusterError, NoSuchCluster
 from tfk8s.task import gpus
 from tfk8s.testing import FakeBackend, change, use_backend
 
+WRITTEN = "2026-11-25T12:00:00.000001+00:00"
 CPUS = "the image has TensorFlow for CPUs only"
 
 
@@ -27,12 +30,13 @@ class Backend(FakeBackend):
     seen: dict[str, int] = {}  # noqa: RUF012
 
     def logs(self, name: str, tasks: Sequence[Task], options: LogOptions) -> Iterator[LogLine]:
-        del name, options
+        del name
+        assert options.timestamps
         for task in tasks:
             for reason in ("an old server's", self.reasons[str(task)]) if str(task) in self.reasons else ():
-                yield LogLine(task=task, text=gpus.unseen_line(str(task), 0, 1, reason))
+                yield LogLine(task=task, text=f"{WRITTEN} {gpus.unseen_line(str(task), 0, 1, reason)}")
             if str(task) in self.seen:
-                yield LogLine(task=task, text=gpus.seen_line(str(task), self.seen[str(task)]))
+                yield LogLine(task=task, text=f"{WRITTEN} {gpus.seen_line(str(task), self.seen[str(task)])}")
 
 
 @pytest.fixture
@@ -107,6 +111,25 @@ def test_the_log_of_a_program_has_its_reason(programs: Backend) -> None:
     assert str(caught.value) == (
         f'cluster "p" is up, but TensorFlow does not see all GPUs: worker/2 sees 0 of 1: {CPUS}'
     )
+
+
+def test_a_line_of_an_earlier_run_does_not_count(programs: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs.seen, programs.reasons = {"worker/0": 1, "worker/1": 1}, {"worker/2": "the driver is too old"}
+    start = datetime.fromisoformat(WRITTEN).timestamp()
+    monkeypatch.setattr("time.time", lambda: start + 60)
+    monkeypatch.setattr("tfk8s.cluster.gpus.COMPARE_TIMEOUT", 100.0)
+    monkeypatch.setattr("tfk8s.polling.poll", lambda timeout, least_interval: iter([timeout]))
+    for index, later in enumerate((0.0, 0.0, 1.0)):
+        update = change(f"worker/{index}", phase=Phase.RUNNING, since=start + later)
+        programs.statuses["p"] = update(programs.statuses["p"])
+    require_gpus(programs, programs.observe("p"))
+
+
+def test_a_program_that_has_run_for_long_has_its_gpus(programs: Backend) -> None:
+    for index in range(3):
+        update = change(f"worker/{index}", phase=Phase.RUNNING, since=time.time() - 1000)
+        programs.statuses["p"] = update(programs.statuses["p"])
+    require_gpus(programs, programs.observe("p"))
 
 
 def test_a_program_that_has_ended_writes_no_more(programs: Backend) -> None:

@@ -84,9 +84,9 @@ def test_an_interpreter_without_tensorflow_compares_nothing(
 ) -> None:
     monkeypatch.setattr(server, "find_tensorflow", lambda: None)
     assert not seen_gpus.are_missing(TASK, refuse)
-    assert capfd.readouterr().err == (
-        f"tfk8s: {sys.executable} has no TensorFlow, so nothing compares the 2 GPUs of worker/1\n"
-    )
+    line = f"tfk8s: {sys.executable} has no TensorFlow, so nothing compares the 2 GPUs of worker/1"
+    assert capfd.readouterr().err == f"{line}\n"
+    assert gpus.parse_line(line) == (2, 2, "")
 
 
 def test_a_script_begins_only_with_its_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

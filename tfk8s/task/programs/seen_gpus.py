@@ -75,7 +75,7 @@ def are_missing(
     name = naming.task(environment["TFK8S_JOB"], int(environment["TFK8S_INDEX"]))
     tensorflow = server.find_tensorflow()
     if tensorflow is None:
-        _say(f"tfk8s: {sys.executable} has no TensorFlow, so nothing compares the {required} GPUs of {name}")
+        _say(gpus.uncompared_line(name, required))
         return False
 
     def compare() -> str:
