@@ -66,7 +66,6 @@ class ScriptRunner(ForkedScripts[LocalScript]):
     ) -> None:
         super().__init__(loop, forks, grace)
         self._not_ready, self._on_start = not_ready, on_start
-        self._is_stopped = False
         self._waiting: list[_Waiting] = []
 
     @property
@@ -148,6 +147,8 @@ class ScriptRunner(ForkedScripts[LocalScript]):
             else:
                 self.fork(script, RUNNER, {**dataclasses.asdict(request), "arguments": arguments}, [*streams, read])
         except Exception as error:
+            if script.pid is not None:  # nothing would see its end
+                processes.kill_group(script.pid, signal.SIGKILL)
             self.finish(script, {"error": _CANT_START.format(error)})
         finally:
             processes.close((*streams, read))
@@ -159,16 +160,16 @@ class ScriptRunner(ForkedScripts[LocalScript]):
                 os.write(script.events, event.to_line())
 
     def stop(self, reason: str) -> None:
-        """End all scripts, and tell their clients what became of the cluster; kill the scripts when called again."""
-        if self._is_stopped:
-            for script in list(self._running):
-                self._signal(script, signal.SIGKILL)
-            return
-        self._is_stopped = True
+        """End all scripts, and tell their clients what became of the cluster."""
         for script in list(self._running):
             with PEER_MAY_BE_GONE:
                 ipc.send(script.connection, {"cluster": reason})
             self.end(script)
+
+    def kill(self) -> None:
+        """Kill the scripts that still run."""
+        for script in list(self._running):
+            self._signal(script, signal.SIGKILL)
 
     def finish(self, script: LocalScript, message: ipc.Message) -> None:
         """Send the last message to a script's client, and close the script's events."""

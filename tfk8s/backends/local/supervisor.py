@@ -61,7 +61,7 @@ class Supervisor:
         self._programs: list[ProgramProcess] = []
         self._run = ProgramRun(self._loop, record.job_file, [])
         self._folder = folder
-        self._ends_itself = False
+        self._ends_itself = self._is_stopping = False
         self._stopping: list[socket.socket] = []
         self._lifetime = LocalLifetime(self._loop, limits, record.created, self._is_used, self._end)
         self._outside = OutsideConnections()
@@ -145,7 +145,7 @@ class Supervisor:
                 return self._run_script(connection, request, descriptors)
             case requests.Stop():
                 self._stopping.append(connection)
-                self._stop(request.reason)
+                self._stop(request.reason, hurry=request.hurry)
                 return True
             case requests.Hold():
                 ipc.send(connection, {})
@@ -185,6 +185,9 @@ class Supervisor:
         self._run.restart([task for task in self._programs if task in chosen])
 
     def _run_script(self, connection: socket.socket, request: requests.RunScript, descriptors: list[int]) -> bool:
+        if self._is_stopping:
+            ipc.send(connection, {"error": "the cluster ends"})
+            return False
         isolation = self._record.isolation
         if not self._record.exposed and (refusal := isolation.refusal()):
             ipc.send(connection, {"error": str(refusal), "help": refusal.help})
@@ -261,11 +264,19 @@ class Supervisor:
         self._folder.write_end(reason)
         self._stop(f"has ended {reason}")
 
-    def _stop(self, reason: str) -> None:
-        """End scripts and programs, then servers. `cluster_end.end` finds the processes that scripts left."""
-        self._scripts.stop(reason)
-        self._run.stop()
-        self._loop.after(0, self._stop_servers)
+    def _stop(self, reason: str, *, hurry: bool = False) -> None:
+        """End scripts and programs, then servers. `cluster_end.end` finds the processes that scripts left.
+
+        Another reason to end changes nothing: what has got SIGTERM may save until its time is over, or until `hurry`.
+        """
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._scripts.stop(reason)
+            self._run.stop()
+            self._loop.after(0, self._stop_servers)
+        if hurry:
+            self._scripts.kill()
+            self._run.kill()
 
     def _stop_servers(self) -> None:
         if self._scripts.describe() or any(program.pid for program in self._programs):

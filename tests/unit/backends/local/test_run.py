@@ -101,12 +101,12 @@ def test_all_ends_with_0_are_the_success(loop: Loop) -> None:
     assert (repr(second), run.is_running) == ("worker/1 Succeeded 0, 0", False)
 
 
-def test_a_second_stop_kills_the_programs_that_still_save(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kill_ends_the_programs_that_still_save(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     run, (first, _) = begin(loop)
     monkeypatch.setattr(first, "end", lambda: None)  # it saves
     run.stop()
     assert (first.is_running, run.is_running) == (True, True)
-    run.stop()
+    run.kill()
     assert (repr(first), run.is_running) == ("worker/0 Failed, 0: stopped", False)
 
 

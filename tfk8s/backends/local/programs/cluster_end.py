@@ -6,12 +6,15 @@ import contextlib
 import os
 import signal
 import time
+from dataclasses import replace
 
 from tfk8s import polling
 from tfk8s.backends.local import state, supervisor_client
 from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE
 from tfk8s.backends.local.supervision import requests
+from tfk8s.core.spec import Task
 from tfk8s.core.status import Phase
+from tfk8s.core.task_names import format_tasks
 from tfk8s.errors import ClusterError
 from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.escalation import forwarded_signals
@@ -58,16 +61,25 @@ def _stop(folder: state.Folder, request: requests.Stop) -> None:
     def end_now(_: int) -> bool:
         if not next(first, False):
             return False
+        message = requests.to_message(replace(request, hurry=True))
         with contextlib.suppress(OSError), ipc.connect(folder.control, _END_TIMEOUT) as connection:
-            ipc.send(connection, requests.to_message(request))
+            ipc.send(connection, message)
         return True
 
-    found = supervisor_client.observe(folder)
-    names = [f"{task['job']}/{task['index']}" for task in found.tasks if task["phase"] == Phase.RUNNING]
-    names += [f"script {script['name'] or script['pid']}" for script in found.scripts]
-    awaited = f"{', '.join(names) or 'the processes'} of {{}} to end, at most {grace} s; Ctrl-C ends them at once"
+    awaited = f"{_saving(folder) or 'the processes'} of {{}} to end, at most {grace} s; Ctrl-C ends them at once"
     with forwarded_signals(end_now):
         supervisor_client.send_request(folder, request, grace + _END_TIMEOUT, awaited)
+
+
+def _saving(folder: state.Folder) -> str:
+    """Return the names of the programs and scripts that run; "" if the supervisor is another version's."""
+    try:
+        found = supervisor_client.observe(folder)
+    except ClusterError:
+        return ""
+    tasks = [Task(task["job"], task["index"]) for task in found.tasks if task["phase"] == Phase.RUNNING]
+    scripts = [f"script {script['name'] or script['pid']}" for script in found.scripts if script["pid"]]
+    return ", ".join(([format_tasks(tasks)] if tasks else []) + scripts)
 
 
 def _kill(pid: int) -> None:

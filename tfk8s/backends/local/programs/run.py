@@ -70,7 +70,6 @@ class ProgramRun:
         self._success = [str(task) for task in kinds.success_tasks(job_file)]
         self._groups = _groups(self._policy.restart_scope or CLUSTER, members)
         self._end: _End | None = None
-        self._is_stopped = False
         self._number = 0  # of the run: the timers of an earlier run have no effect
         self._stopped_since: dict[ProgramProcess, float] = {}
         for member in members:
@@ -100,13 +99,13 @@ class ProgramRun:
                 self._restart_group(group, state.RESTARTED, 0.0)
 
     def stop(self) -> None:
-        """End all programs with their cluster; kill those that still save when this is called again."""
-        if self._is_stopped:
-            for member in self._members:
-                member.kill()
-            return
-        self._is_stopped = True
+        """End all programs with their cluster."""
         self._finish(_End(Phase.FAILED, "stopped"))
+
+    def kill(self) -> None:
+        """Kill the programs that still run."""
+        for member in self._members:
+            member.kill()
 
     # ---- the end of a program ----
 

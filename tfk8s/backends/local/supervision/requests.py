@@ -77,9 +77,11 @@ class Stop:
 
     Attributes:
         reason: why the cluster ends, for the users of its scripts; continues `cluster "NAME" …`.
+        hurry: kill what still saves.
     """
 
     reason: str
+    hurry: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
