@@ -109,11 +109,10 @@ class FakeBackend:
         self._check(name)
         self.calls.append(f"scale {name} {dict(tasks)}")
         before = self.job_files[name]
-        jobs = tuple(replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
-        if jobs == before.jobs:
+        if (after := before.scaled(tasks)) == before:
             return Scaling.UNCHANGED
         kept = self.statuses[name].tasks if kinds.is_elastic(before) else ()
-        self._make(replace(before, jobs=jobs), self.first_phase, 201, kept)
+        self._make(after, self.first_phase, 201, kept)
         return Scaling.IN_PLACE if kept else Scaling.RESTARTED
 
     def observe(self, name: str) -> ClusterStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from dataclasses import replace
 
 from tfk8s.backends.protocol import Backend
@@ -24,4 +25,5 @@ def remove_unless_used(backend: Backend, job_file: JobFile, error: BaseException
         with contextlib.suppress(NoSuchCluster):
             backend.delete(job_file.name)
     elif job_file.lease is not None:
-        backend.apply(replace(job_file, lease=None))
+        tasks = Counter(task.task.job for task in backend.observe(job_file.name).tasks)  # `tfk8s scale` may have run
+        backend.apply(replace(job_file.scaled(tasks), lease=None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfk8s.core import naming, roles
@@ -262,6 +262,10 @@ class JobFile:
             if job.name == name:
                 return job
         raise KeyError(name)
+
+    def scaled(self, tasks: Mapping[str, int]) -> JobFile:
+        """Return the job file with other numbers of tasks, by job."""
+        return replace(self, jobs=tuple(replace(job, tasks=tasks.get(job.name, job.tasks)) for job in self.jobs))
 
     @property
     def master_task(self) -> Task:

@@ -265,7 +265,9 @@ def test_a_cluster_that_is_left_to_other_scripts_loses_its_lease(monkeypatch: py
     backend, applied = FakeBackend(), []
     backend.name = "kubernetes"
     monkeypatch.setattr(scripts, "any_runs", lambda *_, **__: True)
-    monkeypatch.setattr(backend, "apply", lambda spec: applied.append(spec.lease) or True)
+    apply = backend.apply
+    monkeypatch.setattr(backend, "apply", lambda spec: applied.append((spec.lease, spec.jobs[0].tasks)) or apply(spec))
     with Cluster(backend, "mnist", keep=False) as cluster:
         cluster.apply(job_file(), lease=900)
-    assert applied == [900, None]
+        backend.scale("mnist", {"chief": 2})  # by another command
+    assert applied == [(900, 1), (None, 2)]

@@ -132,10 +132,8 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
         """Change the number of tasks of jobs. Only clusters with programs restart."""
         with state.locked():
             folder, record = _find(name)
-            before = record.job_file
-            jobs = (dataclasses.replace(job, tasks=tasks.get(job.name, job.tasks)) for job in before.jobs)
-            after = dataclasses.replace(before, jobs=tuple(jobs))
-            if after == before:
+            after = record.job_file.scaled(tasks)
+            if after == record.job_file:
                 return Scaling.UNCHANGED
             if not folder.is_running():
                 raise supervisor_client.gone_error(folder)
