@@ -77,8 +77,7 @@ class GuardThread(threading.Thread):
     def _step(self, sources: list[int], asked: int | None) -> None:
         """Check, wait for something to do, and do it."""
         self._hand_on()  # what a failure has left
-        self.guard.check(time.monotonic())
-        readable = polling.ready(sources, self.guard.check_interval)
+        readable = polling.ready(sources, self._check())
         if self._wakeup in readable and signal.SIGINT in os.read(self._wakeup, 64):
             self.guard.on_interrupt()
         if self._stacks is not None and asked in readable:
@@ -89,6 +88,15 @@ class GuardThread(threading.Thread):
                 sources.remove(self._events)
             self._arrived.extend(events)
             self._hand_on()
+
+    def _check(self) -> float | None:
+        """Check; return the seconds until the next check. Ctrl-C comes through even if each check fails."""
+        try:
+            self.guard.check(time.monotonic())
+        except Exception as error:
+            self._tell(repr(error))
+            return _PAUSE
+        return self.guard.check_interval
 
     def _hand_on(self) -> None:
         while self._arrived:

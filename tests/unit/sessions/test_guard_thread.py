@@ -117,6 +117,25 @@ def test_ctrl_c_reaches_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     assert signal_descriptor() == -1
 
 
+def test_ctrl_c_reaches_a_guard_whose_checks_fail() -> None:
+    class Failing(Guard):
+        def check(self, now: float) -> None:
+            super().check(now)
+            raise KeyError("ps/0")
+
+    guard = Failing()
+    thread = started(guard)
+    assert guard.next() == "check"
+    thread.take_signals()
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        signal.raise_signal(signal.SIGINT)
+        assert "interrupt" in iter(guard.next, None)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    thread.stop()
+
+
 def test_wakeup_descriptor_of_an_event_loop_is_kept() -> None:
     read, other = os.pipe()
     os.set_blocking(other, False)
