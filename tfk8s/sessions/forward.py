@@ -136,6 +136,8 @@ class Forward:
         with contextlib.suppress(BlockingIOError):
             while len(arrived) < _BACKLOG:
                 arrived.append(self._listener.accept())
+        for client, _ in arrived:
+            client.setblocking(True)  # on macOS and Windows, a connection is as its listener
         return [(client, peer[1]) for client, peer in arrived]
 
     def _serve(self, arrived: Sequence[tuple[socket.socket, int]]) -> None:
