@@ -110,10 +110,10 @@ class ProgramRuns:
             _become(self._words, self._environment)
         while True:
             number = signal.sigtimedwait(_SIGNALS, self._wait())
+            self._take(number.si_signo if number else 0)  # even if the program has ended: it is not to run again
             if (code := self._reap()) is not None:
                 self._end_group()
                 return code
-            self._take(number.si_signo if number else 0)
             for line in self._unanswered.look():
                 _say(line)
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
@@ -151,7 +151,8 @@ class ProgramRuns:
             os.killpg(self._child, signal.SIGTERM)  # a shell does not pass the signal on
         except ProcessLookupError:  # the child has no group of its own yet
             os.kill(self._child, signal.SIGTERM)
-        self._kill_at = time.monotonic() + grace(os.environ)
+        end = time.monotonic() + grace(os.environ)
+        self._kill_at = end if self._kill_at is None else min(end, self._kill_at)
 
     def _reap(self) -> int | None:
         """Take the ends and stops of all children; return the program's exit code, or None before its end."""
@@ -194,7 +195,7 @@ def _become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     if "TFK8S_TF1" in os.environ:
         words = (words[0], "-m", runner.__name__, *program.python_arguments)
     elif "TFK8S_GPUS" in os.environ:
-        words = (words[0] if program.python_arguments else sys.executable, "-m", seen_gpus.__name__, *words)
+        words = (words[0] if program.python_arguments else sys.executable, "-P", "-m", seen_gpus.__name__, *words)
     command.become(words)
 
 
