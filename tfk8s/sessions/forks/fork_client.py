@@ -91,10 +91,10 @@ class ForkClient:
         self.prepare()
         assert self._server is not None
         with os.fdopen(os.memfd_create("request"), "w+") as body:
-            self._queued.append(owner)
             json.dump({**request, "module": module}, body)
             body.flush()
             body.seek(0)
+            self._queued.append(owner)
             try:
                 ipc.send(self._server, {}, [body.fileno(), *descriptors])
             except OSError:
