@@ -197,5 +197,5 @@ def test_a_killed_run_leaves_a_cluster_that_is_removed_when_its_lease_ends(
         assert run.stderr
         assert f"the cluster is removed if this command is gone for {LEASE}s" in run.stderr.read()
     until_removed(client, namespace, "killed")
-    with pytest.raises(NoSuchCluster, match=rf"tfk8s removed it after its `run` was gone for {LEASE}s \(lease\)"):
+    with pytest.raises(NoSuchCluster, match=rf"tfk8s removed it after its `run` had been gone for {LEASE}s \(lease\)"):
         backend.observe("killed")

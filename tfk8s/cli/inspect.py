@@ -207,7 +207,7 @@ def _limits(cluster: ClusterStatus) -> str:
         so_far = f", {age(cluster.idle_since)} so far" if cluster.idle_since is not None else ""
         ends.append(f"after {format_duration(cluster.limits.idle)} without a session and a script (idle){so_far}")
     if cluster.limits.lease is not None:
-        after = f"after its `run` is gone for {format_duration(cluster.limits.lease)}"
+        after = f"after its `run` has been gone for {format_duration(cluster.limits.lease)}"
         ends.append(f"{after if cluster.limits.lease else 'when its `run` is gone'} (lease)")
     return f"tfk8s removes the cluster {', or '.join(ends)}"
 

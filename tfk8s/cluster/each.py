@@ -154,15 +154,14 @@ class _Process:
 
     def __init__(self, task: Task, command: Sequence[str], on_line: OnLine) -> None:
         self.task, self._on_line = task, on_line
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        try:
+        from tfk8s.sessions.forks import processes  # for Linux alone
+
+        with processes.signals_blocked():
             # Each process leads another process session, which Ctrl-C of this terminal does not reach.
             self.popen = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 start_new_session=True,
             )  # fmt: skip
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.streams: dict[IO[bytes], bytes] = {}
         for stream in filter(None, (self.popen.stdout, self.popen.stderr)):
             os.set_blocking(stream.fileno(), False)

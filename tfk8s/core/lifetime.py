@@ -46,7 +46,7 @@ class Limits(NamedTuple):
         if self.idle is not None and quiet >= self.idle:
             return f"after {format_duration(self.idle)} without a session and a script (idle)"
         if self.lease is not None and silence >= self._longest_silence:
-            return f"after its `run` was gone for {format_duration(self.lease)} (lease)"
+            return f"after its `run` had been gone for {format_duration(self.lease)} (lease)"
         return ""
 
     @property

@@ -33,7 +33,7 @@ MIN_CPU_LIMIT = "1"
 STORAGE_REQUEST = "128Mi"
 STORAGE_LIMIT = "4Gi"
 
-_POD_GRACE = 5  # of servers, and of programs and scripts without `grace`
+POD_GRACE = 5  # of servers, and of programs and scripts without `grace`
 _OF_PROCESS_1 = 3
 
 POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
@@ -77,7 +77,7 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_sec
 
 def pod_grace(grace: int | None) -> int:
     """Return the seconds that kubelet waits after SIGTERM: a little longer than process 1, which ends the program."""
-    return _POD_GRACE if grace is None else grace + _OF_PROCESS_1
+    return POD_GRACE if grace is None else grace + _OF_PROCESS_1
 
 
 def port(job_file: JobFile, job: Job) -> int:

@@ -120,7 +120,7 @@ BY_IDLE = "after 30m without a session and a script (idle)"
         (Limits(3600, None), None, BY_DURATION),
         (Limits(3600, 1800), None, f"{BY_DURATION}, or {BY_IDLE}"),
         (Limits(None, 1800), CREATED + 300, f"{BY_IDLE}, 12s so far"),
-        (Limits(None, None, 900), None, "after its `run` is gone for 15m (lease)"),
+        (Limits(None, None, 900), None, "after its `run` has been gone for 15m (lease)"),
         (Limits(None, None, 0), None, "when its `run` is gone (lease)"),
     ],
 )

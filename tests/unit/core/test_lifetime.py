@@ -27,7 +27,7 @@ def test_the_limit_that_is_reached() -> None:
 
 def test_a_lease_lasts_for_a_sleep_of_its_length_between_two_renewals() -> None:
     assert LEASE.why_over(0, 0, 900 + 2 * 60 - 1) == ""
-    assert LEASE.why_over(0, 0, 900 + 2 * 60) == "after its `run` was gone for 15m (lease)"
+    assert LEASE.why_over(0, 0, 900 + 2 * 60) == "after its `run` had been gone for 15m (lease)"
     assert LIMITS.why_over(0, 0, 1e9) == ""
     assert LEASE.seconds_to_wait(0, 0, 0) == 60
     assert LEASE.seconds_to_wait(0, 0, 1000) == 20

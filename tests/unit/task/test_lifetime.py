@@ -118,7 +118,7 @@ def test_budgets_are_open_while_nobody_uses_the_cluster(cluster: PretendedCluste
     ]  # fmt: skip
 
 
-GONE = "after its `run` was gone for 15m (lease)"
+GONE = "after its `run` had been gone for 15m (lease)"
 
 
 def test_renewals_keep_a_cluster_and_the_lease_ends_after_the_last(cluster: PretendedCluster) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tfk8s import polling
-from tfk8s.render.pods import Object
+from tfk8s.render.pods import POD_GRACE, Object
 from tfk8s.sessions.forks.escalation import forwarded_signals
 
 # Kubelet shortens the grace period of a pod that ends already (kubernetes.io/docs/concepts/workloads/pods/
 # pod-lifecycle, "Pod Termination"). With 0, the API server would forget a pod that still runs.
 AT_ONCE = {"gracePeriodSeconds": 1}
-_ORDINARY = 5  # the grace period of pods without `grace`
 _NAMES = 3
 
 
@@ -53,13 +52,13 @@ class PodWait:
             self.until(are_gone)
 
     def _hurry(self, _: int) -> bool:
-        if self.is_hurried or self._grace <= _ORDINARY:
+        if self.is_hurried or self._grace <= POD_GRACE:
             return False
         self.is_hurried = True
         return True
 
     def _awaited(self) -> str:
-        if self._grace <= _ORDINARY:
+        if self._grace <= POD_GRACE:
             return f"{self._what} to end"
         names = ", ".join(self._names[:_NAMES]) + (
             f" and {len(self._names) - _NAMES} more" * (len(self._names) > _NAMES)

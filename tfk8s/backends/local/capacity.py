@@ -170,5 +170,6 @@ def check_descriptors(job_file: JobFile) -> None:
     if limit != resource.RLIM_INFINITY and limit < needed:
         raise InvalidInput(
             f'cluster "{job_file.name}" needs {needed} open files, and the limit of this shell is {limit}',
-            help=f"run `ulimit -Hn {needed}` as root, or raise the limit `nofile` in limits.conf(5)",
+            help=f"run `sudo prlimit --nofile={needed}:{needed} --pid $$` in this shell, or raise `nofile` in "
+            "limits.conf(5)",
         )

@@ -103,7 +103,7 @@ def start(
 
 def _replace(folder: state.Folder, record: Record, *, leased: bool) -> socket.socket | None:
     if folder.exists():
-        cluster_end.end(folder, "was started again with other numbers of tasks")
+        cluster_end.end(folder, "was started again")
     folder.remove()
     try:
         folder.create(record)
