@@ -13,6 +13,7 @@ from tfk8s.sessions.error_names import ProbeResult, TaskChanges
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.timing import TIMING, Timing
 
+NAME_INTERVAL = 0.5
 _ADVICE = (
     "`tfk8s restart NAME {}` makes it look up all addresses again; if that does not help, a NetworkPolicy or a "
     "firewall keeps the tasks apart"
@@ -38,8 +39,21 @@ class ClusterProbe:
         Raises:
             TaskUnreachable, VersionSkew: as `preflight.require`; or the master does not find a task's new address.
         """
-        self._accept(self.view.probe_all())
+        self._accept(self._probe_names())
         self._wait_for_connections()
+
+    def _probe_names(self) -> list[ProbeResult]:
+        """Probe all tasks, again while DNS does not know a name: a DNS server keeps for 30 s that it knew none."""
+        answers, is_said = self.view.probe_all(), False
+        for _ in polling.poll(self._timing.partial_lookup_timeout, least_interval=NAME_INTERVAL):
+            if not (nameless := preflight.nameless(answers)):
+                break
+            if not is_said:
+                named = f"DNS does not know {', '.join(nameless)} yet"
+                log.warning("%s; waiting up to %.0f s", named, self._timing.partial_lookup_timeout)
+                is_said = True
+            answers = self.view.probe_all()
+        return answers
 
     def wait(self, timeout: float) -> None:
         """Wait until every task answers.

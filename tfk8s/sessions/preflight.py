@@ -19,6 +19,7 @@ _MAX_ROWS = 20
 _IN_POD = "KUBERNETES_SERVICE_HOST"  # kubelet sets it in every container
 
 _NO_DNS = "failure in name resolution"  # glibc's EAI_AGAIN
+_NO_NAME = "Name or service not known"  # glibc's EAI_NONAME
 
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu")
 
@@ -44,6 +45,13 @@ def require(answers: Sequence[ProbeResult]) -> None:
             f"the tasks have different versions of TensorFlow ({listed}), which TensorFlow does not support",
             help="give all jobs the same image, or install the same version",
         )
+
+
+def nameless(answers: Sequence[ProbeResult]) -> list[str]:
+    """Return the tasks that do not answer, if this is a pod, and DNS knows the name of none of them."""
+    silent = [answer for answer in answers if answer.error]
+    is_dns = _IN_POD in os.environ and all(_NO_NAME in answer.error for answer in silent)
+    return [answer.task for answer in silent] if is_dns else []
 
 
 def _advice(answers: Sequence[ProbeResult], silent: Sequence[str]) -> str:

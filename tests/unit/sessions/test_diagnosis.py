@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Collection
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tfk8s.errors import TaskUnreachable
+from tfk8s.sessions import diagnosis
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.error_names import ProbeResult
 from tfk8s.sessions.lost_tasks import LostTasks
@@ -54,6 +56,33 @@ def test_wait_for_the_master_is_reported_once(wait, caplog: pytest.LogCaptureFix
         STALE.format("chief/0") + "; waiting up to 90 s",
         "the tasks can reach each other now",
     ]
+
+
+NAMELESS = ProbeResult("worker/1", error="Name or service not known")
+SILENT = ProbeResult("ps/0", error="Connection refused")
+
+
+@pytest.mark.parametrize(
+    ("pod", "answers", "lines"),
+    [
+        (True, [[NAMELESS], [NAMELESS], []], ["DNS does not know worker/1 yet; waiting up to 10 s"]),
+        (False, [[NAMELESS]], []),
+        (True, [[NAMELESS, SILENT]], []),
+    ],
+)
+def test_a_name_that_dns_learns_late_is_waited_for(
+    pod: bool, answers: list[list[ProbeResult]], lines: list[str], caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    if not pod:
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
+    monkeypatch.setattr(diagnosis, "NAME_INTERVAL", 0.0)
+    view, left = View(0), iter(answers)
+    monkeypatch.setattr(view, "probe_all", lambda: [ProbeResult("chief/0", incarnation=1), *next(left)])
+    with pytest.raises(TaskUnreachable) if answers[-1] else contextlib.nullcontext():
+        probe(view, replace(TIMING, partial_lookup_timeout=10.0)).check()
+    assert (caplog.messages, list(left)) == (lines, [])
 
 
 def test_master_that_never_reaches_a_task_is_an_error() -> None:

@@ -50,6 +50,11 @@ def in_words_of(job_file: JobFile, error: ApiError, objects: Sequence[Object]) -
         item["metadata"]["name"]: item["spec"]["template"]["spec"] for item in objects if manifests.has_tasks(item)
     }
     name, fields = error.invalid or ("", ())
+    if FieldError("spec.successPolicy", _UNKNOWN) in fields:
+        return InvalidInput(
+            f"run.success: {job_file.run.success}: on Kubernetes before 1.31, one task can't be the success of a run",
+            help="name a job in run.success; nothing was changed",
+        )
     job = next((job for job in job_file.jobs if naming.stateful_set(job_file.name, job.name) == name), None)
     problems = [_located(job_file, job, specs[name], field) for field in fields] if job else []
     if not problems or not all(problems):

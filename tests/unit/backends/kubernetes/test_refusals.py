@@ -7,6 +7,7 @@ import json
 from tfk8s import render
 from tfk8s.backends.kubernetes import refusals
 from tfk8s.backends.kubernetes.api_server import errors
+from tfk8s.core.programs import RunPolicy
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
 
@@ -17,7 +18,7 @@ WORKER = Job(
 )  # fmt: skip
 JOB_FILE = JobFile(
     name="demo", image="tf:1", master="worker", jobs=(WORKER, Job(name="ps")),
-    pod={"tolerations": "x", "containers": [{"name": "exporter"}]},
+    pod={"tolerations": "x", "containers": [{"name": "exporter"}]}, run=RunPolicy(success="worker/0"),
 )  # fmt: skip
 SCHEMA = "failed to create typed patch object (ns/demo-worker; apps/v1, Kind=StatefulSet): .spec.template.spec."
 CONVERT = "failed to convert new object (ns/demo-ps; apps/v1, Kind=StatefulSet) to proper version: unable to convert "
@@ -33,6 +34,10 @@ def refusal(code: int, message: str, *fields: tuple[str, str]) -> Exception:
 
 
 KEYS = [
+    (
+        refusal(500, f"{SCHEMA.replace('template.spec.', '')}successPolicy: field not declared in schema"),
+        "run.success: worker/0: on Kubernetes before 1.31, one task can't be the success of a run",
+    ),
     (
         refusal(500, f"{SCHEMA}hostAliasses: field not declared in schema"),
         "the API server refuses jobs.worker.pod.hostAliasses: there is no such field",
