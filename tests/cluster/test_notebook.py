@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def test_cells_compute_on_the_cluster_and_the_kernel_outlives_a_task(
         pod = f"/api/v1/namespaces/{namespace}/pods/{name}-worker-1"
         lost = notebook.run(BUSY, lambda: client.send("DELETE", pod))
         assert lost.error.splitlines()[2:4] == ["Cell In[*], line 1", f"----> 1 {BUSY}"]
-        assert "TaskLost: worker/1 was lost: " in lost.error
+        # A loaded machine judges the step when the task is back.
+        assert re.search(r"TaskLost: worker/1 was lost: |TaskRestarted: worker/1 was restarted", lost.error), lost.error
         wait_until_ready(backend, name, 120)
         again = notebook.run("with tfk8s.session(graph=graph) as session: print(session.run(total))")
         assert (again.text[-6:], again.error) == ("238.0\n", "")

@@ -190,13 +190,13 @@ def test_a_restart_of_the_api_server_is_waited_for(
 
     def go_and_come() -> None:
         server.stop()
-        polling.wait_until(lambda: "trying again" in caplog.text, "the client to tell of it", 20)
+        polling.wait_until(lambda: "trying again" in caplog.text, "the client to tell of it", 60)
         server.start()
         back.set()
 
     server.faults[call] = restart
     assert backend().apply(JOB_FILE) is True
-    assert back.wait(20)
+    assert back.wait(60)
     assert len(wanted(server)) >= 8
     assert caplog.messages[-1] == "the API server answers again"
 
@@ -315,6 +315,6 @@ def test_the_last_state_of_a_deleted_object_is_known(server: ApiServer) -> None:
     cache.start()
     put(server, "one", "Succeeded")
     server.remove(f"{PODS}/one")
-    polling.wait_until(lambda: changes and changes[-1].deleted, "its end to be seen", 20)
+    polling.wait_until(lambda: changes and changes[-1].deleted, "its end to be seen", 60)
     assert told(changes[-1]) == "one gone, was Succeeded"
     cache.close()

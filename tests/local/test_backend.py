@@ -29,6 +29,7 @@ from tfk8s.core.script import LogOptions
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import Phase
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster
+from tfk8s.polling import wait_until
 
 Up = Callable[[JobFile], str]
 pytestmark = pytest.mark.usefixtures("servers_only")
@@ -186,8 +187,8 @@ def test_settings_for_tensorflow_reach_the_task(backend: LocalBackend, up: Up) -
 def test_a_job_sets_the_threads_of_its_servers(backend: LocalBackend, up: Up) -> None:
     jobs = [Job(name=f"with{count}", env={"TF_NUM_INTEROP_THREADS": str(count)}) for count in (3, 7)]
     status = wait_for(backend, up(job_file("threads", *jobs)), is_ready)
-    few, more = map(compute_threads, pids(status).values())
-    assert more - few == 7 - 3
+    few, more = pids(status).values()
+    wait_until(lambda: compute_threads(more) - compute_threads(few) == 7 - 3, "threads to have their names", 30)
 
 
 def compute_threads(pid: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -344,7 +345,8 @@ def test_a_task_killed_in_a_call_is_named(backend: LocalBackend, ready: str, sta
     os.kill(pids(backend.observe(ready))[Task("worker", index)], signal.SIGKILL)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 3
-    assert f"worker/{index} was lost: killed by SIGKILL" in err
+    # A loaded machine judges the call when the task is back.
+    assert re.search(rf"worker/{index} was (lost: |restarted \()killed by SIGKILL", err), err
 
 
 def test_script_survives_the_loss_of_an_unused_task(backend: LocalBackend, ready: str, start) -> None:

@@ -71,9 +71,10 @@ class Command:
         """Wait until the command has printed `words`."""
 
         def look() -> bool:
+            ended = self.process.poll()  # before what it has said, which it may say as it ends
             if words in self.out + self.err:
                 return True
-            assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.out}{self.err}"
+            assert ended is None, f"ended with {ended}: {self.out}{self.err}"
             return False
 
         polling.wait_until(look, lambda: f"“{words}”, and saw {self.out}{self.err}", 2 * PATIENCE)

@@ -17,7 +17,7 @@ EAGER = "in an operation of eager execution"
 SYNCHRONOUS = "in steps of `tfk8s.strategy()`"
 # TensorFlow repeats the function that a killed worker was in, which may have counted already.
 COUNTED = re.compile(r"^counted 24[01] of 240$", re.MULTILINE)
-_NAP = 4.0
+_NAP = 8.0  # a frozen task counts as lost after 3 s and more: twice that, and less than the 10 s of a silent worker
 JOINING = "while a script joins the server of ps/0"
 
 
