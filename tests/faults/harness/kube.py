@@ -80,6 +80,10 @@ class KubeEnvironment:
         """Start a command of tfk8s."""
         return self._start(verb, "--namespace", self.namespace, *words, **variables)
 
+    def start_program(self, *words: object) -> Command:
+        """Start any program, which finds the API server behind the proxy."""
+        return self._start(*words, program=True)
+
     def _start(self, *words: object, program: bool = False, **variables: str) -> Command:
         variables = {"KUBECONFIG": str(self.proxy.kubeconfig), **variables}
         command = Command(*words, program=program, **variables)
@@ -168,7 +172,7 @@ class KubeEnvironment:
     def notebook(self, where: str = "") -> Command:
         """Return a user's program that is in a step; `where` is an address, or ""."""
         self.cluster()
-        command = self._start(sys.executable, SCRIPTS / "notebook.py", where or self.namespace, program=True)
+        command = self.start_program(sys.executable, SCRIPTS / "notebook.py", where or self.namespace)
         command.until_says("during")
         self._until_busy()
         return command
