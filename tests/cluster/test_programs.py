@@ -25,7 +25,7 @@ from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.errors import InvalidInput, TaskUnreachable
 
-STEPS = 60
+STEPS = 90  # of 0.3 s and more: both faults of a slow machine come before the last step
 SMALL, SMALL_MEMORY = Quantity.parse("50m"), Quantity.parse("700Mi")
 # A linear regression on MultiWorkerMirroredStrategy. The chief writes checkpoints into its pod, and passes the restored
 # values on, so that a worker in a new pod goes on where the chief is.
