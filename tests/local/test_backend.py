@@ -47,6 +47,16 @@ def test_a_task_is_unreachable_from_outside(backend: LocalBackend, pair: str) ->
             assert outside.connect_ex(("127.0.0.1", port)) != 0
 
 
+def test_tcp_gives_lost_packets_up_within_a_minute(backend: LocalBackend, pair: str, run) -> None:
+    """Else a task whose packets get lost would hold up the others for a quarter of an hour."""
+    if backend.observe(pair).isolation != "own network":
+        pytest.skip("the network is this machine's")
+    retries = Path("/proc/sys/net/ipv4/tcp_retries2")
+    if not os.access(retries, os.W_OK):
+        pytest.skip("a container keeps /proc/sys as it is")
+    assert run(pair, f"print(open('{retries}').read())")[:2] == (0, "6\n\n")
+
+
 def test_only_the_user_can_read_the_folder(backend: LocalBackend, pair: str) -> None:
     path = state.folder(pair).path
     assert stat.S_IMODE(path.stat().st_mode) == 0o700

@@ -13,7 +13,7 @@ from harness.command import PATIENCE, Command, Ended
 from harness.local import NAME, SCRIPTS, LocalEnvironment
 from harness.row import CONNECTED, LOST, MOMENTS, NOTHING, OWN_SESSION, STARTED, USABLE, Row, both_said
 from harness.signals import send_signal
-from rows import endurance, programs, scaling, scripts, surroundings
+from rows import endurance, packets, programs, scaling, scripts, surroundings
 
 from tfk8s import polling
 from tfk8s.backends.local import state
@@ -322,5 +322,5 @@ ROWS = [
     *lost_tasks(), *scripts.losses("ps/0 was lost: killed by SIGKILL"),
     *scripts.coordinators("stopped by a signal"), *sessions(), *lost_client(),
     *surroundings.in_scripts(), *interrupts(), *scaling.rows(), *lost_supervisor(), *crowds(), *scripts.removals(),
-    *programs.faults(), *endurance.rows(), *surroundings.of_clusters(),
+    *packets.rows(), *programs.faults(), *endurance.rows(), *surroundings.of_clusters(),
 ]  # fmt: skip

@@ -30,6 +30,8 @@ _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
 # The user namespace first, since it gives the right to the others. A cluster may have its own files (mounts.py).
 _NAMESPACES = {"user": _CLONE_NEWUSER, "mnt": _CLONE_NEWNS, "net": _CLONE_NEWNET}
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_RETRIES = Path("/proc/sys/net/ipv4/tcp_retries2")  # of this process' network namespace, see ip-sysctl in Linux' docs
+_MAX_RETRIES = 6  # until TCP gives up what nobody acknowledges: 25 s; the default are 15, a quarter of an hour
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -53,7 +55,7 @@ def enter(prepare: Callable[[], None] = lambda: None) -> None:
         except PermissionError:  # root of a container without CAP_SYS_ADMIN
             _enter_as_user(prepare)
         else:
-            _raise_loopback()
+            _prepare_network()
             prepare()
     else:
         _enter_as_user(prepare)
@@ -99,13 +101,16 @@ def _enter_as_user(prepare: Callable[[], None], *, has_network: bool = True) -> 
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
     if has_network:
-        _raise_loopback()
+        _prepare_network()
     prepare()
     if user != 0:
         _drop_capabilities()
 
 
-def _raise_loopback() -> None:
+def _prepare_network() -> None:
+    """Raise the loopback interface, and limit how long TCP waits: all peers in the namespace are on this machine."""
+    with contextlib.suppress(OSError):  # a container's /proc/sys is often read-only
+        _RETRIES.write_text(str(_MAX_RETRIES))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = struct.pack("16sh14x", b"lo", 0)
         flags = struct.unpack("16sh14x", fcntl.ioctl(control, _SIOCGIFFLAGS, request))[1]
