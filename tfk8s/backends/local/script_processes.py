@@ -160,7 +160,10 @@ class ScriptRunner(ForkedScripts[LocalScript]):
                 os.write(script.events, event.to_line())
 
     def stop(self, reason: str) -> None:
-        """End all scripts, and tell their clients what became of the cluster."""
+        """End all scripts, also those that wait, and tell their clients what became of the cluster."""
+        for waiting in list(self._waiting):
+            self._forget(waiting)
+            self._answer(waiting, {"error": f"the cluster {reason}"})
         for script in list(self._running):
             with PEER_MAY_BE_GONE:
                 ipc.send(script.connection, {"cluster": reason})

@@ -40,6 +40,7 @@ from tfk8s.sessions.task_events import refused
 from tfk8s.task import activity, server
 from tfk8s.task.config import TaskConfig
 
+_REFUSED_AT_END = (requests.Restart, requests.Scale, requests.RunScript)
 _FOLDER_INTERVAL = 2.0  # between two looks at the cluster's folder
 
 
@@ -128,6 +129,9 @@ class Supervisor:
 
     def _answer(self, connection: socket.socket, request: requests.Request, descriptors: list[int]) -> bool:
         """Answer a request; return whether the connection stays open. A script takes its descriptors from the list."""
+        if self._is_stopping and isinstance(request, _REFUSED_AT_END):
+            ipc.send(connection, {"error": "the cluster ends"})
+            return False
         match request:
             case requests.Observe():
                 ipc.send(connection, requests.to_message(self._snapshot()))
@@ -149,14 +153,17 @@ class Supervisor:
                 return True
             case requests.Hold():
                 ipc.send(connection, {})
-                if not self.lease.is_held:
-                    return False
-                self.lease.hold(connection)
-                return True
+                return self._hold(connection)
             case requests.Keep():
                 self.lease.cancel()
                 ipc.send(connection, {})
         return False
+
+    def _hold(self, connection: socket.socket) -> bool:
+        if self._is_stopping or not self.lease.is_held:
+            return False
+        self.lease.hold(connection)
+        return True
 
     def _snapshot(self) -> requests.Snapshot:
         tasks = {task.name: task.describe() for task in (*self._servers, *self._programs)}
@@ -185,9 +192,6 @@ class Supervisor:
         self._run.restart([task for task in self._programs if task in chosen])
 
     def _run_script(self, connection: socket.socket, request: requests.RunScript, descriptors: list[int]) -> bool:
-        if self._is_stopping:
-            ipc.send(connection, {"error": "the cluster ends"})
-            return False
         isolation = self._record.isolation
         if not self._record.exposed and (refusal := isolation.refusal()):
             ipc.send(connection, {"error": str(refusal), "help": refusal.help})
@@ -291,6 +295,6 @@ class Supervisor:
             self._loop.after(0.01, self._finish_stop)
             return
         for connection in self._stopping:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError), connection:
                 ipc.send(connection, {})
         self._loop.stop()

@@ -91,6 +91,8 @@ def _ask(
         raise gone_error(folder)
     if "refused" in answer[0]:
         raise _misunderstood(folder, answer[0]["refused"])
+    if "error" in answer[0] and not isinstance(request, requests.Dial):  # the caller knows what `Dial` was for
+        raise ClusterError(f'cluster "{folder.path.name}": {answer[0]["error"]}')
     return answer
 
 

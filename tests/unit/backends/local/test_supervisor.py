@@ -110,6 +110,23 @@ def test_a_client_that_goes_takes_its_waiting_script_along(supervised: Supervise
     assert not supervised.supervisor._scripts.are_used
 
 
+def test_a_cluster_that_ends_starts_nothing(supervised: Supervised) -> None:
+    supervised.supervisor._is_stopping = True  # its programs save
+    for kind in ("restart", "scale", "run"):
+        assert supervised.ask(good()[kind], (0, 1, 2)) == {"error": "the cluster ends"}
+    with pytest.raises(ClusterError, match='cluster "demo": the cluster ends'):
+        supervisor_client.send_request(supervised.folder, requests.Restart(task=None))
+
+
+def test_the_end_of_a_cluster_ends_the_scripts_that_wait(supervised: Supervised) -> None:
+    before = descriptors()
+    with waiting(supervised) as connection:
+        assert supervised.ask(good()["stop"]) == {}
+        assert ipc.receive(connection) == ({"error": "the cluster was removed"}, [])
+    assert not supervised.supervisor._scripts.are_used
+    until_only(before)
+
+
 def test_a_script_that_can_not_start_does_not_hold_up_the_others(
     supervised: Supervised, monkeypatch: pytest.MonkeyPatch
 ) -> None:
