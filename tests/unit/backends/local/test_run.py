@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -242,3 +243,19 @@ def test_a_success_shows_no_reason_of_an_earlier_restart() -> None:
     program.enter(Phase.RUNNING, "killed by SIGKILL")
     program.succeed()
     assert shown == [(Phase.RUNNING, "killed by SIGKILL"), (Phase.SUCCEEDED, "")]
+
+
+def test_a_program_that_can_not_start_ends_with_the_reason(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    nothing: Any = SimpleNamespace()
+    program = ProgramProcess(loop, nothing, nothing, nothing, lambda _: None)
+    ends: list[tuple[int, str]] = []
+    program.on_end = lambda _, code, text: ends.append((code, text))
+    monkeypatch.setattr("os.open", refuse)
+    program.start("")
+    monkeypatch.undo()
+    assert (ends, program.is_running) == ([], True), "not before its group knows the others"
+    loop.pass_time(0)
+    assert (ends, program.is_running) == ([(1, "can't start: [Errno 24] Too many open files")], False)

@@ -61,19 +61,31 @@ class ProgramProcess(TaskProcess):
         """
         self._last_reason, self.exit_code = reason, None
         self.is_running, self._is_ending = True, False
-        log, null = self._open_log(), os.open(os.devnull, os.O_RDONLY)
         self.enter(Phase.STARTING, reason)
+        streams: list[int] = []
+        try:
+            streams += [os.open(os.devnull, os.O_RDONLY)]
+            streams += [self._open_log()]
+            self._begin([*streams, streams[-1]])
+        except OSError as error:  # such as without a free descriptor
+            text = f"can't start: {error}"
+            self._loop.after(0, lambda: self._finish(1, text))
+        finally:
+            processes.close(streams)
+
+    def _begin(self, streams: Sequence[int]) -> None:
         environment = self._environment()
         self.settings.progress.unlink(missing_ok=True)
         if self._can_fork(environment):
-            self._forks.fork(self, PROGRAM_RUNNER, self._request(environment), [null, log, log])
-        else:
-            folder = self._program.folder
-            pid = processes.spawn(self._command(), [null, log, log], environment, folder, new_session=True)
+            self._forks.fork(self, PROGRAM_RUNNER, self._request(environment), streams)
+            return
+        pid = processes.spawn(self._command(), streams, environment, self._program.folder, new_session=True)
+        try:
             self._loop.on_end(pid, self.on_exit)
-            self.on_fork(pid)
-        os.close(log)
-        os.close(null)
+        except OSError:  # nothing would see its end
+            processes.kill_group(pid, signal.SIGKILL)
+            raise
+        self.on_fork(pid)
 
     def end(self) -> None:
         """End the program: SIGTERM, and SIGKILL after its grace. A stopped program gets SIGKILL at once."""
