@@ -6,12 +6,10 @@ fetches, and the graph has the tasks on which that depends. A call that does not
 
 from __future__ import annotations
 
-import gc
-import sys
 import threading
 import time
 import types
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,6 +18,7 @@ from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.device_names import ANY_DEVICE, may_have, tasks_of
 from tfk8s.sessions.eager.waits import EagerCall, eager_call
 from tfk8s.sessions.timing import TIMING
+from tfk8s.task.frames import current_frames, stack_of
 
 _SESSION = "tensorflow/python/client/session.py"
 _RECOVERING = "tensorflow/python/training/monitored_session.py"
@@ -117,28 +116,13 @@ def needed_tasks(call: AnyCall, tasks: Iterable[str], view: ClusterView) -> list
 def _calls(threads: Collection[int] | None = None) -> dict[int, tuple[AnyCall, list[types.FrameType]]]:
     """Return the call of each thread that waits in one, with the stack of the thread; None means all threads."""
     main = threading.main_thread().ident
-    current = _current_frames().items()
-    stacks = {thread: list(_stack(frame)) for thread, frame in current if threads is None or thread in threads}
+    current = current_frames().items()
+    stacks = {thread: list(stack_of(frame)) for thread, frame in current if threads is None or thread in threads}
     found = {
         thread: (_call(stack) or eager_call(stack, is_background=thread != main), stack)
         for thread, stack in stacks.items()
     }
     return {thread: (call, stack) for thread, (call, stack) in found.items() if call is not None}
-
-
-def _current_frames() -> dict[int, types.FrameType]:
-    """Return the innermost frame of each thread.
-
-    In CPython 3.11, `sys._current_frames` waits for ever if it collects garbage with a `threading.local`:
-    https://github.com/python/cpython/issues/106883. So nothing is collected meanwhile. One thread calls this.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return sys._current_frames()
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _began(stack: Sequence[types.FrameType]) -> float | None:
@@ -147,12 +131,6 @@ def _began(stack: Sequence[types.FrameType]) -> float | None:
         if frame.f_code is patch.run_checked.__code__ and "began" in frame.f_locals:
             return float(frame.f_locals["began"])
     return None
-
-
-def _stack(frame: types.FrameType | None) -> Iterator[types.FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _call(stack: list[types.FrameType]) -> Call | None:

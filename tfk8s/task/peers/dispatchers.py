@@ -12,18 +12,18 @@ Standard library and TensorFlow only: this file also runs in pods.
 from __future__ import annotations
 
 import functools
-import gc
 import re
 import socket
-import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tfk8s.core.addresses import host_and_port
 from tfk8s.core.lifetime import format_duration
 from tfk8s.task import wire
+from tfk8s.task.frames import current_frames, stack_of
 from tfk8s.task.peers import connections
 from tfk8s.task.programs import imports
 
@@ -42,9 +42,8 @@ _OF_DATA = re.compile("Dataset|Iterator")
 
 def is_alive(address: str, timeout: float) -> bool:
     """Return whether a server of gRPC answers at an address, "host:port"; its transport does, however busy it is."""
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout) as stream:
+        with socket.create_connection(host_and_port(address), timeout) as stream:
             stream.sendall(wire.PREFACE + wire.HEARTBEAT)
             return bool(stream.recv(1))
     except (OSError, ValueError):
@@ -53,9 +52,8 @@ def is_alive(address: str, timeout: float) -> bool:
 
 def workers_of(address: str, timeout: float) -> list[str]:
     """Return the addresses of the workers that a dispatcher knows; empty if it does not say in time."""
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout) as stream:
+        with socket.create_connection(host_and_port(address), timeout) as stream:
             answer = wire.call(stream, _GET_WORKERS, timeout)
         workers = [
             dict(wire.fields(value)) for _, value in wire.fields(answer, _MAX_WORKERS) if isinstance(value, bytes)
@@ -63,6 +61,13 @@ def workers_of(address: str, timeout: float) -> list[str]:
     except (OSError, ValueError, wire.ProbeError):
         return []
     return [name.decode(errors="replace") for worker in workers if isinstance(name := worker.get(1), bytes)]
+
+
+def _find(address: str) -> connections.Peers:
+    try:
+        return connections.peers(*host_and_port(address))
+    except ValueError:  # a dispatcher names its workers as it likes
+        return ()
 
 
 class Dispatchers:
@@ -117,8 +122,7 @@ class Dispatchers:
             if not self._alive(address):
                 self._judge(address, self._clock())
                 continue
-            host, _, port = address.rpartition(":")
-            self._peers[address] = connections.peers(host.strip("[]"), int(port))
+            self._peers[address] = _find(address)
             if self._looked.pop(address, None):
                 self._say(f"{self._name(address)} answers again")
             self._silent_since.pop(address, None)
@@ -132,6 +136,7 @@ class Dispatchers:
         if seconds < SILENT:
             return
         connections.end_connections(self._peers[address])
+        self._peers[address] = _find(address)  # another pod may get its old address
         if address not in self._looked:
             limit = format_duration(HOPELESS)
             self._say(f"{self._name(address)} does not answer; an iteration that waits for it is ended within {limit}")
@@ -172,21 +177,8 @@ def _patch(dispatchers: Dispatchers) -> None:
 
 def waiting_for_data() -> set[types.FrameType]:
     """Return the innermost frame of each thread that waits in an operation, a function or a session with datasets."""
-    own = threading.get_ident()
-    collects = gc.isenabled()
-    gc.disable()  # else CPython 3.11 may wait for ever: https://github.com/python/cpython/issues/106883
-    try:
-        frames = sys._current_frames()
-    finally:
-        if collects:
-            gc.enable()
-    return {frame for thread, frame in frames.items() if thread != own and waits_for_data(list(_stack(frame)))}
-
-
-def _stack(frame: types.FrameType | None) -> Iterator[types.FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+    own, frames = threading.get_ident(), current_frames()
+    return {frame for thread, frame in frames.items() if thread != own and waits_for_data(list(stack_of(frame)))}
 
 
 def waits_for_data(stack: Sequence[types.FrameType]) -> bool:
