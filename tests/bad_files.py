@@ -409,7 +409,7 @@ TABLE = r"""
   3:79+3 bad-name: "a/b" is not a key of a Secret or ConfigMap [letters, digits, "-", "_" and "." only]
   3:88+11 missing-key: "key" is missing [expected beside this] -> write key: …
   3:104+3 wrong-type: "E" can't be a list [expected text, or a mapping with a source]
-  3:121+19 bad-variable: PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own folder to it [expected text]
+  3:121+19 bad-variable: PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own files to it [expected text]
   4:26+19 missing-key: "key" is missing [expected beside this] -> write key: …
   4:38+3 unknown-key: there is no key "kay" here -> the keys here are secret, config_map, key
 = jobs: {worker: {shm: 1Gi, volumes: [{path: /dev/shm/, size: 1Gi}]}}

@@ -163,7 +163,7 @@ def python_paths_from_sources(values: ValidValues) -> Iterator[Problem]:
     for env in _environments(values):
         path = (*env, "PYTHONPATH")
         if isinstance(values.get(*path), dict):
-            message = "PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own folder to it"
+            message = "PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own files to it"
             yield values.problem("bad-variable", message, path, label="expected text")
 
 

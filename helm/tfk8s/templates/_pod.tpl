@@ -85,7 +85,7 @@ volumes:
 {{- if $job.settings.program }}{{ $env = merge $env (dict "PYTHONUNBUFFERED" "1" "TF_CPP_MIN_LOG_LEVEL" "1" "TF_GRPC_DEFAULT_OPTIONS" "grpc.initial_reconnect_backoff_ms=100") }}{{ end }}
 {{- range $name, $value := $.Values.env }}{{ $_ := set $env $name $value }}{{ end }}
 {{- range $name, $value := $job.settings.env }}{{ $_ := set $env $name $value }}{{ end }}
-{{- if kindIs "map" $env.PYTHONPATH }}{{ fail "env: PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own folder to it" }}{{ end }}
+{{- if kindIs "map" $env.PYTHONPATH }}{{ fail "env: PYTHONPATH can't come from a Secret or ConfigMap, because tfk8s adds its own files to it" }}{{ end }}
 {{- $_ := set $env "PYTHONPATH" (hasKey $env "PYTHONPATH" | ternary (printf "/opt/tfk8s/tfk8s.zip:%s" $env.PYTHONPATH) "/opt/tfk8s/tfk8s.zip") }}
 {{- range $name, $value := $env }}
 {{- if kindIs "map" $value }}
