@@ -37,7 +37,7 @@ from tensorflow.python.distribute.parameter_server_strategy import ParameterServ
 from tensorflow.python.distribute.ps_values import AggregatingVariable
 from tensorflow.python.eager import context, record
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import control_flow_util
+from tensorflow.python.ops import control_flow_util, gen_dataset_ops
 from tensorflow.python.training import server_lib
 
 from tfk8s.backends.local.loopback.start import libraries
@@ -45,6 +45,8 @@ from tfk8s.sessions import active_calls
 from tfk8s.sessions.device_names import ANY_DEVICE
 from tfk8s.sessions.eager import silent_workers, waits
 from tfk8s.task import server
+from tfk8s.task.frames import stack_of
+from tfk8s.task.peers import dispatchers
 from tfk8s.task.programs import moved_ports, stacks
 from tfk8s.task.programs.stacks import Frame
 from tfk8s.training import keras_support
@@ -99,7 +101,7 @@ def parameters(function: Callable[..., Any]) -> list[str]:
 def main_stack() -> list[FrameType]:
     """Return the frames of the main thread, from the innermost outwards."""
     frame = sys._current_frames()[threading.main_thread().ident]
-    return list(active_calls._stack(frame))
+    return list(stack_of(frame))
 
 
 # ---- placement -----------------------------------------------------------------------------------------------------
@@ -465,6 +467,13 @@ def test_functions_of_keras_are_those_that_tfk8s_corrects() -> None:
             assert parameters(method) == ["self", "value"]
 
     Canary("functions of its trainer and its callbacks", "training/keras_corrections.py", check).sing()
+
+
+@canary("data_service_ops._parse_service, and the file of dataset operations", "task/peers/dispatchers.py")
+def a_dataset_names_its_dispatcher() -> None:
+    assert data_service_ops._parse_service("grpc://localhost:1") == ("grpc", "localhost:1")
+    assert data_service_ops.__name__ == dispatchers.MODULE
+    assert dispatchers._OPERATION.search(gen_dataset_ops.iterator_get_next.__code__.co_filename)
 
 
 # ---- servers -------------------------------------------------------------------------------------------------------
