@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from harness.command import Ended
@@ -13,6 +14,7 @@ from harness.row import USABLE, VERDICT, Row
 Found = tuple[Row, str, Ended]
 FOUND = pytest.StashKey[list[Found]]()
 
+_ROOT = Path(__file__).parents[3]
 _LONGEST = 240
 _WIDTH = 120
 _TITLES = {"local": "On this machine", "kind": "On Kubernetes"}
@@ -73,7 +75,8 @@ def _message(row: Row, ended: Ended) -> str:
     if not row.words:
         return ""
     line = next((line for line in ended.err.splitlines() if row.words[0] in line), "")
-    line = re.sub(r"kill -CONT \d+", "kill -CONT PID", line.removeprefix("error: ").removeprefix("tfk8s: "))
+    line = line.removeprefix("error: ").removeprefix("tfk8s: ").replace(f"{_ROOT}/", "").replace(str(_ROOT), ".")
+    line = re.sub(r"(kill -CONT|pid) \d+", r"\1 PID", line)
     line = re.sub(r"(127\.0\.0\.1:)\d+|((?:tfk8s-faults|script)-)[0-9a-f]{6}| on \[[0-9a-f:]+\]:53", r"\1\2…", line)
     line = re.sub(r"/\S*/tfk8s/", "~/.local/state/tfk8s/", line).strip()
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
