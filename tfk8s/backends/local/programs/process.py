@@ -64,9 +64,9 @@ class ProgramProcess(TaskProcess):
         self.enter(Phase.STARTING, reason)
         streams: list[int] = []
         try:
-            streams += [os.open(os.devnull, os.O_RDONLY)]
-            streams += [self._open_log()]
-            self._begin([*streams, streams[-1]])
+            streams.append(os.open(os.devnull, os.O_RDONLY))
+            streams.append(log := self._open_log())
+            self._begin([*streams, log])
         except OSError as error:  # such as without a free descriptor
             text = f"can't start: {error}"
             self._loop.after(0, lambda: self._finish(1, text))
