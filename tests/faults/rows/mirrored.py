@@ -92,19 +92,24 @@ def require_weights(ended: Ended, steps: int, weights: float) -> None:
     assert [float(one) for one in found] == pytest.approx([weights] * 2, rel=1e-3), ended
 
 
+def train(environment: KubeEnvironment, example: Path, steps: int, task: str, fault: Fault, **fields: object) -> Ended:
+    """Train with a fault in the pod of a worker; `fields` are those of `start_training`."""
+    try:
+        command = start_training(environment, example, steps, **fields)
+        pod = pod_of(environment, task)
+        command.now()
+        fault(environment, pod)
+        return command.end(2 * PATIENCE)
+    except Exception:
+        environment.remove()  # a claim that pods use can't be deleted
+        raise
+
+
 def trains_through(task: str, fault: Fault) -> Callable[[KubeEnvironment], Ended]:
     """Inject a fault into the pod of a worker while two workers train."""
 
     def run(environment: KubeEnvironment) -> Ended:
-        try:
-            command = start_training(environment, EXAMPLE, STEPS)
-            pod = pod_of(environment, task)
-            command.now()
-            fault(environment, pod)
-            ended = command.end(2 * PATIENCE)
-        except Exception:
-            environment.remove()  # a claim that pods use can't be deleted
-            raise
+        ended = train(environment, EXAMPLE, STEPS, task, fault)
         assert "2 workers, from step " in ended.out, ended
         require_weights(ended, STEPS, WEIGHTS)
         return ended

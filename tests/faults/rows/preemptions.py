@@ -33,15 +33,7 @@ def saves_through(task: str, fault: Fault) -> Callable[[KubeEnvironment], Ended]
 
     def run(environment: KubeEnvironment) -> Ended:
         worker = {"priority_class": removals.priority(environment, "low", -1000)} if fault is preempted else {}
-        try:
-            command = mirrored.start_training(environment, EXAMPLE, STEPS, grace=f"{GRACE}s", worker=worker)
-            pod = mirrored.pod_of(environment, task)
-            command.now()
-            fault(environment, pod)
-            ended = command.end(2 * PATIENCE)
-        except Exception:
-            environment.remove()  # a claim that pods use can't be deleted
-            raise
+        ended = mirrored.train(environment, EXAMPLE, STEPS, task, fault, grace=f"{GRACE}s", worker=worker)
         starts = {int(step) for step in re.findall(r"2 workers, from step (\d+)", ended.out)}
         assert len(starts) == 2, ended
         assert min(starts) == 0, ended
