@@ -68,13 +68,15 @@ mnist.get_file = lambda fname, origin, file_hash: get_file(fname, origin=origin,
 (x, y), _ = tf.keras.datasets.mnist.load_data()
 assert x.shape == (3, 28, 28) and y.tolist() == [7, 8, 9]
 """
-# The policy drops the packets: a library would wait for two minutes.
+# The policy drops the packets: a library would wait for two minutes. A policy holds for a new pod after some seconds.
 WAITS = """
-import socket
-try:
-    socket.create_connection(("{server}", {port}), timeout=10)
-except TimeoutError:
-    pass
+import socket, time
+for attempt in range(60):
+    try:
+        socket.create_connection(("{server}", {port}), timeout=10).close()
+    except TimeoutError:
+        break
+    time.sleep(0.5)
 """
 
 
