@@ -13,6 +13,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # while tests are imported: their objects stay, and each collection would look through all of them
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show each first failure of a test that the gate ran twice: a race in a test, or in the product."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"failed, and ran again: {report.nodeid}", "_")
+        terminalreporter.write_line(report.longreprtext)
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
