@@ -63,11 +63,13 @@ class Problem:
         code: a stable word, such as "bad-job-name".
         message: one sentence, without a full stop.
         path: the path in the data, such as "jobs.worker.tasks"; "" for the file itself.
-        line, column: the position in the text, from 1; 0 if the problem has no position.
+        line, column: the position in the text, from 1; 0 if the problem has no position. Of an option, the line is the
+            number of the value.
         length: the number of characters to underline.
         source: the text of the line.
         label: the text beside the caret, which says what was expected.
         help: the correction, or None.
+        option: the option of the command line that gave the value, such as "--set"; "" for the job file.
     """
 
     code: str
@@ -79,6 +81,7 @@ class Problem:
     source: str = ""
     label: str = ""
     help: str | None = None
+    option: str = ""
 
 
 class JobFileError(InvalidInput):
@@ -153,7 +156,7 @@ def render_problem(file: str, problem: Problem) -> str:
     if problem.line:
         source, caret = _excerpt(problem)
         lines += [
-            f" {margin}--> {file}:{problem.line}:{problem.column}",
+            f" {margin}--> {problem.option or file}:{problem.line}:{problem.column}",
             f" {margin} |",
             f" {problem.line} | {source}".rstrip(),
             f" {margin} | {caret} {problem.label}".rstrip(),

@@ -55,7 +55,7 @@ def init(
         note(f"run the programs: tfk8s run {path}")
         return
     from tfk8s.cluster.scripts import require_script
-    from tfk8s.jobfile import script_guess, template
+    from tfk8s.tools import script_guess, template
 
     guess, name = script_guess.Guess(), Path.cwd().name
     if source is not None:
@@ -68,7 +68,7 @@ def init(
 def _write_job_file(text: str) -> Path:
     """Write cluster.yaml, which must not exist, and return its path."""
     from tfk8s.errors import InvalidInput
-    from tfk8s.jobfile import template
+    from tfk8s.tools import template
 
     path = Path(options.DEFAULT_FILE)
     try:
@@ -82,22 +82,27 @@ def _write_job_file(text: str) -> Path:
     return path
 
 
-def validate(file: options.FileOrDefault = None, output: options.Output = None) -> int | None:
+def validate(
+    file: options.FileOrDefault = None,
+    settings: options.Settings = None,
+    variables: options.Variables = None,
+    output: options.Output = None,
+) -> int | None:
     """Check a job file, and print every problem.
 
     Examples:
         tfk8s validate
         tfk8s validate cluster.yaml -o json
 
-    JSON: file, valid, and problems, each with code, message, path, line, column, length, source, label, help.
+    JSON: file, valid, and problems, each with code, message, path, line, column, length, source, label, help, and the
+    option that gave the value.
     """
     from tfk8s.cli import json_output
     from tfk8s.errors import JobFileError
-    from tfk8s.jobfile.loader import load
 
     file = options.file_or_default(file)
     try:
-        job_file = load(file)
+        job_file = options.load_job_file(file, settings, variables)
     except JobFileError as error:
         if output is None:
             raise
@@ -173,6 +178,8 @@ def render(
         str | None,
         typer.Option("--files", metavar="FOLDER", help="Unpack tfk8s.zip of the objects into a new folder instead."),
     ] = None,
+    settings: options.Settings = None,
+    variables: options.Variables = None,
     local: options.Local = False,
     namespace: options.Namespace = None,
 ) -> None:
@@ -193,9 +200,8 @@ def render(
         tfk8s render cluster.yaml --format tfjob | kubectl apply -f -
     """
     from tfk8s.backends.options import BackendOptions
-    from tfk8s.jobfile.loader import load
 
-    job_file = load(file)
+    job_file = options.load_job_file(file, settings, variables)
     on_this_machine = BackendOptions(local or None, namespace=namespace).is_local(os.environ)
     if files is not None:
         _unpack(files, is_alone=not (task or form or on_this_machine))

@@ -23,6 +23,8 @@ _SCALES = "tasks that start or end already continue; `tfk8s status` shows their 
 
 def up(
     file: options.FileOrDefault = None,
+    settings: options.Settings = None,
+    variables: options.Variables = None,
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
     dry_run: Annotated[
@@ -48,13 +50,11 @@ def up(
     from tfk8s.backends.options import BackendOptions
     from tfk8s.cli.progress import Progress
     from tfk8s.core.kinds import program_jobs
-    from tfk8s.jobfile.loader import load
 
-    file = options.file_or_default(file)
+    spec = options.load_job_file(options.file_or_default(file), settings, variables)
     if dry_run:
-        _show_plan(api.plan(file, BackendOptions(local or None, context, namespace, allow_exposed_ports, python)))
+        _show_plan(api.plan(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports, python)))
         return
-    spec = load(file)
     advice = "a cluster that starts already continues; `tfk8s up` waits for the cluster, `tfk8s down` removes it"
     with leaving(advice), Progress() as progress:
         cluster = api.up(
@@ -66,12 +66,9 @@ def up(
         f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
     )
     status = cluster.status()
-    if status.interpreter:
-        note(f"python: {status.interpreter}")
-    if status.isolation:
-        note(f"isolation: {status.isolation}")
-    if status.way_out:
-        note(f"way out: {status.way_out}")
+    facts = {"python": status.interpreter, "isolation": status.isolation, "way out": status.way_out}
+    for fact in (f"{name}: {text}" for name, text in facts.items() if text):
+        note(fact)
     if program_jobs(spec):
         note(f"wait for its programs: tfk8s wait{cluster.backend.flags} {cluster.name}")
     else:
@@ -188,6 +185,8 @@ _SIGNS = {"create": ("+", "32"), "change": ("~", "33"), "remove": ("-", "31")}
 
 def diff(
     file: options.FileOrDefault = None,
+    settings: options.Settings = None,
+    variables: options.Variables = None,
     output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
@@ -200,6 +199,7 @@ def diff(
 
     Examples:
         tfk8s diff
+        tfk8s diff --set worker.tasks=8 --env EPOCHS=3
         tfk8s diff --local cluster.yaml -o json
 
     JSON: name, restarts, refusal, requests (before and after, each with cpu, memory, gpus), and changes, each with
@@ -212,8 +212,9 @@ def diff(
     from tfk8s.errors import ClusterError
 
     file = options.file_or_default(file)
+    spec = options.load_job_file(file, settings, variables)
     try:
-        plan = api.plan(file, BackendOptions(local or None, context, namespace))
+        plan = api.plan(spec, BackendOptions(local or None, context, namespace))
     except (ClusterError, OSError) as error:
         return max(report(error), _ERROR_EXIT_CODE)
     if output is not None:

@@ -13,6 +13,7 @@ from tfk8s.cli import completion
 
 if TYPE_CHECKING:
     from tfk8s.cluster.handle import Cluster
+    from tfk8s.core.spec import JobFile
 
 TIMEOUT = 120.0
 DEFAULT_FILE = "cluster.yaml"  # `tfk8s init` writes it
@@ -97,6 +98,23 @@ File = Annotated[str, typer.Argument(metavar="FILE", help="The job file.", show_
 FileOrDefault = Annotated[
     str | None,
     typer.Argument(metavar="FILE", help="The job file; default: ./cluster.yaml.", show_default=False),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Replace a value of the job file, such as worker.tasks=4; repeatable.",
+        autocompletion=completion.fields,
+    ),
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME[=VALUE]",
+        help="Set an environment variable of every task; without VALUE, to this shell's value; repeatable.",
+    ),
 ]
 Name = Annotated[
     str,
@@ -249,6 +267,22 @@ Retries = Annotated[
         help="Retry up to N times if a task is lost.",
     ),
 ]
+
+
+def load_job_file(file: str, settings: list[str] | None, variables: list[str] | None) -> JobFile:
+    """Load a job file, with the values of `--set` and `--env`.
+
+    Raises:
+        JobFileError: the file or an option's value has problems.
+        InvalidInput: an option's argument has the wrong form.
+    """
+    import os
+
+    from tfk8s.jobfile import overrides
+    from tfk8s.jobfile.loader import load
+
+    chosen = [overrides.parse(text) for text in settings or ()]
+    return load(file, [*chosen, *(overrides.parse_variable(text, os.environ) for text in variables or ())])
 
 
 def find_cluster(

@@ -152,6 +152,8 @@ def run(
             autocompletion=completion.jobs_of_job_file,
         ),
     ] = None,
+    settings: options.Settings = None,
+    variables: options.Variables = None,
     all_lines: options.AllLines = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running.")] = False,
     timeout: options.Timeout = TIMEOUT,
@@ -186,7 +188,6 @@ def run(
     from tfk8s.cluster.scripts import make_script, require_options, require_servers
     from tfk8s.core.lifetime import LEASE
     from tfk8s.errors import InvalidInput
-    from tfk8s.jobfile.loader import load
 
     steps, session_script = timeline.parse(trace, trace_every), None
     if script is not None:
@@ -201,7 +202,7 @@ def run(
     if each and (get or steps):
         option = "--get" if get else "--trace"
         raise InvalidInput(f"{option} can't be combined with --each: the scripts would replace each other's files")
-    spec = load(file)
+    spec = options.load_job_file(file, settings, variables)
     tasks = _tasks_of(spec, each)
     cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports, python), keep=keep)
     if session_script is None:

@@ -122,9 +122,9 @@ def duplicate_addresses(values: ValidValues) -> Iterator[Problem]:
             continue
         for path, address in values.entries("jobs", job):
             if seen.setdefault(address, path) != path:
-                line = values.document.values[seen[address]].line
+                place = values.document.place(values.document.values[seen[address]])
                 message = f"{quoted(address)} is the address of two tasks"
-                yield values.problem("duplicate-address", message, path, label=f"it is also on line {line}")
+                yield values.problem("duplicate-address", message, path, label=f"it is also {place}")
 
 
 def exceptions_outside_range(values: ValidValues) -> Iterator[Problem]:

@@ -27,13 +27,14 @@ class Document:
     """The data of a file, and the problems of its syntax.
 
     Attributes:
-        lines: the text.
+        lines: the text, and after it the settings of the command line.
         data: dicts with text as keys, lists, text, numbers, booleans and `AmbiguousScalar`; None if the text could not
             be read.
         keys, values: the locations of the keys and of the values.
         broken: the paths of parts that have a problem already, so that no other problem is reported there.
         problems: the problems, in the order of the file.
         complete: whether the whole text was read.
+        settings: the options of the command line that stand in the last lines.
     """
 
     lines: list[str]
@@ -43,6 +44,17 @@ class Document:
     broken: set[Path] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     complete: bool = False
+    settings: list[str] = field(default_factory=list)
+
+    def place(self, at: Location) -> str:
+        """Return a line in words."""
+        option, line = self._option_and_line(at)
+        return f"in {option} number {line}" if option else f"on line {line}"
+
+    def _option_and_line(self, at: Location) -> tuple[str, int]:
+        """Return the option of a setting and its number, or "" and the line of the file."""
+        number = at.line - (len(self.lines) - len(self.settings))
+        return (self.settings[number - 1], number) if number > 0 and self.settings else ("", at.line)
 
     def raw(self, path: Path) -> str:
         """Return a value as the file has it; of a value on several lines, the first line."""
@@ -53,16 +65,18 @@ class Document:
         self, code: str, message: str, at: Location, path: Path = (), *, label: str = "", advice: str | None = None
     ) -> Problem:
         """Return a problem at a location, with the line."""
+        option, line = self._option_and_line(at)
         return Problem(
             code=code,
             message=message,
             path=dotted(path),
-            line=at.line,
+            line=line,
             column=at.column,
             length=at.length,
             source=self.lines[at.line - 1] if at.line <= len(self.lines) else "",
             label=label,
             help=advice,
+            option=option,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,40 +17,45 @@ from typing import Any
 from tfk8s.core import roles, spec
 from tfk8s.core.storage.volumes import Volume
 from tfk8s.errors import JobFileError, Problem
-from tfk8s.jobfile import cross_checks, reader
+from tfk8s.jobfile import cross_checks, overrides, reader
 from tfk8s.jobfile.document import MAX_PROBLEMS, Document
+from tfk8s.jobfile.overrides import Setting
 from tfk8s.jobfile.schema import JOB_FILE
 from tfk8s.jobfile.text import MAX_BYTES
 from tfk8s.jobfile.validation import Validator
 
 
-def load(path: str | Path) -> spec.JobFile:
+def load(path: str | Path, settings: Sequence[Setting] = ()) -> spec.JobFile:
     """Load a job file.
 
     Args:
         path: the file; "-" is standard input.
+        settings: values of the command line, which replace the file's.
 
     Raises:
         JobFileError: the file can't be read, or it has problems.
     """
     if str(path) == "-":
-        return loads(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
-    return loads(_read(Path(path)), str(path), str(Path(path).resolve().parent))
+        return loads(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input", settings=settings)
+    return loads(_read(Path(path)), str(path), str(Path(path).resolve().parent), settings)
 
 
-def loads(text: str | bytes, file: str, folder: str = "") -> spec.JobFile:
+def loads(text: str | bytes, file: str, folder: str = "", settings: Sequence[Setting] = ()) -> spec.JobFile:
     """Load the text of a job file.
 
     Args:
         text: the text.
         file: the file's name in messages.
         folder: the absolute folder of the programs; "" is the current folder.
+        settings: values of the command line, which replace the text's.
 
     Raises:
         JobFileError: the text has problems.
     """
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     document = reader.read(data)
+    if document.complete:
+        overrides.apply(document, settings)
     values, problems = _validate(document) if document.complete else ({}, [])
     problems = [*document.problems, *problems]
     if problems:
@@ -80,7 +85,7 @@ def _validate(document: Document) -> tuple[dict[str, Any], list[Problem]]:
 
 
 def _in_order(problems: Iterable[Problem]) -> list[Problem]:
-    ordered = sorted(problems, key=lambda problem: (problem.line, problem.column))
+    ordered = sorted(problems, key=lambda problem: (problem.option, problem.line, problem.column))
     if len(ordered) > MAX_PROBLEMS:
         message = f"the job file has more than {MAX_PROBLEMS} problems; the first {MAX_PROBLEMS} are above"
         ordered[MAX_PROBLEMS:] = [Problem("too-many-problems", message)]

@@ -282,9 +282,9 @@ def _add_duplicates(entries: list[Any], key: str, path: Path, validator: Validat
         name = entry.get(key) if key and isinstance(entry, dict) else entry
         if not isinstance(name, str) or place in validator.bad or seen.setdefault(name, place) == place:
             continue
-        line = validator.document.values[seen[name]].line
+        first = validator.document.place(validator.document.values[seen[name]])
         message = f"{quoted(name)} is given twice"
-        invalid = Invalid("duplicate-name", message, f"it is also on line {line}")
+        invalid = Invalid("duplicate-name", message, f"it is also {first}")
         validator.add(invalid, place, validator.document.values[place])
 
 

@@ -103,7 +103,7 @@ def _shm_and_volume(values: ValidValues, job: str, shared: Mapping[str, Path]) -
     paths = {normal_path(path): (*entry, "path") for entry, path in _mount_paths(values, ("jobs", job, "volumes"))}
     volume = paths.get(SHM_FOLDER) or shared.get(SHM_FOLDER)
     if volume and values.get("jobs", job, "shm") is not None:
-        label = f"a volume is mounted there on line {values.document.values[volume].line}"
+        label = f"a volume is mounted there {values.document.place(values.document.values[volume])}"
         message = f"shm is mounted at {SHM_FOLDER}, and so is a volume"
         yield values.problem("duplicate-path", message, ("jobs", job, "shm"), label=label)
 
@@ -112,9 +112,9 @@ def _duplicate_paths(values: ValidValues, volumes: Path, seen: dict[str, Path]) 
     for entry, path in _mount_paths(values, volumes):
         key_path = (*entry, "path")
         if seen.setdefault(normal_path(path), key_path) != key_path:
-            line = values.document.values[seen[normal_path(path)]].line
+            place = values.document.place(values.document.values[seen[normal_path(path)]])
             message = f"two volumes are mounted at {quoted(path)}"
-            yield values.problem("duplicate-path", message, key_path, label=f"the other volume is on line {line}")
+            yield values.problem("duplicate-path", message, key_path, label=f"the other volume is {place}")
 
 
 def _mount_paths(values: ValidValues, volumes: Path) -> Iterator[tuple[Path, str]]:
@@ -136,9 +136,9 @@ def differing_claims(values: ValidValues) -> Iterator[Problem]:
             wanted, given = values.get(*first, key), values.get(*entry, key)
             if wanted != given:
                 path = (*entry, key if given is not None else "create")
-                line = values.document.values[(*first, "create")].line
+                place = values.document.place(values.document.values[(*first, "create")])
                 message = f"claim {quoted(claim)} is made twice, with another {key}"
-                yield values.problem("claims-differ", message, path, label=f"the first is on line {line}")
+                yield values.problem("claims-differ", message, path, label=f"the first is {place}")
 
 
 def one_pod_claims(values: ValidValues) -> Iterator[Problem]:

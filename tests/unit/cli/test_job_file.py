@@ -12,9 +12,9 @@ from fakes.command_line import Run
 from tfjobs import TFJOB
 
 from tfk8s.core.spec import Job
-from tfk8s.jobfile import template
 from tfk8s.jobfile.loader import load
 from tfk8s.render import package_files
+from tfk8s.tools import template
 
 pytest_plugins = ("fakes.command_line",)
 
@@ -56,10 +56,37 @@ def test_validate_as_json(run: Run, folder: Path) -> None:
     assert (code, err) == (2, "")
     assert (found["file"], found["valid"]) == ("bad.yaml", False)
     (problem,) = found["problems"]
-    assert sorted(problem) == ["code", "column", "help", "label", "length", "line", "message", "path", "source"]
+    assert sorted(problem) == [
+        "code",
+        "column",
+        "help",
+        "label",
+        "length",
+        "line",
+        "message",
+        "option",
+        "path",
+        "source",
+    ]
     assert (problem["code"], problem["path"], problem["line"]) == ("bad-job-name", "jobs.my-job", 3)
     code, out, _ = run("validate", "mnist.yaml", "-o", "json")
     assert (code, json.loads(out)) == (0, {"file": "mnist.yaml", "valid": True, "problems": []})
+
+
+def test_options_set_values_of_the_job_file(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "of the shell")
+    code, out, _ = run("validate", "mnist.yaml", "--set", "worker.tasks=5", "--env", "KEY")
+    assert (code, "worker/0 to worker/4" in out) == (0, True)
+    code, out, _ = run("render", "mnist.yaml", "--set", "image=ours:1", "--env", "KEY", "--env", "OTHER=x=y")
+    assert code == 0
+    for text in ("image: ours:1", "value: of the shell", "value: x=y"):
+        assert text in out
+    code, _, err = run("up", "--dry-run", "mnist.yaml", "--set", "worker.tasks=five")
+    assert (code, "--> --set:1:14" in err) == (2, True)
+    code, _, err = run("run", "--env", "NONE", "mnist.yaml", "train.py")
+    assert (code, 'no environment variable "NONE"' in err) == (2, True)
+    code, out, _ = run("validate", "mnist.yaml", "--set", "worker.tasks=five", "-o", "json")
+    assert (code, json.loads(out)["problems"][0]["option"]) == (2, "--set")
 
 
 def test_schema(run: Run) -> None:

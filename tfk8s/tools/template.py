@@ -7,7 +7,7 @@ import re
 from tfk8s.core import naming
 from tfk8s.core.roles import default_master
 from tfk8s.core.spec import DEFAULT_PORT
-from tfk8s.jobfile.script_guess import Guess
+from tfk8s.tools.script_guess import Guess
 
 # Editors with yaml-language-server read the first line.
 FOR_EDITORS = """\

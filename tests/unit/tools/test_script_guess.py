@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfk8s.errors import InvalidInput
-from tfk8s.jobfile.script_guess import Guess, guess
+from tfk8s.tools.script_guess import Guess, guess
 
 BETWEEN_GRAPH = """
 flags.DEFINE_string("job_name", None, "ps or worker")
