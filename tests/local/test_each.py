@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tfk8s import polling
 from tfk8s.cluster import each
 from tfk8s.core.spec import Task
 
@@ -22,14 +23,14 @@ def python(text: str) -> list[str]:
     return [sys.executable, "-c", f"{ready}\n{text}"]
 
 
-def run(chief: str, worker: str) -> tuple[int, set[tuple[str, str, bool]]]:
+def run(chief: str, worker: str, limit: float = 15.0) -> tuple[int, set[tuple[str, str, bool]]]:
     """Return the exit code, and the lines with their tasks and whether they are error lines."""
     lines = set()
 
     def collect(task: Task, text: str, is_error: bool) -> None:
         lines.add((str(task), text, is_error))
 
-    return each.run_together({CHIEF: python(chief), WORKER: python(worker)}, collect), lines
+    return each.run_together({CHIEF: python(chief), WORKER: python(worker)}, collect, limit), lines
 
 
 def test_the_lines_of_all_and_their_success() -> None:
@@ -50,10 +51,13 @@ def test_the_first_failure_ends_the_others(fails: str, code: int, caplog: pytest
     assert caplog.messages == [f"the script of worker/1 has ended with exit code {code}, which ends the others"]
 
 
-def test_a_command_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(each, "END_TIMEOUT", 0.1)
+def test_a_command_that_does_not_end_is_killed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(polling, "TELL_SECONDS", 0.0)
     started = "import sys, time; time.sleep(0.5); sys.exit(3)"
-    assert run(DEAF, started)[0] == 3
+    assert run(DEAF, started, limit=0.1)[0] == 3
+    assert caplog.messages[-1] == "waiting for the scripts of worker/0 to end, at most 0.1 s"
 
 
 def test_ctrl_c_ends_all() -> None:
@@ -65,5 +69,5 @@ def test_ctrl_c_ends_all() -> None:
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        each.run_together({CHIEF: python(HANGS), WORKER: python(HANGS)}, interrupt)
+        each.run_together({CHIEF: python(HANGS), WORKER: python(HANGS)}, interrupt, 15.0)
     assert lines[-1] == ("KeyboardInterrupt", True)

@@ -228,7 +228,7 @@ def run(
             if session_script is None:
                 return follow(cluster, signals, all_lines=all_lines)
             with timeline.recorded(session_script, steps, cluster) as recorded:
-                return _run(cluster, recorded, tasks)
+                return _run(cluster, recorded, tasks, spec.grace)
         finally:
             signals.hold()
 
@@ -241,7 +241,7 @@ def _tasks_of(spec: JobFile, job: str | None) -> list[Task]:
     return tasks_of(spec, job)
 
 
-def _run(cluster: Cluster, script: ScriptSettings, tasks: list[Task]) -> int:
+def _run(cluster: Cluster, script: ScriptSettings, tasks: list[Task], grace: int | None) -> int:
     """Run a script, or a script for each of the tasks; return the exit code."""
     if not tasks:
         return cluster.run(script)
@@ -253,7 +253,7 @@ def _run(cluster: Cluster, script: ScriptSettings, tasks: list[Task]) -> int:
     def show(task: Task, text: str, is_error: bool) -> None:
         (note if is_error else say)(f"{(err if is_error else out)[task]}{text}", is_raw=True)
 
-    return run_each(cluster.backend, cluster.name, tasks, script, show)
+    return run_each(cluster.backend, cluster.name, tasks, script, show, grace)
 
 
 def connect(

@@ -27,9 +27,9 @@ from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.task_names import require_job
 from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.log import log
-from tfk8s.sessions.timing import TIMING
+from tfk8s.sessions.timing import TIMING, end_timeout
 
-END_TIMEOUT = 15.0  # between the signal to end and SIGKILL
+_REACTION_TIMEOUT = 10.0  # for the process of a script that has ended, or got SIGKILL
 _POLL_INTERVAL = 0.5  # a process may end while its children hold its output open
 _SIGNALS = platforms.ENDING_SIGNALS
 
@@ -57,7 +57,9 @@ def tasks_of(job_file: JobFile, job: str) -> list[Task]:
     return list(job_file.job(job))
 
 
-def run_each(backend: Backend, name: str, tasks: Sequence[Task], script: Script, on_line: OnLine) -> int:
+def run_each(
+    backend: Backend, name: str, tasks: Sequence[Task], script: Script, on_line: OnLine, grace: int | None = None
+) -> int:
     """Run a script once for each task; return 0, or the exit code of the first failure, which ends the others.
 
     Args:
@@ -66,11 +68,13 @@ def run_each(backend: Backend, name: str, tasks: Sequence[Task], script: Script,
         tasks: the tasks.
         script: the script.
         on_line: called with each line.
+        grace: the job file's.
     """
     options = backend.locator(name)
     module = interpreter.command(sys.executable, "tfk8s.cluster.each", str(os.getpid()))
     work = {task: pickle.dumps((options, name, script_of(task, script))).hex() for task in tasks}
-    code = run_together({task: [*module, text] for task, text in work.items()}, on_line)
+    limit = end_timeout(grace) + _REACTION_TIMEOUT
+    code = run_together({task: [*module, text] for task, text in work.items()}, on_line, limit)
     if code:  # the status may still say that a script runs
         with contextlib.suppress(Tfk8sError):
             wait_for_ends(backend, name, TIMING.script_end_timeout)
@@ -89,15 +93,16 @@ def script_of(task: Task, script: Script) -> Script:
     return dataclasses.replace(script, arguments=tuple(arguments), environment={**script.environment, **values})
 
 
-def run_together(commands: Mapping[Task, Sequence[str]], on_line: OnLine) -> int:
+def run_together(commands: Mapping[Task, Sequence[str]], on_line: OnLine, limit: float) -> int:
     """Run commands at the same time; return 0, or the exit code of the first failure.
 
-    The first failure ends the other commands by SIGTERM, Ctrl-C ends all by SIGINT; both after `END_TIMEOUT` by
+    The first failure ends the other commands by SIGTERM, Ctrl-C ends all by SIGINT; both after `limit` by
     SIGKILL. Commands start with these signals blocked, because an import may drop the exception of a signal.
 
     Args:
         commands: the commands by their tasks.
         on_line: called with each line of their output.
+        limit: the seconds between the signal to end and SIGKILL.
     """
     running: list[_Process] = []
     try:
@@ -105,13 +110,13 @@ def run_together(commands: Mapping[Task, Sequence[str]], on_line: OnLine) -> int
             running.append(_Process(task, command, on_line))
         failed = _first_failure(running)
     except BaseException as error:
-        _end(running, signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
+        _end(running, signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM, limit)
         raise
     if failed is None:
         return 0
     if running:
         log.warning("the script of %s has ended with exit code %d, which ends the others", failed.task, failed.code)
-        _end(running, signal.SIGTERM)
+        _end(running, signal.SIGTERM, limit)
     return failed.code
 
 
@@ -126,16 +131,22 @@ def _first_failure(running: list[_Process]) -> _Process | None:
     return None
 
 
-def _end(running: list[_Process], number: signal.Signals) -> None:
+def _end(running: list[_Process], number: signal.Signals, limit: float) -> None:
     """End processes by a signal, later by SIGKILL, and pass on their last output."""
 
     def have_ended() -> bool:
-        return not [process for process in running if not process.has_ended()]  # each passes on its output
+        for process in [process for process in running if process.has_ended()]:  # each passes on its output
+            running.remove(process)
+        return not running
 
     for process in running:
         process.popen.send_signal(number)
+
+    def awaited() -> str:
+        return f"the scripts of {', '.join(str(process.task) for process in running)} to end, at most {limit:g} s"
+
     try:
-        polling.wait_until(have_ended, "scripts to end", END_TIMEOUT)
+        polling.wait_until(have_ended, awaited, limit, announce=True)
     except WaitTimeout:
         for process in running:
             process.popen.kill()

@@ -28,8 +28,7 @@ TTL = "tfk8s.dev/script-ttl"
 JOBS = "tfk8s.dev/jobs"
 WARM = "tfk8s.dev/warm"
 SCRIPT_RESOURCES = "tfk8s.dev/script-resources"
-GRACE = "tfk8s.dev/grace"
-_OF_SETS = (TTL, JOBS, WARM, SCRIPT_RESOURCES, GRACE)  # annotations of StatefulSets
+_OF_SETS = (TTL, JOBS, WARM, SCRIPT_RESOURCES, pods.GRACE)  # annotations of StatefulSets
 WARM_VALUES = {True: "true", False: "false", None: "on-demand"}
 SUCCESS = "tfk8s.dev/run-success"
 DIGEST = "tfk8s.dev/zip-sha256"
@@ -140,7 +139,7 @@ def _stateful_set(job_file: JobFile, job: Job) -> Object:
     if job_file.script:
         stateful_set["metadata"]["annotations"][SCRIPT_RESOURCES] = str(job_file.script)
     if job_file.grace is not None:
-        stateful_set["metadata"]["annotations"][GRACE] = str(job_file.grace)
+        stateful_set["metadata"]["annotations"][pods.GRACE] = str(job_file.grace)
     if job_file.queue:
         stateful_set["metadata"]["labels"][QUEUE] = job_file.queue
     stateful_set["spec"] = {

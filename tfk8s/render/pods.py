@@ -33,7 +33,9 @@ MIN_CPU_LIMIT = "1"
 STORAGE_REQUEST = "128Mi"
 STORAGE_LIMIT = "4Gi"
 
+GRACE = "tfk8s.dev/grace"  # the annotation of StatefulSets with the job file's `grace` in seconds
 POD_GRACE = 5  # of servers, and of programs and scripts without `grace`
+_DIGITS = 9  # of a time that Kubernetes takes
 _OF_PROCESS_1 = 3
 
 POD_INDEX = "apps.kubernetes.io/pod-index"  # the label of a StatefulSet's pods since Kubernetes 1.28
@@ -78,6 +80,12 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_sec
 def pod_grace(grace: int | None) -> int:
     """Return the seconds that kubelet waits after SIGTERM: a little longer than process 1, which ends the program."""
     return POD_GRACE if grace is None else grace + _OF_PROCESS_1
+
+
+def grace_of(stateful_set: Object) -> int | None:
+    """Return the job file's `grace` in seconds, as a StatefulSet notes it; None without, or for another's nonsense."""
+    text = stateful_set["metadata"].get("annotations", {}).get(GRACE, "")
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else None
 
 
 def port(job_file: JobFile, job: Job) -> int:

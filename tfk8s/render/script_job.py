@@ -163,8 +163,8 @@ def job(name: str, master: Object, run: Run) -> Object:
         metadata["labels"][manifests.QUEUE] = labels[manifests.QUEUE]
     template = program_job.template_without_program(master) if kind == "Job" else master["spec"]["template"]
     notes = master["metadata"].get("annotations", {})
-    if grace := notes.get(manifests.GRACE):
-        run = dataclasses.replace(run, environment={**run.environment, naming.GRACE: grace})
+    if (grace := pods.grace_of(master)) is not None:
+        run = dataclasses.replace(run, environment={**run.environment, naming.GRACE: str(grace)})
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

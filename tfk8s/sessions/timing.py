@@ -94,4 +94,9 @@ def with_grace(environment: Mapping[str, str]) -> Timing:
     if GRACE not in environment:
         return TIMING
     seconds = float(environment[GRACE])
-    return replace(TIMING, end_timeout=max(seconds, _LEAST_END), term_timeout=seconds)
+    return replace(TIMING, end_timeout=end_timeout(seconds), term_timeout=seconds)
+
+
+def end_timeout(grace: float | None) -> float:
+    """Return the seconds until a script is ended that goes on after Ctrl-C; `grace` is the job file's, None without."""
+    return TIMING.end_timeout if grace is None else max(grace, _LEAST_END)

@@ -40,7 +40,7 @@ _TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's statu
 _ANSWER_TIMEOUT = 2.0
 _MAX_QUESTIONS = 8  # at the same time
 _RETRY_INTERVAL = 10.0
-_END_TIMEOUT = 120.0
+_END_TIMEOUT = 120.0  # for pods, besides their grace period
 _END_INTERVAL = 1.0
 
 _FOREGROUND = "Foreground"  # the object goes after the pods that it owns
@@ -160,10 +160,11 @@ class Keeper:
     def _remove(self) -> None:
         found = [(item, self._server.get(item).body) for item in self._objects]
         uids = {item: body["metadata"]["uid"] for item, body in found if body is not None}
+        grace = max((_grace(body) for _, body in found if body is not None), default=0)
         sets = [item for item in uids if item.resource in ("statefulsets", "jobs")]
         for item in sets:
             self._server.delete(item, uids[item], _FOREGROUND)
-        deadline = self._clock() + _END_TIMEOUT
+        deadline = self._clock() + _END_TIMEOUT + grace
         while any(map(self._exists, sets)) and self._clock() < deadline:
             self._sleep(_END_INTERVAL)
         for item in uids:
@@ -173,6 +174,12 @@ class Keeper:
 
     def _exists(self, item: RemovableObject) -> bool:
         return self._server.get(item).body is not None
+
+
+def _grace(item: Mapping[str, Any]) -> int:
+    """Return the seconds that the pods of a StatefulSet or a Job have to end; 0 for other objects."""
+    pod = item.get("spec", {}).get("template", {}).get("spec", {})
+    return int(pod.get("terminationGracePeriodSeconds", 0))
 
 
 def _has_ended(job: Mapping[str, Any]) -> bool:

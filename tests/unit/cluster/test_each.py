@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,6 +25,17 @@ def test_the_tasks_of_a_job() -> None:
     with pytest.raises(InvalidInput, match=r'(?m)^job "evaluator" has no servers for scripts$') as error:
         each.tasks_of(spec, "evaluator")
     assert error.value.help == "jobs with servers: ps, worker"
+
+
+@pytest.mark.parametrize(("grace", "expected"), [(None, 15), (1, 4), (600, 600)])
+def test_scripts_have_the_grace_of_their_job_file(
+    monkeypatch: pytest.MonkeyPatch, grace: int | None, expected: float
+) -> None:
+    limits = []
+    monkeypatch.setattr(each, "run_together", lambda commands, on_line, limit: limits.append(limit) or 0)
+    backend = SimpleNamespace(locator=lambda name: None)
+    assert each.run_each(backend, "demo", [], Script(path=Path("a.py")), lambda *_: None, grace) == 0  # type: ignore[arg-type]
+    assert limits == [expected + 10]  # besides, the process of a script may end
 
 
 def test_the_script_of_a_task() -> None:

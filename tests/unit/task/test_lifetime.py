@@ -96,6 +96,28 @@ def test_the_duration_counts_from_the_creation(cluster: PretendedCluster) -> Non
     ]
 
 
+@pytest.mark.parametrize(("grace", "limit"), [({}, 120), ({"terminationGracePeriodSeconds": 603}, 723)])
+def test_the_other_objects_stay_while_programs_save(
+    cluster: PretendedCluster, monkeypatch: pytest.MonkeyPatch, grace: dict[str, int], limit: int
+) -> None:
+    get, stuck = cluster.get, "uid of a Job whose pods never end"
+    objects = removable_objects("demo", [], ["worker"])
+    cluster.uids = {item: f"uid of {item.name}" for item in objects}
+    job = next(item for item in objects if item.resource == "jobs")
+
+    def with_spec(item: RemovableObject) -> Answer:
+        body, now = get(item)
+        if item == job:
+            body = {"metadata": {"uid": cluster.uids.get(item, stuck)}, "spec": {"template": {"spec": grace}}}
+        elif item.resource == "configmaps" and body and job not in cluster.uids:
+            assert cluster.seconds - 340 <= limit
+        return Answer(body, now)
+
+    monkeypatch.setattr(cluster, "get", with_spec)
+    assert cluster.keep(Limits(300, None), objects)
+    assert cluster.seconds == 340 + limit
+
+
 def test_a_use_postpones_the_end(cluster: PretendedCluster) -> None:
     cluster.last_use = 130  # as seen by the tasks, before the Job's pod was restarted or after
     assert cluster.keep(Limits(None, 50)) == "after 50s without a session and a script (idle)"

@@ -71,7 +71,7 @@ def read(
     has_waiting = any(map(needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *warm, *keepers]))))
     master = cluster.workload(cluster.master.job)
     events = read_events(client, cluster.namespace) if has_waiting else {}
-    data_service = {DATA_SERVICE: cluster.data_service} if cluster.data_service else {}
+    given = {DATA_SERVICE: cluster.data_service or None, naming.GRACE: cluster.grace}
     error_lines = _error_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
     programs = [pod for task, pod in by_task.items() if pod and cluster.program_job(task.job)]
     progress = read_progress(client, [*programs, *(pod for _, pod in scripts if pod)])
@@ -98,7 +98,10 @@ def read(
         ),
         limits=lifetime.limits(jobs),
         limits_problem=lifetime.limits_problem(keepers, events),
-        variables={**script_job.own_variables(containers.template_variables(master) if master else {}), **data_service},
+        variables={
+            **script_job.own_variables(containers.template_variables(master) if master else {}),
+            **{name: str(value) for name, value in given.items() if value is not None},
+        },
         success=cluster.success,
         is_elastic=cluster.is_elastic,
     )

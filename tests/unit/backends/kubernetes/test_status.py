@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +39,16 @@ def test_the_service_of_tf_data_is_known_from_the_objects() -> None:
     assert cluster.data_service == "grpc://demo-input-0.demo.ns.svc:2300"
     assert {job: cluster.is_data(job) for job in cluster.jobs} == {"worker": False, "input": True}
     assert cluster.has_servers
+
+
+@pytest.mark.parametrize(("note", "expected"), [("30", "30"), ("nan", None), ("9" * 5000, None), ("-1", None)])
+def test_a_script_elsewhere_has_the_grace_of_its_cluster(note: str, expected: str | None) -> None:
+    items = stateful_sets()
+    for item in items:
+        item["metadata"]["annotations"]["tfk8s.dev/grace"] = note
+        item["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    reader: Any = SimpleNamespace(get=lambda *_: {"items": []}, context="kind")
+    assert status.read(reader, deployed.describe(items)).variables.get("TFK8S_GRACE") == expected
 
 
 REFUSALS = ((500, 'container not found ("server")'), (400, "container server is not available"), (404, "not found"))

@@ -33,13 +33,15 @@ class ScriptFiles:
         namespace: the pod's.
         pod: the pod's name.
         wanted: the files.
+        grace: the seconds that the job file's `grace` gives the script to save.
     """
 
-    def __init__(self, client: Client, namespace: str, pod: str, wanted: Sequence[Download]) -> None:
+    def __init__(self, client: Client, namespace: str, pod: str, wanted: Sequence[Download], grace: int = 0) -> None:
         self._client, self._namespace, self._pod, self._wanted = client, namespace, pod, wanted
         self._begun = False
         self._furthest = 0  # the most bytes that a copy has received
         self._problems: list[str] | None = None
+        self._end_timeout = INTERRUPT_TIMEOUT + grace
         self._limit: threading.Timer | None = None
 
     def check(self) -> None:
@@ -102,13 +104,13 @@ class ScriptFiles:
         except ClusterError as error:
             log.warning("the script can't be interrupted: %s", error)
             return False
-        self._limit = threading.Timer(INTERRUPT_TIMEOUT, self._delete)
+        self._limit = threading.Timer(self._end_timeout, self._delete)
         self._limit.daemon = True
         self._limit.start()
         return True
 
     def _delete(self) -> None:
-        log.warning("the script did not end within %g s", INTERRUPT_TIMEOUT)
+        log.warning("the script did not end within %g s", self._end_timeout)
         try:
             self._client.send("DELETE", paths.pod(self._namespace, self._pod))
         except ClusterError as error:

@@ -55,7 +55,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
         name = _create(informer, cluster, script, archive, stdin=blocks is not None)
         try:
             pod = script_pod.wait_for_start(informer, cluster, name, script.start_timeout)["metadata"]["name"]
-            files = script_files.ScriptFiles(client, cluster.namespace, pod, script.downloads)
+            files = script_files.ScriptFiles(client, cluster.namespace, pod, script.downloads, cluster.grace or 0)
             files.check()
         except BaseException:
             delete_job(client, cluster, name)

@@ -18,7 +18,7 @@ from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.script import ScriptResources, parse_resources
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import NoSuchCluster, there_are
-from tfk8s.render import manifests
+from tfk8s.render import manifests, pods
 from tfk8s.render.pods import Object
 
 _WARM = {text: warm for warm, text in manifests.WARM_VALUES.items()}
@@ -72,6 +72,12 @@ class DeployedCluster:
         """True if sessions can connect to a task."""
         stateful_sets = [job for job in self.jobs if (self.workload(job) or {}).get("kind") == "StatefulSet"]
         return not all(map(self.is_data, stateful_sets))
+
+    @property
+    def grace(self) -> int | None:
+        """The seconds that the job file's `grace` gives scripts to save; None without."""
+        master = self.workload(self.master.job)
+        return None if master is None else pods.grace_of(master)
 
     @property
     def success(self) -> tuple[Task, ...]:

@@ -68,9 +68,9 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     return sink.getvalue()
 
 
-def files(monkeypatch: pytest.MonkeyPatch, pods: Any, client: Any = None) -> ScriptFiles:
+def files(monkeypatch: pytest.MonkeyPatch, pods: Any, client: Any = None, grace: int = 0) -> ScriptFiles:
     monkeypatch.setattr(commands, "RemoteCommand", pods)
-    return ScriptFiles(client, "ns", "pod", parse(["model"]))
+    return ScriptFiles(client, "ns", "pod", parse(["model"]), grace)
 
 
 def test_a_broken_stream_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, archive: bytes) -> None:
@@ -152,8 +152,8 @@ def test_a_script_that_ignores_ctrl_c_is_deleted(
             assert (method, path) == ("DELETE", "/api/v1/namespaces/ns/pods/pod")
             self.deleted.set()
 
-    monkeypatch.setattr(script_files, "INTERRUPT_TIMEOUT", 0.0)
-    assert files(monkeypatch, Pods(b""), Client()).interrupt()
+    monkeypatch.setattr(script_files, "INTERRUPT_TIMEOUT", -600.0)
+    assert files(monkeypatch, Pods(b""), Client(), grace=600).interrupt()
     assert Client.deleted.wait(20)
     assert caplog.messages == [
         "the script ends, then its files are copied; Ctrl-C again leaves them behind",
