@@ -26,18 +26,20 @@ CALLS: dict[str, Callable[[Backend, str], object]] = {
     "delete": lambda backend, name: backend.delete(name),
     "dial": lambda backend, name: backend.dial(name, FIRST),
     "events": lambda backend, name: list(backend.events(name, follow=False)),
-    "execute": lambda backend, name: backend.execute(name, FIRST, ["true"]),
+    "execute": lambda backend, name: backend.inside.execute(name, FIRST, ["true"]),
     "logs": lambda backend, name: list(backend.logs(name, [FIRST], LogOptions())),
     "observe": lambda backend, name: backend.observe(name),
     "restart": lambda backend, name: backend.restart(name, None),
-    "run": lambda backend, name: backend.run(name, Script(path=Path(__file__))),
+    "run": lambda backend, name: backend.scripts.run(name, Script(path=Path(__file__))),
     "scale": lambda backend, name: backend.scale(name, {"worker": 1}),
-    "script_log": lambda backend, name: backend.script_log(name, "script-1"),
-    "show": lambda backend, name: backend.show(name, "script-1", LogOptions()),
-    "stacks": lambda backend, name: backend.stacks(name, [str(FIRST)]),
-    "start": lambda backend, name: backend.start(name, Script(path=Path(__file__))),
-    "stop": lambda backend, name: backend.stop(name, "script-1"),
-    "tensorboard": lambda backend, name: backend.tensorboard(name, folder="/", requirements=None, token="", port=0),
+    "script_log": lambda backend, name: backend.detached.log(name, "script-1"),
+    "show": lambda backend, name: backend.detached.show(name, "script-1", LogOptions()),
+    "stacks": lambda backend, name: backend.inside.stacks(name, [str(FIRST)]),
+    "start": lambda backend, name: backend.detached.start(name, Script(path=Path(__file__))),
+    "stop": lambda backend, name: backend.detached.stop(name, "script-1"),
+    "tensorboard": lambda backend, name: backend.scripts.tensorboard(
+        name, folder="/", requirements=None, token="", port=0
+    ),
 }
 
 
@@ -82,7 +84,7 @@ class BackendContract:
 
     def test_stacks_have_the_chosen_names(self, backend: Backend, shared: str) -> None:
         chosen = [str(PS), str(FIRST)]
-        assert [found.name for found in backend.stacks(shared, chosen)] == chosen
+        assert [found.name for found in backend.inside.stacks(shared, chosen)] == chosen
 
     def test_clusters_are_listed_by_name(self, backend: Backend, shared: str, own: str) -> None:
         names = [status.name for status in backend.clusters()]
@@ -130,10 +132,10 @@ class BackendContract:
         assert [event.time for event in events] == sorted(event.time for event in events)
 
     def test_run_returns_the_exit_code_of_the_script(self, backend: Backend, shared: str, script: Script) -> None:
-        assert backend.run(shared, script).code == 7
+        assert backend.scripts.run(shared, script).code == 7
 
     def test_a_command_beside_a_task_returns_its_exit_code(self, backend: Backend, shared: str) -> None:
-        assert backend.execute(shared, SECOND, ["sh", "-c", "exit 7"]) == 7
+        assert backend.inside.execute(shared, SECOND, ["sh", "-c", "exit 7"]) == 7
 
     def test_restart_replaces_one_task_or_all(self, backend: Backend, own: str) -> None:
         before = {task.task: task for task in backend.observe(own).tasks}
@@ -166,7 +168,7 @@ class BackendContract:
             assert (status.phase, status.exit_code, status.success) == (Phase.FAILED, 7, (FIRST,))
             assert [(task.phase, task.exit_code, task.is_program) for task in status.tasks] == [(Phase.FAILED, 7, True)]
             with pytest.raises(InvalidInput, match=f'cluster "{name}" has no server to connect to'):
-                backend.run(name, script)
+                backend.scripts.run(name, script)
             backend.restart(name, None)
             again = wait_until_ready(backend, name, TIMEOUT, before={task.task: task for task in status.tasks})
             assert wait_for_programs(backend, again.name, TIMEOUT).exit_code == 7

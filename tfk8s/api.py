@@ -108,7 +108,8 @@ def list_with_claims(options: BackendOptions) -> tuple[list[ClusterStatus], list
     backend = choose(options)
     clusters = backend.clusters()
     existing = {(status.name, status.location) for status in clusters}
-    return clusters, [claim for claim in backend.claims() if (claim.cluster, claim.location) not in existing]
+    claims = backend.shared.claims() if backend.shared else []
+    return clusters, [claim for claim in claims if (claim.cluster, claim.location) not in existing]
 
 
 def find(cluster: str | Path | JobFile, options: BackendOptions, *, keep: bool = True) -> Cluster:

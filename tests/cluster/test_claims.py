@@ -52,7 +52,7 @@ def test_a_claim_from_its_first_up_to_its_end(
     def run(text: str) -> str:
         (tmp_path / "script.py").write_text(text)
         capfd.readouterr()
-        assert backend.run("claims", Script(path=tmp_path / "script.py")).code == 0
+        assert backend.scripts.run("claims", Script(path=tmp_path / "script.py")).code == 0
         return capfd.readouterr().out
 
     def claim(name: str = "ckpt") -> dict[str, object] | None:
@@ -83,7 +83,7 @@ def test_a_claim_from_its_first_up_to_its_end(
     # A claim that the job file no longer has stays, and so do all claims after the end of their cluster.
     backend.apply(dataclasses.replace(job_file("128Mi"), volumes=()))
     assert backend.delete("claims") == ["ckpt", "fixed"]
-    assert [(kept.cluster, kept.name, kept.size) for kept in backend.claims()] == [
+    assert [(kept.cluster, kept.name, kept.size) for kept in backend.shared.claims()] == [
         ("claims", "ckpt", "128Mi"), ("claims", "fixed", "64Mi"),
     ]  # fmt: skip
     up(job_file("128Mi"))

@@ -119,7 +119,7 @@ def server(serve: Callable[[], str]) -> str:
 
 def reaches(backend: KubernetesBackend, name: str, address: str) -> bool:
     """Return whether a task gets an answer from a server."""
-    return backend.execute(name, Task("worker", 0), ["python3", "-c", ASK, f"{address}:{PORT}"]) == 0
+    return backend.inside.execute(name, Task("worker", 0), ["python3", "-c", ASK, f"{address}:{PORT}"]) == 0
 
 
 def until_reaches(backend: KubernetesBackend, name: str, address: str, *, expected: bool) -> None:
@@ -144,7 +144,7 @@ def test_tasks_and_scripts_reach_what_the_job_file_allows(
     until_reaches(backend, name, server, expected=True)
     (tmp_path / "authority.pem").write_bytes(CERTIFICATE_OF_STORAGE)
     (tmp_path / "script.py").write_text(LOAD_DATA.format(hash=hashlib.sha256(data()).hexdigest()))
-    assert backend.run(name, Script(path=tmp_path / "script.py", fresh=True)).code == 0
+    assert backend.scripts.run(name, Script(path=tmp_path / "script.py", fresh=True)).code == 0
 
     other, rest = serve(), Peer(cidr="0.0.0.0/0", except_=(f"{server}/32",))
     assert backend.apply(dataclasses.replace(closed, network=Network(allow_to=(rest,))))
@@ -153,7 +153,7 @@ def test_tasks_and_scripts_reach_what_the_job_file_allows(
 
     (tmp_path / "script.py").write_text(WAITS.format(server=server, port=PORT))
     for fresh in (True, False):
-        assert backend.run(name, Script(path=tmp_path / "script.py", fresh=fresh)).code == 0
+        assert backend.scripts.run(name, Script(path=tmp_path / "script.py", fresh=fresh)).code == 0
         err = capfd.readouterr().err
         assert f"tfk8s: no answer from {server}:{PORT} for" in err
         assert "network.allow_to of the job file, or another NetworkPolicy, may close the way to it" in err

@@ -55,8 +55,10 @@ def test_submit(cluster: str, namespace: str, tmp_path: Path, entry: str, uses: 
 def test_detach(
     cluster: str, backend: KubernetesBackend, capfd: pytest.CaptureFixture[str], tmp_path: Path, uses: tuple[str, ...]
 ) -> None:
-    name = backend.start(cluster, Script(path=entry_runs.write(tmp_path, "detach", uses), tf1=uses == ("tf1",)))
-    backend.show(cluster, name, LogOptions(follow=True))
+    name = backend.detached.start(
+        cluster, Script(path=entry_runs.write(tmp_path, "detach", uses), tf1=uses == ("tf1",))
+    )
+    backend.detached.show(cluster, name, LogOptions(follow=True))
     entries.require("detach", uses, "".join(capfd.readouterr()))
 
 

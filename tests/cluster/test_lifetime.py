@@ -76,7 +76,7 @@ def test_scripts_and_forwards_keep_a_cluster_that_is_removed_without_them(
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     client.send("DELETE", paths.pod(namespace, pod_of_the_job(client, namespace, name)))  # another one takes over
-    assert backend.run(name, Script(path=script)).code == 0
+    assert backend.scripts.run(name, Script(path=script)).code == 0
     with TaskMonitor({"worker/1": lambda: backend.dial(name, Task("worker", 1))}) as monitor:
         assert not polling.readable(monitor.events, IDLE + 6)  # the task is not lost
     status = backend.observe(name)
@@ -95,7 +95,7 @@ def test_the_duration_removes_the_cluster_with_a_script_in_it(
     script = tmp_path / "script.py"
     script.write_text("import time; time.sleep(600)")
     name = up(make_job_file("short", make_job(), max_duration=25), wait=0)  # a slow machine may need most of the time
-    backend.start(name, Script(path=script))
+    backend.detached.start(name, Script(path=script))
     until_removed(client, namespace, name)
     with pytest.raises(NoSuchCluster, match=r"tfk8s removed it 25s after its first `up` \(max_duration\)"):
         backend.observe(name)

@@ -55,7 +55,7 @@ def test_a_script_and_a_task_get_all_that_the_job_file_asks_for(
     assert not backend.plan(job_file)
 
     (tmp_path / "see.py").write_text(SEE)
-    assert backend.run(name, Script(path=tmp_path / "see.py")).code == 0
+    assert backend.scripts.run(name, Script(path=tmp_path / "see.py")).code == 0
     assert capfd.readouterr().out.splitlines() == ["t0k3n eu 10.0.0.7", "100 True"]
     lines = [line.text for line in backend.logs(name, [Task("worker", 0)], LogOptions())]
     assert any("listens on port" in line for line in lines)

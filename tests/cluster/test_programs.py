@@ -209,7 +209,7 @@ def test_success_of_one_task_ends_the_others(
     name = start(job_file)
     assert until_end(backend, name).exit_code == 0
     with pytest.raises(TaskUnreachable, match="worker/0 has ended with exit code 0"):
-        backend.execute(name, Task("worker", 0), ["true"])
+        backend.inside.execute(name, Task("worker", 0), ["true"])
     reasons = polling.wait_until(
         lambda: [task.reason for task in backend.observe(name).tasks if task.phase is Phase.SUCCEEDED][1:],
         "the other pod to end", 120,

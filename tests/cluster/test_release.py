@@ -71,7 +71,7 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
     (tmp_path / "script" / "script.py").parent.mkdir()
     (tmp_path / "script" / "script.py").write_text(textwrap.dedent(SCRIPT))
     capfd.readouterr()
-    assert backend.run("charted", Script(path=tmp_path / "script" / "script.py", tf1=True)).code == 0
+    assert backend.scripts.run("charted", Script(path=tmp_path / "script" / "script.py", tf1=True)).code == 0
     assert capfd.readouterr().out == "238\n"
 
     # ... and leaves it to Helm.

@@ -31,7 +31,9 @@ def run(backend, cluster, capfd, tmp_path):
         if isinstance(script, str):
             (tmp_path / "script.py").write_text(script)
             script = tmp_path / "script.py"
-        code = backend.run(options.pop("name", cluster), Script(path=script, arguments=arguments, **options)).code
+        code = backend.scripts.run(
+            options.pop("name", cluster), Script(path=script, arguments=arguments, **options)
+        ).code
         captured = capfd.readouterr()
         return code, (captured.err if code else captured.out).splitlines()
 
@@ -72,7 +74,7 @@ def test_steps_are_recorded_in_the_pod(backend, cluster, tmp_path):
     page = tmp_path / "steps.html"
     script = Script(path=tmp_path / "steps.py", tf1=True, isolate=True)
     with timeline.recorded(script, timeline.Timeline(page), Cluster(backend, cluster)) as recorded:
-        assert backend.run(cluster, recorded).code == 0
+        assert backend.scripts.run(cluster, recorded).code == 0
     assert "of the step waits for worker/1 to send w1 to worker/0 (16 MiB)" in page.read_text()
 
 
@@ -186,18 +188,18 @@ def status_of(backend, cluster, name):
 
 def test_a_detached_script_is_shown_followed_and_removed(backend, cluster, capfd, tmp_path):
     (tmp_path / "a.py").write_text("import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)")
-    name = backend.start(cluster, Script(path=tmp_path / "a.py", arguments=("--steps", "5")))
+    name = backend.detached.start(cluster, Script(path=tmp_path / "a.py", arguments=("--steps", "5")))
     for follow, code in ((True, 7), (False, 0)):
-        assert backend.show(cluster, name, LogOptions(follow=follow)) == code
+        assert backend.detached.show(cluster, name, LogOptions(follow=follow)) == code
         out, err = capfd.readouterr()
         assert (out, err.splitlines()[-1]) == ("out\n", "err")
     polling.wait_until(lambda: status_of(backend, cluster, name).exit_code == 7, "the exit code to be shown", 60)
     found = status_of(backend, cluster, name)
     assert (found.phase, found.command) == ("Failed", "a.py --steps 5")
-    backend.stop(cluster, name)
+    backend.detached.stop(cluster, name)
     assert status_of(backend, cluster, name) is None
     with pytest.raises(InvalidInput, match=f'has no script "{name}"'):
-        backend.stop(cluster, name)
+        backend.detached.stop(cluster, name)
 
 
 def test_a_script_outlives_a_command_that_is_killed(backend, cluster, namespace, capfd, tmp_path):
@@ -216,7 +218,7 @@ def test_a_script_outlives_a_command_that_is_killed(backend, cluster, namespace,
     subprocess.run(
         ["kubectl", "exec", "--namespace", namespace, pod, "--", "touch", "/tmp/end"], check=True, timeout=60
     )
-    assert backend.show(cluster, name, LogOptions(follow=True)) == 0
+    assert backend.detached.show(cluster, name, LogOptions(follow=True)) == 0
     assert capfd.readouterr().out == "runs\n"
 
 
@@ -308,7 +310,7 @@ session.run(item)  # nobody fills the queue
 
 def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(backend, cluster, tmp_path):
     (tmp_path / "hanging.py").write_text(HANGING)
-    script = backend.start(cluster, Script(path=tmp_path / "hanging.py", tf1=True))
+    script = backend.detached.start(cluster, Script(path=tmp_path / "hanging.py", tf1=True))
 
     def look():
         status, found = stacks.read(backend, cluster)
@@ -321,7 +323,7 @@ def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(backend, clus
     try:
         status, found = polling.wait_until(look, "the script to wait", 120)
     finally:
-        backend.stop(cluster, script)
+        backend.detached.stop(cluster, script)
     (process,) = found[script].processes
     main = process.threads[0]
     assert (main.name, main.frames[0].line, main.call.name) == ("MainThread", 8, "session.run")

@@ -60,7 +60,7 @@ def test_page_shows_what_a_script_writes_to_a_volume(
     requirements.write_text("\n".join(["--no-index", "--find-links wheels", *PACKAGES, "pillow"]))
     # `tf.summary.scalar` needs TensorBoard, too.
     script = Script(path=tmp_path / "write.py", arguments=["/logs"], requirements=requirements)
-    assert backend.run(name, script).code == 0
+    assert backend.scripts.run(name, script).code == 0
 
     command = ["tensorboard", "--no-browser", "--namespace", namespace, name]
     without = start_tfk8s(*command)

@@ -27,7 +27,7 @@ def run(backend, capfd, tmp_path):
 
     def run(name, text, **options):
         (tmp_path / "script.py").write_text(text)
-        outcome = backend.run(name, Script(path=tmp_path / "script.py", **options))
+        outcome = backend.scripts.run(name, Script(path=tmp_path / "script.py", **options))
         out, err = capfd.readouterr()
         assert outcome.code == 0, err
         return out.splitlines()
@@ -66,7 +66,7 @@ def test_a_script_ends_with_its_command_and_is_lost_with_its_pod(up, run, backen
     assert process.stdout.readline() == "runs\n"
     (script,) = [script for script in backend.observe(name).scripts if script.name.startswith("script-")]
     assert (script.phase, script.command) == ("Running", "nap.py")
-    (looked,) = backend.stacks(name, [script.name])
+    (looked,) = backend.inside.stacks(name, [script.name])
     (napping,) = looked.processes
     assert [frame.source for frame in napping.threads[0].frames] == ["time.sleep(600)"]
     process.send_signal(signal.SIGINT)

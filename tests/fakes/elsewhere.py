@@ -58,7 +58,7 @@ def run(words: list[str]) -> tuple[int, str]:
 
     jobs = (Job(name="chief"), Job(name="worker", tasks=2))
     backend = FakeBackend(JobFile(name="mnist", jobs=jobs, master="chief"))
-    backend.name, backend.flags = "kubernetes", ""
+    backend.flags, backend.in_pods = "", True
     sys.argv = ["tfk8s", *words]
     with contextlib.ExitStack() as stack:
         if "--local" not in words:

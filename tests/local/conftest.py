@@ -27,7 +27,8 @@ from tfk8s.core.script import Script
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.errors import Tfk8sError
 try:
-    sys.exit(LocalBackend().run(sys.argv[1], Script(path=pathlib.Path(sys.argv[2]), tf1="1" in sys.argv[3])).code)
+    script = Script(path=pathlib.Path(sys.argv[2]), tf1="1" in sys.argv[3])
+    sys.exit(LocalBackend().scripts.run(sys.argv[1], script).code)
 except Tfk8sError as error:
     sys.stderr.write(str(error))
     sys.exit(error.exit_code)
@@ -124,7 +125,7 @@ def run(
     def run(name: str, text: str, *arguments: str, **options: object) -> tuple[int, str, str]:
         path = tmp_path / "script.py"
         path.write_text(text)
-        code = backend.run(name, Script(path=path, arguments=arguments, **options)).code
+        code = backend.scripts.run(name, Script(path=path, arguments=arguments, **options)).code
         out, err = capfd.readouterr()
         return code, out, err
 

@@ -44,7 +44,9 @@ def test_a_large_request_does_not_block_the_supervisor(backend: LocalBackend, re
     try:
         path = Path("/dev/null")
         many = [str(number) for number in range(100_000)]
-        thread = threading.Thread(target=lambda: backend.run(ready, Script(path=path, arguments=many)), daemon=True)
+        thread = threading.Thread(
+            target=lambda: backend.scripts.run(ready, Script(path=path, arguments=many)), daemon=True
+        )
         thread.start()
         wait_for(backend, ready, lambda status: status.running == 1)
     finally:

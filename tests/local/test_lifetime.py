@@ -36,7 +36,7 @@ def test_a_script_and_a_forward_keep_a_cluster_that_ends_without_them(
         "    assert session.run(one, {'Placeholder:0': 1}) == 2\n"
         f"time.sleep({1.5 * IDLE})\n"  # without a session
     )
-    outcome = backend.run(name, Script(path=script, tf1=True))
+    outcome = backend.scripts.run(name, Script(path=script, tf1=True))
     assert outcome.code == 0
     with backend.dial(name, Task("worker", 1)):
         since = time.monotonic()
@@ -48,7 +48,7 @@ def test_a_script_and_a_forward_keep_a_cluster_that_ends_without_them(
     for pid in pids(running).values():
         wait_until_gone(pid)
     with pytest.raises(ClusterError, match=f"has ended after {IDLE}s without a session") as caught:
-        backend.run(name, Script(path=script))
+        backend.scripts.run(name, Script(path=script))
     assert caught.value.help == ("tfk8s up --local FILE starts it again, tfk8s down --local idle removes its logs")
     assert backend.apply(job_file("idle", worker=2, idle=IDLE)) is True
     assert backend.observe(name).reason != ended.reason  # and may end again soon
@@ -66,7 +66,7 @@ def test_the_duration_ends_scripts_and_what_they_left_behind(backend: LocalBacke
         "time.sleep(600)\n"
     )
     with pytest.raises(ClusterError) as caught:
-        backend.run(name, Script(path=script, fresh=True))  # which does not wait for TensorFlow
+        backend.scripts.run(name, Script(path=script, fresh=True))  # which does not wait for TensorFlow
     assert str(caught.value) == f'cluster "short" has ended 20s after its first `up` (max_duration), while {script} ran'
     wait_until_gone(int(child.read_text()))
 

@@ -203,7 +203,7 @@ def test_standard_input_is_the_callers(pair: str, tmp_path: Path) -> None:
     code = (
         "import pathlib, sys; from tfk8s.core.script import Script;"
         "from tfk8s.backends.local.backend import LocalBackend;"
-        f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))).code)"
+        f"sys.exit(LocalBackend().scripts.run({pair!r}, Script(path=pathlib.Path({str(path)!r}))).code)"
     )
     done = subprocess.run([sys.executable, "-c", code], input="typed", capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "TYPED input\n")
@@ -216,7 +216,7 @@ def test_output_arrives_at_once(backend: LocalBackend, pair: str, tmp_path: Path
     code = (
         "import pathlib, sys; from tfk8s.core.script import Script;"
         "from tfk8s.backends.local.backend import LocalBackend;"
-        f"sys.exit(LocalBackend().run({pair!r}, Script(path=pathlib.Path({str(path)!r}))).code)"
+        f"sys.exit(LocalBackend().scripts.run({pair!r}, Script(path=pathlib.Path({str(path)!r}))).code)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

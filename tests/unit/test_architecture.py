@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tfk8s.backends.protocol import Backend
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tfk8s"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -53,6 +55,17 @@ def test_docstrings_name_a_thing_or_an_action() -> None:
 def test_each_class_has_a_name_of_its_own() -> None:
     names = Counter(name for module in MODULES for name in CLASS.findall(module.read_text()))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_a_backend_has_twelve_methods_and_parts() -> None:
+    """Later verbs go into the parts."""
+    methods = [name for name, value in vars(Backend).items() if callable(value) and not name.startswith("_")]
+    assert len(methods) <= 12, methods
+
+
+def test_no_name_of_a_backend_is_compared() -> None:
+    compared = re.compile(r"backend\.name (?:==|!=|in|not in) ")
+    assert [module.name for module in MODULES if compared.search(module.read_text())] == []
 
 
 def test_forks_mask_signals_until_they_have_their_own_handlers() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
-from typing import IO, NoReturn
+from typing import IO
 
-from tfk8s.backends.protocol import Backend
-from tfk8s.core.script import LogOptions, Outcome, Script
+from tfk8s.backends.parts import Absent, TensorBoard
+from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
 from tfk8s.sessions import error_names
@@ -99,35 +101,43 @@ class FailureFile:
 
 
 class ForegroundScripts:
-    """Refuses detached scripts, of clusters that exist; a base class of backends."""
+    """Scripts and TensorBoard of a backend without pods, on this machine.
 
-    def start(self: Backend, name: str, script: Script) -> NoReturn:
-        """Refuse."""
-        self.observe(name)
-        raise InvalidInput(
-            "a script on this machine ends with the command that runs it: --detach is for Kubernetes",
-            help=f"detach it in the shell: nohup tfk8s submit … {script.path} > {script.path.stem}.log 2>&1 &",
-        )
+    Args:
+        find: raises a NoSuchCluster for a name that no cluster has.
+        run: runs a script whose options fit.
+    """
 
-    def show(self: Backend, name: str, script: str, options: LogOptions) -> NoReturn:
-        """Refuse."""
-        del options
-        self.observe(name)
-        raise _not_stored(script)
+    in_pods = False
 
-    def script_log(self: Backend, name: str, script: str) -> NoReturn:
-        """Refuse."""
-        self.observe(name)
-        raise _not_stored(script)
+    def __init__(self, find: Callable[[str], object], run: Callable[[str, Script], Outcome]) -> None:
+        self._find, self._run = find, run
 
-    def stop(self: Backend, name: str, script: str) -> NoReturn:
-        """Refuse."""
-        self.observe(name)
-        raise InvalidInput(
-            f"{script} can't be stopped by name: a script on this machine ends with the command that runs it",
-            help="press Ctrl-C in the terminal that started it, or end the process that `tfk8s status` shows: kill PID",
-        )
+    def check(self, script: Script) -> None:
+        """Raise an InvalidInput for options that only work in pods."""
+        check(script)
+
+    def run(self, name: str, script: Script) -> Outcome:
+        """Run a script with this process' standard streams; return how it ended."""
+        self._find(name)
+        check(script)
+        return self._run(name, script)
+
+    def tensorboard(
+        self, name: str, *, folder: str | None, requirements: Path | None, token: str, port: int
+    ) -> AbstractContextManager[TensorBoard]:
+        """Run TensorBoard in a process that ends with this process."""
+        from tfk8s.backends import local_tensorboard  # most scripts do without
+
+        self._find(name)
+        return local_tensorboard.run(folder, requirements, token, port)
 
 
-def _not_stored(script: str) -> InvalidInput:
-    return InvalidInput(f"the output of {script} is not stored: scripts on this machine write to their terminal")
+def no_detached(find: Callable[[str], object]) -> Absent:
+    """Return the part that stands for scripts that outlive their command, which only pods run."""
+    return Absent(find, lambda *_: InvalidInput(
+        "a script on this machine ends with the command that runs it, and writes to its terminal: --detach is for "
+        "Kubernetes, and so are `logs` and `stop` of a script",
+        help="detach a script in the shell: nohup tfk8s submit … SCRIPT > script.log 2>&1 &; stop it with Ctrl-C in "
+        "its terminal, or end the process that `tfk8s status` shows: kill PID",
+    ))  # fmt: skip

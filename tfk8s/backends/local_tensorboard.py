@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tfk8s.backends import child_process
-from tfk8s.backends.protocol import Backend, TensorBoard
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.errors import InvalidInput, Tfk8sError
 
@@ -17,16 +15,10 @@ _FOLDER = "logs"  # Keras' callback and many examples write there
 _STOP_TIMEOUT = 10.0
 
 
-class LocalTensorBoard:
-    """Runs TensorBoard on this machine; a base class of backends."""
-
-    def tensorboard(
-        self: Backend, name: str, *, folder: str | None, requirements: Path | None, token: str, port: int
-    ) -> AbstractContextManager[TensorBoard]:
-        """Run TensorBoard in a process that ends with this process."""
-        self.observe(name)
-        check(folder or _FOLDER, requirements)
-        return TensorBoardProcess(folder or _FOLDER, token, port)
+def run(folder: str | None, requirements: Path | None, token: str, port: int) -> TensorBoardProcess:
+    """Run TensorBoard in a process that ends with this process, as `Scripts.tensorboard` describes the options."""
+    check(folder or _FOLDER, requirements)
+    return TensorBoardProcess(folder or _FOLDER, token, port)
 
 
 def check(folder: str, requirements: Path | None) -> None:

@@ -1,8 +1,7 @@
 """The protocol of backends, which run clusters.
 
-A backend plans, applies, scales, observes, lists, yields events and logs, runs scripts, dials a task, runs commands
-beside a task, serves TensorBoard, restarts and deletes. Everything else (waiting, probing, devices, `connect`, retries,
-panels) is built on these methods, once for all backends.
+A backend has twelve methods that concern a whole cluster, and parts with further verbs. Everything else (waiting,
+probing, devices, `connect`, retries, panels) is built on these methods, once for all backends.
 """
 
 from __future__ import annotations
@@ -14,16 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # commands that need no backend import this module too
-    from pathlib import Path
-
     from tfk8s.backends.options import BackendOptions
-    from tfk8s.backends.stacks import Stacks
+    from tfk8s.backends.parts import Detached, Inside, Scripts, Shared
     from tfk8s.core.events import Event
     from tfk8s.core.plan import Plan, Scaling
     from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.status import ClusterStatus
-    from tfk8s.core.storage.volumes import KeptClaim
-from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
+    from tfk8s.sessions.timing import Timing
+from tfk8s.core.script import LogLine, LogOptions
 
 NODE_TIMEOUT = 900.0  # replaces the default limit of a wait while a node is started, or pulls an image
 
@@ -56,36 +53,40 @@ class PollingObserver:
     why_lost: Callable[[Task, str], str] = lambda task, symptom: symptom  # noqa: ARG005 - part of the protocol
 
 
-class TensorBoard(Protocol):
-    """A process or a pod that serves TensorBoard.
-
-    Attributes:
-        folder: the folder of event files.
-    """
-
-    folder: str
-
-    def require_running(self) -> None:
-        """Raise a Tfk8sError if the server has ended."""
-        ...
-
-    def show_messages(self) -> None:
-        """Write what the server has written elsewhere."""
-        ...
-
-
 class Backend(Protocol):
     """Runs clusters.
 
     Every method raises an error of `tfk8s.errors`, and `NoSuchCluster` for a name that no cluster has.
 
     Attributes:
-        name: "local", "kubernetes" or "addresses".
+        name: "local", "kubernetes" or "addresses", for people. Code asks for a part or for an attribute.
         flags: the options that choose this backend, for advice: " --local", " --namespace ml" or "".
+        timing: the limits of calls to tasks.
     """
 
     name: str
     flags: str
+    timing: Timing
+
+    @property
+    def scripts(self) -> Scripts:
+        """The part that runs scripts."""
+        ...
+
+    @property
+    def detached(self) -> Detached:
+        """The part for scripts that outlive this process."""
+        ...
+
+    @property
+    def inside(self) -> Inside:
+        """The part that reaches into the processes of tasks."""
+        ...
+
+    @property
+    def shared(self) -> Shared | None:
+        """The part that shows what clusters share; None if they share nothing."""
+        ...
 
     def apply(self, job_file: JobFile) -> bool:
         """Create the cluster or change it; return whether anything changed. Does not wait for tasks."""
@@ -101,6 +102,22 @@ class Backend(Protocol):
         Args:
             name: the cluster's.
             tasks: the number of tasks, 1 or more, of some of the cluster's jobs.
+        """
+        ...
+
+    def restart(self, name: str, task: Task | None) -> bool:
+        """Restart a task, or (None) all tasks; return whether the status shows the restart. Does not wait.
+
+        A program takes those of its restart scope along if the backend can restart programs together.
+        """
+        ...
+
+    def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
+        """Delete all that `apply` created, and wait until it is gone; return the names of the claims that are kept.
+
+        Args:
+            name: the cluster's. With `delete_claims`, the cluster may be removed already.
+            delete_claims: whether to delete the claims that `apply` made, with their data.
         """
         ...
 
@@ -124,118 +141,10 @@ class Backend(Protocol):
         """Yield the chosen lines of each task's log; then, with `follow`, each new line."""
         ...
 
-    def run(self, name: str, script: Script) -> Outcome:
-        """Run a session script with this process' standard streams; return how it ended.
-
-        SIGINT and SIGTERM of this process reach the script.
-
-        Raises:
-            TaskError: a task was lost, and the script could not continue.
-        """
-        ...
-
-    def start(self, name: str, script: Script) -> str:
-        """Start a session script that runs without this process; return its name.
-
-        Raises:
-            InvalidInput: this backend's scripts end with the process that runs them. So do `show`, `script_log` and
-                `stop`.
-        """
-        ...
-
-    def show(self, name: str, script: str, options: LogOptions) -> int:
-        """Write a script's output to this process' standard streams; return 0.
-
-        With `follow`, continue until the script's end, and return its exit code.
-
-        Raises:
-            InvalidInput: the options ask for the log before a restart: scripts never restart.
-        """
-        ...
-
-    def script_log(self, name: str, script: str) -> Iterator[str]:
-        """Yield the lines of a script's output and errors so far."""
-        ...
-
-    def stop(self, name: str, script: str) -> None:
-        """Stop a script, and delete it and its output."""
-        ...
-
-    def locator(self, name: str) -> BackendOptions | None:
-        """Return the options by which another process finds the cluster; None if its tasks are reached directly."""
-        ...
-
     def dial(self, name: str, task: Task) -> socket.socket:
         """Return a stream connected to a task's server."""
         ...
 
-    def free_gpus(self) -> str:
-        """Return the free GPUs by node, as a text; "" if this backend has no nodes, or may not list them."""
-        ...
-
-    def restart(self, name: str, task: Task | None) -> bool:
-        """Restart a task, or (None) all tasks; return whether the status shows the restart. Does not wait.
-
-        A program takes those of its restart scope along if the backend can restart programs together.
-        """
-        ...
-
-    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
-        """Run a command beside a task's server, with this process' standard streams; return its exit code.
-
-        The command gets a terminal if this process has one.
-
-        Raises:
-            TaskUnreachable: the task does not run.
-        """
-        ...
-
-    def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
-        """Return what tasks and scripts do now, in the order of their names, in bounded time.
-
-        Args:
-            name: the cluster's.
-            chosen: the names of tasks ("worker/1"), and of scripts as the status has them.
-        """
-        ...
-
-    def tensorboard(
-        self, name: str, *, folder: str | None, requirements: Path | None, token: str, port: int
-    ) -> AbstractContextManager[TensorBoard]:
-        """Serve TensorBoard in a `with`; at its end, no process and no pod is left.
-
-        Args:
-            name: the cluster's.
-            folder: the folder of event files; None is the backend's default.
-            requirements: a file for `pip install -r` in a pod.
-            token: the page's path.
-            port: a free port of this machine.
-
-        Raises:
-            InvalidInput: TensorBoard is missing, or there is no such folder.
-            ClusterError: the pod can't start.
-        """
-        ...
-
-    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
-        """End the programs that still run after the end of their run, if the backend has not. Does not wait.
-
-        Args:
-            name: the cluster's.
-            jobs: the jobs of the programs.
-            succeeded: whether the run has succeeded.
-        """
-        ...
-
-    def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
-        """Delete all that `apply` created, and wait until it is gone; return the names of the claims that are kept.
-
-        Args:
-            name: the cluster's. With `delete_claims`, the cluster may be removed already.
-            delete_claims: whether to delete the claims that `apply` made, with their data.
-        """
-        ...
-
-    def claims(self) -> list[KeptClaim]:
-        """Return the claims that `apply` made, also those of clusters that were removed."""
+    def locator(self, name: str) -> BackendOptions | None:
+        """Return the options by which another process finds the cluster; None if its tasks are reached directly."""
         ...

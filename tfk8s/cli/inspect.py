@@ -146,7 +146,8 @@ def devices(
     elif any(answer.devices for answer in answers):
         rows = [row for answer in answers for row in _devices(answer)]
         say(table(("TASK", "DEVICE", "MEMORY", "DESCRIPTION"), rows))
-        if free := cluster.backend.free_gpus():
+        shared = cluster.backend.shared
+        if shared and (free := shared.free_gpus()):
             note(f"GPUs: {free}")
     require_all(answers)
 

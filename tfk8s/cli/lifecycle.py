@@ -269,8 +269,7 @@ def scale(
     if changed:
         has_restarted = changed is Scaling.RESTARTED
         say(f'scaled cluster "{cluster.name}" to {numbers}{" and restarted all its tasks" if has_restarted else ""}')
-        up = "refuses another number" if has_restarted and cluster.backend.name == "local" else "applies the job file"
-        note(f"change the job file, too: `tfk8s up{cluster.backend.flags}` {up}")
+        note(f"change the job file, too: `tfk8s up{cluster.backend.flags}` goes by the numbers in it")
     else:
         say(f'cluster "{cluster.name}" already has {numbers}: nothing changed')
 

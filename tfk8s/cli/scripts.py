@@ -185,7 +185,7 @@ def run(
     from tfk8s.cluster import timeline
     from tfk8s.cluster.gpus import require_gpus
     from tfk8s.cluster.programs import require_programs
-    from tfk8s.cluster.scripts import make_script, require_options, require_servers
+    from tfk8s.cluster.scripts import make_script, require_servers
     from tfk8s.core.lifetime import LEASE
     from tfk8s.errors import InvalidInput
 
@@ -209,7 +209,7 @@ def run(
         require_programs(spec)
     else:
         require_servers(spec)
-        require_options(cluster.backend, session_script)
+        cluster.backend.scripts.check(session_script)
 
     with Once() as signals, Progress() as progress, cluster:
 

@@ -173,7 +173,7 @@ def exec(  # noqa: A001 - the command's name
 
     cluster = options.find_cluster(name, local, context, namespace)
     chosen = parse_task(task, [status.task for status in cluster.tasks()])
-    return cluster.backend.execute(cluster.name, chosen, command)
+    return cluster.backend.inside.execute(cluster.name, chosen, command)
 
 
 def stacks(

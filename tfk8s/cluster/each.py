@@ -217,7 +217,7 @@ def main(parent: str, work: str) -> int:
         options, name, script = pickle.loads(bytes.fromhex(work))  # noqa: S301 - of `run_each`
         backend = choose(options)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        return backend.run(name, script).code
+        return backend.scripts.run(name, script).code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Tfk8sError as error:

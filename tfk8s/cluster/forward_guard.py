@@ -23,7 +23,7 @@ from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.lost_tasks import LostTasks
 from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.task_monitor import TaskMonitor
-from tfk8s.sessions.timing import FAR, TIMING, Timing
+from tfk8s.sessions.timing import Timing
 
 MAX_TASKS = 256  # each is a connection, and a heartbeat a second, through the API server
 
@@ -57,7 +57,7 @@ class ForwardGuard:
         self._backend, self._name = backend, name
         self._forward, self._report, self._view = forward, on_event, view
         self._master = str(status.master)
-        self._timing = timing or (FAR if backend.name == "kubernetes" else TIMING)
+        self._timing = timing or backend.timing
         tasks = monitored_tasks(status, view.without if view else ())
         self._stack = contextlib.ExitStack()
         observer = self._stack.enter_context(backend.observer(name))

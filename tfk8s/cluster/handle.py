@@ -151,7 +151,7 @@ class Cluster:
 
     def start(self, script: Script) -> str:
         """Start a session script that outlives this process; return its name."""
-        return self.backend.start(self.name, script)
+        return self.backend.detached.start(self.name, script)
 
     def show(self, script: str, **options: Any) -> int:
         """Copy a script's output to this process' standard streams; return 0, or its exit code with `follow`.
@@ -160,11 +160,11 @@ class Cluster:
             script: the script's name, as in `start` and in the status.
             **options: the part of the output, as `LogOptions` has it; default: all so far.
         """
-        return self.backend.show(self.name, script, LogOptions(**options))
+        return self.backend.detached.show(self.name, script, LogOptions(**options))
 
     def stop(self, script: str) -> None:
         """Stop a script, and delete its output."""
-        self.backend.stop(self.name, script)
+        self.backend.detached.stop(self.name, script)
 
     def logs(self, tasks: Iterable[str] = (), **options: Any) -> Logs:
         """Return the output of tasks, to be printed or iterated over.

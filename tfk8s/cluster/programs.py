@@ -60,7 +60,7 @@ def _end_others(backend: Backend, status: ClusterStatus) -> None:
     if not (jobs := sorted({task.task.job for task in running} - decisive)):
         return
     try:
-        backend.end_programs(status.name, jobs, succeeded=failed is None)
+        backend.inside.end_programs(status.name, jobs, succeeded=failed is None)
     except Tfk8sError as error:  # such as a user who may not change Jobs
         log.warning("the programs of %s continue after the end of the run: %s", ", ".join(jobs), error)
 

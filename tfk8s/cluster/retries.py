@@ -34,7 +34,7 @@ def run_with_retries(backend: Backend, name: str, script: Script, retries: int) 
     excluded = excluded_tasks(backend, name, without.split(",") if without else [])
     for number in range(1, retries + 1):
         try:
-            outcome = backend.run(name, script)
+            outcome = backend.scripts.run(name, script)
             if not outcome.task_failed:
                 return outcome.code
             reason = "the script failed because of a task"
@@ -42,7 +42,7 @@ def run_with_retries(backend: Backend, name: str, script: Script, retries: int) 
             reason = str(error)
         log.warning("%s; it runs again when all tasks answer (retry %d of %d)", reason, number, retries)
         _wait_for_answers(backend, name, excluded)
-    return backend.run(name, script).code
+    return backend.scripts.run(name, script).code
 
 
 def _wait_for_answers(backend: Backend, name: str, excluded: Collection[Task]) -> None:

@@ -53,7 +53,7 @@ def _save_task(backend: Backend, name: str, task: Task, folder: Path) -> None:
 
 
 def _save_script(backend: Backend, name: str, script: str, path: Path) -> None:
-    _write(backend.script_log(name, script), path, keep_empty=True)
+    _write(backend.detached.log(name, script), path, keep_empty=True)
 
 
 def _write(lines: Iterator[str], path: Path, *, keep_empty: bool) -> None:

@@ -102,20 +102,6 @@ def require_script(path: str | Path) -> Path:
     return path
 
 
-def require_options(backend: Backend, script: Script) -> None:
-    """Check, before anything is started, that the backend can run a script with its options and its folder.
-
-    Raises:
-        InvalidInput: the backend can't.
-    """
-    if backend.name != "kubernetes":
-        foreground_scripts.check(script)
-        return
-    from tfk8s.backends.kubernetes.scripts import script_archive  # imported in 14 ms
-
-    script_archive.require_copy(script.path)
-
-
 def run_here(backend: Backend, name: str, script: Script) -> int:
     """Run a script on this machine, with loopback ports that lead to the tasks; return its exit code.
 
@@ -126,7 +112,7 @@ def run_here(backend: Backend, name: str, script: Script) -> int:
     from tfk8s.backends import local_scripts
 
     foreground_scripts.check(script)
-    if backend.name != "kubernetes":
+    if not backend.scripts.in_pods:
         raise InvalidInput("--here is for clusters on Kubernetes: for others, scripts run on this machine anyway")
     status = backend.observe(name)
     require_access(backend, name, status.master)

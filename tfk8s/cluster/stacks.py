@@ -23,7 +23,7 @@ def read(backend: Backend, name: str, words: Iterable[str] = ()) -> tuple[Cluste
         InvalidInput: no task, no job and no running script has such a name.
     """
     status = backend.observe(name)
-    return status, backend.stacks(name, choose(status, words))
+    return status, backend.inside.stacks(name, choose(status, words))
 
 
 def choose(status: ClusterStatus, words: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfk8s import polling
-from tfk8s.backends.protocol import TensorBoard
+from tfk8s.backends.parts import TensorBoard
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.scripts import find_requirements
 from tfk8s.errors import InvalidInput
@@ -105,7 +105,8 @@ def serve(cluster: Cluster, folder: str | None, requirements: str | None, port: 
     """
     port, token = choose_port(port), secrets.token_hex(24)
     file = find_requirements(requirements)
-    with cluster.backend.tensorboard(cluster.name, folder=folder, requirements=file, token=token, port=port) as server:
+    scripts = cluster.backend.scripts
+    with scripts.tensorboard(cluster.name, folder=folder, requirements=file, token=token, port=port) as server:
         page = Page(server, port, token)
         page.wait_until_ready()
         yield page

@@ -83,7 +83,7 @@ def recorded(script: Script, timeline: Timeline | None, cluster: Cluster, *, her
     if timeline is None:
         yield script
         return
-    in_pod = cluster.backend.name == "kubernetes" and not here
+    in_pod = cluster.backend.scripts.in_pods and not here
     if in_pod:
         require_folders("timelines of scripts on Kubernetes")
     with tempfile.TemporaryDirectory(prefix="tfk8s-trace-") as folder:

@@ -193,7 +193,7 @@ def under_restart(environment: KubeEnvironment) -> dict[str, Ended]:
     here.until_says("naps")
     beside = environment.start("submit", name, script, _NAP)
     beside.until_says("naps")
-    running = environment.backend.start(name, Script(path=script, arguments=(str(_NAP),)))
+    running = environment.backend.detached.start(name, Script(path=script, arguments=(str(_NAP),)))
     follows = environment.start("logs", "--follow", name, running)
     follows.until_says("naps")
     up = environment.start(

@@ -111,8 +111,13 @@ def test_another_name_is_no_cluster(backend: ExternalBackend) -> None:
     ("do", "verb"),
     [
         (lambda backend, spec: backend.apply(spec), "start"),
+        (lambda backend, spec: backend.plan(spec), "start"),
+        (lambda backend, spec: backend.scale("there", {"worker": 2}), "scale"),
+        (lambda backend, spec: backend.events("there", follow=False), "show the events of"),
+        (lambda backend, spec: backend.logs("there", [], LogOptions()), "show the logs of"),
+        (lambda backend, spec: backend.inside.execute("there", CHIEF, ["true"]), "run a command beside"),
         (lambda backend, spec: backend.restart("there", None), "restart"),
-        (lambda backend, spec: backend.stacks("there", []), "look into"),
+        (lambda backend, spec: backend.inside.stacks("there", []), "look into"),
         (lambda backend, spec: backend.delete("there"), "remove"),
     ],
 )
@@ -137,26 +142,22 @@ def test_refused_commands(
 )
 def test_options_of_pods_are_refused(backend: ExternalBackend, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words) as caught:
-        backend.run("there", Script(path=Path("a.py"), **options))
+        backend.scripts.run("there", Script(path=Path("a.py"), **options))
     assert caught.value.help in (
         "install into that: pip install -r r.txt", "CUDA_VISIBLE_DEVICES=0,1 tfk8s submit …", "leave them out",
     )  # fmt: skip
 
 
-def test_scripts_can_t_be_detached_shown_or_stopped(backend: ExternalBackend) -> None:
-    with pytest.raises(InvalidInput, match="--detach is for Kubernetes"):
-        backend.start("there", Script(path=Path("a.py")))
-    with pytest.raises(
-        InvalidInput, match="script-0a1b2c is not stored: scripts on this machine write to their terminal"
+def test_an_absent_part_is_one_refusal(backend: ExternalBackend) -> None:
+    for call in (
+        lambda name: backend.detached.start(name, Script(path=Path("a.py"))),
+        lambda name: backend.detached.show(name, "script-0a1b2c", LogOptions()),
+        lambda name: backend.detached.stop(name, "script-0a1b2c"),
     ):
-        backend.show("there", "script-0a1b2c", LogOptions())
-    with pytest.raises(InvalidInput, match="can't be stopped by name"):
-        backend.stop("there", "script-0a1b2c")
-
-
-def test_logs_are_refused(backend: ExternalBackend) -> None:
-    with pytest.raises(InvalidInput, match=r"^tfk8s can't show the logs of the servers of \"there\""):
-        backend.logs("there", [], LogOptions())
+        with pytest.raises(InvalidInput, match=r"^a script on this machine ends .* --detach is for Kubernetes"):
+            call("there")
+        with pytest.raises(NoSuchCluster):
+            call("mnist")
 
 
 # ---- running a script ----------------------------------------------------------------------------------------------
@@ -170,7 +171,7 @@ def test_a_script_has_its_clusters_environment(
     script.write_text(
         "import os, sys; print(os.environ['TFK8S_TARGET'], os.environ['no_proxy'], sys.argv); sys.exit(3)"
     )
-    assert backend.run("there", Script(path=script, arguments=("--a", "b"))) == Outcome(3)
+    assert backend.scripts.run("there", Script(path=script, arguments=("--a", "b"))) == Outcome(3)
     out, err = capfd.readouterr()
     assert out == f"grpc://{servers[CHIEF].address} localhost,127.0.0.1,::1 {[str(script), '--a', 'b']}\n"
     assert err == ""
@@ -180,7 +181,7 @@ def test_a_script_has_its_clusters_environment(
 def test_lost_task_is_told_apart_from_exit_code_3(backend: ExternalBackend, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("from tfk8s.errors import TaskLost; raise TaskLost('worker/0 was lost')")
-    assert backend.run("there", Script(path=script)) == Outcome(3, task_failed=True)
+    assert backend.scripts.run("there", Script(path=script)) == Outcome(3, task_failed=True)
 
 
 @pytest.mark.programs

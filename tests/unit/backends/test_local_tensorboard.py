@@ -9,21 +9,18 @@ import pytest
 from job_files import job_file
 
 from tfk8s.backends import child_process
-from tfk8s.backends.local_tensorboard import LocalTensorBoard
+from tfk8s.backends.foreground_scripts import ForegroundScripts
 from tfk8s.errors import InvalidInput, NoSuchCluster
 from tfk8s.testing import FakeBackend
 
 EXTRA = "pip install 'tfk8s[tensorboard]'"
 
 
-class Backend(LocalTensorBoard, FakeBackend):
-    """A fake backend whose TensorBoard is that of this machine."""
-
-
 def run(folder: str | None = None, requirements: Path | None = None, name: str = "mnist") -> str:
     """Run TensorBoard; return its folder."""
-    backend = Backend(job_file())
-    with backend.tensorboard(name, folder=folder, requirements=requirements, token="", port=0) as server:
+    backend = FakeBackend(job_file())
+    scripts = ForegroundScripts(backend.observe, backend.run)
+    with scripts.tensorboard(name, folder=folder, requirements=requirements, token="", port=0) as server:
         return server.folder
 
 

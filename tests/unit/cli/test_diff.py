@@ -98,7 +98,7 @@ def test_scale_waits_until_all_tasks_answer(run: Run, backend: FakeBackend) -> N
         (
             "worker/2  Starting  pid 204\n"
             "worker/2  Ready     pid 204\n"
-            "change the job file, too: `tfk8s up --local` applies the job file\n"
+            "change the job file, too: `tfk8s up --local` goes by the numbers in it\n"
         ),
     )
     assert backend.calls == ["scale mnist {'worker': 3}"]

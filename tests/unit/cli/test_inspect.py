@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -303,7 +304,7 @@ def test_ls_names_the_claims_of_removed_clusters(
         KeptClaim(name=name, cluster=cluster, location=location, size="1Gi")
         for name, cluster, location in (("a", "mnist", "/state/mnist"), ("b", "mnist", "elsewhere"), ("c", "old", "x"))
     ]
-    monkeypatch.setattr(backend, "claims", lambda: claims)
+    monkeypatch.setattr(backend, "shared", SimpleNamespace(claims=lambda: claims))
     _, _, err = run("ls")
     assert err == (
         'kept: claim b (1Gi) of cluster "mnist", which was removed; elsewhere\n'
@@ -345,7 +346,7 @@ def test_devices(run: Run, backend: FakeBackend) -> None:
 
 
 def test_devices_with_the_free_gpus_of_nodes(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "free_gpus", lambda: "free: a 1 of 8 nvidia.com/gpu")
+    monkeypatch.setattr(backend, "shared", SimpleNamespace(free_gpus=lambda: "free: a 1 of 8 nvidia.com/gpu"))
     assert run("devices", "mnist")[2] == "GPUs: free: a 1 of 8 nvidia.com/gpu\n"
 
 

@@ -505,7 +505,7 @@ def test_connect_without_a_way_to_the_tasks(run: Run, backend: FakeBackend, monk
 
     monkeypatch.setattr(backend, "dial", refuse)
     for command in (["connect", "mnist"], ["submit", "--here", "mnist", "train.py"]):
-        monkeypatch.setattr(backend, "name", "kubernetes")
+        backend.in_pods = True
         assert run(*command) == (1, "", "error: you may not reach chief/0 of mnist\n")
 
 

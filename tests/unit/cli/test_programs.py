@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fakes.command_line import Run
 
+from tfk8s.backends.kubernetes import parts
 from tfk8s.backends.kubernetes.scripts import sent_folder
 from tfk8s.cluster import readiness
 from tfk8s.core.script import LogLine
@@ -125,7 +126,7 @@ def test_the_size_of_the_folder_is_checked_before_anything_starts(
     run: Run, backend: FakeBackend, served: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sent_folder, "MAX_BYTES", 10)
-    monkeypatch.setattr(backend, "name", "kubernetes")
+    monkeypatch.setattr(backend, "check", parts.PodScripts(None, None, "").check)
     script = tmp_path / "folder" / "train.py"
     script.parent.mkdir()
     script.write_text("print('large')")

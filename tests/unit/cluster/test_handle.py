@@ -237,22 +237,18 @@ def test_cluster_in_a_notebook(cluster: Cluster, backend: FakeBackend) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "running", "lease", "given"),
+    ("running", "lease", "given"),
     [
-        ("kubernetes", None, 900, 900),
-        ("kubernetes", None, None, None),  # as `up` and `run --keep` have it
-        ("kubernetes", Limits(None, None), 900, None),
-        ("kubernetes", Limits(None, None, 60.0), 900, 60),
-        ("kubernetes", Limits(None, None, 60.0), None, None),
-        ("local", None, 900, 900),
-        ("local", Limits(None, None), 900, None),
-        ("local", Limits(None, None, 0.0), 900, 0),
-        ("local", Limits(None, None, 0.0), None, None),
+        (None, 900, 900),
+        (None, None, None),  # as `up` and `run --keep` have it
+        (Limits(None, None), 900, None),
+        (Limits(None, None, 60.0), 900, 60),
+        (Limits(None, None, 60.0), None, None),
+        (Limits(None, None, 0.0), 900, 0),
     ],
 )
-def test_a_lease_is_for_new_clusters(name: str, running: Limits | None, lease: int | None, given: int | None) -> None:
+def test_a_lease_is_for_new_clusters(running: Limits | None, lease: int | None, given: int | None) -> None:
     backend = FakeBackend(*([job_file()] if running else []))
-    backend.name = name
     if running:
         backend.updates = [lambda status: replace(status, limits=running)]
     applied: list[object] = []
@@ -263,7 +259,6 @@ def test_a_lease_is_for_new_clusters(name: str, running: Limits | None, lease: i
 
 def test_a_cluster_that_is_left_to_other_scripts_loses_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     backend, applied = FakeBackend(), []
-    backend.name = "kubernetes"
     monkeypatch.setattr(scripts, "any_runs", lambda *_, **__: True)
     apply = backend.apply
     monkeypatch.setattr(backend, "apply", lambda spec: applied.append((spec.lease, spec.jobs[0].tasks)) or apply(spec))

@@ -19,8 +19,8 @@ from tfk8s.core.timeline.steps import CallCount
 from tfk8s.errors import InvalidInput
 
 LINES = steps.step_line(training_step()) + steps.calls_line([CallCount("loss", 40, 34, 1.0)], is_full=False)
-HERE = SimpleNamespace(name="mnist", backend=SimpleNamespace(name="local"))
-ON_KUBERNETES = SimpleNamespace(name="mnist", backend=SimpleNamespace(name="kubernetes"))
+HERE = SimpleNamespace(name="mnist", backend=SimpleNamespace(scripts=SimpleNamespace(in_pods=False)))
+ON_KUBERNETES = SimpleNamespace(name="mnist", backend=SimpleNamespace(scripts=SimpleNamespace(in_pods=True)))
 SCRIPT = Script(path=Path("train.py"), environment={"OWN": "the script's"})
 
 

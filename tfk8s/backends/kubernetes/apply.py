@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tfk8s.backends.kubernetes import claims, containers, helm, lifetime, pod_ends, pods_dry_run, refusals
+from tfk8s.backends.kubernetes import claims, containers, helm, lifetime, pod_ends, refusals
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes.shortages import requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
-from tfk8s.backends.kubernetes.workloads import deployed, program_archives, program_jobs
+from tfk8s.backends.kubernetes.workloads import deployed, pods_dry_run, program_archives, program_jobs
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.plan import Change, Plan, Scaling, compare
 from tfk8s.core.spec import Task

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfk8s import render
-from tfk8s.backends import devices
-from tfk8s.backends.kubernetes import apply, claims, default_deny, events, lifetime, refusals, restart, status
+from tfk8s.backends.kubernetes import apply, claims, default_deny, events, lifetime, parts, refusals, restart, status
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.backends.kubernetes.nodes import free_gpus, room
+from tfk8s.backends.kubernetes.nodes import room
 from tfk8s.backends.kubernetes.workloads import deployed, lease, program_archives, program_jobs, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.options import BackendOptions
-from tfk8s.backends.stacks import Stacks
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling
-from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
+from tfk8s.core.script import LogLine, LogOptions
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus
-from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.render.pods import Object
-
-if TYPE_CHECKING:
-    from tfk8s.backends.kubernetes.scripts.tensorboard_pod import TensorBoardPod
+from tfk8s.sessions.timing import FAR
 
 
 class KubernetesBackend:
@@ -43,6 +34,7 @@ class KubernetesBackend:
     """
 
     name = "kubernetes"
+    timing = FAR
 
     def __init__(self, context: str | None = None, namespace: str | None = None) -> None:
         self._client = Client(context)
@@ -51,6 +43,10 @@ class KubernetesBackend:
         self.flags = "".join(f" --{name} {value}" for name, value in options.items() if value)
         self._applied: dict[str, str] = {}  # namespaces by the cluster's name
         self._renewals: dict[str, lease.Renewal] = {}
+        given = (self._client, self._find, self.flags)
+        self.scripts, self.detached = parts.PodScripts(*given), parts.DetachedPods(*given)
+        self.inside = parts.InsidePods(*given)
+        self.shared = parts.SharedNamespace(self._client, namespace)
 
     def objects(self, job_file: JobFile) -> list[Object]:
         """Return the objects that `apply` applies.
@@ -123,49 +119,6 @@ class KubernetesBackend:
             pods = [task_pods.LoggedPod(view, cluster, task) for task in tasks]
             yield from logs.follow(self._client, cluster.namespace, pods, options)
 
-    def run(self, name: str, script: Script) -> Outcome:
-        """Run a session script in the user's warm pod, or as a Job of its own, beside the cluster's tasks."""
-        from tfk8s.backends.kubernetes.scripts import script_archive, script_jobs, warm_scripts  # imported in 14 ms
-
-        cluster = self._find_servers(name)
-        archive = script_archive.pack(script.path, script.requirements)
-        outcome = None
-        if warm_scripts.fits(cluster, script):
-            outcome = warm_scripts.run(self._client, cluster, script, archive)
-        return outcome or script_jobs.run(self._client, cluster, script, archive)
-
-    def start(self, name: str, script: Script) -> str:
-        """Create the script's Job; return the script's name."""
-        from tfk8s.backends.kubernetes.scripts import script_jobs
-
-        return script_jobs.start(self._client, self._find_servers(name), script)
-
-    def show(self, name: str, script: str, options: LogOptions) -> int:
-        """Write the output of a script's pod."""
-        from tfk8s.backends.kubernetes.scripts import script_jobs
-
-        return script_jobs.show(self._client, self._find(name), script, options).code
-
-    def script_log(self, name: str, script: str) -> Iterator[str]:
-        """Yield the lines of a script's pod."""
-        from tfk8s.backends.kubernetes.scripts import script_pod
-
-        return script_pod.read(self._client, self._find(name), script)
-
-    def stop(self, name: str, script: str) -> None:
-        """Delete a script's Job."""
-        from tfk8s.backends.kubernetes.scripts import script_jobs
-
-        script_jobs.stop(self._client, self._find(name), script)
-
-    def tensorboard(
-        self, name: str, *, folder: str | None, requirements: Path | None, token: str, port: int
-    ) -> AbstractContextManager[TensorBoardPod]:
-        """Run TensorBoard in a pod, as `tensorboard_pod.run` does."""
-        from tfk8s.backends.kubernetes.scripts import tensorboard_pod
-
-        return tensorboard_pod.run(self._client, self._find(name), folder, requirements, token, port)
-
     def locator(self, name: str) -> BackendOptions:
         """Return the options by which another process finds the cluster, also after `kubectl config use-context`."""
         context = None if self._client.context == IN_CLUSTER else self._client.context
@@ -176,12 +129,6 @@ class KubernetesBackend:
         cluster = self._find(name)
         pod = task_pods.names(self._client, cluster, [task])[task]
         return streams.dial(self._client, cluster.namespace, pod, cluster.port(task))
-
-    def free_gpus(self) -> str:
-        """Return the free GPUs by node; "" if the user may not list nodes."""
-        with contextlib.suppress(ApiError):
-            return free_gpus.describe(self._client, self._namespace or self._client.namespace)
-        return ""
 
     def restart(self, name: str, task: Task | None) -> bool:
         """Restart a task in its pod, or (None) re-create the pods of all tasks.
@@ -201,33 +148,10 @@ class KubernetesBackend:
             restart.restart_task(self._client, cluster.namespace, pod)
         return job is None
 
-    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
-        """Run a command in the container of a task."""
-        from tfk8s.backends.kubernetes.api_server import terminal
-
-        cluster = self._find(name)
-        pod = task_pods.names(self._client, cluster, [task])[task]
-        with status.naming_state(self._client, cluster, task):
-            return terminal.run(self._client, cluster.namespace, pod, command)
-
-    def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
-        """Look into the containers of tasks and scripts."""
-        from tfk8s.backends.kubernetes.scripts import script_stacks
-
-        return script_stacks.read(self._client, self._find(name), chosen)
-
-    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
-        """End Jobs of programs after the end of another Job, which ends only its own pods."""
-        program_jobs.end(self._client, self._find(name), jobs, succeeded=succeeded)
-
     def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
         """Delete the cluster, and wait until its pods are gone."""
         self._end_lease(name)
         return apply.delete(self._client, self._namespace_of(name), name, delete_claims=delete_claims)
-
-    def claims(self) -> list[KeptClaim]:
-        """Return the claims that were made for clusters, in the namespaces of `clusters`."""
-        return claims.kept(self._client, self._namespace)
 
     def _end_lease(self, name: str) -> None:
         if renewal := self._renewals.pop(name, None):
@@ -259,17 +183,6 @@ class KubernetesBackend:
 
     def _namespace_of(self, name: str) -> str:
         return self._applied.get(name) or self._namespace or self._client.namespace
-
-    def _find_servers(self, name: str) -> DeployedCluster:
-        """Return a cluster to which sessions can connect.
-
-        Raises:
-            InvalidInput: all tasks of the cluster run programs.
-        """
-        cluster = self._find(name)
-        if not cluster.has_servers:
-            raise devices.no_servers(name, self.flags)
-        return cluster
 
     def _find(self, name: str) -> DeployedCluster:
         return deployed.find(self._client, self._namespace_of(name), name)

@@ -21,7 +21,6 @@ from tfk8s.backends.local.record import CLUSTER_ID_VARIABLE, Record
 from tfk8s.backends.local.supervision import requests
 from tfk8s.backends.local.supervision.script_request import script_request
 from tfk8s.backends.local.way_out.expected import expected
-from tfk8s.backends.local_tensorboard import LocalTensorBoard
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
@@ -31,7 +30,6 @@ from tfk8s.core.resources import named
 from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus
-from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import ClusterError, InvalidInput, NoSuchCluster, TaskUnreachable, there_are
 from tfk8s.log import log
@@ -44,7 +42,7 @@ _MAX_END_AGE = 20.0
 _STREAMS = (0, 1, 2)
 
 
-class LocalBackend(ForegroundScripts, LocalTensorBoard):
+class LocalBackend:
     """Runs each task as a process, in the cluster's own network, or with ports that are bound to loopback.
 
     Args:
@@ -58,11 +56,16 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
 
     name = "local"
     flags = " --local"
+    timing = TIMING
+    shared = None
 
     def __init__(self, *, allow_exposed_ports: bool = False, python: str | None = None) -> None:
         self._exposed = allow_exposed_ports
         self._python = None if python is None else interpreter.named(python)
         self._leases: dict[str, socket.socket] = {}  # connections by the cluster's name
+        self.scripts = ForegroundScripts(_find, self._run)
+        self.detached = foreground_scripts.no_detached(_find)
+        self.inside = InsideProcesses()
 
     def apply(self, job_file: JobFile) -> bool:
         """Start the cluster or its failed servers; return whether anything changed.
@@ -168,12 +171,11 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
         folder, _ = _find(name)
         return logs.read_tasks([(task, folder.log(task)) for task in tasks], options)
 
-    def run(self, name: str, script: Script) -> Outcome:
+    def _run(self, name: str, script: Script) -> Outcome:
         """Run a session script inside the cluster's network, with this process' standard streams."""
         folder, record = _find(name)
         if record.job_file.job(record.job_file.master).program is not None:
             raise devices.no_servers(name, self.flags)
-        foreground_scripts.check(script)
         with foreground_scripts.FailureFile(script) as failure_file:
             more = failure_file.environment(len(_STREAMS))
             request = script_request(folder, record, script, more, self._python)
@@ -214,29 +216,10 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
                 return reason
         return ""
 
-    def free_gpus(self) -> str:
-        """Return "": this machine has no nodes."""
-        return ""
-
     def restart(self, name: str, task: Task | None) -> bool:
         """Restart a task, or all tasks."""
         supervisor_client.send_request(_find(name)[0], requests.Restart(task=None if task is None else str(task)))
         return True
-
-    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
-        """Run a command in the network of the tasks, with the variables of one of them."""
-        from tfk8s.backends.local import task_commands
-
-        return task_commands.run(*_find(name), task, command)
-
-    def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
-        """Look at processes, inside the cluster's network."""
-        from tfk8s.backends.local import task_commands
-
-        return task_commands.read_stacks(*_find(name), chosen)
-
-    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
-        """Do nothing: the supervisor ends the programs."""
 
     def delete(self, name: str, *, delete_claims: bool = False) -> list[str]:
         """End all processes of the cluster, and remove its folder. The folders of volumes are not touched."""
@@ -255,9 +238,24 @@ class LocalBackend(ForegroundScripts, LocalTensorBoard):
         self._close_lease(name)
         return []
 
-    def claims(self) -> list[KeptClaim]:
-        """Return no claims: only Kubernetes has any."""
-        return []
+
+class InsideProcesses:
+    """Reaches into the processes of tasks."""
+
+    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
+        """Run a command in the network of the tasks, with the variables of one of them."""
+        from tfk8s.backends.local import task_commands
+
+        return task_commands.run(*_find(name), task, command)
+
+    def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
+        """Look at processes, inside the cluster's network."""
+        from tfk8s.backends.local import task_commands
+
+        return task_commands.read_stacks(*_find(name), chosen)
+
+    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
+        """Do nothing: the supervisor ends the programs."""
 
 
 def _find(name: str) -> tuple[state.Folder, Record]:

@@ -207,7 +207,7 @@ def test_a_script_that_the_warm_pod_refuses_is_packed_once(monkeypatch: pytest.M
     monkeypatch.setattr(script_archive, "pack", lambda *arguments: given.append(arguments) or b"folder")
     monkeypatch.setattr(warm_scripts, "run", lambda *arguments: given.append(arguments[-1]))
     monkeypatch.setattr(script_jobs, "run", lambda *arguments: given.append(arguments[-1]) or Outcome(0))
-    assert backend.KubernetesBackend(namespace="ns").run("demo", SCRIPT) == Outcome(0)
+    assert backend.KubernetesBackend(namespace="ns").scripts.run("demo", SCRIPT) == Outcome(0)
     assert given == [(SCRIPT.path, None), b"folder", b"folder"]
 
 

@@ -1,11 +1,4 @@
-"""A backend in memory, for tests of programs that use tfk8s.
-
-docs/testing.md has a complete example. The shortest test::
-
-    with use_backend(FakeBackend()) as backend:
-        train.main(["cluster.yaml"])
-    assert backend.calls == ["apply mnist", "run mnist train.py", "delete mnist"]
-"""
+"""The backend in memory: clusters that are data, in a class that keeps the promises of real backends."""
 
 from __future__ import annotations
 
@@ -13,14 +6,14 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, NoReturn
-from unittest import mock
+from typing import NoReturn
 
-from tfk8s import api
+from tfk8s.backends import foreground_scripts
 from tfk8s.backends.devices import no_servers
 from tfk8s.backends.options import BackendOptions
+from tfk8s.backends.parts import Shared
 from tfk8s.backends.plain import job_file_to_dict
-from tfk8s.backends.protocol import Backend, Observer, PollingObserver
+from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.backends.stacks import Stacks
 from tfk8s.core import addresses, kinds, roles
 from tfk8s.core.events import Event
@@ -30,8 +23,8 @@ from tfk8s.core.script import LogLine, LogOptions, Outcome, Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus
 from tfk8s.core.storage.claims import claims_to_make
-from tfk8s.core.storage.volumes import KeptClaim
 from tfk8s.errors import InvalidInput, NoSuchCluster, TaskUnreachable
+from tfk8s.sessions.timing import TIMING
 from tfk8s.task import wire
 
 CREATED = 1_700_000_000.0  # when every cluster was made
@@ -39,6 +32,8 @@ CREATED = 1_700_000_000.0  # when every cluster was made
 
 class FakeBackend:
     """A backend whose clusters are data: servers are ready and programs end at once, and scripts do not run.
+
+    It is its own parts: `scripts`, `detached` and `inside`.
 
     Args:
         *job_files: the clusters that exist at first, as `tfk8s.load` returns job files.
@@ -62,6 +57,9 @@ class FakeBackend:
 
     name = "local"
     flags = " --local"
+    timing = TIMING
+    shared: Shared | None = None
+    in_pods = False
 
     def __init__(self, *job_files: JobFile, phase: Phase = Phase.READY) -> None:
         self.statuses: dict[str, ClusterStatus] = {}
@@ -82,6 +80,13 @@ class FakeBackend:
             stream.close()
 
     __del__ = close
+
+    @property
+    def scripts(self) -> FakeBackend:
+        """The backend itself."""
+        return self
+
+    detached = inside = scripts
 
     def apply(self, job_file: JobFile) -> bool:
         """Make the cluster; refuse a name that another job file has."""
@@ -139,6 +144,10 @@ class FakeBackend:
         shown = (task for task in tasks if task in restarted or not options.previous)
         return (LogLine(task=task, text=f"{task} listens") for task in shown)
 
+    def check(self, script: Script) -> None:
+        """Refuse options of pods, as on this machine."""
+        foreground_scripts.check(script)
+
     def run(self, name: str, script: Script) -> Outcome:
         """Call `on_run` with the script; return `exit_code`."""
         if not self._check(name).has_servers:
@@ -160,7 +169,7 @@ class FakeBackend:
         self.calls.append(f"show {name} {script} {_words(options)}")
         return self.exit_code if options.follow else 0
 
-    def script_log(self, name: str, script: str) -> Iterator[str]:
+    def log(self, name: str, script: str) -> Iterator[str]:
         """Yield one line."""
         self._check(name)
         return iter([f"{script} runs"])
@@ -195,10 +204,6 @@ class FakeBackend:
             yield PollingObserver(lambda: self.observe(name), lambda _, symptom: self.loss_reason or symptom)
         finally:
             self.observers -= 1
-
-    def free_gpus(self) -> str:
-        """Return "": this machine has no nodes."""
-        return ""
 
     def restart(self, name: str, task: Task | None) -> bool:
         """Make the task, or all tasks, other ones."""
@@ -236,10 +241,6 @@ class FakeBackend:
         made = [str(volume.claim) for volume in claims_to_make(self.job_files.pop(name))]
         return [] if delete_claims else made
 
-    def claims(self) -> list[KeptClaim]:
-        """Return no claims."""
-        return []
-
     def _check(self, name: str) -> ClusterStatus:
         if name not in self.statuses:
             raise NoSuchCluster(f'there is no cluster "{name}"', help="tfk8s up --local FILE starts one")
@@ -270,21 +271,6 @@ class FakeBackend:
         )  # fmt: skip
         event = Event(id="", time=CREATED, about="", warning=False, reason=phase.value, message="")
         self.past_events += (replace(event, id=task, about=task) for task in map(str, job_file))
-
-
-@contextlib.contextmanager
-def use_backend(backend: FakeBackend) -> Iterator[FakeBackend]:
-    """Make `tfk8s.up`, `tfk8s.connect` and the command line of this process use a fake backend in a `with` block."""
-    chosen: Backend = backend
-    with mock.patch.object(api, "choose", return_value=chosen), contextlib.closing(backend):
-        yield backend
-
-
-def change(task: str, **values: Any) -> Callable[[ClusterStatus], ClusterStatus]:
-    """Return a function that changes fields of one task ("worker/1") of a status, for `FakeBackend.updates`."""
-    return lambda status: replace(
-        status, tasks=tuple(replace(one, **values) if str(one.task) == task else one for one in status.tasks)
-    )
 
 
 def _words(options: LogOptions) -> str:

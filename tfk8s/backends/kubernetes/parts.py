@@ -1,0 +1,152 @@
+"""The parts of the backend whose tasks are pods."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfk8s.backends import devices
+from tfk8s.backends.kubernetes import claims, status
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.nodes import free_gpus
+from tfk8s.backends.kubernetes.workloads import program_jobs, task_pods
+from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
+from tfk8s.backends.stacks import Stacks
+from tfk8s.core.script import LogOptions, Outcome, Script
+from tfk8s.core.spec import Task
+from tfk8s.core.storage.volumes import KeptClaim
+
+if TYPE_CHECKING:
+    from tfk8s.backends.kubernetes.scripts.tensorboard_pod import TensorBoardPod
+
+
+class _Part:
+    """A part of the backend.
+
+    Args:
+        client: the API server.
+        find: returns the cluster of a name.
+        flags: the options that choose the backend.
+    """
+
+    def __init__(self, client: Client, find: Callable[[str], DeployedCluster], flags: str) -> None:
+        self._client, self._find, self._flags = client, find, flags
+
+    def _find_servers(self, name: str) -> DeployedCluster:
+        """Return a cluster to which sessions can connect.
+
+        Raises:
+            InvalidInput: all tasks of the cluster run programs.
+        """
+        cluster = self._find(name)
+        if not cluster.has_servers:
+            raise devices.no_servers(name, self._flags)
+        return cluster
+
+
+class PodScripts(_Part):
+    """Runs scripts and TensorBoard in pods beside the tasks."""
+
+    in_pods = True
+
+    def check(self, script: Script) -> None:
+        """Raise an InvalidInput if the script's folder is too large."""
+        from tfk8s.backends.kubernetes.scripts import script_archive  # imported in 14 ms
+
+        script_archive.require_copy(script.path)
+
+    def run(self, name: str, script: Script) -> Outcome:
+        """Run a session script in the user's warm pod, or as a Job of its own, beside the cluster's tasks."""
+        from tfk8s.backends.kubernetes.scripts import script_archive, script_jobs, warm_scripts  # imported in 14 ms
+
+        cluster = self._find_servers(name)
+        archive = script_archive.pack(script.path, script.requirements)
+        outcome = None
+        if warm_scripts.fits(cluster, script):
+            outcome = warm_scripts.run(self._client, cluster, script, archive)
+        return outcome or script_jobs.run(self._client, cluster, script, archive)
+
+    def tensorboard(
+        self, name: str, *, folder: str | None, requirements: Path | None, token: str, port: int
+    ) -> AbstractContextManager[TensorBoardPod]:
+        """Run TensorBoard in a pod, as `tensorboard_pod.run` does."""
+        from tfk8s.backends.kubernetes.scripts import tensorboard_pod
+
+        return tensorboard_pod.run(self._client, self._find(name), folder, requirements, token, port)
+
+
+class DetachedPods(_Part):
+    """Runs scripts whose pods outlive this process."""
+
+    def start(self, name: str, script: Script) -> str:
+        """Create the script's Job; return the script's name."""
+        from tfk8s.backends.kubernetes.scripts import script_jobs
+
+        return script_jobs.start(self._client, self._find_servers(name), script)
+
+    def show(self, name: str, script: str, options: LogOptions) -> int:
+        """Write the output of a script's pod."""
+        from tfk8s.backends.kubernetes.scripts import script_jobs
+
+        return script_jobs.show(self._client, self._find(name), script, options).code
+
+    def log(self, name: str, script: str) -> Iterator[str]:
+        """Yield the lines of a script's pod."""
+        from tfk8s.backends.kubernetes.scripts import script_pod
+
+        return script_pod.read(self._client, self._find(name), script)
+
+    def stop(self, name: str, script: str) -> None:
+        """Delete a script's Job."""
+        from tfk8s.backends.kubernetes.scripts import script_jobs
+
+        script_jobs.stop(self._client, self._find(name), script)
+
+
+class InsidePods(_Part):
+    """Reaches into the containers of tasks."""
+
+    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
+        """Run a command in the container of a task."""
+        from tfk8s.backends.kubernetes.api_server import terminal
+
+        cluster = self._find(name)
+        pod = task_pods.names(self._client, cluster, [task])[task]
+        with status.naming_state(self._client, cluster, task):
+            return terminal.run(self._client, cluster.namespace, pod, command)
+
+    def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
+        """Look into the containers of tasks and scripts."""
+        from tfk8s.backends.kubernetes.scripts import script_stacks
+
+        return script_stacks.read(self._client, self._find(name), chosen)
+
+    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
+        """End Jobs of programs after the end of another Job, which ends only its own pods."""
+        program_jobs.end(self._client, self._find(name), jobs, succeeded=succeeded)
+
+
+class SharedNamespace:
+    """Shows what the clusters of a namespace share.
+
+    Args:
+        client: the API server.
+        namespace: the one that the user has named; None is each that the user may read.
+    """
+
+    def __init__(self, client: Client, namespace: str | None) -> None:
+        self._client, self._namespace = client, namespace
+
+    def free_gpus(self) -> str:
+        """Return the free GPUs by node; "" if the user may not list nodes."""
+        with contextlib.suppress(ApiError):
+            return free_gpus.describe(self._client, self._namespace or self._client.namespace)
+        return ""
+
+    def claims(self) -> list[KeptClaim]:
+        """Return the claims that were made for clusters, in the namespaces of `clusters`."""
+        return claims.kept(self._client, self._namespace)

@@ -1,0 +1,167 @@
+"""The parts of backends: further verbs, each part a protocol. `Absent` stands for a part that a backend lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+if TYPE_CHECKING:  # commands that need no backend import this module too
+    from pathlib import Path
+
+    from tfk8s.backends.stacks import Stacks
+    from tfk8s.core.spec import JobFile, Task
+    from tfk8s.core.storage.volumes import KeptClaim
+    from tfk8s.errors import Tfk8sError
+from tfk8s.core.script import LogOptions, Outcome, Script
+
+
+class TensorBoard(Protocol):
+    """A process or a pod that serves TensorBoard.
+
+    Attributes:
+        folder: the folder of event files.
+    """
+
+    folder: str
+
+    def require_running(self) -> None:
+        """Raise a Tfk8sError if the server has ended."""
+        ...
+
+    def show_messages(self) -> None:
+        """Write what the server has written elsewhere."""
+        ...
+
+
+class Scripts(Protocol):
+    """Runs scripts beside the tasks of clusters, and TensorBoard where the scripts write.
+
+    Attributes:
+        in_pods: whether scripts run in pods, with a file system of their own.
+    """
+
+    in_pods: bool
+
+    def check(self, script: Script) -> None:
+        """Raise an InvalidInput, before anything is started, if a script's options or its folder do not fit."""
+        ...
+
+    def run(self, name: str, script: Script) -> Outcome:
+        """Run a session script with this process' standard streams; return how it ended.
+
+        SIGINT and SIGTERM of this process reach the script.
+
+        Raises:
+            TaskError: a task was lost, and the script could not continue.
+        """
+        ...
+
+    def tensorboard(
+        self, name: str, *, folder: str | None, requirements: Path | None, token: str, port: int
+    ) -> AbstractContextManager[TensorBoard]:
+        """Serve TensorBoard in a `with`; at its end, no process and no pod is left.
+
+        Args:
+            name: the cluster's.
+            folder: the folder of event files; None is the backend's default.
+            requirements: a file for `pip install -r` in a pod.
+            token: the page's path.
+            port: a free port of this machine.
+
+        Raises:
+            InvalidInput: TensorBoard is missing, or there is no such folder.
+            ClusterError: the pod can't start.
+        """
+        ...
+
+
+class Detached(Protocol):
+    """Runs scripts that outlive the process that starts them."""
+
+    def start(self, name: str, script: Script) -> str:
+        """Start a session script that runs without this process; return its name."""
+        ...
+
+    def show(self, name: str, script: str, options: LogOptions) -> int:
+        """Write a script's output to this process' standard streams; return 0.
+
+        With `follow`, continue until the script's end, and return its exit code.
+
+        Raises:
+            InvalidInput: the options ask for the log before a restart: scripts never restart.
+        """
+        ...
+
+    def log(self, name: str, script: str) -> Iterator[str]:
+        """Yield the lines of a script's output and errors so far."""
+        ...
+
+    def stop(self, name: str, script: str) -> None:
+        """Stop a script, and delete it and its output."""
+        ...
+
+
+class Inside(Protocol):
+    """Reaches into the processes of tasks."""
+
+    def execute(self, name: str, task: Task, command: Sequence[str]) -> int:
+        """Run a command beside a task's server, with this process' standard streams; return its exit code.
+
+        The command gets a terminal if this process has one.
+
+        Raises:
+            TaskUnreachable: the task does not run.
+        """
+        ...
+
+    def stacks(self, name: str, chosen: Sequence[str]) -> list[Stacks]:
+        """Return what tasks and scripts do now, in the order of their names, in bounded time.
+
+        Args:
+            name: the cluster's.
+            chosen: the names of tasks ("worker/1"), and of scripts as the status has them.
+        """
+        ...
+
+    def end_programs(self, name: str, jobs: Sequence[str], *, succeeded: bool) -> None:
+        """End the programs that still run after the end of their run, if the backend has not. Does not wait.
+
+        Args:
+            name: the cluster's.
+            jobs: the jobs of the programs.
+            succeeded: whether the run has succeeded.
+        """
+        ...
+
+
+class Shared(Protocol):
+    """Shows what the clusters of a Kubernetes namespace share."""
+
+    def free_gpus(self) -> str:
+        """Return the free GPUs by node, as a text; "" if this user may not list nodes."""
+        ...
+
+    def claims(self) -> list[KeptClaim]:
+        """Return the claims that `apply` made, also those of clusters that were removed."""
+        ...
+
+
+class Absent:
+    """A part that a backend lacks: each method, whatever its arguments, is the same refusal.
+
+    Args:
+        observe: is called with the cluster's name, and raises a NoSuchCluster for a name that no cluster has.
+        error: returns the refusal, from the method's name and the cluster's.
+    """
+
+    def __init__(self, observe: Callable[[str], object], error: Callable[[str, str], Tfk8sError]) -> None:
+        self._observe, self._error = observe, error
+
+    def __getattr__(self, method: str) -> Any:
+        def refuse(cluster: str | JobFile, *_: object, **__: object) -> NoReturn:
+            name = cluster if isinstance(cluster, str) else cluster.name
+            self._observe(name)
+            raise self._error(method, name)
+
+        return refuse
