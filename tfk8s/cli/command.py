@@ -56,6 +56,19 @@ class Command(_Unchecked, TyperCommand):
         needless = _NEEDLESS.get(str(self.name), set()) | (set(_FILE_OPTIONS) - own if takes_file else set())
         return [word for word in words if word not in needless]
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; with `-o json`, an error is a document."""
+        from tfk8s.errors import Tfk8sError
+
+        try:
+            return super().invoke(ctx)
+        except (Tfk8sError, OSError) as error:
+            from tfk8s.cli import error_report, signals
+
+            if ctx.params.get("output") is None or signals.exit_code() is not None:
+                raise
+            return error_report.report(error, as_json=True)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line after the command's name."""
         del ctx

@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
+from typing import NamedTuple
 
-from tfk8s.cli.output import note, paint
+from tfk8s.cli.output import line, note, paint
 from tfk8s.errors import JobFileError, Tfk8sError
 
 BUG = 70  # EX_SOFTWARE of sysexits.h
 
 
-def report(error: Exception) -> int:
-    """Print an error and its help; return the exit code."""
-    if isinstance(error, JobFileError):
-        note(str(error))
-        return error.exit_code
+class Description(NamedTuple):
+    """The text of a failure, for a user or a program.
+
+    Attributes:
+        code: a stable word, such as "no-such-cluster".
+        message: what failed and why.
+        help: the next step, or None.
+        exit_code: the exit code of the command.
+    """
+
+    code: str
+    message: str
+    help: str | None
+    exit_code: int
+
+
+def report(error: Exception, *, as_json: bool = False) -> int:
+    """Print an error and its help, or their JSON document; return the exit code."""
+    described = describe(error)
+    if as_json:
+        from tfk8s.cli import json_output
+
+        more = json_output.problems(error.file, error.problems) if isinstance(error, JobFileError) else {}
+        line(json_output.error(described) | more)
+    elif isinstance(error, JobFileError):
+        note(described.message)
+    else:
+        if described.code == "bug" and os.environ.get("TFK8S_DEBUG"):
+            traceback.print_exception(error)
+        _print(described.message, described.help)
+    return described.exit_code
+
+
+def describe(error: Exception) -> Description:
+    """Return the description of an error."""
     if isinstance(error, Tfk8sError):
-        _print(str(error), error.help)
-        return error.exit_code
+        code = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(error).__name__).lower()
+        return Description(code, str(error), error.help, error.exit_code)
     if isinstance(error, OSError):
-        _print(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", None)
-        return 1
+        message = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+        return Description("system", message, None, 1)
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("tfk8s"):
-        _print(f"tfk8s is not fully installed for {sys.executable}: {error}", "pip install tfk8s")
-        return 1
-    if os.environ.get("TFK8S_DEBUG"):
-        traceback.print_exception(error)
-    _print(
-        f"this is a bug in tfk8s: {type(error).__name__}: {error} (at {place(error)})",
-        "please report it, with the traceback that TFK8S_DEBUG=1 shows",
-    )
-    return BUG
+        message = f"tfk8s is not fully installed for {sys.executable}: {error}"
+        return Description("not-installed", message, "pip install tfk8s", 1)
+    message = f"this is a bug in tfk8s: {type(error).__name__}: {error} (at {place(error)})"
+    return Description("bug", message, "please report it, with the traceback that TFK8S_DEBUG=1 shows", BUG)
 
 
 def place(error: Exception) -> str:

@@ -123,7 +123,7 @@ def devices(
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
-) -> None:
+) -> int:
     """Show the devices of each task: CPUs, GPUs, their memory.
 
     Asks the tasks' servers. The exit code is 3 if a task does not respond. On Kubernetes, also shows the free GPUs of
@@ -138,18 +138,21 @@ def devices(
     """
     from tfk8s.backends.devices import require_all
     from tfk8s.cli import json_output
+    from tfk8s.errors import TaskError
 
     cluster = options.find_cluster(name, local, context, namespace)
     answers = cluster.devices()
     if output is not None:
         document(json_output.devices(answers))
-    elif any(answer.devices for answer in answers):
+        return TaskError.exit_code if any(answer.error for answer in answers) else 0
+    if any(answer.devices for answer in answers):
         rows = [row for answer in answers for row in _devices(answer)]
         say(table(("TASK", "DEVICE", "MEMORY", "DESCRIPTION"), rows))
         shared = cluster.backend.shared
         if shared and (free := shared.free_gpus()):
             note(f"GPUs: {free}")
     require_all(answers)
+    return 0
 
 
 def _show(cluster: ClusterStatus, output: str | None) -> None:

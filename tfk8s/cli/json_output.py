@@ -23,6 +23,7 @@ from tfk8s.errors import Problem
 
 if TYPE_CHECKING:
     from tfk8s.backends.stacks import Stacks, TensorFlowCall
+    from tfk8s.cli.error_report import Description
 
 Document = dict[str, Any]
 
@@ -120,6 +121,11 @@ def plan(plan: Plan) -> Document:
         "refusal": plan.refusal,
         "requests": {"before": _resources(plan.requests_before), "after": _resources(plan.requests)},
     }
+
+
+def error(described: Description) -> Document:
+    """Return the document of an error, which each command with `-o json` prints instead of its own."""
+    return {"kind": "Error", **described._asdict()}
 
 
 def problems(file: str, problems: Iterable[Problem]) -> Document:

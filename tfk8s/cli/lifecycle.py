@@ -216,7 +216,7 @@ def diff(
     try:
         plan = api.plan(spec, BackendOptions(local or None, context, namespace))
     except (ClusterError, OSError) as error:
-        return max(report(error), _ERROR_EXIT_CODE)
+        return max(report(error, as_json=output is not None), _ERROR_EXIT_CODE)
     if output is not None:
         document(json_output.plan(plan))
     elif plan:

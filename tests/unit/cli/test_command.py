@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from fakes.terminal import Terminal
 from tfk8s import __main__
 from tfk8s.cli import app, error_report
 from tfk8s.cli.command import ScriptCommand
-from tfk8s.errors import Tfk8sError
+from tfk8s.errors import NoSuchCluster, Tfk8sError
 from tfk8s.testing import FakeBackend
 from tfk8s.version import __version__
 
@@ -253,6 +254,35 @@ def test_bug_is_one_line_without_tfk8s_debug(run: Run, backend: FakeBackend, mon
     assert err.count("\n") == 2
     monkeypatch.setenv("TFK8S_DEBUG", "1")
     assert "Traceback (most recent call last)" in run("status", "mnist")[2]
+
+
+def test_an_error_is_a_document_where_the_result_would_be_one(
+    run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(error: Exception) -> dict[str, object]:
+        def observe(name: str) -> None:
+            raise error
+
+        monkeypatch.setattr(backend, "observe", observe)
+        code, out, err = run("status", "mnist", "-o", "json")
+        found = json.loads(out)
+        assert (found.pop("kind"), found.pop("exit_code"), err) == ("Error", code, "")
+        return dict(found)
+
+    assert failing(NoSuchCluster("no mnist", help="tfk8s ls")) == {
+        "code": "no-such-cluster", "message": "no mnist", "help": "tfk8s ls",
+    }  # fmt: skip
+    assert failing(PermissionError(13, "Permission denied", "/state")) == {
+        "code": "system", "message": "Permission denied: /state", "help": None,
+    }  # fmt: skip
+
+
+def test_a_job_file_error_is_a_document_with_its_problems(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("apiVersion: tfk8s.dev/v1\nname: mnist\njobs: {worker: 0}\n")
+    code, out, err = run("diff", str(tmp_path / "bad.yaml"), "-o", "json")
+    found = json.loads(out)
+    assert (code, err, found["kind"], found["code"], found["exit_code"]) == (2, "", "Error", "job-file-error", 2)
+    assert (found["file"], found["problems"][0]["line"]) == (str(tmp_path / "bad.yaml"), 3)
 
 
 def test_errors_of_the_system_are_no_bugs(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
