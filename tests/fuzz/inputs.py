@@ -70,6 +70,34 @@ _channel_frames = st.builds(
 CHANNEL = st.builds(
     lambda part, frames: bytes([part]) + b"".join(frames), st.integers(0, 255), st.lists(_channel_frames, max_size=8)
 )
+
+
+def _message(head: int, size: int, data: bytes) -> bytes:
+    length = struct.pack("!BQ", 127, size) if size >= 0 else struct.pack("!BH", 126, len(data))
+    return bytes([head]) + length + data
+
+
+_STATUSES = (b'{"status": "Success"}', b"[]", b"[" * 60_000, b'{"details": [{"causes": 1}]}', b'{"message": 1}')
+WEB_SOCKET = st.builds(
+    lambda part, messages: bytes([part]) + b"".join(messages), st.integers(0, 255),
+    st.lists(
+        st.builds(
+            _message, st.sampled_from([0x82, 0x82, 0x82, 0x02, 0x00, 0x80, 0x81, 0x88, 0x89, 0x8A, 0xFF]),
+            st.sampled_from([-1] * 6 + [0, 5, 2**22 + 1, 2**63]),
+            st.one_of(_SMALL, st.sampled_from(_STATUSES).map(b"\x03".__add__), st.just(b"9" * 5000)),
+        ),
+        max_size=8,
+    ),
+)  # fmt: skip
+_LINES = (
+    b"HTTP/1.1 101 Switching", b"HTTP/1.1 500 no", b"HTTP/1.1", b"content-length: 99999999999", b"content-length: x",
+    b"location: http://[", b"sec-websocket-accept: \xff", b"upgrade: websocket", b"", b"x" * 100_000,
+)  # fmt: skip
+ANSWER = st.builds(
+    lambda part, lines: bytes([part]) + b"\r\n".join(lines),
+    st.integers(0, 255),
+    st.lists(st.one_of(st.sampled_from(_LINES), _SMALL), max_size=8),
+)
 _seeds = st.integers(0, 2**32)
 
 INPUTS: dict[str, Bytes] = {
@@ -80,6 +108,8 @@ INPUTS: dict[str, Bytes] = {
     "filling": HTTP2,
     "upload": HTTP2,
     "warm_pod": CHANNEL,
+    "web_socket": WEB_SOCKET,
+    "web_socket_answer": ANSWER,
     "log_lines": st.lists(st.sampled_from([b"\n", b"x", b"\xff", b"ab\ncd", b"y" * 5000]), max_size=300).map(b"".join),
     "downloads": _seeds.map(archives.entries),
     "script_archive": _seeds.map(archives.tar),

@@ -12,8 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
+from fakes.web_socket import client_that_opens
+from websocket import WebSocketException
+
 from tfk8s.backends import received_files
-from tfk8s.backends.kubernetes.api_server import lines
+from tfk8s.backends.kubernetes.api_server import lines, web_sockets
+from tfk8s.backends.kubernetes.api_server.commands import RemoteCommand
 from tfk8s.core.script import Download
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
@@ -146,6 +150,31 @@ def warm_pod(data: bytes) -> None:
         while one.connection is not None:
             one.read()
             one.acknowledge()
+
+
+class _Connection(Stream):
+    def gettimeout(self) -> float:
+        return SECONDS
+
+    def setsockopt(self, *_: int) -> None:
+        """Do nothing."""
+
+
+@target
+def web_socket(data: bytes) -> None:
+    """The messages of a command in a pod."""
+    opened = web_sockets.BoundedWebSocket()
+    opened.sock, opened.connected = cast(socket.socket, _Connection(data)), True
+    with contextlib.suppress(ClusterError), RemoteCommand(client_that_opens(opened), "ns", "pod", ["run"]) as command:
+        while command.exit_code is None:
+            command.receive()
+
+
+@target
+def web_socket_answer(data: bytes) -> None:
+    """The answer to a WebSocket's request."""
+    with contextlib.suppress(OSError, WebSocketException):
+        web_sockets.open_web_socket("ws://h/", cast(socket.socket, _Connection(data)), [], SECONDS)
 
 
 @target

@@ -21,6 +21,8 @@ from tfk8s.errors import ClusterError
 
 STDIN, STDOUT, STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _VERSION_5 = "v5.channel.k8s.io"
+_NO_STATUS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+_MAX_REASON = 1 << 16  # bytes of what a command writes that fails
 
 
 class RemoteCommand:
@@ -122,13 +124,16 @@ class RemoteCommand:
             raise self._broken(error) from error
         if operation == websocket.ABNF.OPCODE_CLOSE:
             raise ClusterError(f"the stream to pod {self._pod} ended before {self._program} did")
-        if operation == websocket.ABNF.OPCODE_PONG and frame.data:
-            self._read = int(frame.data)
+        if operation == websocket.ABNF.OPCODE_PONG and frame.data == str(self._sent).encode():
+            self._read = self._sent
         if operation != websocket.ABNF.OPCODE_BINARY or not frame.data:
             return STDOUT, b""
         channel, data = frame.data[0], bytes(frame.data[1:])
         if channel == _STATUS:
-            self._end(json.loads(data))
+            try:
+                self._end(json.loads(data))
+            except _NO_STATUS as error:
+                raise ClusterError(f"pod {self._pod} sent no status of {self._program}: {error}") from error
             return STDOUT, b""
         return channel, data
 
@@ -139,7 +144,7 @@ class RemoteCommand:
         elif "ExitCode" in causes:
             self.exit_code = int(causes["ExitCode"])
         else:
-            self.exit_code, self.failure = 1, status.get("message", "for an unknown reason")
+            self.exit_code, self.failure = 1, str(status.get("message", "for an unknown reason"))
 
     def _send(self, channel: int, data: bytes) -> None:
         try:
@@ -182,7 +187,7 @@ class Output(io.RawIOBase):
             if channel == STDOUT:
                 self._block = data
             else:
-                errors += data
+                errors = (errors + data)[:_MAX_REASON]
         if self._command.exit_code:
             raise ClusterError(self._command.failure or errors.decode(errors="replace").strip())
         count = min(len(buffer), len(self._block))
@@ -214,7 +219,7 @@ def execute(
         for block in data:
             command.send(block)
         while command.exit_code is None:
-            output += command.receive()[1]
+            output = (output + command.receive()[1])[:_MAX_REASON]
     if command.exit_code:
         reason = output.decode(errors="replace").strip() or command.failure
         raise ClusterError(f"{words[0]} failed in pod {pod}: {reason}")

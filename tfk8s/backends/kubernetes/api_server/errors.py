@@ -94,9 +94,17 @@ class NoResponse(BackendUnreachable):
 
 def from_response(code: int, body: bytes, context: str, retry_after: str | None = None, path: str = "") -> ApiError:
     """Return the error for a response of status 400 or more; `retry_after` is its header, `path` the request's."""
-    status = _status(body)
+    try:
+        return _from_status(code, _status(body), body, context, retry_after, path)
+    except (AttributeError, LookupError, TypeError):  # fields of other types than Kubernetes gives them
+        return ApiError(code, f"the API server refuses with HTTP status {code}, and its answer is no Status")
+
+
+def _from_status(
+    code: int, status: dict[str, Any], body: bytes, context: str, retry_after: str | None, path: str
+) -> ApiError:
     message = status.get("message") or body.decode(errors="replace").strip() or f"HTTP status {code}"
-    details = status.get("details", {})
+    details = status.get("details") or {}
     if code == 401:
         return ApiError(
             code,
@@ -233,7 +241,7 @@ def _conflict(details: dict[str, Any], path: str, fields: Sequence[str]) -> ApiE
 
 
 def _owned_fields(status: dict[str, Any]) -> Iterator[str]:
-    for cause in status.get("details", {}).get("causes", ()):
+    for cause in (status.get("details") or {}).get("causes") or ():
         if cause.get("reason") == "FieldManagerConflict":
             owner = re.search(r'"[^"]*"', cause.get("message", ""))
             field = cause.get("field", "").lstrip(".")
@@ -243,6 +251,6 @@ def _owned_fields(status: dict[str, Any]) -> Iterator[str]:
 def _status(body: bytes) -> dict[str, Any]:
     try:
         status = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return status if isinstance(status, dict) else {}

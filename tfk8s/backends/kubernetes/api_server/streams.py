@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 import websocket
 
 from tfk8s import platforms, polling
-from tfk8s.backends.kubernetes.api_server import errors, paths
+from tfk8s.backends.kubernetes.api_server import errors, paths, web_sockets
 from tfk8s.backends.kubernetes.api_server.client import Client, connect
 from tfk8s.backends.kubernetes.api_server.transport import UNAUTHORIZED, Access
 from tfk8s.errors import TaskUnreachable, Tfk8sError
@@ -171,13 +171,9 @@ def _open_websocket(url: str, access: Access, protocols: Sequence[str]) -> webso
     connection = connect(access, _OPEN_TIMEOUT)
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
-        stream = websocket.WebSocket(skip_utf8_validation=False)
         headers = [f"{name}: {value}" for name, value in access.headers.iteritems()]
-        stream.connect(  # type: ignore[no-untyped-call]
-            url.replace("http", "ws", 1), socket=connection, redirect_limit=0,
-            header=[*headers, f"sec-websocket-protocol: {', '.join(protocols)}"],
-        )  # fmt: skip
-        stream.settimeout(None)
+        headers.append(f"sec-websocket-protocol: {', '.join(protocols)}")
+        stream = web_sockets.open_web_socket(url.replace("http", "ws", 1), connection, headers, _OPEN_TIMEOUT)
         stack.pop_all()
     return stream
 

@@ -45,6 +45,22 @@ def test_a_command_fails_or_is_lost(messages: list[tuple[int, bytes]], error: st
     assert str(caught.value) == error
 
 
+@pytest.mark.parametrize(
+    "status", [b"", b"{", b"[]", b"[" * 100_000, b'{"details": []}', b'{"details": {"causes": [1]}}',
+               b'{"details": {"causes": [{"reason": "ExitCode", "message": "x"}]}}'],
+)  # fmt: skip
+def test_a_status_that_is_none(status: bytes) -> None:
+    with pytest.raises(ClusterError, match="pod pod sent no status of run: "):
+        execute((PONG, b"9" * 5000), (BINARY, b"\3" + status))
+
+
+def test_a_command_that_writes_without_end() -> None:
+    blocks = [(BINARY, b"\1" + b"x" * (1 << 20))] * 100
+    with pytest.raises(ClusterError) as caught:
+        execute(*blocks, (BINARY, b'\3{"status": "Failure"}'))
+    assert len(str(caught.value)) < 1 << 17
+
+
 def status(code: str) -> bytes:
     causes = [{"reason": "ExitCode", "message": code}]
     return (

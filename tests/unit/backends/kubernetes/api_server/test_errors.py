@@ -172,3 +172,13 @@ def test_an_untrusted_certificate(problem: str, message: str, help_: str) -> Non
     error = errors.unreachable(urllib3.exceptions.SSLError(cause), "c", "https://h")
     assert (str(error), error.help) == (message.format(problem), help_)
     assert error.had_no_effect, "and so the first request is not retried"
+
+
+@pytest.mark.parametrize(
+    "body", ['{"message": 1}', '{"details": [1]}', '{"details": {"causes": 1}}', '{"details": {"causes": [1]}}'],
+)  # fmt: skip
+def test_an_answer_that_is_no_status(body: str) -> None:
+    for code in (403, 404, 409, 422):
+        assert errors.from_response(code, body.encode(), "c").code == code
+    assert errors.from_response(500, b"[" * 100_000, "c").code == 500
+    assert str(errors.from_response(422, b'{"message": "no", "details": null}', "c")) == "the API server refuses: no"

@@ -13,7 +13,7 @@ import pytest
 import websocket
 from fakes.web_socket import Stream, client_that_opens
 
-from tfk8s.backends.kubernetes.api_server import errors, streams
+from tfk8s.backends.kubernetes.api_server import errors, streams, web_sockets
 from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable
 
 
@@ -37,7 +37,7 @@ class Port:
         local, self.stream = socket.socketpair()
         for end in (self.server, self.stream):
             end.settimeout(20)
-        opened = websocket.WebSocket(skip_utf8_validation=False)
+        opened = web_sockets.BoundedWebSocket()
         opened.sock, opened.connected = remote, True
         self.relay = threading.Thread(target=streams.relay, args=(opened, local, timeout), daemon=True)
         self.relay.start()
@@ -78,6 +78,11 @@ def test_data_before_an_error_arrives(port: Port) -> None:
 @pytest.mark.parametrize("port", [0.05], indirect=True)
 def test_an_incomplete_message_ends_the_stream(port: Port) -> None:
     port.server.sendall(b"\x82\x05\0")  # the first byte of a binary message of five bytes
+    assert port.stream.recv(100) == b""
+
+
+def test_a_message_over_the_limit_ends_the_stream(port: Port) -> None:
+    port.server.sendall(b"\x82\x7f" + (1 << 40).to_bytes(8))
     assert port.stream.recv(100) == b""
 
 
