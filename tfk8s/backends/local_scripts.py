@@ -30,7 +30,7 @@ MAX_TASKS = 256  # each task needs a port here, and a connection
 
 def run(
     script: Script, cluster: ClusterSpec, target: str, monitor: TaskMonitor, variables: Mapping[str, str],
-    *, forwarded: bool = False,
+    *, forwards: Mapping[str, str] | None = None,
 ) -> Outcome:  # fmt: skip
     """Run a script with this process' standard streams and signals.
 
@@ -40,7 +40,8 @@ def run(
         target: the master, "grpc://host:port".
         monitor: the monitor of the tasks. The runner ends the script if it waits for a lost task.
         variables: the variables of the cluster's master, which override those of this process.
-        forwarded: whether the tasks have these addresses on this machine only.
+        forwards: if the tasks have these addresses on this machine only, the forwards to those of tf.data's service,
+            by the addresses there.
 
     Returns:
         The end of the script.
@@ -57,7 +58,7 @@ def run(
         arguments = [f"--events={monitor.events}", *script.runner_arguments()]
         command = interpreter.command(python, "tfk8s.sessions.runner", *arguments)
         environment = script_environment(
-            script, cluster, target, {**os.environ, **variables}, failure_file.environment(), forwarded=forwarded
+            script, cluster, target, {**os.environ, **variables}, failure_file.environment(), forwards=forwards
         )
         outcome = failure_file.outcome(run_program(command, environment, [monitor.events, *failure_file.descriptors]))
     return downloads.copy_here(script.downloads, outcome)
@@ -98,7 +99,8 @@ def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Ou
         target = f"grpc://localhost:{ports[status.master]}"
         monitored = {name: dials[task] for name, task in seen.items()}
         monitor = TaskMonitor(monitored, lambda name, symptom: observer.why_lost(seen[name], symptom), FAR)
-        return run(script, cluster, target, monitor, status.variables, forwarded=True)
+        data = {task.address: f"localhost:{ports[task.task]}" for task in status.tasks if task.is_data}
+        return run(script, cluster, target, monitor, status.variables, forwards=data)
 
 
 @contextlib.contextmanager

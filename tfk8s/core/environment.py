@@ -19,8 +19,8 @@
     TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"
                         cluster/notebook
     TFK8S_CLUSTER       core/environment, pod/entrypoint  preflight, programs         the ClusterSpec as JSON
-    TFK8S_FORWARDED     core/environment                  sessions, strategy          1: TFK8S_CLUSTER is of this
-                                                                                  machine alone (`--here`)
+    TFK8S_FORWARDED     core/environment                  sessions, strategy          forwards to tf.data's service
+                                                                                  as JSON, with `--here` alone
     TFK8S_DATA_SERVICE  core/environment                  programs, task/config       tf.data's dispatcher, "grpc://…"
     TFK8S_WITHOUT       cluster/scripts                   preflight, local/, retries  tasks that sessions leave out
     TFK8S_VERDICT       foreground_scripts, kubernetes/   runner, pod/entrypoint      the file for a failure's name, or
@@ -122,7 +122,7 @@ def grace_variables(job_file: JobFile) -> dict[str, str]:
 
 def script_environment(
     script: Script, cluster: ClusterSpec, target: str, base: Mapping[str, str], more: Mapping[str, str],
-    *, forwarded: bool = False,
+    *, forwards: Mapping[str, str] | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """Return the whole environment of a script on this machine.
 
@@ -133,13 +133,14 @@ def script_environment(
         base: the environment of the caller, overridden by the variables of the cluster's master. It overrides the
             defaults.
         more: variables that override all others.
-        forwarded: whether the tasks can't use the addresses, which are those of forwards.
+        forwards: if the addresses are those of forwards, which tasks can't use: the forwards to the tasks of tf.data's
+            service, by the addresses there.
     """
     hosts = [host_and_port(address)[0] for addresses in cluster.values() for address in addresses]
     own = {**without_proxy(base, (*LOOPBACK, *hosts)), **cluster_variables(cluster, target)}
     environment = {**SCRIPT_DEFAULTS, **base, **own, **script.environment, **more}
     environment.pop(naming.FORWARDED, None)  # of a script that started this one
-    return {**environment, naming.FORWARDED: "1"} if forwarded else environment
+    return environment if forwards is None else {**environment, naming.FORWARDED: json.dumps(forwards)}
 
 
 def texts(env: Env) -> dict[str, str]:

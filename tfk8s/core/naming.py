@@ -30,7 +30,7 @@ RUN_END = "tfk8s.dev/run-end"  # an annotation of a Job whose program was ended 
 
 GRACE = "TFK8S_GRACE"  # the variable of programs and scripts with the job file's grace in seconds
 SHARED_POD = "TFK8S_SCRIPT"  # the variable of scripts that share a pod, with the script's name
-FORWARDED = "TFK8S_FORWARDED"  # set for scripts whose addresses of tasks are those of forwards
+FORWARDED = "TFK8S_FORWARDED"  # for scripts whose addresses of tasks are forwards: those of data tasks, as JSON
 
 SHM_FOLDER = "/dev/shm"  # noqa: S108 - the path is in the pod
 

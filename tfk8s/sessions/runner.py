@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import json
 import logging
 import os
 import re
@@ -95,8 +96,8 @@ def execute(options: argparse.Namespace) -> int:
     else:
         coordinate(cluster.view, check, in_pod=options.pod)
     moved_ports.lead(os.environ)  # so late that the other patches see the tasks' own addresses
-    if FORWARDED not in os.environ:  # else tasks alone can use the addresses
-        dispatchers.watch(log.warning, lambda name, reason: ending.end(lost(name, reason)))
+    forwards = json.loads(os.environ.get(FORWARDED, "null"))  # with them, tasks alone can use the addresses
+    dispatchers.watch(log.warning, lambda name, reason: ending.end(lost(name, reason)), forwards)
     requirements = os.environ.get("TFK8S_REQUIREMENTS", "")
     run = ScriptRun(options.script, options.arguments, options.tf1, options.pod, requirements)
     return run_main(run, cluster, note)

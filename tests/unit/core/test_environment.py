@@ -52,7 +52,7 @@ def test_only_a_script_here_has_the_mark_of_forwards() -> None:
     script, base = Script(path=Path("a.py")), {"TFK8S_FORWARDED": "1"}  # of a script that started this one
     make = functools.partial(environment.script_environment, script, CLUSTER, "grpc://localhost:1")
     assert naming.FORWARDED not in make(base, {})
-    assert make({}, {}, forwarded=True)[naming.FORWARDED] == "1"
+    assert make({}, {}, forwards={"a:1": "localhost:2"})[naming.FORWARDED] == '{"a:1": "localhost:2"}'
 
 
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), st.text()))

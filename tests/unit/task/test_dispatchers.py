@@ -23,7 +23,10 @@ LOST = "has not answered for 300 s"
 class Scene:
     """A dispatcher at the address of a connection of this process, looked at every ten seconds."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, port: int, waits: Callable[[int], object]) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, port: int, waits: Callable[[int], object],
+        forwards: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
         monkeypatch.setattr(threading.Thread, "start", lambda _: None)
         self.said: list[str] = []
         self.ends: list[tuple[str, str]] = []
@@ -35,6 +38,7 @@ class Scene:
         self._watched = Dispatchers(
             lambda text: self.said.append(text.replace(f"{NAME}{port}", "it")),
             lambda task, reason: self.ends.append((task.replace(f"{NAME}{port}", "it"), reason)),
+            forwards,
             lambda address: self.is_alive and address not in self.lost,
             lambda _: self.workers,
             self._look,
@@ -83,6 +87,23 @@ def test_an_iteration_that_goes_on_is_left_alone(monkeypatch: pytest.MonkeyPatch
     scene.is_alive = False
     scene.check(2000)
     assert scene.ends == []
+
+
+def test_forwards_lead_to_those_that_tasks_alone_can_reach(
+    monkeypatch: pytest.MonkeyPatch, server: socket.socket
+) -> None:
+    there = f"127.0.0.1:{port_of(server)}"
+    forwards = {there: "localhost:1", "w:1": "localhost:2", "w:2": "localhost:3"}
+    scene = Scene(monkeypatch, port_of(server), lambda _: "one call", forwards)
+    scene.workers = ["w:1", "w:2", "of:another"]
+    scene.check(100)
+    scene.lost = {"localhost:2", "of:another", there}
+    scene.check(500)
+    assert scene.ends == [("a worker of tf.data's service at w:1", "has not answered for 300 s")]
+    unknown = Scene(monkeypatch, port_of(server), lambda _: "one call", {})
+    unknown.is_alive = False
+    unknown.check(1000)
+    assert unknown.ends == []
 
 
 def test_a_process_that_waits_for_no_data_is_left_alone(monkeypatch: pytest.MonkeyPatch, server: socket.socket) -> None:

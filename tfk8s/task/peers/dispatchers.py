@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfk8s.core.addresses import host_and_port
@@ -76,6 +76,8 @@ class Dispatchers:
     Args:
         say: takes a line for the user.
         end: ends this process because of a dispatcher or a worker, whose name and loss it takes.
+        forwards: where this process reaches those that tasks alone can reach, by their addresses. Others are then not
+            watched. None if this process reaches all.
         alive: returns whether one of them answers.
         workers: returns the workers of a dispatcher.
         waiting: returns what waits for data now, by identity.
@@ -86,13 +88,14 @@ class Dispatchers:
         self,
         say: Callable[[str], object],
         end: Callable[[str, str], object],
+        forwards: Mapping[str, str] | None = None,
         alive: Callable[[str], bool] = lambda address: is_alive(address, INTERVAL),
         workers: Callable[[str], list[str]] = lambda address: workers_of(address, INTERVAL),
         waiting: Callable[[], set[types.FrameType]] = lambda: waiting_for_data(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._say, self._end, self._alive, self._workers, self._waiting = say, end, alive, workers, waiting
-        self._clock = clock
+        self._forwards, self._clock = forwards, clock
         self._dispatchers: set[str] = set()
         self._peers: dict[str, connections.Peers] = {}  # where each was when it was last found
         self._silent_since: dict[str, float] = {}
@@ -100,11 +103,15 @@ class Dispatchers:
 
     def add(self, address: str) -> None:
         """Watch a dispatcher from now on, "host:port"."""
-        if address not in self._dispatchers:
+        if address not in self._dispatchers and self._reached(address):
             self._dispatchers.add(address)
             self._peers[address] = ()
             if len(self._dispatchers) == 1:
                 threading.Thread(target=self._watch, name="tfk8s-dispatchers", daemon=True).start()
+
+    def _reached(self, address: str) -> str:
+        """Return the address by which this process reaches another; "" if it can't."""
+        return address if self._forwards is None else self._forwards.get(address, "")
 
     def _watch(self) -> None:
         pause, trouble = threading.Event(), ""
@@ -119,15 +126,16 @@ class Dispatchers:
     def check(self) -> None:
         """Ask all dispatchers and workers; act on those that are silent for long."""
         for address in list(self._peers):
-            if not self._alive(address):
+            at = self._reached(address)
+            if not self._alive(at):
                 self._judge(address, self._clock())
                 continue
-            self._peers[address] = _find(address)
+            self._peers[address] = _find(at)
             if self._looked.pop(address, None):
                 self._say(f"{self._name(address)} answers again")
             self._silent_since.pop(address, None)
             if address in self._dispatchers:
-                for worker in self._workers(address):
+                for worker in filter(self._reached, self._workers(at)):
                     self._peers.setdefault(worker, ())
 
     def _judge(self, address: str, now: float) -> None:
@@ -136,7 +144,7 @@ class Dispatchers:
         if seconds < SILENT:
             return
         connections.end_connections(self._peers[address])
-        self._peers[address] = _find(address)  # another pod may get its old address
+        self._peers[address] = _find(self._reached(address))  # another pod may get its old address
         if address not in self._looked:
             limit = format_duration(HOPELESS)
             self._say(f"{self._name(address)} does not answer; an iteration that waits for it is ended within {limit}")
@@ -153,9 +161,11 @@ class Dispatchers:
         return f"{'the dispatcher' if address in self._dispatchers else 'a worker'} of tf.data's service at {address}"
 
 
-def watch(say: Callable[[str], object], end: Callable[[str, str], object]) -> None:
+def watch(
+    say: Callable[[str], object], end: Callable[[str, str], object], forwards: Mapping[str, str] | None = None
+) -> None:
     """Watch each dispatcher that this process names from now on; the arguments are those of `Dispatchers`."""
-    imports.when_imported(MODULE, functools.partial(_patch, Dispatchers(say, end)))
+    imports.when_imported(MODULE, functools.partial(_patch, Dispatchers(say, end, forwards)))
 
 
 def _patch(dispatchers: Dispatchers) -> None:
