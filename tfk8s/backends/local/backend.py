@@ -100,7 +100,8 @@ class LocalBackend:
     def _share_lease(self, folder: state.Folder, *, has_lease: bool) -> None:
         """Hold the lease of a running cluster, too; or end the lease, so that the cluster stays."""
         if has_lease:
-            self._leases[folder.path.name] = supervisor_client.hold_lease(folder)
+            if connection := supervisor_client.hold_lease(folder):  # else another `up` keeps the cluster
+                self._leases[folder.path.name] = connection
             return
         supervisor_client.send_request(folder, requests.Keep())
         self._close_lease(folder.path.name)

@@ -40,7 +40,7 @@ from tfk8s.sessions.task_events import refused
 from tfk8s.task import activity, server
 from tfk8s.task.config import TaskConfig
 
-_REFUSED_AT_END = (requests.Restart, requests.Scale, requests.RunScript)
+_REFUSED_AT_END = (requests.Restart, requests.Scale, requests.RunScript, requests.Hold)
 _FOLDER_INTERVAL = 2.0  # between two looks at the cluster's folder
 
 
@@ -152,18 +152,12 @@ class Supervisor:
                 self._stop(request.reason, hurry=request.hurry)
                 return True
             case requests.Hold():
-                ipc.send(connection, {})
-                return self._hold(connection)
+                ipc.send(connection, {"held": self.lease.is_held})
+                return self.lease.is_held and self.lease.hold(connection)
             case requests.Keep():
                 self.lease.cancel()
                 ipc.send(connection, {})
         return False
-
-    def _hold(self, connection: socket.socket) -> bool:
-        if self._is_stopping or not self.lease.is_held:
-            return False
-        self.lease.hold(connection)
-        return True
 
     def _snapshot(self) -> requests.Snapshot:
         tasks = {task.name: task.describe() for task in (*self._servers, *self._programs)}

@@ -64,8 +64,8 @@ def send_request(
         raise gone_error(folder) from error
 
 
-def hold_lease(folder: state.Folder) -> socket.socket:
-    """Return a connection that holds the lease of a cluster until its end, if the cluster has a lease.
+def hold_lease(folder: state.Folder) -> socket.socket | None:
+    """Return a connection that holds the lease of a cluster until its end; None if the cluster has no lease.
 
     Raises:
         SupervisorGone, ClusterError: as `send_request`.
@@ -73,9 +73,11 @@ def hold_lease(folder: state.Folder) -> socket.socket:
     with contextlib.ExitStack() as on_error:
         try:
             connection = on_error.enter_context(ipc.connect(folder.control, _ANSWER_TIMEOUT))
-            _ask(folder, connection, requests.Hold(), _ANSWER_TIMEOUT, _TO_RESPOND)
+            answer, _ = _ask(folder, connection, requests.Hold(), _ANSWER_TIMEOUT, _TO_RESPOND)
         except OSError as error:
             raise gone_error(folder) from error
+        if not answer.get("held"):
+            return None
         on_error.pop_all()
     return connection
 

@@ -17,6 +17,7 @@ from tfk8s.backends.local import starting, state, status
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.supervision import lease
 from tfk8s.core.spec import Job, JobFile
+from tfk8s.errors import ClusterError
 
 WITHOUT = job_file("demo", Job(name="worker", tasks=2))
 WITH = dataclasses.replace(WITHOUT, lease=0)
@@ -81,9 +82,17 @@ def test_a_cluster_that_ran_before_gets_no_lease(supervised: Supervised) -> None
     supervised.folder.write_supervisor(os.getpid())
     second = LocalBackend()
     second.apply(WITH)  # another command has started the cluster since `run` looked
-    second._close_lease("demo")
+    assert second._leases == {}
     assert not has_lease(supervised)
     assert not supervised.supervisor.lease.has_run_out
+
+
+def test_nobody_holds_a_cluster_that_ends(supervised: Supervised, run: socket.socket) -> None:
+    supervised.supervisor._is_stopping = True
+    second = LocalBackend()
+    with pytest.raises(ClusterError, match='cluster "demo": the cluster ends'):
+        second.apply(WITH)
+    assert second._leases == {}
 
 
 @pytest.mark.parametrize("asked", [WITH, WITHOUT])

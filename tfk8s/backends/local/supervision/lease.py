@@ -33,10 +33,11 @@ class RunLease:
         """True while somebody holds the lease."""
         return bool(self._holders)
 
-    def hold(self, connection: socket.socket) -> None:
-        """Keep a connection, whose end ends the lease unless others hold the lease."""
+    def hold(self, connection: socket.socket) -> bool:
+        """Keep a connection, whose end ends the lease unless others hold the lease; return True."""
         self._holders.add(connection)
         self._loop.on_readable(connection, lambda: self._read(connection))
+        return True
 
     def cancel(self) -> None:
         """End the lease; the cluster stays."""

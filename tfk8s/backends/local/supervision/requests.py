@@ -86,7 +86,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Holds the lease of the cluster, if it has a lease, until the connection's end. The answer comes at once."""
+    """Holds the lease of the cluster until the connection's end. The answer says at once whether there is a lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
