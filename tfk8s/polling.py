@@ -103,7 +103,7 @@ def wait_until(
     what: str | Callable[[], str],
     timeout: Timeout,
     *,
-    announce: bool = False,
+    announce: bool | Callable[[], str] = False,
     least_interval: float = MIN_INTERVAL,
     clock: Clock = time.monotonic,
     sleep: Sleep = time.sleep,
@@ -114,7 +114,8 @@ def wait_until(
         poll_once: polls once; called at least once, and a last time when the timeout is over.
         what: the awaited event, "… to …", for messages; or a function that returns it.
         timeout: as for `poll`.
-        announce: whether to log the awaited event after `TELL_SECONDS`, and again after each change of it.
+        announce: whether to log the awaited event after `TELL_SECONDS`, and again after each change of it; or a
+            function that returns what to log instead.
         least_interval: as for `poll`.
         clock: for tests.
         sleep: for tests.
@@ -135,7 +136,11 @@ def wait_until(
             if number == 0:
                 raise
             unreachable = error
-        if announce and clock() - start >= TELL_SECONDS and (event := _words(what)) != logged:
+        if (
+            announce
+            and clock() - start >= TELL_SECONDS
+            and (event := _words(what if announce is True else announce)) != logged
+        ):
             log.warning("waiting for %s", event)
             logged = event
     if unreachable is not None:

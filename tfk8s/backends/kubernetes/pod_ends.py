@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from tfk8s import polling
@@ -38,12 +39,12 @@ class PodWait:
         self._timeout.note(self._names, self._grace)
 
     def until(self, are_gone: Callable[[], bool]) -> None:
-        """Wait until `are_gone` returns True; show after two seconds what this waits for.
+        """Wait until `are_gone` returns True; show once, after two seconds, what this waits for.
 
         Raises:
             WaitTimeout: the pods do not end.
         """
-        polling.wait_until(are_gone, self._awaited, self._timeout, announce=True)
+        polling.wait_until(are_gone, self._awaited, self._timeout, announce=functools.cache(self._awaited))
 
     def until_or_hurry(self, are_gone: Callable[[], bool]) -> None:
         """Wait likewise. The first signal sets `is_hurried` while pods may save; `are_gone` has to end them then."""
