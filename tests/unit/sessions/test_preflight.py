@@ -182,7 +182,31 @@ def test_many_silent_tasks_take_little_longer_than_few(monkeypatch: pytest.Monke
     tasks = {f"worker/{index}": f"w:{index}" for index in range(60)}
     machine = BusyMachine(monkeypatch, *tasks)
     assert all(answer.error for answer in ClusterView(tasks, dial=machine.dial).probe_all())
-    assert sum(machine.timeouts) / 8 < 15  # 8 are asked at once
+    assert sum(machine.timeouts) / 8 < 20  # 8 are asked at once
+
+
+@pytest.mark.parametrize(("latency", "least"), [(0.1, 2.0), (0.75, 2.25), (3.0, 4.0)])
+def test_a_far_task_has_its_time_after_many_silent_ones(
+    monkeypatch: pytest.MonkeyPatch, latency: float, least: float
+) -> None:
+    timeouts, now = dict[str, float](), 0.0
+
+    def answer(task: str, timeout: float) -> list[SimpleNamespace]:
+        nonlocal now
+        timeouts[task] = timeout
+        if task.startswith("lost"):
+            raise TimeoutError
+        now += latency
+        return []
+
+    monkeypatch.setattr(probe, "get_status", answer)
+    monkeypatch.setattr(probe, "get_version", lambda *_: "2.21.0")
+    monkeypatch.setattr(view_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(view_module.concurrency, "servers_at_once", lambda _: 1)
+    tasks = dict.fromkeys(("first/0", "lost/0", "last/0"), "h:1")
+    view = ClusterView(tasks, dial=lambda task: contextlib.nullcontext(task))  # type: ignore[arg-type,return-value]
+    view.probe_all()
+    assert (timeouts["lost/0"], timeouts["last/0"]) == (4.0, pytest.approx(least))
 
 
 class Master:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import socket
+import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from tfk8s import concurrency
@@ -20,6 +21,7 @@ from tfk8s.task import probe, wire
 _PROBE_TIMEOUT = 4.0
 _LOST_TIMEOUT = 1.0  # for a lost task, if all tasks are probed
 _BACK_TIMEOUT = 2.0  # for a lost task that may be back
+_SHARE = 3  # a task of a cluster may answer so many times later than the others
 REACH_TIMEOUT = 1.0
 _MAX_THREADS = 64
 MAX_OPEN = 16  # tasks that a task is asked for one by one
@@ -61,6 +63,7 @@ class ClusterView:
         self._is_elastic = is_elastic
         self._questions = questions or Questions()
         self._incarnations: dict[str, int] = {}  # the first one of each task
+        self._is_far = dial is not None
         self._dial = dial or (
             lambda task: socket.create_connection(host_and_port(self.addresses[task]), _PROBE_TIMEOUT)
         )
@@ -120,12 +123,18 @@ class ClusterView:
         """
         at_once = concurrency.servers_at_once(_MAX_THREADS)
         silent: list[str] = []
+        # Of those that answer: connections through others take longer.
+        slowest = (_BACK_TIMEOUT if self._is_far else _LOST_TIMEOUT) / _SHARE
 
         def ask(task: str) -> ProbeResult:
+            nonlocal slowest
             is_short = task in lost or len(silent) >= at_once  # so that many silent tasks take little longer than few
-            answer = self._probe(task, _LOST_TIMEOUT if is_short else _PROBE_TIMEOUT)
+            start = time.monotonic()
+            answer = self._probe(task, min(_PROBE_TIMEOUT, _SHARE * slowest) if is_short else _PROBE_TIMEOUT)
             if answer.error:
                 silent.append(task)
+            else:
+                slowest = max(slowest, time.monotonic() - start)
             return answer
 
         answers = concurrency.map_parallel(ask, self._tasks, at_once)
