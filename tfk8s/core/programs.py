@@ -118,6 +118,19 @@ def grace(environment: Mapping[str, str]) -> float:
     return float(environment.get(naming.GRACE) or END_TIMEOUT)
 
 
+def may_save(is_ending: bool, kill_at: float | None, now: float) -> bool:
+    """Return whether processes that a program left behind may go on: they have got SIGTERM, and their time runs.
+
+    A shell ends at once, and leaves the command that it waited for.
+
+    Args:
+        is_ending: whether the program has got SIGTERM.
+        kill_at: when its time is over; None if nothing will kill the program.
+        now: the time by the same clock.
+    """
+    return is_ending and kill_at is not None and now < kill_at
+
+
 def exit_code(code: int) -> int:
     """Return a process' exit code as a shell shows it: 128 + N for signal N.
 

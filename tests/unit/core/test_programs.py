@@ -84,3 +84,8 @@ def test_status_of_a_run() -> None:
     assert [status.ready for status in statuses] == [2, 2, 2, 1, 1]
     names = [status.failed_program and str(status.failed_program.task) for status in statuses]
     assert names == [None, None, None, "worker/1", None]
+
+
+def test_only_what_has_got_sigterm_may_save_and_not_for_ever() -> None:
+    assert programs.may_save(True, 10.0, 9.9)
+    assert not any(programs.may_save(*values) for values in [(True, 10.0, 10.0), (True, None, 1.0), (False, 10.0, 1.0)])

@@ -27,7 +27,7 @@ CLUSTER = {
 
 def start(folder: Path, restart_on: str, max_restarts: int, *words: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tfk8s.task.programs.pod", restart_on, str(max_restarts), *words],
+        [sys.executable, "-P", "-m", "tfk8s.task.programs.pod", restart_on, str(max_restarts), *words],
         cwd=folder, env={**os.environ, **POD, "TFK8S_VERDICT": str(folder / "message"), **environment},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -118,11 +118,12 @@ def test_script_finds_its_cluster_and_its_folder(tmp_path: Path) -> None:
 def test_tf1_gives_scripts_and_modules_tensorflow_1(tmp_path: Path, words: list[str]) -> None:
     texts = {"__init__": "", "compat/__init__": "", "compat/v1/__init__": "def disable_v2_behavior(): print('1')"}
     for name, text in texts.items():
-        path = tmp_path / f"tensorflow/{name}.py"
+        path = tmp_path / f"lib/tensorflow/{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    (tmp_path / "socket.py").write_text("raise SystemExit('tfk8s imports a file of the user')")
     (tmp_path / "trainer.py").write_text("import sys, tensorflow as tf; print(tf.__name__, __name__, *sys.argv[1:])")
-    code, output, errors = run(tmp_path, "never", 0, *words, TFK8S_TF1="1", PYTHONPATH=str(tmp_path))
+    code, output, errors = run(tmp_path, "never", 0, *words, TFK8S_TF1="1", PYTHONPATH=str(tmp_path / "lib"))
     assert (code, output, errors) == (0, "1\ntensorflow.compat.v1 __main__ 3\n", "")
 
 

@@ -29,6 +29,7 @@ from tfk8s.core.programs import (
     end_message,
     exit_code,
     grace,
+    may_save,
     parse_restart_word,
 )
 from tfk8s.task.config import derive_cluster, lists
@@ -120,12 +121,9 @@ class ProgramRuns:
                 os.kill(self._child, signal.SIGKILL)
 
     def _end_group(self) -> None:
-        """Kill what the program left behind; what has got SIGTERM may save until its time is over.
-
-        A shell ends at once, and leaves the command that it waited for.
-        """
+        """Kill what the program left behind, unless that may save."""
         with contextlib.suppress(ProcessLookupError):  # the group has ended
-            while self._is_ending and self._kill_at is not None and time.monotonic() < self._kill_at:
+            while may_save(self._is_ending, self._kill_at, time.monotonic()):
                 os.killpg(self._child, 0)
                 signal.sigtimedwait((signal.SIGCHLD,), _GROUP_INTERVAL)
                 self._reap()
@@ -193,7 +191,7 @@ def _become(words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     if program.is_script:
         main_script.exit_process(runner.main(words))
     if "TFK8S_TF1" in os.environ:
-        words = (words[0], "-m", runner.__name__, *program.python_arguments)
+        words = (words[0], "-P", "-m", runner.__name__, *program.python_arguments)
     elif "TFK8S_GPUS" in os.environ:
         words = (words[0] if program.python_arguments else sys.executable, "-P", "-m", seen_gpus.__name__, *words)
     command.become(words)

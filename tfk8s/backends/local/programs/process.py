@@ -127,12 +127,10 @@ class ProgramProcess(TaskProcess):
         self.enter(Phase.RUNNING, self._last_reason)
 
     def on_exit(self, status: int) -> None:
-        """Take the wait status of the process. Its group has the processes that the program left behind.
-
-        Those that have got SIGTERM may save until their time is over: a shell ends at once, and leaves its command.
-        """
+        """Take the wait status of the process. Its group has the processes that the program left behind."""
         if self.pid is not None:
-            if self._is_ending and time.monotonic() < self._kill_at and processes.group_exists(self.pid):
+            may_save = programs.may_save(self._is_ending, self._kill_at, time.monotonic())
+            if may_save and processes.group_exists(self.pid):
                 self._loop.after(_GROUP_INTERVAL, lambda: self.on_exit(status))
                 return
             self._kill(self.pid)
