@@ -28,11 +28,12 @@ def read(client: Client, cluster: DeployedCluster, *, follow: bool) -> Iterator[
     if not follow:
         return
     yielded = {(event.id, event.count) for event in existing}
-    for change in Reflector(client, path, {}).changes(lambda: _exists(client, cluster)):
-        for event in () if change.deleted else _of_cluster(cluster, begin, [change.object]):
-            if (event.id, event.count) not in yielded:
-                yielded.add((event.id, event.count))
-                yield event
+    with contextlib.closing(Reflector(client, path, {}).changes(lambda: _exists(client, cluster))) as changes:
+        for change in changes:
+            for event in () if change.deleted else _of_cluster(cluster, begin, [change.object]):
+                if (event.id, event.count) not in yielded:
+                    yielded.add((event.id, event.count))
+                    yield event
 
 
 def _begin(client: Client, cluster: DeployedCluster) -> str:

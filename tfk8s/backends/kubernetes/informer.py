@@ -78,10 +78,11 @@ class ObjectCache:
 
     def _watch(self) -> None:
         try:
-            for change in self._reflector.changes(lambda: not self._closed.is_set()):
-                if self._closed.is_set():
-                    return
-                self._on_change(change)
+            with contextlib.closing(self._reflector.changes(lambda: not self._closed.is_set())) as changes:
+                for change in changes:
+                    if self._closed.is_set():
+                        return
+                    self._on_change(change)
         except ApiError:  # the user may list, but not watch
             pass
         finally:
@@ -196,8 +197,9 @@ class Informer:
         return self._is_listening.get(run, False)
 
     def _follow_log(self, run: tuple[str, int], pod: Object) -> None:
-        with contextlib.suppress(Tfk8sError):
-            for line in self.client.lines(containers.log_path(pod), {"follow": True}):
+        path = containers.log_path(pod)
+        with contextlib.suppress(Tfk8sError), self.client.lines(path, {"follow": True}) as lines:
+            for line in lines:
                 if is_listening_line(line):
                     self._is_listening[run] = True
                 if self._is_listening[run] or self._closed.is_set():

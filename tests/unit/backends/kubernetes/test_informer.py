@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import queue
 from collections.abc import Callable, Iterator
@@ -89,12 +91,12 @@ class Api:
     def text(self, path: str, query: Query | None = None) -> str:
         return ""
 
-    def lines(self, path: str, query: Query, seconds: float = 0) -> Iterator[str]:
+    @contextlib.contextmanager
+    def lines(self, path: str, query: Query, seconds: float = 0) -> Iterator[Iterator[str | None]]:
         if path == PODS and self.refusal:
             raise self.refusal
         stream = self.watch if path == PODS else self.log if "/log?" in path else self.quiet
-        while (line := stream.get(timeout=TIMEOUT)) is not None:
-            yield line
+        yield iter(functools.partial(stream.get, timeout=TIMEOUT), None)
 
     def send(self, item: Object, kind: str = "MODIFIED") -> None:
         self.watch.put(json.dumps({"type": kind, "object": item}))

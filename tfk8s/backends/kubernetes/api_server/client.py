@@ -7,24 +7,22 @@ effect.
 
 from __future__ import annotations
 
-import http.client
+import contextlib
 import json
 import math
-import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol, TypeVar, cast
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import urllib3
 
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import errors, lines
-from tfk8s.backends.kubernetes.api_server.transport import Access, Response, Transport
-from tfk8s.errors import InvalidInput
+from tfk8s.backends.kubernetes.api_server.transport import Response, Transport
 from tfk8s.log import log
 from tfk8s.render.pods import Object
 
@@ -183,23 +181,23 @@ class Client:
         request = Request(method="GET", path=path, query=query)
         return self._send(request, lambda response: response.data.decode(errors="replace"))
 
-    def lines(self, path: str, query: Query | None = None, timeout: float = STREAM_TIMEOUT) -> Generator[str]:
-        """Yield the lines of a text while it is written.
+    @contextlib.contextmanager
+    def lines(self, path: str, query: Query | None = None, timeout: float = STREAM_TIMEOUT) -> Generator[Iterator[str]]:
+        """Give the lines of a text while it is written, in a `with`, whose end closes the connection.
 
         The end is the text's, or a broken connection, or `timeout` seconds of silence. A line that was cut off is
         left out.
         """
         request = Request(method="GET", path=path, query=query, timeout=timeout)
-        return self._lines(self._send(request, lambda response: response))
+        with contextlib.closing(self._send(request, lambda response: response)) as response:
+            yield self._lines(response)
 
-    def _lines(self, response: Response) -> Generator[str]:
+    def _lines(self, response: Response) -> Iterator[str]:
         try:
             for line in lines.split(response.stream(decode_content=True)):
                 yield line.decode(errors="replace")
         except (urllib3.exceptions.HTTPError, OSError):
             self._broken_at = time.monotonic()
-        finally:
-            response.close()
 
     def _send(self, request: Request, read: Callable[[Response], T]) -> T:
         """Send a request, with retries; return the result of `read` for the response."""
@@ -264,37 +262,3 @@ def add_query(path: str, query: Query | None = None) -> str:
     """Return a path with a query."""
     items = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (query or {}).items()}
     return path + (f"{'&' if '?' in path else '?'}{urlencode(items)}" if items else "")
-
-
-def connect(access: Access, timeout: float) -> socket.socket:
-    """Return a connection for a stream. websocket-client would choose another proxy than kubectl.
-
-    Args:
-        access: the credentials, the address and the proxy.
-        timeout: in seconds, for each part of the handshake.
-
-    Raises:
-        InvalidInput: the proxy can't carry a stream.
-        OSError: the API server or the proxy does not respond.
-    """
-    configuration = access.configuration
-    server, tunnel = urlsplit(configuration.host), urlsplit(configuration.proxy or "")
-    host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
-    connection = http.client.HTTPConnection(host, port, timeout=timeout)
-    if tunnel.scheme == "https":
-        raise InvalidInput(
-            "streams to pods can't go through a proxy that speaks TLS",
-            help='name an http:// proxy in the kubeconfig ("proxy-url"), or in HTTPS_PROXY',
-        )
-    if tunnel.hostname:
-        connection = http.client.HTTPConnection(tunnel.hostname, tunnel.port or 80, timeout=timeout)
-        connection.set_tunnel(f"[{host}]" if ":" in host else host, port, configuration.proxy_headers or {})
-    try:
-        connection.connect()
-    except http.client.HTTPException as error:
-        connection.close()
-        raise ConnectionError("the proxy does not speak HTTP") from error
-    connected: socket.socket = connection.sock
-    if server.scheme != "https":
-        return connected
-    return access.tls.wrap_socket(connected, server_hostname=configuration.tls_server_name or host)

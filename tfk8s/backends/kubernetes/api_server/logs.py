@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import queue
 import threading
@@ -132,7 +131,7 @@ class Follower:
             query = {**query, "follow": follow, "timestamps": True}
             name = self._pod if isinstance(self._pod, str) else self._pod()
             path = paths.container(self._namespace, name, self._container, "log")
-            with contextlib.closing(self._client.lines(path, query)) as lines:
+            with self._client.lines(path, query) as lines:
                 yield from self._new(lines)
         except ApiError as error:
             if error.code not in (400, 404):  # no container has started, or the pod does not exist

@@ -7,9 +7,8 @@ begins at the last version. After a 410 the objects are listed again, and the di
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from tfk8s import polling
@@ -72,7 +71,7 @@ class Reflector:
             *(ObjectChange(deleted=False, object=item) for item in changed),
         ]
 
-    def changes(self, is_needed: Callable[[], bool] = lambda: True) -> Iterator[ObjectChange]:
+    def changes(self, is_needed: Callable[[], bool] = lambda: True) -> Generator[ObjectChange]:
         """Yield each change, first the objects that exist. While the API server is silent, wait for it.
 
         Args:
@@ -104,7 +103,7 @@ class Reflector:
             "timeoutSeconds": STREAM_TIMEOUT,
         }
         try:
-            with contextlib.closing(self._client.lines(self._path, query, DEAD_STREAM_TIMEOUT)) as lines:
+            with self._client.lines(self._path, query, DEAD_STREAM_TIMEOUT) as lines:
                 self._silence = None
                 for line in lines:
                     change = self._take(json.loads(line))

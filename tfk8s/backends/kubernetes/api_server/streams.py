@@ -24,8 +24,8 @@ import websocket
 
 from tfk8s import platforms, polling
 from tfk8s.backends.kubernetes.api_server import errors, paths, web_sockets
-from tfk8s.backends.kubernetes.api_server.client import Client, connect
-from tfk8s.backends.kubernetes.api_server.transport import UNAUTHORIZED, Access
+from tfk8s.backends.kubernetes.api_server.client import Client
+from tfk8s.backends.kubernetes.api_server.transport import UNAUTHORIZED, Access, connect
 from tfk8s.errors import TaskUnreachable, Tfk8sError
 
 PROTOCOL = "v4.channel.k8s.io"
@@ -35,7 +35,7 @@ _MAX_BUFFERED = 1 << 20
 _BLOCK = 1 << 16
 PING_INTERVAL = 2.0
 DEAD_PEER_TIMEOUT = 8.0
-_OPEN_TIMEOUT = 30.0  # a busy kubelet is slow
+OPEN_TIMEOUT = 30.0  # a busy kubelet is slow
 
 
 def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
@@ -44,10 +44,13 @@ def dial(client: Client, namespace: str, pod: str, port: int) -> socket.socket:
     Raises:
         TaskUnreachable: the pod does not exist, or does not run.
     """
-    with reaching(pod):
-        stream = open_stream(client, paths.pod(namespace, pod, "portforward"), [("ports", port)])
-    local, caller = socket.socketpair()
-    threading.Thread(target=relay, args=(stream, local), name=f"tfk8s-dial-{pod}", daemon=True).start()
+    with contextlib.ExitStack() as opened:
+        with reaching(pod):
+            stream = open_stream(client, paths.pod(namespace, pod, "portforward"), [("ports", port)])
+        opened.callback(stream.close)
+        local, caller = map(opened.enter_context, socket.socketpair())
+        threading.Thread(target=relay, args=(stream, local), name=f"tfk8s-dial-{pod}", daemon=True).start()
+        opened.pop_all()
     return caller
 
 
@@ -163,17 +166,17 @@ def open_stream(
     if isinstance(opened, websocket.WebSocketBadStatusException):
         body = opened.resp_body if isinstance(opened.resp_body, bytes) else str(opened.resp_body or "").encode()
         raise errors.from_response(opened.status_code, body, client.context) from opened
-    set_write_timeout(opened, DEAD_PEER_TIMEOUT)
     return opened
 
 
 def _open_websocket(url: str, access: Access, protocols: Sequence[str]) -> websocket.WebSocket:
-    connection = connect(access, _OPEN_TIMEOUT)
+    connection = connect(access, OPEN_TIMEOUT)
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
         headers = [f"{name}: {value}" for name, value in access.headers.iteritems()]
         headers.append(f"sec-websocket-protocol: {', '.join(protocols)}")
-        stream = web_sockets.open_web_socket(url.replace("http", "ws", 1), connection, headers, _OPEN_TIMEOUT)
+        stream = web_sockets.open_web_socket(url.replace("http", "ws", 1), connection, headers, OPEN_TIMEOUT)
+        set_write_timeout(stream, DEAD_PEER_TIMEOUT)
         stack.pop_all()
     return stream
 

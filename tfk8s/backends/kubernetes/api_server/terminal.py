@@ -46,10 +46,10 @@ def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
         command = RemoteCommand(
             client, namespace, pod, words, stdin=has_input, tty=has_terminal, timeout=streams.DEAD_PEER_TIMEOUT
         )
-    if has_input and not has_terminal:
-        command.let_read_late()
     try:
         with command, _raw(command) if has_terminal else contextlib.nullcontext() as resized:
+            if has_input and not has_terminal:
+                command.let_read_late()
             _copy(command, 0 if has_input else None, resized)
     except BrokenPipeError:
         return _PIPE_CLOSED

@@ -6,9 +6,12 @@ context and proxy, and errors without secrets.
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import math
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -31,7 +34,7 @@ from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
 from tfk8s.backends.kubernetes.api_server import login_errors
-from tfk8s.errors import quoted
+from tfk8s.errors import InvalidInput, quoted
 
 IN_CLUSTER = "in-cluster"
 PLUGIN_TIMEOUT = 180.0  # some plugins open a browser for a login
@@ -128,6 +131,45 @@ class Transport:
             pool = RESTClientObject(configuration).pool_manager
             pool.connection_pool_kw["ssl_context"] = tls
             return Access(configuration, headers, certificate, expires, tls, pool)
+
+
+def connect(access: Access, timeout: float) -> socket.socket:
+    """Return a connection for a stream. websocket-client would choose another proxy than kubectl.
+
+    Args:
+        access: the credentials, the address and the proxy.
+        timeout: in seconds, for each part of the handshake.
+
+    Raises:
+        InvalidInput: the proxy can't carry a stream.
+        OSError: the API server or the proxy does not respond.
+    """
+    configuration = access.configuration
+    server, tunnel = urlsplit(configuration.host), urlsplit(configuration.proxy or "")
+    host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    if tunnel.scheme == "https":
+        raise InvalidInput(
+            "streams to pods can't go through a proxy that speaks TLS",
+            help='name an http:// proxy in the kubeconfig ("proxy-url"), or in HTTPS_PROXY',
+        )
+    if tunnel.hostname:
+        connection = http.client.HTTPConnection(tunnel.hostname, tunnel.port or 80, timeout=timeout)
+        connection.set_tunnel(f"[{host}]" if ":" in host else host, port, configuration.proxy_headers or {})
+    with contextlib.ExitStack() as opened:
+        opened.callback(connection.close)
+        try:
+            connection.connect()
+        except http.client.HTTPException as error:
+            raise ConnectionError("the proxy does not speak HTTP") from error
+        connected: socket.socket = connection.sock
+        if server.scheme == "https":
+            name = configuration.tls_server_name or host
+            secured = access.tls.wrap_socket(connected, server_hostname=name, do_handshake_on_connect=False)
+            connected = opened.enter_context(secured)
+            secured.do_handshake()
+        opened.pop_all()
+    return connected
 
 
 class _Login:

@@ -63,9 +63,12 @@ class BoundedWebSocket(websocket.WebSocket):
             return operation, frame
 
     def close(self, status: int = STATUS_NORMAL, reason: str | bytes = b"", timeout: float | None = 3.0) -> None:
-        """Close as the base class does, within `timeout` and that of the connection."""
+        """Close within `timeout` and that of the connection; the base class leaves open what the peer has closed."""
         self._deadline = None if timeout is None else time.monotonic() + timeout
-        super().close(status, reason, timeout)
+        try:
+            super().close(status, reason, timeout)
+        finally:
+            self.shutdown()  # type: ignore[no-untyped-call]
 
     def _recv(self, bufsize: int) -> bytes:
         if self._deadline is not None and time.monotonic() > self._deadline:

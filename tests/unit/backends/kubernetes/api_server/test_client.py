@@ -149,14 +149,16 @@ class BrokenStream(urllib3.HTTPResponse):
 
 def test_lines_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     api, transport = connect("one\n\ntwo\nthree")
-    assert list(api.lines("/x")) == ["one", "", "two", "three"]
-    api, transport = connect("one\n" * 100_000)
-    lines = api.lines("/x")
-    assert next(lines) == "one"
-    lines.close()
+    with api.lines("/x") as lines:
+        assert list(lines) == ["one", "", "two", "three"]
+    api, transport = connect(*["one\n" * 100_000] * 2)
+    for count in (0, 1):
+        with api.lines("/x") as lines:
+            assert list(itertools.islice(lines, count)) == ["one"] * count
     broken = BrokenStream()
     monkeypatch.setattr(transport, "request", lambda *_, **__: broken)
-    assert list(api.lines("/x")) == ["one", "two"]
+    with api.lines("/x") as lines:
+        assert list(lines) == ["one", "two"]
     assert all(response.closed for response in (*transport.responses, broken))
 
 

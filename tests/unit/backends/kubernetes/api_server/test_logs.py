@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,12 +20,13 @@ class Streams:
         self.streams = list(streams)
         self.queries: list[dict[str, object]] = []
 
-    def lines(self, path: str, query: dict[str, object]) -> Iterator[str]:
+    @contextlib.contextmanager
+    def lines(self, path: str, query: dict[str, object]) -> Iterator[Iterator[str]]:
         self.queries.append(query)
         answer = self.streams.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return (line for line in answer)
+        yield iter(answer)
 
 
 def follow(*streams: list[str] | Exception, **options: Any) -> tuple[list[str], list[dict[str, object]]]:

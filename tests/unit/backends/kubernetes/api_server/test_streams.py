@@ -33,12 +33,12 @@ class Port:
     """A forwarded port: `server` is the API server's end, `stream` the caller's."""
 
     def __init__(self, timeout: float) -> None:
-        remote, self.server = socket.socketpair()
+        self.remote, self.server = socket.socketpair()
         local, self.stream = socket.socketpair()
         for end in (self.server, self.stream):
             end.settimeout(20)
         opened = web_sockets.BoundedWebSocket()
-        opened.sock, opened.connected = remote, True
+        opened.sock, opened.connected = self.remote, True
         self.relay = threading.Thread(target=streams.relay, args=(opened, local, timeout), daemon=True)
         self.relay.start()
 
@@ -73,6 +73,13 @@ def test_data_is_copied_both_ways_without_channel_numbers(port: Port) -> None:
 def test_data_before_an_error_arrives(port: Port) -> None:
     port.send(b"\0\xae\x08", b"\1\xae\x08", b"\0one", b"\1nobody listens")
     assert [port.stream.recv(100) for _ in range(2)] == [b"one", b""]
+
+
+def test_a_stream_that_the_peer_closes(port: Port) -> None:
+    port.server.sendall(b"\x88\x00")
+    assert port.stream.recv(100) == b""
+    port.relay.join(20)
+    assert port.remote.fileno() == -1
 
 
 @pytest.mark.parametrize("port", [0.05], indirect=True)

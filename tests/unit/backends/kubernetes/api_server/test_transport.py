@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import http.server
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import websocket
 from fakes import key_pair
 from kubernetes.config import incluster_config
 
@@ -63,7 +65,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Connection", "Upgrade")
             self.send_header("Sec-WebSocket-Accept", base64.b64encode(digest).decode())
             self.end_headers()
-            self.wfile.write(b"\x82\x02hi")
+            self.wfile.write(b"\x82\x02hi" + b"\x88\x00")
             return
         self.send_response(200)
         self.send_header("content-length", "2")
@@ -689,6 +691,79 @@ def test_proxy_that_speaks_no_http(write: Write) -> None:
         with pytest.raises(BackendUnreachable, match="the proxy does not speak HTTP"):
             stream(Client(None))
         answering.join(30)
+
+
+# ---- no connection stays open --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
+    """All connections of clients, which stay open until something closes them: the list keeps them from the end."""
+    made: list[socket.socket] = []
+    create, wrap = socket.create_connection, ssl.SSLContext.wrap_socket
+
+    def note_created(*arguments: Any, **options: Any) -> socket.socket:
+        made.append(create(*arguments, **options))
+        return made[-1]
+
+    def note_wrapped(*arguments: Any, server_side: bool = False, **options: Any) -> ssl.SSLSocket:
+        wrapped = wrap(*arguments, server_side=server_side, **options)
+        if not server_side:
+            made.append(wrapped)
+        return wrapped
+
+    monkeypatch.setattr(socket, "create_connection", note_created)
+    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", note_wrapped)
+    return made
+
+
+def are_closed(connections: list[socket.socket]) -> bool:
+    return bool(connections) and all(connection.fileno() == -1 for connection in connections)
+
+
+def test_a_stream_that_the_api_server_closes(
+    connect: Callable[..., Client], secure: Service, connections: list[socket.socket]
+) -> None:
+    opened = streams.attach(connect(secure, **TRUSTED), "ns", "pod", "script")
+    assert [opened.recv_data_frame()[0] for _ in range(2)] == [
+        websocket.ABNF.OPCODE_BINARY,
+        websocket.ABNF.OPCODE_CLOSE,
+    ]
+    opened.close()
+    assert are_closed(connections)
+
+
+@pytest.mark.parametrize("fault", ["Ctrl-C in the handshake", "a silent proxy"])
+def test_a_connection_that_is_never_handed_over(
+    write: Write, monkeypatch: pytest.MonkeyPatch, connections: list[socket.socket], fault: str
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(streams, "OPEN_TIMEOUT", 0.02)
+    monkeypatch.setattr(ssl.SSLSocket, "do_handshake", interrupt)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"127.0.0.1:{silent.getsockname()[1]}"
+        proxy = {"proxy-url": f"http://{url}"} if fault == "a silent proxy" else {}
+        write(config(cluster={"server": f"https://{url}", **proxy}))
+        with pytest.raises(BackendUnreachable if proxy else KeyboardInterrupt):
+            stream(Client(None))
+    assert are_closed(connections)
+
+
+@pytest.mark.parametrize("fails", [(streams, "set_write_timeout"), (socket, "socketpair")])
+def test_a_stream_that_is_never_handed_over(
+    connect: Callable[..., Client], secure: Service, monkeypatch: pytest.MonkeyPatch,
+    connections: list[socket.socket], fails: tuple[Any, str],
+) -> None:  # fmt: skip
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    client = connect(secure, **TRUSTED)
+    monkeypatch.setattr(*fails, fail)
+    with pytest.raises((OSError, BackendUnreachable)):
+        streams.dial(client, "ns", "pod", 2222)
+    assert are_closed(connections)
 
 
 def test_streams_through_a_proxy_that_speaks_tls(connect: Callable[..., Client], secure: Service) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -78,9 +79,10 @@ class ScriptedInformer:
     def ends(self, timeout: float) -> dict[str, str]:
         return self.known_ends
 
-    def lines(self, path: str, query: Object) -> Iterator[str]:
+    @contextlib.contextmanager
+    def lines(self, path: str, query: Object) -> Iterator[Iterator[str]]:
         self.queries.append(query)
-        yield from (f"2026-01-01T00:00:0{number}Z {line}" for number, line in enumerate(self.log))
+        yield (f"2026-01-01T00:00:0{number}Z {line}" for number, line in enumerate(self.log))
 
 
 def job(**spec: Any) -> Object:
@@ -256,8 +258,13 @@ def test_files_are_copied_when_the_pod_waits(capsys: pytest.CaptureFixture[str])
 class InterruptedInformer(ScriptedInformer):
     """Gets Ctrl-C after the first line of the log."""
 
-    def lines(self, path: str, query: Object) -> Iterator[str]:
-        for number, line in enumerate(super().lines(path, query)):
+    @contextlib.contextmanager
+    def lines(self, path: str, query: Object) -> Iterator[Iterator[str]]:
+        with super().lines(path, query) as lines:
+            yield self._interrupted(lines)
+
+    def _interrupted(self, lines: Iterator[str]) -> Iterator[str]:
+        for number, line in enumerate(lines):
             if number == 1 and len(self.queries) == 1:
                 raise KeyboardInterrupt
             yield line
