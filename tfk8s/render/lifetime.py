@@ -23,8 +23,8 @@ IDLE = "tfk8s.dev/idle"
 LEASE = "tfk8s.dev/lease"
 
 _CREDENTIALS_FOLDER = "/var/run/secrets/tfk8s"
-_REQUESTS = {"cpu": "10m", "memory": "32Mi", "ephemeral-storage": pods.STORAGE_REQUEST}
-_LIMITS = {"cpu": "500m", "memory": "128Mi", "ephemeral-storage": pods.STORAGE_LIMIT}
+_REQUESTS = {"cpu": "10m", "memory": "32Mi"}
+_LIMITS = {"cpu": "500m", "memory": "128Mi"}
 QUOTA_ADVICE = (
     f"ask for higher limits: the Job requests {_REQUESTS['cpu']} of a core and {_REQUESTS['memory']}, "
     f"with limits of {_LIMITS['cpu']} and {_LIMITS['memory']}"
@@ -190,6 +190,7 @@ def _container(job_file: JobFile, master: Object) -> Object:
         "TFK8S_SERVERS": ",".join(_servers(job_file)) or None,
         "TFK8S_PROGRAMS": ",".join(_programs(job_file)) or None,
     }  # fmt: skip
+    storage = pods.storage(job_file.queue)
     return {
         "name": naming.LIFETIME_CONTAINER,
         **{key: master[key] for key in ("image", "imagePullPolicy") if key in master},
@@ -199,7 +200,7 @@ def _container(job_file: JobFile, master: Object) -> Object:
             *(variable for variable in master["env"] if variable["name"] in _VARIABLES),
             *({"name": name, "value": str(value)} for name, value in values.items() if value is not None),
         ],
-        "resources": {"requests": dict(_REQUESTS), "limits": dict(_LIMITS)},
+        "resources": {"requests": _REQUESTS | storage["requests"], "limits": _LIMITS | storage["limits"]},
         "securityContext": master["securityContext"],
         "volumeMounts": [
             next(mount for mount in master["volumeMounts"] if mount["name"] == "tfk8s"),

@@ -30,6 +30,7 @@ DEFAULT_CPU = "100m"
 DEFAULT_MEMORY = "512Mi"
 MIN_CPU_LIMIT = "1"
 # The storage for the scratch folder and the logs. Security scanners require both values.
+STORAGE = "ephemeral-storage"
 STORAGE_REQUEST = "128Mi"
 STORAGE_LIMIT = "4Gi"
 
@@ -124,7 +125,7 @@ def _container(job_file: JobFile, job: Job) -> Object:
         "image": job.image or job_file.image,
         "env": list(_environment(job_file, job)),
         "ports": [{"name": "grpc", "containerPort": port(job_file, job)}],
-        "resources": resources(job),
+        "resources": resources(job, job_file.queue),
         "securityContext": container_security(),
         "volumeMounts": list(volumes.mounts(job_file, job)),
     }
@@ -146,7 +147,18 @@ def _probes() -> Object:
     }
 
 
-def resources(job: Job) -> Object:
+def storage(queue: str | None) -> dict[str, dict[str, str]]:
+    """Return the request and the limit of storage of a container for which nobody names one.
+
+    In a queue there is none. Kueue admits a workload if its ClusterQueue covers each resource that the pods request,
+    and an ordinary ClusterQueue covers CPU, memory and GPUs. Kubernetes takes a limit alone as the request, too.
+    """
+    if queue:
+        return {"requests": {}, "limits": {}}
+    return {"requests": {STORAGE: STORAGE_REQUEST}, "limits": {STORAGE: STORAGE_LIMIT}}
+
+
+def resources(job: Job, queue: str | None = None) -> Object:
     """Return the requests and limits of a task's container.
 
     Without `cpu` or `memory`, a task requests what a server needs, and has no limit of it: only the graph decides how
@@ -157,14 +169,16 @@ def resources(job: Job) -> Object:
     memory = job.memory or Quantity.parse(DEFAULT_MEMORY)
     # The kernel counts what a container writes to /dev/shm as the container's memory.
     requests = {"cpu": str(job.cpu or DEFAULT_CPU), "memory": str(memory + job.shm if job.shm else memory)}
-    limits = {"ephemeral-storage": STORAGE_LIMIT}
+    limits: dict[str, str] = {}
     if job.cpu:
         limits["cpu"] = max(job.cpu, Quantity.parse(MIN_CPU_LIMIT), key=lambda quantity: quantity.value).text
     if job.memory:
         limits["memory"] = requests["memory"]
     if job.gpus:
         requests[job.gpu_resource] = limits[job.gpu_resource] = str(job.gpus)
-    return {"requests": {**requests, "ephemeral-storage": STORAGE_REQUEST}, "limits": limits}
+    made = storage(queue)
+    limits |= made["limits"]
+    return {"requests": requests | made["requests"], **({"limits": limits} if limits else {})}
 
 
 def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:

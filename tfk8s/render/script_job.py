@@ -136,7 +136,7 @@ def gpus_like(count: int, sets: Iterable[Object]) -> Gpus | None:
     for stateful_set in sets:
         spec = stateful_set["spec"]["template"]["spec"]
         tolerated = {toleration.get("key") for toleration in spec.get("tolerations", ())}
-        resources = [name for name in spec["containers"][0]["resources"]["limits"] if name in tolerated]
+        resources = [name for name in spec["containers"][0]["resources"].get("limits", ()) if name in tolerated]
         if resources:
             selector = spec.get("nodeSelector", {})
             labels = {label: selector[label] for label in placement.GKE_GPU_LABELS if label in selector}
@@ -176,7 +176,7 @@ def job(name: str, master: Object, run: Run) -> Object:
                 "metadata": other_pods.metadata(
                     template, {**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT}
                 ),
-                "spec": _pod(name, template["spec"], run),
+                "spec": _pod(name, template["spec"], run, labels.get(manifests.QUEUE)),
             },
         },
     }
@@ -213,7 +213,7 @@ def _metadata(name: str, cluster: str) -> Object:
     return {"name": name, "labels": labels}
 
 
-def _pod(name: str, master: Object, run: Run) -> Object:
+def _pod(name: str, master: Object, run: Run, queue: str | None) -> Object:
     spec = other_pods.spec(master)
     spec["restartPolicy"] = "Never"
     if grace := run.environment.get(naming.GRACE):
@@ -223,7 +223,7 @@ def _pod(name: str, master: Object, run: Run) -> Object:
             del volume["configMap"]
             volume["secret"] = {"secretName": name}
     _resize(spec["volumes"], run.resources)
-    spec["containers"] = [_container(spec["containers"][0], spec["volumes"], run)]
+    spec["containers"] = [_container(spec["containers"][0], spec["volumes"], run, queue)]
     if run.gpus:
         if run.gpus.labels:
             spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **run.gpus.labels}
@@ -252,9 +252,9 @@ def _with_shm(mounts: Sequence[Object], volumes: Sequence[Object]) -> list[Objec
     return [*mounts, *[{"name": _SHM, "mountPath": naming.SHM_FOLDER}] * (is_needed and not taken)]
 
 
-def _container(master: Object, volumes: Sequence[Object], run: Run) -> Object:
+def _container(master: Object, volumes: Sequence[Object], run: Run, queue: str | None) -> Object:
     gpus = {run.gpus.resource: str(run.gpus.count)} if run.gpus else {}
-    own = script_resources.requirements(run.resources, master["resources"]["limits"], run.rules)
+    own = script_resources.requirements(run.resources, master["resources"].get("limits", {}), run.rules, queue)
     package = {"name": "tfk8s", "mountPath": pod_volumes.PACKAGE_FOLDER, "readOnly": True}  # the whole Secret
     mounts = [package if mount["name"] == "tfk8s" else mount for mount in _with_shm(master["volumeMounts"], volumes)]
     if run.read_only:
@@ -265,7 +265,7 @@ def _container(master: Object, volumes: Sequence[Object], run: Run) -> Object:
         "command": [*run.command, *run.arguments],
         "workingDir": WORK_FOLDER,
         "env": _environment(master["env"], run),
-        "resources": {kind: {**amounts, **gpus} for kind, amounts in own.items()},
+        "resources": {kind: {**amounts, **gpus} for kind, amounts in own.items() if amounts or gpus},
         "securityContext": master["securityContext"],
         "volumeMounts": [*mounts, {"name": "work", "mountPath": WORK_FOLDER}],
     }

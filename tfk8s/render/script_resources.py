@@ -16,14 +16,17 @@ from tfk8s.core.script import ScriptResources
 from tfk8s.render import pods
 from tfk8s.render.pods import Object
 
-_STORAGE = "ephemeral-storage"
 REQUESTS = {
     "cpu": Quantity.parse("50m"),
     "memory": Quantity.parse("512Mi"),
-    _STORAGE: Quantity.parse(pods.STORAGE_REQUEST),
+    pods.STORAGE: Quantity.parse(pods.STORAGE_REQUEST),
 }
 # The limits where the master has none, but the namespace wants one. Of CPU, the highest limit in any case.
-_LIMITS = {"cpu": Quantity.parse("4"), "memory": Quantity.parse("4Gi"), _STORAGE: Quantity.parse(pods.STORAGE_LIMIT)}
+_LIMITS = {
+    "cpu": Quantity.parse("4"),
+    "memory": Quantity.parse("4Gi"),
+    pods.STORAGE: Quantity.parse(pods.STORAGE_LIMIT),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,22 +49,24 @@ class NamespaceRule:
 Rules = Mapping[str, NamespaceRule]  # by the name of the resource in Kubernetes
 
 
-def requirements(named: ScriptResources, master: Mapping[str, str], rules: Rules) -> Object:
+def requirements(named: ScriptResources, master: Mapping[str, str], rules: Rules, queue: str | None = None) -> Object:
     """Return the requests and limits of CPU, memory and storage.
 
     Args:
         named: what the job file and the command name.
         master: the limits of the master's container.
         rules: of the namespace.
+        queue: the queue of Kueue in which the script waits. There, storage counts only if it is named.
     """
-    storage = named.ephemeral_storage
     pairs = {
         "cpu": _cpu(named, master, rules.get("cpu", NamespaceRule())),
         "memory": _memory(named, master, rules.get("memory", NamespaceRule())),
-        _STORAGE: (storage, storage)
-        if storage
-        else _default(_STORAGE, _LIMITS[_STORAGE], rules.get(_STORAGE, NamespaceRule())),
     }
+    if storage := named.ephemeral_storage:
+        pairs[pods.STORAGE] = storage, storage
+    elif pods.storage(queue)["requests"]:
+        rule = rules.get(pods.STORAGE, NamespaceRule())
+        pairs[pods.STORAGE] = _default(pods.STORAGE, _LIMITS[pods.STORAGE], rule)
     return {
         "requests": {name: str(request) for name, (request, _) in pairs.items()},
         "limits": {name: str(limit) for name, (_, limit) in pairs.items() if limit},
@@ -70,7 +75,7 @@ def requirements(named: ScriptResources, master: Mapping[str, str], rules: Rules
 
 def described(resources: Object) -> str:
     """Return the CPU and the memory of a script's container: "50m cpu and 512Mi memory, with limits of …"."""
-    requests, limits = resources["requests"], resources["limits"]
+    requests, limits = resources["requests"], resources.get("limits", {})
     of_limits = [f"{limits[name]} {name}" for name in ("cpu", "memory") if name in limits]
     text = f"{requests['cpu']} cpu and {requests['memory']} memory"
     return f"{text}, with limits of {' and '.join(of_limits)}" if of_limits else text

@@ -30,8 +30,8 @@ containers:
     env: {{- include "tfk8s.env" . | indent 6 }}
     ports: [{name: grpc, containerPort: {{ $job.port }}}]
     resources:
-      requests: {{ merge (dict "ephemeral-storage" "128Mi") $amounts | toJson }}
-      limits: {ephemeral-storage: 4Gi{{ if $settings.cpu }}, cpu: {{ lt (float64 $cpu) $core | ternary "1" $job.cpu | quote }}{{ end }}{{ if $settings.memory }}, memory: {{ quote $job.memory }}{{ end }}{{ if $job.gpus }}, {{ quote $job.gpu }}: "{{ $job.gpus }}"{{ end }}}
+      requests: {{ merge (dict) (include "tfk8s.storage" (list $ "128Mi") | fromJson) $amounts | toJson }}
+      {{- $limits := include "tfk8s.storage" (list $ "4Gi") | fromJson }}{{ if $settings.cpu }}{{ $_ := set $limits "cpu" (lt (float64 $cpu) $core | ternary "1" $job.cpu) }}{{ end }}{{ if $settings.memory }}{{ $_ := set $limits "memory" $job.memory }}{{ end }}{{ if $job.gpus }}{{ $_ := set $limits $job.gpu (toString $job.gpus) }}{{ end }}{{ with $limits }}{{ printf "\n      limits: %s" (toJson .) }}{{ end }}
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
     {{- if not $settings.program }}
     startupProbe: {tcpSocket: {port: grpc}, periodSeconds: 1, failureThreshold: 300}
@@ -65,6 +65,9 @@ volumes:
       volumeAttributes: {bucketName: {{ quote $bucket._0 }}, mountOptions: {{ with $bucket._1 }}{{ $options = printf "%s,only-dir=%s" $options . }}{{ end }}{{ quote $options }}}{{ end }}
     {{- if not (or .claim .secret .config_map .size .bucket) }}{{ fail (printf "volumes: the volume at %q has only a folder, which only clusters on this machine have: add claim" .path) }}{{ end }}
   {{- end }}{{ end }}
+
+{{- /* An amount of storage, as JSON: list $ AMOUNT. In a queue none, because an ordinary ClusterQueue of Kueue does not cover storage. */}}
+{{- define "tfk8s.storage" }}{{ empty (first .).Values.queue | ternary (dict "ephemeral-storage" (last .)) dict | toJson }}{{ end }}
 
 {{- /* The place of a job's pods in relation to each other. */}}
 {{- define "tfk8s.topology" }}{{ $topology := .settings.topology | default dict }}{{ $place := $topology.spread | default $topology.pack }}

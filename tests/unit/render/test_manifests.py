@@ -151,8 +151,8 @@ def test_stateful_set_with_every_setting():
                         ],
                         "ports": [{"name": "grpc", "containerPort": 2300}],
                         "resources": {
-                            "requests": {**amounts, "ephemeral-storage": "128Mi"},
-                            "limits": {**amounts, "ephemeral-storage": "4Gi"},
+                            "requests": amounts,
+                            "limits": amounts,
                         },
                         "securityContext": {
                             "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},

@@ -28,7 +28,7 @@ def test_a_script_is_like_the_master_without_gpus() -> None:
     assert made["metadata"]["ownerReferences"] == [owner]
     assert made["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == "session-script"
     assert container["command"] == ["python3", "-m", "tfk8s.sessions.pod.entrypoint", "--tf1", "a.py"]
-    assert container["resources"]["limits"] == {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "4Gi"}
+    assert container["resources"]["limits"] == {"cpu": "2", "memory": "8Gi"}
     assert "nodeSelector" not in spec or "cloud.google.com/gke-accelerator" not in spec["nodeSelector"]
     assert environment["CUDA_VISIBLE_DEVICES"] == "-1"
     assert environment["A"] == "$$x"
@@ -50,8 +50,7 @@ def test_a_script_has_limits_where_the_master_has_them() -> None:
     made = script_job.job("a", stateful_sets()[1], script_job.Run(arguments=[], environment={}))
     (container,) = made["spec"]["template"]["spec"]["containers"]
     assert container["resources"] == {
-        "requests": {"cpu": "50m", "memory": "512Mi", "ephemeral-storage": "128Mi"},
-        "limits": {"ephemeral-storage": "4Gi"},
+        "requests": {"cpu": "50m", "memory": "512Mi"},
     }
 
 
