@@ -89,7 +89,12 @@ def limits(jobs: Iterable[Object]) -> Limits:
     """Return the limits of a cluster that has these Jobs."""
     annotations: dict[str, str] = next((job["metadata"].get("annotations", {}) for job in jobs if is_lifetime(job)), {})
     names = (MAX_DURATION, IDLE, LEASE)
-    return Limits(*(float(annotations[name]) if name in annotations else None for name in names))
+    return Limits(*(_seconds(annotations.get(name, "")) for name in names))
+
+
+def _seconds(text: str) -> float | None:
+    """Return a time from an annotation; None without one, or for the nonsense of somebody else."""
+    return float(text) if text.isdecimal() else None
 
 
 def limit_keepers(jobs: Sequence[Object], pods: Sequence[Object]) -> list[tuple[Object, Object | None]]:

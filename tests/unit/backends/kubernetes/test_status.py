@@ -51,6 +51,45 @@ def test_a_script_elsewhere_has_the_grace_of_its_cluster(note: str, expected: st
     assert status.read(reader, deployed.describe(items)).variables.get("TFK8S_GRACE") == expected
 
 
+def broken(part: str, value: object) -> list[dict[str, Any]]:
+    """Return the StatefulSets of a cluster of somebody else, in which a part has another value."""
+    items = stateful_sets()
+    for item in items:
+        metadata, server = item["metadata"], item["spec"]["template"]["spec"]["containers"][0]
+        metadata["labels"] |= {"app.kubernetes.io/instance": "theirs"}
+        if part == "env":
+            server["env"] = value
+        elif part == "labels":
+            metadata["labels"] = {"app.kubernetes.io/name": "tfk8s", "app.kubernetes.io/component": value}
+        else:
+            metadata["annotations"] |= {part: value}
+    return items
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("env", []), ("env", [{"name": "TFK8S_GPUS", "value": "x"}]), ("tfk8s.dev/jobs", "x"), ("tfk8s.dev/jobs", ""),
+        ("labels", "a"),
+    ],
+)  # fmt: skip
+def test_a_cluster_that_somebody_has_broken_hides_no_other(
+    part: str, value: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    items = [*stateful_sets(), *broken(part, value)]
+    for item in items:
+        item["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+
+    def get(path: str, *_: object) -> dict[str, Any]:
+        return {"items": items if path.endswith("/statefulsets") else []}
+
+    reader: Any = SimpleNamespace(get=get, context="kind")
+    found = [cluster.name for cluster in status.clusters(reader, "ns")]
+    if "theirs" not in found:  # some values have no meaning here
+        assert 'in namespace "ns" are not as tfk8s makes them: ' in caplog.text
+    assert "demo" in found
+
+
 REFUSALS = ((500, 'container not found ("server")'), (400, "container server is not available"), (404, "not found"))
 
 

@@ -25,11 +25,11 @@ def pack(script: Path, requirements: Path | None = None) -> bytes:
     Raises:
         InvalidInput: the script does not exist or is ignored, or its folder can't be sent.
     """
-    folder = script.resolve().parent
+    folder = sent_folder.of_script(script)
     sent_folder.require_script(folder, script)
     own = requirements and requirements_in_folder(script, requirements) == REQUIREMENTS_FILE
     found = sent_folder.find(folder)
-    found.report_left_out()
+    found.report_credentials()
     log.info("%s", found)
     return pack_folder(found, {REQUIREMENTS_FILE: requirements} if requirements and own else {})
 
@@ -40,7 +40,7 @@ def require_copy(script: Path) -> None:
     Raises:
         InvalidInput: the script does not exist or is ignored, or its folder can't be sent.
     """
-    folder = script.resolve().parent
+    folder = sent_folder.of_script(script)
     sent_folder.require_script(folder, script)
     sent_folder.find(folder)
 

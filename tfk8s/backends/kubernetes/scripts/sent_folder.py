@@ -36,23 +36,43 @@ class SentFolder:
         files: the files, in order.
         size: their bytes.
         left_out: the names of credentials in the folder that are not sent.
+        credentials: the names of credentials that are sent.
     """
 
     folder: Path
     files: tuple[Path, ...]
     size: int
     left_out: tuple[str, ...]
+    credentials: tuple[str, ...]
 
     def __str__(self) -> str:
         count = len(self.files)
         size = f"{self.size / 1e6:.1f} MB" if self.size >= 100_000 else f"{self.size / 1e3:.1f} kB"
         return f"sends {count} file{'s' if count != 1 else ''}, {size}"
 
-    def report_left_out(self) -> None:
-        """Say which credentials are not sent."""
-        if self.left_out:
-            names = ", ".join(map(quoted, self.left_out))
-            log.warning("credentials are not sent: %s; a line !NAME in %s sends one", names, IGNORE_FILE)
+    def report_credentials(self) -> None:
+        """Say which credentials are not sent, and which are: the folder may bring its own `IGNORE_FILE`."""
+        for names, text in (
+            (self.left_out, "credentials are not sent: %s; a line !NAME in %s sends one"),
+            (self.credentials, "credentials are sent: %s, as a line !NAME in %s says"),
+        ):
+            if names:
+                log.warning(text, ", ".join(map(quoted, names)), IGNORE_FILE)
+
+
+def of_script(script: Path) -> Path:
+    """Return the folder that is sent with a script.
+
+    Raises:
+        InvalidInput: the script is a link that leads out of its folder: the other folder would be sent.
+    """
+    target = script.resolve()
+    if not target.is_relative_to(script.parent.resolve()):
+        raise InvalidInput(
+            f'the script "{script}" is a link that leads out of its folder, to {quoted(str(target))}',
+            help="copy the file into the folder, or submit the file itself",
+        )
+    return target.parent
 
 
 def require_script(folder: Path, script: Path) -> None:
@@ -82,8 +102,8 @@ def find(folder: Path) -> SentFolder:
             f'the folder "{folder}" is not sent: it is your home folder, or contains your home folder',
             help="move the script into a folder of its own",
         )
-    paths, total, left_out = [], 0, set[str]()
-    for path in _walk(folder, left_out):
+    paths, total, left_out, sent = [], 0, set[str](), set[str]()
+    for path in _walk(folder, left_out, sent):
         paths.append(path)
         total += path.stat().st_size
         if total > MAX_BYTES:
@@ -92,18 +112,21 @@ def find(folder: Path) -> SentFolder:
                 help=f"name in {IGNORE_FILE} what the script does not need (gitignore's rules); "
                 "or put its data into a volume of the job file",
             )
-    return SentFolder(folder, tuple(paths), total, tuple(sorted(left_out)))
+    return SentFolder(folder, tuple(paths), total, tuple(sorted(left_out)), tuple(sorted(sent)))
 
 
-def _walk(folder: Path, left_out: set[str]) -> Iterator[Path]:
+def _walk(folder: Path, left_out: set[str], sent: set[str]) -> Iterator[Path]:
     """Yield the files to send in order, and add the names of credentials that are there."""
     spec = ignored(folder)
     credentials = GitIgnoreSpec.from_lines(_CREDENTIALS)
 
     def is_kept(path: str) -> bool:
         is_left_out = spec.match_file(path)
-        if is_left_out and credentials.match_file(path):
-            left_out.add(path.removeprefix("./").rstrip("/"))
+        if credentials.match_file(path):
+            name = path.removeprefix("./").rstrip("/")
+            names = left_out if is_left_out else sent
+            if not any(str(parent) in names for parent in Path(name).parents):
+                names.add(name)
         return not is_left_out
 
     for parent, folders, names in os.walk(folder):

@@ -17,7 +17,8 @@ from tfk8s.core.kinds import success_tasks
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.script import ScriptResources, parse_resources
 from tfk8s.core.spec import Job, JobFile, Task
-from tfk8s.errors import NoSuchCluster, there_are
+from tfk8s.errors import ClusterError, NoSuchCluster, there_are
+from tfk8s.log import log
 from tfk8s.render import manifests, pods
 from tfk8s.render.pods import Object
 
@@ -134,7 +135,22 @@ def items_of(client: Reader, kind: str, namespace: str | None, query: Query) -> 
 
 
 def describe(items: Sequence[Object]) -> DeployedCluster:
-    """Return the cluster that has these StatefulSets and Jobs."""
+    """Return the cluster that has these StatefulSets and Jobs.
+
+    Raises:
+        ClusterError: somebody else has made or changed the objects, so that they describe none.
+    """
+    try:
+        return _describe(items)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        name, namespace = _key(next(filter(manifests.has_tasks, items)))
+        raise ClusterError(
+            f'the objects of cluster "{name}" in namespace "{namespace}" are not as tfk8s makes them: {error!r}',
+            help=f"kubectl get statefulsets,jobs -n {namespace} -l {manifests.INSTANCE}={name} -o yaml shows them",
+        ) from error
+
+
+def _describe(items: Sequence[Object]) -> DeployedCluster:
     workloads = [item for item in items if manifests.has_tasks(item)]
     metadata, environment = workloads[0]["metadata"], containers.template_variables(workloads[0])
     by_job = {item["metadata"]["labels"][manifests.COMPONENT]: item for item in workloads}
@@ -192,13 +208,19 @@ def clusters(client: Reader, namespace: str | None) -> list[DeployedCluster]:
     """Return the clusters of a namespace or, with None, of all namespaces that the user may read, by name."""
     items = _list_all(client, client.namespace) if namespace is None else _list_in(client, namespace)
     keys = sorted(set(map(_key, filter(manifests.has_tasks, items))))
-    return [describe([item for item in items if _key(item) == key]) for key in keys]
+    found = []
+    for key in keys:
+        try:
+            found.append(describe([item for item in items if _key(item) == key]))
+        except ClusterError as error:  # whoever may create objects could keep all clusters from being listed
+            log.warning("%s", error)
+    return found
 
 
 def _key(item: Object) -> tuple[str, str]:
-    """Return the name and the namespace of an object's cluster."""
+    """Return the name and the namespace of an object's cluster; the name is "" if the object has none."""
     metadata = item["metadata"]
-    return metadata["labels"][manifests.INSTANCE], metadata["namespace"]
+    return metadata["labels"].get(manifests.INSTANCE, ""), metadata["namespace"]
 
 
 def _list_all(client: Reader, namespace: str) -> list[Object]:

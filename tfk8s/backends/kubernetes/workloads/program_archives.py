@@ -30,7 +30,7 @@ def pack(job_file: JobFile) -> bytes | None:
     for program in scripts:
         sent_folder.require_script(folder, Path(program.script))
     found = sent_folder.find(folder)
-    found.report_left_out()
+    found.report_credentials()
     archive = script_archive.pack_folder(found)
     if len(archive) > (most := program_job.max_archive_bytes()):
         raise InvalidInput(

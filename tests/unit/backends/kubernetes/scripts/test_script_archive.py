@@ -150,3 +150,27 @@ def test_the_home_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "me/project").mkdir()
     (tmp_path / "me/project/a.py").touch()
     assert script_archive.pack(tmp_path / "me/project/a.py")
+
+
+@pytest.mark.parametrize("target", ["../secret.py", "../other/secret.py"])
+def test_a_script_that_is_a_link_sends_no_other_folder(tmp_path: Path, target: str) -> None:
+    for name in ("secret.py", "other/secret.py", "repository/data"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    script = tmp_path / "repository/train.py"
+    script.symlink_to(target)
+    for work in (script_archive.pack, script_archive.require_copy):
+        with pytest.raises(InvalidInput, match="is a link that leads out of its folder, to") as caught:
+            work(script)
+        assert quoted(str(script.resolve())) in str(caught.value)
+
+
+def test_credentials_that_a_folder_asks_for_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a.py", ".env", "deep/.ssh/id", "deep/.ssh/more/id", ".netrc"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).touch()
+    archived(tmp_path, "!.env\n!.ssh/\n")
+    assert caplog.messages[:2] == [
+        'credentials are not sent: ".netrc"; a line !NAME in .tfk8signore sends one',
+        'credentials are sent: ".env", "deep/.ssh", as a line !NAME in .tfk8signore says',
+    ]
