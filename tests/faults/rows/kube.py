@@ -10,7 +10,19 @@ from harness.kube import NOW, SCRIPTS, KubeEnvironment
 from harness.row import CONNECTED, DEADLINE, MOMENTS, NOTHING, OWN_SESSION, VERDICT, Row, both_said
 from harness.signals import send_signal
 from kube_api import post_event
-from rows import api_server, commands, data_service, dns, leases, mirrored, preemptions, removals, scaling, scripts
+from rows import (
+    api_server,
+    commands,
+    data_service,
+    dns,
+    hostile,
+    leases,
+    mirrored,
+    preemptions,
+    removals,
+    scaling,
+    scripts,
+)
 from rows.removals import Fault, delete, lost
 from rows.scripts import script
 
@@ -292,5 +304,5 @@ ROWS = [
 ON_KIND = [
     *mirrored.rows(), *preemptions.rows(), *signals(), *scripts.losses("ps/0: killed (exit code 137)"),
     *scripts.coordinators("does not answer: its server is stopped"), *frozen_sessions(), *removals.on_kind(),
-    *scaling.on_kind(), *data_service.rows(), *dns.rows(), *api_server.restarts(), *pulls(),
+    *scaling.on_kind(), *data_service.rows(), *dns.rows(), *hostile.rows(), *api_server.restarts(), *pulls(),
 ]  # fmt: skip
