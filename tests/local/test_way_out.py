@@ -260,6 +260,19 @@ def test_the_log_of_a_program_names_what_it_does_not_reach(backend: LocalBackend
     assert tfk8s("down", "--local", "tries").returncode == 0
 
 
+def test_the_failure_of_a_command_names_address_and_field(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    raw = f"exec 3<>/dev/tcp/{THERE}/5432"
+    file.write_text(
+        f"{{apiVersion: tfk8s.dev/v1, name: raw, jobs: {{worker: {{program: [bash, -c, {raw!r}]}}}},"
+        " network: {allow_to: []}}"
+    )
+    ended = tfk8s("run", "--local", file)
+    assert ended.returncode == 1
+    field = "network.allow_to of the job file is empty"
+    assert f"exited with 1: tfk8s: {field}: bash: line 1: /dev/tcp/{THERE}/5432: Network is unreachable" in ended.stderr
+
+
 def test_a_list_is_kept(start: Callable[..., Cluster]) -> None:
     cluster = start("listed", more=f", network: {{allow_to: [{{cidr: {THERE}/32, ports: [443]}}]}}")
     out, err = cluster.run(

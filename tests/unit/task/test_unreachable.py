@@ -97,3 +97,21 @@ def test_an_open_network_changes_nothing() -> None:
     before = socket.socket.connect, socket.getaddrinfo
     unreachable.explain({}, print)
     assert (socket.socket.connect, socket.getaddrinfo) == before
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nc: connect to 203.0.113.9 port 80 (tcp) failed: Network is unreachable",
+        "dial tcp 203.0.113.9:80: connect: network is unreachable",
+        "Error: connect ENETUNREACH 203.0.113.9:80",
+        "curl: (6) Could not resolve host: packages.example",
+        "ssh: Could not resolve hostname packages.example: Temporary failure in name resolution",
+        "wget: unable to resolve host address 'packages.example'",
+        "ping: packages.example: Name or service not known",
+    ],
+)
+def test_the_words_of_a_command_are_explained_once(line: str) -> None:
+    complaints = unreachable.Complaints({unreachable.VARIABLE: "closed"})
+    assert [complaints.explain(text) for text in (line, "step 1", line)] == [f"closed: {line}", "", ""]
+    assert unreachable.Complaints({}).explain(line) == ""

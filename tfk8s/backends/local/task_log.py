@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,10 +56,12 @@ class LogPipe:
 
     Attributes:
         writer: the descriptor for the task. The caller closes it.
+        explain: returns a line of tfk8s that follows a line of the task, or "".
     """
 
     def __init__(self, loop: Loop, path: Path, run: int) -> None:
         self._loop, self._run = loop, run
+        self.explain: Callable[[str], str] = lambda _: ""
         self._unfinished = b""
         self._file: int | None = None
         with contextlib.suppress(OSError):  # the disk is full
@@ -90,6 +93,9 @@ class LogPipe:
         if self._unfinished and (not block or len(self._unfinished) > _MAX_LINE):
             lines, self._unfinished = [*lines, self._unfinished], b""
         self._write(lines)
+        for line in lines:
+            if text := self.explain(line.decode(errors="replace")):
+                self.note(text)
         if not block:
             self._close()
         return bool(block)

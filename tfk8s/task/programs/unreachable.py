@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import threading
 import time
@@ -23,6 +24,14 @@ _MIN_AGE = 4.0
 LOOK_INTERVAL = 1.0
 _MAX_NOTES = 1000  # of a process
 _CLOSED = "network.allow_to of the job file, or another NetworkPolicy, may close the way to it"
+
+
+# Words of the C library, of Go, Node.js, curl, wget and git for a connection or a name that found no network.
+_COMPLAINT = re.compile(
+    r"network (?:is )?unreachable|ENETUNREACH|EAI_AGAIN|failure in name resolution|name or service not known"
+    r"|resolve host",
+    re.IGNORECASE,
+)
 
 
 class Unanswered:
@@ -135,6 +144,25 @@ def _explain_names(note: Callable[[str], None]) -> None:
             raise
 
     socket.getaddrinfo = resolving
+
+
+class Complaints:
+    """Explains lines in which a command says that it finds no network: its sockets can't be watched as Python's are.
+
+    Args:
+        environment: the variables of the command.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._cause = environment.get(VARIABLE)
+        self._noted: set[str] = set()
+
+    def explain(self, line: str) -> str:
+        """Return why the command has written a line, once for each; "" for other lines, and in an open network."""
+        if not self._cause or line in self._noted or len(self._noted) >= _MAX_NOTES or not _COMPLAINT.search(line):
+            return ""
+        self._noted.add(line)
+        return f"{self._cause}: {line}"
 
 
 def peers(table: str, state: str = "") -> Iterator[tuple[tuple[str, int], str]]:

@@ -206,6 +206,17 @@ def test_output_is_logged_line_by_line(tmp_path: Path) -> None:
     assert (last.run, last.text) == (2, "unfinished�")
 
 
+def test_a_line_is_explained_in_the_log(tmp_path: Path) -> None:
+    pipe = task_log.LogPipe(StubLoop(), tmp_path / "log", 0)
+    pipe.explain = {"no route": "closed: no route"}.get  # type: ignore[assignment]
+    os.write(pipe.writer, b"one\nno route\n")
+    pipe.drain()
+    texts = [task_log.parse(line).text for line in (tmp_path / "log").read_text().splitlines()]
+    assert texts == ["one", "no route", "tfk8s: closed: no route"]
+    os.close(pipe.writer)
+    pipe.drain()
+
+
 def test_output_that_can_not_be_written_is_dropped(tmp_path: Path) -> None:
     pipe = task_log.LogPipe(StubLoop(), tmp_path / "none" / "log", 0)
     os.write(pipe.writer, b"one\n")

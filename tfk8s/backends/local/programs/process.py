@@ -18,6 +18,7 @@ from tfk8s.sessions.forks import ipc, processes
 from tfk8s.sessions.forks.event_loop import Loop
 from tfk8s.sessions.forks.fork_client import ForkClient
 from tfk8s.task.programs.import_variables import READ_LATER
+from tfk8s.task.programs.unreachable import Complaints
 
 PROGRAM_RUNNER = "tfk8s.task.programs.runner"
 _SEEN_GPUS = "tfk8s.task.programs.seen_gpus"  # becomes a command
@@ -79,6 +80,8 @@ class ProgramProcess(TaskProcess):
         if self._can_fork(environment):
             self._forks.fork(self, PROGRAM_RUNNER, self._request(environment), streams)
             return
+        if not self._program.is_script and self._output is not None:
+            self._output.explain = Complaints(environment).explain
         pid = processes.spawn(self._command(), streams, environment, self._program.folder, new_session=True)
         try:
             self._loop.on_end(pid, self.on_exit)
