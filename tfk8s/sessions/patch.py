@@ -7,6 +7,7 @@ this module does not import TensorFlow as a whole.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import math
 import os
@@ -80,8 +81,11 @@ def check_target(
 def _probe(address: str) -> str:
     """Return why no TensorFlow server answers at an address; "" if a server does."""
     try:
-        with socket.create_connection(host_and_port(address), _PROBE_TIMEOUT) as stream:
+        with socket.create_connection(host_and_port(address), _PROBE_TIMEOUT, all_errors=True) as stream:
             probe.get_status(stream, _PROBE_TIMEOUT)
+    except ExceptionGroup as errors:  # of each address: without IPv6, that of ::1 is not the reason
+        reasons = [error for error in errors.exceptions if getattr(error, "errno", None) != errno.EADDRNOTAVAIL]
+        return str(getattr((reasons or errors.exceptions)[-1], "strerror", None) or errors)
     except (OSError, OverflowError, UnicodeError, wire.ProbeError) as error:
         return str(getattr(error, "strerror", None) or error)
     return ""
