@@ -117,6 +117,7 @@ def _table_of_rules() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     """Yield the same for namespaces with rules, within which scripts choose their limits if the user may list them."""
     yield "", "limitranges", "list", _STARTERS
     yield "", "resourcequotas", "list", _STARTERS
+    yield "kueue.x-k8s.io", "workloads", "list watch", ("status", "up", *_STARTERS)  # why Kueue lets pods wait
 
 
 def _table_of_programs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:

@@ -1,7 +1,7 @@
-"""The events that explain why pods wait: warnings, pulls of images, and the words of autoscalers and Kueue.
+"""The events that explain why pods wait: warnings, pulls of images, and the words of autoscalers.
 
-The texts are those of the cluster autoscaler (TriggeredScaleUp, NotTriggerScaleUp), of GKE (FailedScaleUp), of
-Karpenter (Nominated, FailedScheduling) and of Kueue (events of its Workloads).
+The texts are those of the cluster autoscaler (TriggeredScaleUp, NotTriggerScaleUp), of GKE (FailedScaleUp) and of
+Karpenter (Nominated, FailedScheduling). What Kueue says (`queues`) stands beside them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ QUERY = {
     "fieldSelector": "source!=default-scheduler,reason!=Unhealthy,reason!=Pulled,reason!=Created,reason!=Started,"
     "reason!=Killing,reason!=SuccessfulCreate"
 }
-_POD_GROUP = "kueue.x-k8s.io/pod-group-name"  # the label of a pod of Kueue's; names the Workload, too
+_WORKLOAD = "Workload/"  # the begin of the keys of what Kueue says
 _COMBINED = "(combined from similar events): "
 _GROUP = re.compile(r"\{(\S+) \d+->\d+ \(max: \d+\)\}")
 _NODE_CLAIM = re.compile(r"nodeclaim/(\S+?)(?:-[a-z0-9]{5})?(?:,|$)")
@@ -53,7 +53,7 @@ class PodEvents:
         warnings: their messages, the latest last.
         node: what an autoscaler said last, if anything.
         pull: the last pull of an image, unless a warning came later.
-        queue: what Kueue said last about the pod's Workload; "" if nothing.
+        queue: what Kueue says about the pod's Workload; "" if nothing.
     """
 
     warnings: list[str] = field(default_factory=list)
@@ -65,21 +65,19 @@ class PodEvents:
 Events = Mapping[str, PodEvents]
 
 
-def group(events: Iterable[Object], context: str) -> Events:
-    """Return the events of a namespace by the uid of their object, those of Kueue's Workloads by the name.
+def group(events: Iterable[Object], context: str, said: Mapping[str, str] | None = None) -> Events:
+    """Return the events of a namespace by the uid of their object.
 
     Args:
         events: as `QUERY` selects them.
         context: the kubeconfig's context. GKE's contexts name the cluster, which begins the names of pools' groups.
+        said: what Kueue says of those that wait, as `queues.read` returns it.
     """
-    groups: dict[str, PodEvents] = {}
+    groups = {f"{_WORKLOAD}{uid}": PodEvents(queue=text) for uid, text in (said or {}).items()}
     for event in sorted(events, key=_order):
         subject, message = event["involvedObject"], event.get("message", "").removeprefix(_COMBINED)
-        is_workload = subject.get("kind") == "Workload"
-        found = groups.setdefault(_workload(subject["name"]) if is_workload else subject.get("uid", ""), PodEvents())
-        if is_workload:
-            found.queue = message
-        elif pull := image_pull.of_event(event):
+        found = groups.setdefault(subject.get("uid", ""), PodEvents())
+        if pull := image_pull.of_event(event):
             found.pull = pull
         elif node := _node_event(event, message, context):
             found.node = node
@@ -98,12 +96,10 @@ def of(source: Object, events: Events) -> PodEvents:
     """Return the events of a pod, or of another object."""
     metadata = source["metadata"]
     found = events.get(metadata["uid"], PodEvents())
-    workload = events.get(_workload(metadata.get("labels", {}).get(_POD_GROUP, "")))
-    return PodEvents(found.warnings, found.node, found.pull, workload.queue if workload else "")
-
-
-def _workload(name: str) -> str:
-    return f"Workload/{name}"
+    owners = (owner["uid"] for owner in metadata.get("ownerReferences", ()))
+    said = (events.get(f"{_WORKLOAD}{uid}") for uid in (metadata["uid"], *owners, ""))
+    queue = next((item.queue for item in said if item), "")
+    return PodEvents(found.warnings, found.node, found.pull, queue)
 
 
 def _node_event(event: Object, message: str, context: str) -> NodeEvent | None:

@@ -10,6 +10,7 @@ from tfk8s.backends.kubernetes import admission, containers, image_pull
 from tfk8s.backends.kubernetes.disruptions import DELETED, FAILED, why_removed
 from tfk8s.backends.kubernetes.nodes.shortages import remedy
 from tfk8s.backends.kubernetes.pod_events import NodeEvent, PodEvents
+from tfk8s.backends.kubernetes.workloads import queues
 from tfk8s.core.status import Phase
 from tfk8s.render.pods import Object
 
@@ -177,12 +178,10 @@ def _image(job: str, image: str, reason: str, message: str) -> PhaseAndReason:
 
 
 def scheduling_gate(pod: Object, queue: str = "") -> str:
-    """Return what keeps a pod from the scheduler, or ""; `queue` is what Kueue said last."""
+    """Return what keeps a pod from the scheduler, or ""; `queue` is what Kueue says."""
+    if queues.is_waiting(pod):
+        return queues.waits(pod, queue)
     gates = [gate["name"] for gate in pod["spec"].get("schedulingGates", ())]
-    if any(gate.startswith("kueue.x-k8s.io/") for gate in gates):
-        if queue:
-            return f"its queue has not admitted it: {queue}"
-        return "its queue has not admitted it: `kubectl get workloads` shows the queue's workloads, and why they wait"
     return f"held back by its scheduling gate {' and '.join(gates)}" if gates else ""
 
 

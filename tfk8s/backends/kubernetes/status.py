@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import concurrency
 from tfk8s.backends.kubernetes import containers, image_pull, lifetime, pod_events, pod_status
@@ -14,7 +14,7 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes.shortages import requested
 from tfk8s.backends.kubernetes.scripts import script_status, warm_status
 from tfk8s.backends.kubernetes.scripts.warm_status import WarmScripts
-from tfk8s.backends.kubernetes.workloads import deployed, log_progress, program_status, task_pods
+from tfk8s.backends.kubernetes.workloads import deployed, log_progress, program_status, queues, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.kubernetes.workloads.log_progress import ProgressByPod
 from tfk8s.core import naming
@@ -70,7 +70,7 @@ def read(
     keepers = lifetime.limit_keepers(jobs, pods)
     has_waiting = any(map(needs_events, (*by_task.values(), *(pod for _, pod in [*scripts, *warm, *keepers]))))
     master = cluster.workload(cluster.master.job)
-    events = read_events(client, cluster.namespace) if has_waiting else {}
+    events = read_events(client, cluster.namespace, [*pods, *jobs, *cluster.workloads.values()]) if has_waiting else {}
     given = {DATA_SERVICE: cluster.data_service or None, naming.GRACE: cluster.grace}
     error_lines = _error_lines(client, [pod for pod in by_task.values() if pod and pod_status.is_explained_by_log(pod)])
     programs = [pod for task, pod in by_task.items() if pod and cluster.program_job(task.job)]
@@ -223,9 +223,11 @@ def needs_events(pod: Object | None) -> bool:
     return any(state.get("reason") in containers.STARTING for state in waiting)
 
 
-def read_events(client: Reader, namespace: str) -> pod_events.Events:
-    """Return the events that explain why the pods of a namespace wait."""
-    return pod_events.group(client.get(paths.collection("Event", namespace), pod_events.QUERY)["items"], client.context)
+def read_events(client: Reader, namespace: str, sources: Iterable[Object]) -> pod_events.Events:
+    """Return the events that explain why pods and Jobs of a namespace wait, and what Kueue says of them."""
+    said = queues.read(client, namespace) if any(map(queues.is_waiting, sources)) else {}
+    events = client.get(paths.collection("Event", namespace), pod_events.QUERY)["items"]
+    return pod_events.group(events, client.context, said)
 
 
 def _error_lines(client: Reader, crashed: Sequence[Object]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What autoscalers and Kueue say of pods, with messages of real clusters."""
+"""What autoscalers say of pods, with messages of real clusters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def event(
 
 def pod(*gates: str) -> Object:
     return {
-        "metadata": {"uid": "uid-Pod", "labels": {"kueue.x-k8s.io/pod-group-name": "statefulset-demo-worker-1a2b3"}},
+        "metadata": {"uid": "uid-Pod"},
         "spec": {
             "containers": [{"name": "server", "resources": {}}],
             "schedulingGates": [{"name": gate} for gate in gates],
@@ -147,13 +147,6 @@ def test_a_group_of_a_renamed_context_keeps_the_clusters_name() -> None:
     node = seen(event("TriggeredScaleUp", message), context="mine").node
     assert node is not None
     assert node.reason == "a node of pool tfk8s-l4 is being started"
-
-
-def test_kueues_reason_of_a_waiting_workload() -> None:
-    waits = "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor l4, 2 more"
-    gated = pod("kueue.x-k8s.io/admission")
-    events = seen(event("Pending", waits, kind="Workload", source="kueue-admission"))
-    assert pod_status.phase_and_reason("worker", gated, events)[1] == f"its queue has not admitted it: {waits}"
 
 
 def test_warnings_are_kept_in_the_order_of_time() -> None:

@@ -59,7 +59,7 @@ CASES = [
     ),
     (
         gated("kueue.x-k8s.io/admission"), (), Phase.PENDING,
-        "its queue has not admitted it: `kubectl get workloads` shows the queue's workloads, and why they wait",
+        "its queue has not admitted it yet",
     ),
     (gated("a.b/c", "d"), (), Phase.PENDING, "held back by its scheduling gate a.b/c and d"),
     (

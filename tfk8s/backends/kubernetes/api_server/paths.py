@@ -25,6 +25,7 @@ KINDS = {
     "ServiceAccount": ("v1", "serviceaccounts"),
     "Role": ("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
+    "Workload": ("kueue.x-k8s.io/v1beta2", "workloads"),
 }
 NODES = "/api/v1/nodes"
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"  # the field selector of pods that hold resources

@@ -29,7 +29,7 @@ def before_start(pod: Object) -> str:
 def events(informer: Informer, source: Object) -> PodEvents:
     """Return the events of a script's pod or Job."""
     with contextlib.suppress(ClusterError):  # users who may not read events learn less
-        return pod_events.of(source, status.read_events(informer, informer.namespace))
+        return pod_events.of(source, status.read_events(informer, informer.namespace, [source]))
     return PodEvents()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from tfk8s.backends.kubernetes import containers, disruptions, pod_status
 from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.workloads import queues
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object
@@ -53,7 +54,7 @@ def outcome(master: str, job: Object, pod: Object | None, events: PodEvents) -> 
         if any((item["type"], item["status"]) == ("Failed", "True") for item in job["status"].get("conditions", ())):
             return ScriptPhase.FAILED, None, "its pod was deleted"
         if job["spec"].get("suspend"):
-            return ScriptPhase.PENDING, None, "its queue has not admitted it"
+            return ScriptPhase.PENDING, None, queues.waits(job, events.queue)
     elif end := ended(pod):
         return _ended(pod, end)
     elif pod["status"].get("phase") == "Running":

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tfk8s.backends.kubernetes import containers, disruptions, pod_status
 from tfk8s.backends.kubernetes.pod_events import PodEvents
 from tfk8s.backends.kubernetes.scripts import script_status
+from tfk8s.backends.kubernetes.workloads import queues
 from tfk8s.core import naming
 from tfk8s.core.programs import LOST_TASK, PEER_LOST, TIMED_OUT, read_end
 from tfk8s.core.spec import Task
@@ -76,7 +77,7 @@ def _without_pod(job: Object, task: Task, ended: Object | None, events: PodEvent
         of_its_job = "" if ended.get("reason") == _RUN_END else " of its job"
         return ProgramStatus(Phase.FAILED, f"ended: another program{of_its_job} failed")
     if job["spec"].get("suspend"):
-        return ProgramStatus(Phase.PENDING, "its queue has not admitted it")
+        return ProgramStatus(Phase.PENDING, queues.waits(job, events.queue))
     return ProgramStatus(*pod_status.phase_and_reason(task.job, None, events))
 
 

@@ -68,6 +68,8 @@ class ScriptedInformer:
     def get(self, path: str, query: Object) -> Object:
         if path == "/apis/batch/v1/namespaces/ns/jobs":
             return {"items": self.jobs}
+        if path.endswith("/workloads"):
+            return {"items": []}
         assert (path, query) == ("/api/v1/namespaces/ns/events", pod_events.QUERY)
         return {"items": self.events}
 
@@ -150,7 +152,7 @@ def test_waiting_for_the_start_names_the_reason(
     informer.jobs = [job(suspend=True)]
     script_pod.wait_for_start(informer, CLUSTER, NAME)  # type: ignore[arg-type]
     assert caplog.messages == [
-        "waiting for the script to start: its queue has not admitted it",
+        'waiting for the script to start: queue "gold" has not admitted it yet',
         "waiting for the script to start: its pod waits for the scheduler",
         "waiting for the script to start: its container is being created on a, which may have to pull the image",
         (

@@ -79,7 +79,7 @@ def test_outcomes():
 
 
 def test_a_job_without_a_pod():
-    assert script_status.status(make_job(suspend=True), None).reason == "its queue has not admitted it"
+    assert script_status.status(make_job(suspend=True), None).reason == 'queue "gold" has not admitted it yet'
     gone = {**make_job(), "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
     assert script_status.status(gone, None).reason == "its pod was deleted"
     message = "exceeded quota: q, requested: cpu=1, used: cpu=2, limited: cpu=2"

@@ -318,7 +318,7 @@ def test_a_warm_pod_waits_for_its_queue_and_says_that_its_pod_was_deleted() -> N
     assert job
     suspended = {**job, "spec": {**job["spec"], "suspend": True}}
     (waiting,) = warm_status.status("chief", (suspended, None), (), PodEvents())
-    assert (waiting.phase, waiting.reason) == ("Starting", "its queue has not admitted it")
+    assert (waiting.phase, waiting.reason) == ("Starting", 'queue "gold" has not admitted it yet')
     failed = {**job, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
     (gone,) = warm_status.status("chief", (failed, None), (), PodEvents())
     assert (gone.phase, gone.reason) == ("Failed", "its pod was deleted")

@@ -1,0 +1,90 @@
+"""What Kueue says of pods and Jobs that wait, with conditions of a real Kueue 0.19."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tfk8s.backends.kubernetes import pod_events, pod_status
+from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.workloads import queues
+from tfk8s.render.pods import Object
+
+NOT_ADMITTED = 'queue "gold" has not admitted it'
+SHORT = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor any, 100m more needed"
+UNCOVERED = "couldn't assign flavors to pod set main: resource ephemeral-storage unavailable in ClusterQueue"
+PREEMPTED = "Preempted to accommodate a workload due to prioritization in the ClusterQueue"
+
+
+def condition(kind: str, status: str, message: str, reason: str = "Pending") -> Object:
+    return {"type": kind, "status": status, "message": message, "reason": reason}
+
+
+def said(*conditions: Object, **status: object) -> dict[str, str]:
+    owner = {"kind": "StatefulSet", "name": "demo-worker", "uid": "uid-set"}
+    workload = {"metadata": {"ownerReferences": [owner]}, "status": {"conditions": [*conditions], **status}}
+    client: Any = SimpleNamespace(get=lambda path, query=None: {"items": [workload]})
+    return queues.read(client, "team")
+
+
+def reason(found: dict[str, str]) -> str:
+    """Return the reason of a gated pod of the StatefulSet."""
+    pod = {
+        "metadata": {
+            "uid": "uid-pod", "labels": {"kueue.x-k8s.io/queue-name": "gold"}, "ownerReferences": [{"uid": "uid-set"}],
+        },
+        "spec": {"containers": [], "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]},
+    }  # fmt: skip
+    assert queues.is_waiting(pod)
+    return pod_status.phase_and_reason("worker", pod, pod_events.of(pod, pod_events.group([], "kind", found)))[1]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ([], " yet"),
+        ([condition("QuotaReserved", "False", SHORT)], f": {SHORT}"),
+        (
+            [condition("QuotaReserved", "False", UNCOVERED)],
+            (
+                f": {UNCOVERED}: take ephemeral-storage out of the job file, or let an administrator add it to the "
+                "ClusterQueue"
+            ),
+        ),
+        (
+            [condition("QuotaReserved", "False", "LocalQueue gold doesn't exist", "Inadmissible")],
+            (
+                ": LocalQueue gold doesn't exist: change `queue` to one that `kubectl get localqueues` lists, or let "
+                "an administrator create it"
+            ),
+        ),
+        (
+            [condition("QuotaReserved", "False", SHORT), condition("Evicted", "True", PREEMPTED, "Preempted")],
+            f": {SHORT}; it was evicted (Preempted): {PREEMPTED}",
+        ),
+    ],
+)
+def test_a_waiting_pod_has_the_reason_of_its_workload(conditions: list[Object], words: str) -> None:
+    assert reason(said(*conditions)) == NOT_ADMITTED + words
+
+
+def test_admission_checks_are_named() -> None:
+    checks = [{"name": "dws", "state": "Pending", "message": "no capacity"}, {"name": "other", "state": "Ready"}]
+    found = said(condition("QuotaReserved", "True", "Quota reserved"), admissionChecks=checks)
+    words = "its quota is reserved, and it waits for admission checks; dws is Pending: no capacity"
+    assert reason(found) == f"{NOT_ADMITTED}: {words}"
+
+
+def test_an_admitted_workload_has_no_reason() -> None:
+    assert said(condition("QuotaReserved", "True", "x"), condition("Admitted", "True", "x")) == {}
+
+
+def test_a_user_without_the_right_gets_a_note() -> None:
+    def refuse(path: str, query: object = None) -> Object:
+        raise ApiError(403, "workloads.kueue.x-k8s.io is forbidden")
+
+    client: Any = SimpleNamespace(get=refuse)
+    assert "with the right to list workloads.kueue.x-k8s.io" in reason(queues.read(client, "team"))
