@@ -67,9 +67,10 @@ def submit(
     """
     from tfk8s.cli.progress import Progress
     from tfk8s.cluster import timeline
-    from tfk8s.cluster.scripts import make_script, run_here
+    from tfk8s.cluster.scripts import make_script, require_order, run_here
     from tfk8s.errors import InvalidInput
 
+    require_order(name, script)
     steps = timeline.parse(trace, trace_every)
     if here and detach:
         raise InvalidInput("--here can't be combined with --detach: a script on this machine ends with its command")

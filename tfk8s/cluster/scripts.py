@@ -102,6 +102,19 @@ def require_script(path: str | Path) -> Path:
     return path
 
 
+def require_order(cluster: str, script: str | Path) -> None:
+    """Check that the cluster comes before the script; neither names nor job files of clusters end with `.py`.
+
+    Raises:
+        InvalidInput: the cluster is a Python file.
+    """
+    if Path(cluster).suffix == ".py":
+        raise InvalidInput(
+            f'"{cluster}" is a Python file, and the cluster comes before the script',
+            help=f"write `tfk8s submit {script} {cluster}`",
+        )
+
+
 def run_here(backend: Backend, name: str, script: Script) -> int:
     """Run a script on this machine, with loopback ports that lead to the tasks; return its exit code.
 
