@@ -54,7 +54,7 @@ def pods_of(client, backend, kind):
 
 def test_scripts_run_within_the_limits_of_their_namespace(client, tight, script, capfd):
     for fresh in (False, True):
-        assert tight.run(NAME, script(fresh=fresh)).code == 0
+        assert tight.scripts.run(NAME, script(fresh=fresh)).code == 0
         assert f"from {NAME}-{'script' if fresh else 'warm'}-" in capfd.readouterr().out
     (pod,) = pods_of(client, tight, script_job.manifests.SCRIPT)
     limits = pod["spec"]["containers"][0]["resources"]["limits"]
@@ -63,13 +63,13 @@ def test_scripts_run_within_the_limits_of_their_namespace(client, tight, script,
 
 def test_a_script_that_the_namespace_refuses_ends_with_the_reason(tight, script):
     with pytest.raises(ClusterError, match=r"LimitRange refuses its pod .*: change script\.cpu or memory"):
-        tight.run(NAME, script(memory="1200Mi"))
+        tight.scripts.run(NAME, script(memory="1200Mi"))
 
 
 def test_a_script_waits_for_a_quota_as_long_as_the_command_says(tight, script):
-    tight.run(NAME, script())  # the warm pod stays, and leaves 800Mi
+    tight.scripts.run(NAME, script())  # the warm pod stays, and leaves 800Mi
     with pytest.raises(WaitTimeout, match=r'^waited 8 s for the script to start: the namespace\'s quota "small"'):
-        tight.run(NAME, script(memory="900Mi", start_timeout=8.0))
+        tight.scripts.run(NAME, script(memory="900Mi", start_timeout=8.0))
 
 
 def test_up_ends_no_task_for_pods_that_the_namespace_refuses(client, tight):
@@ -85,7 +85,7 @@ def test_the_job_file_names_the_resources_of_scripts_without_a_restart(client, t
     (before,) = pods_of(client, tight, "worker")
     memory, shm = Quantity.parse("512Mi"), Quantity.parse("64Mi")
     tight.apply(job_file(script=ScriptResources(memory=memory, shm=shm), warm=False))
-    assert tight.run(NAME, script()).code == 0
+    assert tight.scripts.run(NAME, script()).code == 0
     name = capfd.readouterr().out.split()[-1]
     (pod,) = [one for one in pods_of(client, tight, script_job.manifests.SCRIPT) if one["metadata"]["name"] == name]
     assert pod["spec"]["containers"][0]["resources"]["limits"]["memory"] == "576Mi"
