@@ -91,7 +91,7 @@ def left(client: KubeApi, namespace: str, name: str) -> list[str]:
     return [
         f"{kind} {one['metadata']['name']}"
         for kind in paths.KINDS
-        if kind != "Event"
+        if kind not in ("Event", "Workload")
         for one in client.get(paths.collection(kind, namespace), paths.of_cluster(name))["items"]
     ]
 
