@@ -132,12 +132,17 @@ class Forward:
         """Wait for a connection; return all that have come, with the ports of their other ends."""
         self._listener.settimeout(None)
         arrived = [self._listener.accept()]
-        self._listener.settimeout(0)
-        with contextlib.suppress(BlockingIOError):
-            while len(arrived) < _BACKLOG:
-                arrived.append(self._listener.accept())
-        for client, _ in arrived:
-            client.setblocking(True)  # on macOS and Windows, a connection is as its listener
+        try:
+            self._listener.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                while len(arrived) < _BACKLOG:
+                    arrived.append(self._listener.accept())
+            for client, _ in arrived:
+                client.setblocking(True)  # on macOS and Windows, a connection is as its listener
+        except OSError:  # `close` was called meanwhile
+            for client, _ in arrived:
+                client.close()
+            raise
         return [(client, peer[1]) for client, peer in arrived]
 
     def _serve(self, arrived: Sequence[tuple[socket.socket, int]]) -> None:

@@ -204,6 +204,37 @@ def test_close_ends_all_connections(servers: Servers) -> None:
             connect(to)
 
 
+def test_a_connection_that_comes_with_close_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, arrived = socket.socketpair()
+    closed = threading.Event()
+
+    class Listener:
+        def accept(self) -> tuple[socket.socket, tuple[str, int]]:
+            if closed.is_set():
+                raise OSError("closed")
+            return arrived, ("127.0.0.1", 1)
+
+        def settimeout(self, seconds: float | None) -> None:
+            if seconds is not None:
+                closed.set()
+                raise OSError("closed")
+
+        def getsockname(self) -> tuple[str, int]:
+            return "127.0.0.1", 2
+
+        def shutdown(self, how: int) -> None:
+            closed.set()
+
+        def close(self) -> None:
+            closed.set()
+
+    monkeypatch.setattr(forward, "listen", lambda port, *, shared: Listener())
+    with client, Forward(socket.socket):
+        client.settimeout(10)
+        assert client.recv(1) == b""
+    assert arrived.fileno() == -1
+
+
 def test_port_in_use_is_refused(servers: Servers) -> None:
     with Forward(servers.dial) as to:
         with pytest.raises(InvalidInput) as caught:
