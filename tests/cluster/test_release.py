@@ -102,8 +102,8 @@ def test_a_release_from_its_install_to_its_uninstall(helm, backend, client, name
     assert any("volumes" in field and "→ none" in field for field in fields), fields
     assert pods(backend, "charted") == before
 
-    # Labels and annotations of objects restart nothing; another port of a job restarts that job's tasks.
-    file.write_text(f"{JOB_FILE}ttl: 60\nqueue: none\n")
+    # Annotations of objects restart nothing; another port of a job restarts that job's tasks.
+    file.write_text(f"{JOB_FILE}ttl: 60\n")
     helm("upgrade", "digits", CHART, "--values", file)
     assert pods(backend, "charted") == before
     file.write_text(JOB_FILE.replace("chief: {", "chief: {port: 2300, "))

@@ -13,6 +13,7 @@ import functools
 import inspect
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 # Options of kubectl that a command needs no option for: `exec` gives a terminal to what has one, and `ls` lists all
@@ -58,14 +59,15 @@ class Command(_Unchecked, TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; with `-o json`, an error is a document."""
-        from tfk8s.errors import Tfk8sError
-
         try:
             return super().invoke(ctx)
-        except (Tfk8sError, OSError) as error:
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
             from tfk8s.cli import error_report, signals
 
-            if ctx.params.get("output") is None or signals.exit_code() is not None:
+            is_usage = hasattr(error, "format_message")  # `app.main` knows the command's path
+            if ctx.params.get("output") is None or is_usage or signals.exit_code() is not None:
                 raise
             return error_report.report(error, as_json=True)
 

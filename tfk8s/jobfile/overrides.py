@@ -7,6 +7,7 @@ and show their problems.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -28,7 +29,7 @@ class Setting(NamedTuple):
     Attributes:
         option: the option of the command line.
         path: the field.
-        value: the value in YAML, on one line.
+        value: the value: of `--set` in YAML, on one line; of `--env` the text itself.
         shown: the option's argument, as messages show it.
         start: the position of the value in `shown`.
     """
@@ -48,10 +49,11 @@ def parse(text: str) -> Setting:
     """
     path: list[str | int] = []
     position = 0
-    while match := _STEP.match(text, position):
-        name, index, quoted_name = match.groups()
-        path.append(int(index) if index else json.loads(quoted_name) if quoted_name else name)
-        position = match.end()
+    with contextlib.suppress(ValueError):  # an escape that JSON does not have: the name remains, and is no "="
+        while match := _STEP.match(text, position):
+            name, index, quoted_name = match.groups()
+            path.append(int(index) if index else json.loads(quoted_name) if quoted_name else name)
+            position = match.end()
     if not path or text[position : position + 1] != "=" or text[0] in ".[" or "\n" in text or "\r" in text:
         message = f"--set {quoted(text)} sets no field"
         raise InvalidInput(message, help="write PATH=VALUE on one line, such as --set jobs.worker.tasks=4")
@@ -67,7 +69,7 @@ def parse_variable(text: str, environment: Mapping[str, str]) -> Setting:
         environment: has the values of variables without a VALUE.
 
     Raises:
-        InvalidInput: a value is missing.
+        InvalidInput: a value is missing, or no text.
     """
     name, equals, value = text.partition("=")
     if not equals:
@@ -75,7 +77,9 @@ def parse_variable(text: str, environment: Mapping[str, str]) -> Setting:
             message = f"this shell has no environment variable {quoted(name)}"
             raise InvalidInput(message, help=f"export the variable, or write --env {name}=VALUE")
         value = environment[name]
-    return Setting("--env", ("env", name), json.dumps(value), f"{name}=…", len(name) + 1)
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidInput(f"the value of the environment variable {quoted(name)} is not UTF-8")
+    return Setting("--env", ("env", name), value, f"{name}=…", len(name) + 1)
 
 
 def apply(document: Document, settings: Iterable[Setting]) -> None:
@@ -99,7 +103,7 @@ def _paths(document: Document, setting: Setting) -> list[Path]:
 
 def _put(document: Document, path: Path, setting: Setting) -> None:
     line = len(document.lines)
-    value = reader.read(setting.value.encode(errors="surrogatepass"))
+    value = _read(setting)
     here = Location(line, 1, max(1, setting.start - 1))
     if value.problems:
         document.problems += [
@@ -121,6 +125,12 @@ def _put(document: Document, path: Path, setting: Setting) -> None:
     document.keys[path] = here
     document.keys.update({(*path, *place): _moved(at, line, setting.start) for place, at in value.keys.items()})
     document.values.update({(*path, *place): _moved(at, line, setting.start) for place, at in value.values.items()})
+
+
+def _read(setting: Setting) -> Document:
+    if setting.option == "--env":
+        return Document([setting.shown], data=setting.value, values={(): Location(1, 1, 1)}, complete=True)
+    return reader.read(setting.value.encode(errors="surrogatepass"))
 
 
 def _is_known(document: Document, path: Path, here: Location) -> bool:

@@ -85,7 +85,8 @@ def _probe(address: str) -> str:
             probe.get_status(stream, _PROBE_TIMEOUT)
     except ExceptionGroup as errors:  # of each address: without IPv6, that of ::1 is not the reason
         reasons = [error for error in errors.exceptions if getattr(error, "errno", None) != errno.EADDRNOTAVAIL]
-        return str(getattr((reasons or errors.exceptions)[-1], "strerror", None) or errors)
+        reason = (reasons or errors.exceptions)[-1]
+        return str(getattr(reason, "strerror", None) or reason)
     except (OSError, OverflowError, UnicodeError, wire.ProbeError) as error:
         return str(getattr(error, "strerror", None) or error)
     return ""

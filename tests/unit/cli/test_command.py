@@ -272,6 +272,7 @@ def test_an_error_is_a_document_where_the_result_would_be_one(
     assert failing(NoSuchCluster("no mnist", help="tfk8s ls")) == {
         "code": "no-such-cluster", "message": "no mnist", "help": "tfk8s ls",
     }  # fmt: skip
+    assert failing(KeyError("tasks"))["code"] == "bug"
     assert failing(PermissionError(13, "Permission denied", "/state")) == {
         "code": "system", "message": "Permission denied: /state", "help": None,
     }  # fmt: skip

@@ -60,9 +60,9 @@ def test_a_setting_mends_a_problem_of_the_file() -> None:
 
 
 def test_variables_win_over_those_of_the_file_and_of_its_jobs() -> None:
-    job_file = load(variables={"A": 'two\n"', "B": ""})
-    assert job_file.env == {"A": 'two\n"', "B": ""}
-    assert job_file.job("ps").env == {"A": 'two\n"'}
+    job_file = load(variables={"A": 'two\n"\\ud83d😀', "B": ""})
+    assert job_file.env == {"A": 'two\n"\\ud83d😀', "B": ""}
+    assert job_file.job("ps").env == {"A": 'two\n"\\ud83d😀'}
     assert job_file.job("worker").env == {}
 
 
@@ -115,7 +115,7 @@ def test_a_setting_that_does_not_fit(setting: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "=3", "name", "a b=3", ".name=x", "[0]=x", 'labels["a=x', "name=x\ny: z", "a..b=3"]
+    "text", ["", "=3", "name", "a b=3", ".name=x", "[0]=x", 'labels["a=x', "name=x\ny: z", "a..b=3", r'labels["a\q"]=1']
 )
 def test_a_setting_without_a_field_and_a_value(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"^--set .* sets no field") as caught:
@@ -131,8 +131,10 @@ def test_a_problem_of_a_variable_hides_its_value() -> None:
 
 def test_a_variable_takes_the_value_of_the_shell() -> None:
     environment = {"KEY": "of the shell"}
-    assert json.loads(overrides.parse_variable("KEY", environment).value) == "of the shell"
-    assert json.loads(overrides.parse_variable("KEY=a=b", environment).value) == "a=b"
+    assert overrides.parse_variable("KEY", environment).value == "of the shell"
+    assert overrides.parse_variable("KEY=a=b", environment).value == "a=b"
+    with pytest.raises(InvalidInput, match='variable "KEY" is not UTF-8'):
+        overrides.parse_variable("KEY=\udc80", environment)
     with pytest.raises(InvalidInput, match='no environment variable "NONE"') as caught:
         overrides.parse_variable("NONE", environment)
     assert caught.value.help == "export the variable, or write --env NONE=VALUE"

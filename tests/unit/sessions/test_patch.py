@@ -204,6 +204,15 @@ def test_a_target_of_another_form_is_refused_with_the_addresses_of_the_tasks(tar
     )
 
 
+def test_a_silent_address_is_refused_with_that_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def time_out(*_: object, **__: object) -> None:
+        raise ExceptionGroup("create_connection failed", [TimeoutError("timed out")])
+
+    monkeypatch.setattr(socket, "create_connection", time_out)
+    with pytest.raises(InvalidInput, match=r"^no TensorFlow server answers at 10\.9\.8\.7:2222: timed out"):
+        patch.check_target("grpc://10.9.8.7:2222", TASKS)
+
+
 def test_few_of_many_tasks_are_listed(nobody: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         patch.check_target(f"grpc://{nobody}", {f"w/{i}": f"h{i}:1" for i in range(10)})

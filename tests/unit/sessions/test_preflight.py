@@ -201,7 +201,7 @@ def test_a_far_task_has_its_time_after_many_silent_ones(
 
     monkeypatch.setattr(probe, "get_status", answer)
     monkeypatch.setattr(probe, "get_version", lambda *_: "2.21.0")
-    monkeypatch.setattr(view_module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(view_module, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(view_module.concurrency, "servers_at_once", lambda _: 1)
     tasks = dict.fromkeys(("first/0", "lost/0", "last/0"), "h:1")
     view = ClusterView(tasks, dial=lambda task: contextlib.nullcontext(task))  # type: ignore[arg-type,return-value]

@@ -82,9 +82,16 @@ def test_an_admitted_workload_has_no_reason() -> None:
     assert said(condition("QuotaReserved", "True", "x"), condition("Admitted", "True", "x")) == {}
 
 
-def test_a_user_without_the_right_gets_a_note() -> None:
+@pytest.mark.parametrize(
+    ("code", "note"),
+    [
+        (403, "with the right to list workloads.kueue.x-k8s.io"),
+        (404, "this Kueue has no Workloads of kueue.x-k8s.io"),
+    ],
+)
+def test_workloads_that_can_not_be_read_are_a_note(code: int, note: str) -> None:
     def refuse(path: str, query: object = None) -> Object:
-        raise ApiError(403, "workloads.kueue.x-k8s.io is forbidden")
+        raise ApiError(code, "workloads.kueue.x-k8s.io")
 
     client: Any = SimpleNamespace(get=refuse)
-    assert "with the right to list workloads.kueue.x-k8s.io" in reason(queues.read(client, "team"))
+    assert note in reason(queues.read(client, "team"))

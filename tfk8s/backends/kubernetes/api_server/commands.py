@@ -187,7 +187,7 @@ class Output(io.RawIOBase):
             if channel == STDOUT:
                 self._block = data
             else:
-                errors = (errors + data)[:_MAX_REASON]
+                errors = (errors + data)[-_MAX_REASON:]
         if self._command.exit_code:
             raise ClusterError(self._command.failure or errors.decode(errors="replace").strip())
         count = min(len(buffer), len(self._block))
@@ -219,7 +219,7 @@ def execute(
         for block in data:
             command.send(block)
         while command.exit_code is None:
-            output = (output + command.receive()[1])[:_MAX_REASON]
+            output = (output + command.receive()[1])[-_MAX_REASON:]
     if command.exit_code:
         reason = output.decode(errors="replace").strip() or command.failure
         raise ClusterError(f"{words[0]} failed in pod {pod}: {reason}")

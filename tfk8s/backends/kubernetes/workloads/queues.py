@@ -7,6 +7,7 @@ for an hour, and nothing of a queue that does not exist.
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
@@ -16,7 +17,8 @@ from tfk8s.render.pods import Object
 
 _UNCOVERED = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 _NO_QUEUE = re.compile(r"LocalQueue \S+ doesn't exist")
-_UNREADABLE = "`kubectl get workloads` shows why, and tfk8s does with the right to list workloads.kueue.x-k8s.io"
+_FORBIDDEN = "`kubectl get workloads` shows why, and tfk8s does with the right to list workloads.kueue.x-k8s.io"
+_OTHER_VERSION = "`kubectl get workloads` shows why: this Kueue has no Workloads of kueue.x-k8s.io/v1beta2"
 
 
 def is_waiting(item: Object) -> bool:
@@ -38,8 +40,8 @@ def read(client: Reader, namespace: str) -> dict[str, str]:
     """Return what Kueue says of those that wait, by their uid; the key "" has the text for all, if nothing is known."""
     try:
         workloads = client.get(paths.collection("Workload", namespace), {})["items"]
-    except ApiError:  # the user may not list Workloads, or an older Kueue has another version of them
-        return {"": _UNREADABLE}
+    except ApiError as error:
+        return {"": _OTHER_VERSION if error.code == HTTPStatus.NOT_FOUND else _FORBIDDEN}
     return {
         owner["uid"]: reason
         for workload in workloads

@@ -48,7 +48,10 @@ def look(process: Process) -> Callable[[], None]:
 def may_take_sockets() -> bool:
     """Return whether a process may take a socket of another, which Docker's default profile forbids."""
     with socket.socket() as taken:
-        own = os.pidfd_open(os.getpid())
+        try:
+            own = os.pidfd_open(os.getpid())
+        except OSError:
+            return False
         copy = ctypes.CDLL(None).syscall(watch.PIDFD_GETFD, own, taken.fileno(), 0)
     os.close(own)
     if copy >= 0:
