@@ -13,6 +13,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 
@@ -36,6 +37,7 @@ from tfk8s.task.config import is_listening_line
 
 MAX_END_AGE = 20.0  # an older end is not the reason for a loss that is seen now
 RELIST_INTERVAL = 0.25  # for users who may list, but not watch
+_REFUSAL_INTERVAL = 10.0  # between two requests for a list that the user may not read, or that the server lacks
 
 OnChange = Callable[[ObjectChange], None]
 
@@ -104,6 +106,7 @@ class Informer:
         self._name = name
         self._pods_query = paths.collection("Pod", namespace), paths.of_cluster(name)
         self._caches: dict[str, ObjectCache] = {}
+        self._refusals: dict[str, tuple[float, ApiError]] = {}  # the last one of each list, and its time
         self._is_listening: dict[tuple[str, int], bool] = {}
         self._progress = RecentLogs(log_progress.read)
         self._warm_scripts = RecentLogs(warm_status.read_scripts)
@@ -180,8 +183,17 @@ class Informer:
         """
         url = add_query(path, query)
         if url not in self._caches:
-            self._caches[url] = ObjectCache(self.client, path, query or {})
-            self._caches[url].start()
+            refused_at, refusal = self._refusals.get(url, (-_REFUSAL_INTERVAL, None))
+            if refusal and time.monotonic() - refused_at < _REFUSAL_INTERVAL:
+                raise refusal
+            try:
+                cache = ObjectCache(self.client, path, query or {})
+            except ApiError as error:
+                if error.code in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+                    self._refusals[url] = time.monotonic(), error
+                raise
+            cache.start()
+            self._caches[url] = cache
         return {"items": self._caches[url].items()}
 
     def text(self, path: str, query: Query | None = None) -> str:

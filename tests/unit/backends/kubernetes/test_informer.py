@@ -82,9 +82,12 @@ class Api:
         self.log: queue.Queue[str | None] = queue.Queue()
         self.quiet: queue.Queue[str | None] = queue.Queue()
         self.refusal: Exception | None = None
+        self.refused: dict[str, Exception] = {}
 
     def get(self, path: str, query: Query | None = None) -> Object:
         self.requests.append(path)
+        if path in self.refused:
+            raise self.refused[path]
         self.queries[path] = query
         return {"items": self.objects.get(path, []), "metadata": {"resourceVersion": "1"}}
 
@@ -189,6 +192,20 @@ def test_pods_are_listed_again_where_they_can_t_be_watched(api: Api, monkeypatch
     with Informer(api, "ns", "demo") as observer:  # type: ignore[arg-type]
         api.objects[PODS] = [pod(2, {"terminated": {"exitCode": 1}})]
         wait_for(observer, Phase.FAILED)
+
+
+def test_a_refused_list_is_not_requested_at_each_poll(api: Api, observer: Informer) -> None:
+    workloads = paths.collection("Workload", "ns")
+    api.refused[workloads] = ApiError(403, "may not list workloads")
+    for _ in range(3):
+        with pytest.raises(ApiError, match="may not list"):
+            observer.get(workloads)
+    assert api.requests.count(workloads) == 1
+    api.refused[workloads] = ApiError(500, "try again")
+    for _ in range(2):
+        with pytest.raises(ApiError, match="try again"):
+            observer.get(workloads, {"labelSelector": "a"})
+    assert api.requests.count(workloads) == 3
 
 
 def test_watches_stop_at_the_end(api: Api) -> None:
