@@ -115,13 +115,10 @@ def _put(document: Document, path: Path, setting: Setting) -> None:
         ]  # fmt: skip
         return
     parent = _make_parents(document, path, here) if _is_known(document, path, here) else None
-    key: Any = path[-1]
     if parent is None:
         return
     _forget(document, path)
-    if isinstance(parent, list) and key == len(parent):
-        parent.append(None)
-    parent[key] = value.data
+    _set(parent, path[-1], value.data)
     document.keys[path] = here
     document.keys.update({(*path, *place): _moved(at, line, setting.start) for place, at in value.keys.items()})
     document.values.update({(*path, *place): _moved(at, line, setting.start) for place, at in value.values.items()})
@@ -169,15 +166,15 @@ def _make_parents(document: Document, path: Path, here: Location) -> Any:
         if length == len(path) - 1:
             return at
         following = path[: length + 1]
-        if step == len(at) if isinstance(step, int) else step not in at:
-            _add(at, step, [] if isinstance(path[length + 1], int) else {})
+        if step not in (range(len(at)) if isinstance(at, list) else at):
+            _set(at, step, [] if isinstance(path[length + 1], int) else {})
             document.keys[following] = document.values[following] = here
         at = at[step]  # type: ignore[index]
     return None
 
 
-def _add(parent: Any, step: str | int, value: object) -> None:
-    if isinstance(step, int):
+def _set(parent: Any, step: str | int, value: object) -> None:
+    if isinstance(parent, list) and step == len(parent):
         parent.append(value)
     else:
         parent[step] = value

@@ -79,9 +79,7 @@ class LocalBackend:
             folder = state.folder(job_file.name)
             record = folder.read()
             if record is not None and folder.is_running():
-                changed = self._change(folder, record, job_file)
-                self._share_lease(folder, has_lease=has_lease)
-                return changed
+                return self._apply_to_running(folder, record, job_file, has_lease=has_lease)
             connection = starting.start(folder, job_file, exposed=self._exposed, python=self._python, leased=has_lease)
             if connection:
                 self._leases[job_file.name] = connection
@@ -97,14 +95,20 @@ class LocalBackend:
         starting.check_same(record, job_file)
         return starting.restart_failed(folder)
 
-    def _share_lease(self, folder: state.Folder, *, has_lease: bool) -> None:
-        """Hold the lease of a running cluster, too; or end the lease, so that the cluster stays."""
-        if has_lease:
-            if connection := supervisor_client.hold_lease(folder):  # else another `up` keeps the cluster
-                self._leases[folder.path.name] = connection
-            return
-        supervisor_client.send_request(folder, requests.Keep())
-        self._close_lease(folder.path.name)
+    def _apply_to_running(self, folder: state.Folder, record: Record, job_file: JobFile, *, has_lease: bool) -> bool:
+        """Change a running cluster, and hold its lease, too; or end the lease, so that the cluster stays."""
+        with contextlib.ExitStack() as on_error:
+            connection = supervisor_client.hold_lease(folder) if has_lease else None  # None: an `up` keeps the cluster
+            if connection:
+                on_error.enter_context(connection)
+            changed = self._change(folder, record, job_file)
+            on_error.pop_all()
+        if connection:
+            self._leases[folder.path.name] = connection
+        elif not has_lease:
+            supervisor_client.send_request(folder, requests.Keep())
+            self._close_lease(folder.path.name)
+        return changed
 
     def _close_lease(self, name: str) -> None:
         if connection := self._leases.pop(name, None):

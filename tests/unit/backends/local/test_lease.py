@@ -17,7 +17,7 @@ from tfk8s.backends.local import starting, state, status
 from tfk8s.backends.local.backend import LocalBackend
 from tfk8s.backends.local.supervision import lease
 from tfk8s.core.spec import Job, JobFile
-from tfk8s.errors import ClusterError
+from tfk8s.errors import ClusterError, InvalidInput
 
 WITHOUT = job_file("demo", Job(name="worker", tasks=2))
 WITH = dataclasses.replace(WITHOUT, lease=0)
@@ -66,6 +66,24 @@ def test_a_second_run_holds_the_lease_too(supervised: Supervised, run: socket.so
         assert number == 0 or has_lease(supervised)
         end()
     assert has_ended(supervised)
+
+
+def test_a_run_that_is_refused_holds_no_lease(supervised: Supervised, run: socket.socket) -> None:
+    second, other = LocalBackend(), dataclasses.replace(WITH, env={"A": "other"})
+    with pytest.raises(InvalidInput, match="another job file"):
+        second.apply(other)
+    assert second._leases == {}
+    run.close()
+    assert has_ended(supervised)
+
+
+def test_a_cluster_that_ends_is_not_changed_before(
+    supervised: Supervised, run: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervised.supervisor._is_stopping = True
+    monkeypatch.setattr(starting, "restart_failed", lambda folder: pytest.fail("restarted"))
+    with pytest.raises(ClusterError, match="the cluster ends"):
+        LocalBackend().apply(WITH)
 
 
 def test_up_ends_the_lease_and_the_cluster_stays(supervised: Supervised, run: socket.socket) -> None:
