@@ -13,6 +13,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # while tests are imported: their objects stay, and each collection would look through all of them
 
 
+_MOST_RERUNS = 2  # more are no bad luck
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail if many tests needed a second run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and len(reporter.getreports("rerun")) > _MOST_RERUNS:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show each first failure of a test that the gate ran twice: a race in a test, or in the product."""
     for report in terminalreporter.getreports("rerun"):
