@@ -111,7 +111,7 @@ def require_order(cluster: str, script: str | Path) -> None:
     if Path(cluster).suffix == ".py":
         raise InvalidInput(
             f'"{cluster}" is a Python file, and the cluster comes before the script',
-            help=f"write `tfk8s submit {script} {cluster}`",
+            help=f"write `tfk8s submit … {script} {cluster}`",
         )
 
 

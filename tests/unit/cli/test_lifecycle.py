@@ -281,7 +281,7 @@ def test_script_before_the_cluster(run: Run, backend: FakeBackend, cluster: str)
     assert (code, output) == (2, "")
     assert errors == (
         'error: "train.py" is a Python file, and the cluster comes before the script\n'
-        f"  = help: write `tfk8s submit {cluster} train.py`\n"
+        f"  = help: write `tfk8s submit … {cluster} train.py`\n"
     )
     assert backend.calls == []
 
