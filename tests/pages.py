@@ -11,7 +11,8 @@ from pathlib import Path
 from tfk8s.cli.app import COMMANDS, program
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
+_PAGES = ("*.md", "docs/*.md", "docs/architecture/*.md", "examples/**/*.md")  # docs/reference is written by `make site`
+PAGES = [page for pattern in _PAGES for page in sorted(ROOT.glob(pattern))]
 
 # Pages whose commands run on real clusters, where their output is compared with the page.
 REAL = [

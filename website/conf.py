@@ -48,26 +48,30 @@ pygments_style, pygments_dark_style = "friendly", "github-dark"
 copybutton_prompt_text = "$ "
 copybutton_line_continuation_character = "\\"
 
-# The navigation: a caption, and its pages in order. Pages of docs/ that are in no list stand below "How to".
+# The navigation in the order of a user's days: a caption, and its pages. Pages of docs/ that are in no list stand below
+# "Programs".
 NAVIGATION = {
-    "Start": ["docs/tutorial", "docs/terminals", "docs/distribute", "docs/tfjob"],
-    "How to": [
-        *("docs/local", "docs/sessions", "docs/notebooks", "docs/tensorflow2", "docs/strategy", "docs/libraries"),
-        "docs/programs",
-        *("docs/python", "docs/testing", "docs/kubernetes", "docs/gke", "docs/helm", "docs/images", "docs/security"),
+    "Start": ["docs/tutorial", "docs/local", "docs/kubernetes"],
+    "Programs": [
+        *("docs/sessions", "docs/entries", "docs/tensorflow2", "docs/strategy", "docs/programs", "docs/parallel"),
+        *("docs/libraries", "docs/python", "docs/testing"),
     ],
+    "Look": ["docs/timeline", "docs/tensorboard", "docs/notebooks"],
+    "Run it for others": ["docs/security", "docs/gke", "docs/helm", "docs/images"],
+    "Come from": ["docs/tfjob", "docs/distribute", "docs/terminals"],
     "Examples": sorted(f"examples/{path.parent.name}/README" for path in ROOT.glob("examples/*/README.md")),
     "Reference": [
         *("docs/commands", "docs/reference/commands", "docs/job-file", "docs/reference/job-file"),
         *("docs/job-file-errors", "docs/reference/python", "docs/reliability", "docs/compatibility"),
     ],
     "Project": [
-        *("docs/scope", "docs/critique", "bench/results", "docs/architecture", "docs/principles"),
-        *("CONTRIBUTING", "SECURITY", "CHANGELOG"),
+        *("docs/scope", "docs/critique", "bench/results", "docs/principles", "docs/architecture"),
+        *(f"docs/architecture/{page}" for page in ("scripts", "elastic", "lost-tasks", "local", "kubernetes")),
+        *("docs/architecture/variables", "CONTRIBUTING", "SECURITY", "CHANGELOG"),
     ],
 }
 _LISTED = {page for pages in NAVIGATION.values() for page in pages}
-NAVIGATION["How to"] += sorted({f"docs/{path.stem}" for path in ROOT.glob("docs/*.md")} - _LISTED)
+NAVIGATION["Programs"] += sorted({f"docs/{path.stem}" for path in ROOT.glob("docs/*.md")} - _LISTED)
 
 _TOCTREE = "\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{pages}\n```\n"
 _FILE = "\n### {name}\n\n```{{literalinclude}} {name}\n:language: {language}\n```\n"

@@ -99,8 +99,8 @@ def test_every_command_is_in_the_table_of_commands():
 
 
 def test_headings_stand_apart():
-    pages = {path.name: re.sub(r"```.*?```", "", text, flags=re.DOTALL) for path, text in PAGES.items()}
-    assert [(name, line) for name, text in pages.items() for line in re.findall(r"[^\n]\n(#+ .*)", text)] == []
+    pages = {path: re.sub(r"```.*?```", "", text, flags=re.DOTALL) for path, text in PAGES.items()}
+    assert [(path, line) for path, text in pages.items() for line in re.findall(r"[^\n]\n(#+ .*)", text)] == []
 
 
 def test_every_field_is_in_the_tables_of_fields():
