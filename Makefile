@@ -13,7 +13,7 @@ WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
 .PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
 	test-cluster test-versions test-libraries test-kubernetes-versions test-keras test-entries fuzz check update lock \
-	site bench chart push-chart release-inputs release release-images sign clean
+	site pictures bench chart push-chart release-inputs release release-images sign clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
 LINUX_ONLY = ^tfk8s/(backends/(local/|local_scripts|.*/raw_terminal)|cluster/each|task/(config|programs/|server)|training/|sessions/(forks/[^ei]|forks/event|forks/ipc|guard_thread|patch|pod/|warm/(keeper|relay)))
@@ -96,6 +96,10 @@ site: .venv/docs    ## builds the documentation site into build/site; a broken l
 	@rm -rf build/site build/doctrees    # Sphinx warns of a page only when it reads the page
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir website --doctree-dir build/doctrees . build/site
 	@echo "open build/site/index.html"
+
+pictures: .venv/docs   ## makes the pictures of the documentation again from real runs; Chromium
+	$(PIP) --editable '.[notebook,pictures,tensorboard]'
+	$(BIN)/python website/pictures.py
 
 bench: .venv/dev    ## measures in one go, and writes bench/results.md; without bench/soak.py and bench/scale.py
 	$(BIN)/python bench/results.py

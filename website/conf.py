@@ -25,6 +25,7 @@ project, release, author, project_copyright = "tfk8s", __version__, "the authors
 html_title = f"tfk8s {release}"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 
+html_domain_indices = False
 root_doc = "README"
 include_patterns = ["*.md", "docs/**", "examples/*/README.md", "bench/results.md"]
 exclude_patterns = [".*", "build", "dist", "helm", "images", "manifests", "tests", "tfk8s", "website"]
@@ -75,6 +76,8 @@ NAVIGATION["Programs"] += sorted({f"docs/{path.stem}" for path in ROOT.glob("doc
 
 _TOCTREE = "\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{pages}\n```\n"
 _FILE = "\n### {name}\n\n```{{literalinclude}} {name}\n:language: {language}\n```\n"
+_PICTURE = re.compile(r'<picture>.*?srcset="(.*?)".*?alt="(.*?)" src="(.*?)".*?</picture>', re.DOTALL)
+_IMAGE = "```{{image}} {}\n:alt: {}\n:class: only-{}\n```\n"
 _LANGUAGES = {".py": "python", ".yaml": "yaml"}
 _LINK = re.compile(r"\[([^]]*)\]\(([^)#\s]+)\)")
 _LOADED = re.compile(r"<(?!a )[^>]* (?:src|href)=\"((?:https?:)?//[^\"]*)|url\([\"']?((?:https?:)?//[^)]*)|@import")
@@ -91,6 +94,7 @@ def add_to_page(_: Any, name: str, source: list[str]) -> None:
     """Add to a page what only the site has: the navigation to the first page, and its files to an example's."""
     folder = (ROOT / name).parent
     text = _LINK.sub(lambda link: _link(folder, *link.groups()), source[0])
+    text = _PICTURE.sub(lambda found: _image(*found.groups()), text)
     if name == root_doc:
         text += "".join(_TOCTREE.format(caption=title, pages="\n".join(pages)) for title, pages in NAVIGATION.items())
     if name.startswith("examples/"):
@@ -105,6 +109,11 @@ def check_hosts(app: Any, error: Exception | None) -> None:
     for path in (path for path in Path(app.outdir).rglob("*") if path.suffix in (".html", ".css") and not error):
         if loaded := _LOADED.search(path.read_text()):
             logging.getLogger(__name__).warning("%s loads from another host: %s", path, loaded[0])
+
+
+def _image(dark: str, alt: str, light: str) -> str:
+    """Return a picture for light and dark pages as the site's theme shows it: by the reader's choice on the page."""
+    return _IMAGE.format(light, alt, "light") + _IMAGE.format(dark, alt, "dark")
 
 
 def _link(folder: Path, text: str, target: str) -> str:
