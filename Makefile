@@ -12,8 +12,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tfk8s/version.py)
 WHEEL = dist/tfk8s-$(VERSION)-py3-none-any.whl
 
 .PHONY: demo test test-training test-faults test-cluster-faults reliability test-chart test-foreign test-foreign-whole \
-	test-cluster test-versions test-libraries test-kubernetes-versions test-keras test-entries fuzz check update lock \
-	site pictures bench chart push-chart release-inputs release release-images sign clean
+	test-cluster test-kueue test-versions test-libraries test-kubernetes-versions test-keras test-entries fuzz check \
+	update lock site pictures bench chart push-chart release-inputs release release-images sign clean
 
 # The types of all that commands for Kubernetes load on macOS and Windows: without what runs on Linux or in pods alone.
 LINUX_ONLY = ^tfk8s/(backends/(local/|local_scripts|.*/raw_terminal)|cluster/each|task/(config|programs/|server)|training/|sessions/(forks/[^ei]|forks/event|forks/ipc|guard_thread|patch|pod/|warm/(keeper|relay)))
@@ -55,6 +55,9 @@ test-foreign-whole: .venv/dev   ## `make test test-training` in the same contain
 
 test-cluster: .venv/dev   ## everything on Kubernetes, in the current kubeconfig context
 	$(BIN)/pytest tests/cluster
+
+test-kueue: .venv/dev   ## queues of a real Kueue, which is built, in the kind cluster of the current kubeconfig context
+	$(BIN)/pytest tests/kueue
 
 test-keras: .venv/dev   ## each layer and optimizer of Keras 3 and tf_keras with each option; writes docs/strategy.md
 	cd tests && ../$(BIN)/python -m keras_features

@@ -491,6 +491,10 @@ RAW_FILES: list[tuple[str | bytes, str]] = [
         HEAD + "jobs: {worker: 1}\nenv: {A: '" + "x" * 131_070 + "'}",
         '4:10+131072 too-large: variable "A" has 131072 bytes [at most 131071 bytes, including the name]',
     ),
+    (
+        HEAD + "queue: a\njobs: {" + ", ".join(f"j{n}: 1" for n in range(19)) + "}",
+        "3:8+1 too-large: Kueue takes a cluster of at most 18 jobs [there are 19 jobs] -> remove queue, or join jobs",
+    ),
 ]  # fmt: skip
 TOO_MANY_PROBLEMS = HEAD + "jobs: {worker: 1}\nenv:\n" + "".join(f"  A{n}: {n}\n" for n in range(150))
 

@@ -19,6 +19,8 @@ from tfk8s.jobfile.volumes import differing_claims, duplicate_paths, one_pod_cla
 
 # The kernel starts no program with a longer "NAME=VALUE" (MAX_ARG_STRLEN, which counts the NUL at its end).
 MAX_ENV = 131_071
+# The pod sets of a Workload: MaxPodSets in pkg/controller/jobframework/constants.go of Kueue 0.19.
+MAX_JOBS_IN_QUEUE = 18
 
 
 def check(document: Document, bad: set[Path]) -> list[Problem]:
@@ -30,6 +32,7 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         long_names,
         mixed_addresses,
         limits_without_tasks,
+        queues_of_many_jobs,
         duplicate_addresses,
         exceptions_outside_range,
         duplicate_paths,
@@ -112,6 +115,14 @@ def limits_without_tasks(values: ValidValues) -> Iterator[Problem]:
             message = f'"{key}" has no effect on servers that already run'
             label = f'job "{addressed[0]}" has addresses'
             yield values.problem("needs-tasks", message, (key,), key=True, label=label, advice=f"remove {key}")
+
+
+def queues_of_many_jobs(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem if a cluster in a queue has more jobs than Kueue takes."""
+    if len(values.jobs) > MAX_JOBS_IN_QUEUE and values.get("queue"):
+        message = f"Kueue takes a cluster of at most {MAX_JOBS_IN_QUEUE} jobs"
+        label = f"there are {len(values.jobs)} jobs"
+        yield values.problem("too-large", message, ("queue",), label=label, advice="remove queue, or join jobs")
 
 
 def duplicate_addresses(values: ValidValues) -> Iterator[Problem]:

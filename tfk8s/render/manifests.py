@@ -17,7 +17,7 @@ from tfk8s.core.kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile, Peer
 from tfk8s.core.storage import claims
 from tfk8s.core.storage.volumes import Volume
-from tfk8s.render import package_files, pods, program_job, volumes
+from tfk8s.render import kueue, package_files, pods, program_job, volumes
 from tfk8s.render.pods import Object
 
 NAME = "app.kubernetes.io/name"
@@ -32,7 +32,6 @@ _OF_SETS = (TTL, JOBS, WARM, SCRIPT_RESOURCES, pods.GRACE)  # annotations of Sta
 WARM_VALUES = {True: "true", False: "false", None: "on-demand"}
 SUCCESS = "tfk8s.dev/run-success"
 DIGEST = "tfk8s.dev/zip-sha256"
-QUEUE = "kueue.x-k8s.io/queue-name"
 
 SCRIPT = "session-script"  # the component of scripts' pods; no job's DNS name is this, as it would end in a hash
 
@@ -140,14 +139,12 @@ def _stateful_set(job_file: JobFile, job: Job) -> Object:
         stateful_set["metadata"]["annotations"][SCRIPT_RESOURCES] = str(job_file.script)
     if job_file.grace is not None:
         stateful_set["metadata"]["annotations"][pods.GRACE] = str(job_file.grace)
-    if job_file.queue:
-        stateful_set["metadata"]["labels"][QUEUE] = job_file.queue
     stateful_set["spec"] = {
         "replicas": job.tasks,
         "serviceName": job_file.name,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": dict(labels)},
-        "template": pods.template(job_file, job, labels),
+        "template": kueue.in_queue(job_file, job, pods.template(job_file, job, labels)),
     }
     return stateful_set
 
@@ -158,10 +155,8 @@ def _program_job(job_file: JobFile, job: Job, digest: str) -> Object:
     made = new_object("Job", "batch/v1", name, job_file.name, naming.dns_label(job.name))
     if job_file.run.success:
         made["metadata"]["annotations"] = {SUCCESS: job_file.run.success}
-    if job_file.queue:
-        made["metadata"]["labels"][QUEUE] = job_file.queue
     template = pods.template(job_file, job, labels, program_job.secret_name(job_file.name, digest))
-    return made | {"spec": program_job.spec(job_file, job, template)}
+    return made | {"spec": program_job.spec(job_file, job, kueue.in_queue(job_file, job, template))}
 
 
 def is_program(item: Object) -> bool:

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from tfk8s.render import placement
+from tfk8s.render import kueue, placement
 
 Object = dict[str, Any]
 
@@ -19,7 +19,6 @@ _OF_TASKS = (
     "affinity", "nodeName", "readinessGates", "resourceClaims", "resources", "restartPolicy", "schedulingGates",
     "subdomain", "topologySpreadConstraints",
 )  # fmt: skip
-_KUEUE = "kueue.x-k8s.io/"
 
 
 def metadata(master: Object, own_labels: Mapping[str, str]) -> Object:
@@ -48,5 +47,5 @@ def spec(master: Object) -> Object:
 
 
 def _own(names: Mapping[str, str]) -> dict[str, str]:
-    """Return labels or annotations without those by which Kueue counts a StatefulSet's pods."""
-    return {name: value for name, value in names.items() if not name.startswith(_KUEUE)}
+    """Return labels or annotations without those by which Kueue counts the pods of tasks."""
+    return {name: value for name, value in names.items() if not name.startswith(kueue.PREFIX)}

@@ -15,6 +15,7 @@ from tfk8s.core import addresses, kinds, naming, programs
 from tfk8s.core.environment import PROGRAM_DEFAULTS, grace_variables
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, JobFile
+from tfk8s.render import kueue
 
 Object = dict[str, Any]
 
@@ -100,6 +101,7 @@ def spec(job_file: JobFile, job: Job, template: Object) -> Object:
         template: the pod template.
     """
     run = job_file.run
+    taken_away = ["DisruptionTarget", *([kueue.TAKEN_AWAY] if job_file.queue else ())]
     made: Object = {
         "completionMode": "Indexed",
         "completions": job.tasks,
@@ -109,7 +111,7 @@ def spec(job_file: JobFile, job: Job, template: Object) -> Object:
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {
             "rules": [
-                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                *({"action": "Ignore", "onPodConditions": [{"type": kind, "status": "True"}]} for kind in taken_away),
                 {
                     "action": "FailJob",
                     "onExitCodes": {

@@ -18,7 +18,7 @@ from tfk8s.core import naming
 from tfk8s.core.environment import SCRIPT_DEFAULTS
 from tfk8s.core.script import ScriptResources
 from tfk8s.core.spec import Job
-from tfk8s.render import manifests, other_pods, package_files, placement, pods, program_job, script_resources
+from tfk8s.render import kueue, manifests, other_pods, package_files, placement, pods, program_job, script_resources
 from tfk8s.render import volumes as pod_volumes
 from tfk8s.render.pods import Object
 from tfk8s.render.script_resources import Rules
@@ -159,8 +159,8 @@ def job(name: str, master: Object, run: Run) -> Object:
     kind = master["kind"]
     owner = {"apiVersion": _API_VERSIONS[kind], "kind": kind, "name": master["metadata"]["name"]}
     metadata["ownerReferences"] = [{**owner, "uid": master["metadata"]["uid"]}]
-    if manifests.QUEUE in labels:
-        metadata["labels"][manifests.QUEUE] = labels[manifests.QUEUE]
+    if queue := kueue.queue_of(master):
+        metadata["labels"][kueue.QUEUE] = queue
     template = program_job.template_without_program(master) if kind == "Job" else master["spec"]["template"]
     notes = master["metadata"].get("annotations", {})
     if (grace := pods.grace_of(master)) is not None:
@@ -176,7 +176,7 @@ def job(name: str, master: Object, run: Run) -> Object:
                 "metadata": other_pods.metadata(
                     template, {**manifests.selector(cluster), manifests.COMPONENT: manifests.SCRIPT}
                 ),
-                "spec": _pod(name, template["spec"], run, labels.get(manifests.QUEUE)),
+                "spec": _pod(name, template["spec"], run, queue),
             },
         },
     }

@@ -13,7 +13,7 @@ from tfk8s.core.roles import BLOCK, EVALUATOR
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.core.storage import claims
 from tfk8s.errors import InvalidInput
-from tfk8s.render import manifests, pods, volumes
+from tfk8s.render import kueue, pods, volumes
 from tfk8s.render.pods import Object
 
 REPLICA_TYPES = {"chief": "Chief", "master": "Master", "worker": "Worker", "ps": "PS", EVALUATOR: "Evaluator"}
@@ -50,7 +50,7 @@ def render(job_file: JobFile, namespace: str | None = None) -> Object:
     if namespace := namespace or job_file.namespace:
         metadata["namespace"] = namespace
     if job_file.queue:
-        metadata["labels"] = {manifests.QUEUE: job_file.queue}
+        metadata["labels"] = {kueue.QUEUE: job_file.queue}
     spec: Object = {"runPolicy": _run_policy(job_file)}
     if _decides_by_all_workers(job_file):
         spec["successPolicy"] = "AllWorkers"

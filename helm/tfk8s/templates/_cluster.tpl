@@ -14,7 +14,7 @@
 {{- $target := has $master $servers }}{{ $dispatcher := "" }}
 {{- if and .Values.master (not $target) }}{{ fail (printf "master: sessions can't connect to a task of %q, which runs a program" $master) }}{{ end }}
 {{- $labels := dict "app.kubernetes.io/name" "tfk8s" "app.kubernetes.io/instance" .Values.name }}{{ $seen := dict }}
-{{- $claims := dict }}{{ $default := int (.Values.port | default 2222) }}{{ $jobs := list }}{{ $spec := list }}{{ $sizes := list }}{{ $ports := list }}{{ $serverJobs := list }}{{ $programs := list }}{{ $tasksOf := dict }}
+{{- $claims := dict }}{{ $default := int (.Values.port | default 2222) }}{{ $jobs := list }}{{ $spec := list }}{{ $sizes := list }}{{ $ports := list }}{{ $serverJobs := list }}{{ $programs := list }}{{ $tasksOf := dict }}{{ $all := 0 }}
 {{- range $name := prepend (without $names $master) $master }}
   {{- $settings := get $.Values.jobs $name }}{{ $label := include "tfk8s.label" $name }}{{ $set := printf "%s-%s" $.Values.name $label }}
   {{- if kindIs "slice" $settings }}{{ fail (printf "jobs.%s: these servers already run at the addresses in the job file" $name) }}{{ end }}
@@ -35,7 +35,7 @@
       "podLabels" (merge (dict) ($settings.labels | default dict) ($.Values.labels | default dict))
       "podAnnotations" (merge (dict) $bucket ($settings.annotations | default dict) ($.Values.annotations | default dict))
       "gpus" (int $settings.gpus) "gpu" ($settings.gpu_resource | default "nvidia.com/gpu")
-      "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.sum" (list ($settings.memory | default "512Mi") $settings.shm)) }}{{ $jobs = append $jobs $job }}
+      "cpu" (include "tfk8s.text" ($settings.cpu | default "100m")) "memory" (include "tfk8s.sum" (list ($settings.memory | default "512Mi") $settings.shm)) }}{{ $jobs = append $jobs $job }}{{ $all = add $all $tasks }}
   {{- if has $name $data }}{{ $dispatcher = printf "%s-0.%s.$(TFK8S_NAMESPACE).svc:%d" $set $.Values.name $port }}{{ if $settings.program }}{{ fail (printf "jobs.%s.kind: job %[1]q can't run a program and tf.data's service" $name) }}{{ end }}
     {{- if lt $tasks 2 }}{{ fail (printf "jobs.%s: job %[1]q needs a dispatcher and a worker" $name) }}{{ end }}{{ if $settings.preload }}{{ fail (printf "jobs.%s.preload: preload has no effect on a job that runs tf.data's service" $name) }}{{ end }}{{ end }}
   {{- with $settings.program }}{{ $programs = append $programs $job }}{{ $_ := set $tasksOf $name $tasks }}
@@ -44,6 +44,7 @@
     {{- if $settings.preload }}{{ fail (printf "jobs.%s.preload: preload has no effect on a job that runs a program" $name) }}{{ end }}{{ if and $settings.tf1 (not (regexMatch "^(.*/)?python(3([.][0-9]+)?)? (-u )?(-m |[^ ]*[.]py )" (printf "%s " (join " " .)))) }}{{ fail (printf "jobs.%s.tf1: tf1 needs a program of Python, python3 with -m MODULE or FILE.py" $name) }}{{ end }}
   {{- else }}{{ if $settings.tf1 }}{{ fail (printf "jobs.%s.tf1: tf1 has no effect on a job without a program" $name) }}{{ end }}{{ $serverJobs = append $serverJobs $job }}{{ end }}
 {{- end }}
+{{- if .Values.queue }}{{ if gt (len $jobs) 18 }}{{ fail "queue: Kueue takes a cluster of at most 18 jobs" }}{{ end }}{{ $pre := "kueue.x-k8s.io" }}{{ range $jobs }}{{ $_ := set . "podLabels" (mergeOverwrite (dict) .podLabels (dict (printf "%s/queue-name" $pre) $.Values.queue (printf "%s/pod-group-name" $pre) $.Values.name (printf "%s/managed" $pre) "true")) }}{{ $_ := set . "podAnnotations" (mergeOverwrite (dict) .podAnnotations (dict (printf "%s/pod-group-total-count" $pre) (toString $all) (printf "%s/role-hash" $pre) (include "tfk8s.label" .name) (printf "%s/pod-suspending-parent" $pre) "tfk8s") (empty $serverJobs | ternary dict (dict (printf "%s/pod-group-serving" $pre) "true"))) }}{{ end }}{{ end }}
 {{- if and (kindIs "map" .Values.run) (not $programs) }}{{ fail "run: a run needs a job with a program" }}{{ end }}
 {{- with (.Values.run).success }}{{ $parts := splitn "/" 2 . }}{{ $count := get $tasksOf $parts._0 | default 0 | int }}
   {{- if not (or (hasKey $tasksOf .) (and (regexMatch "^(0|[1-9][0-9]*)$" (toString $parts._1)) (lt (int $parts._1) $count))) }}{{ fail (printf "run.success: %q names no program" .) }}{{ end }}{{ end }}

@@ -103,7 +103,7 @@ def test_compute_class(pods):
 def test_queued_capacity(pods):
     worker = pods("dws")["worker"]
     assert fitting(worker) == {"l4", "l4-queued", "l4-shared"}
-    assert worker["metadata"]["annotations"] == {"provreq.kueue.x-k8s.io/maxRunDurationSeconds": "7200"}
+    assert worker["metadata"]["annotations"]["provreq.kueue.x-k8s.io/maxRunDurationSeconds"] == "7200"
 
 
 def test_workload_identity(pods, tmp_path):

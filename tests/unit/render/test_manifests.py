@@ -108,9 +108,7 @@ def test_stateful_set_with_every_setting():
         "kind": "StatefulSet",
         "metadata": {
             "name": "demo-worker-b2b3",
-            "labels": {
-                **labels, "app.kubernetes.io/managed-by": "tfk8s", "kueue.x-k8s.io/queue-name": "gold",
-            },
+            "labels": {**labels, "app.kubernetes.io/managed-by": "tfk8s"},
             "annotations": {"tfk8s.dev/script-ttl": "60", "tfk8s.dev/jobs": "ps:2222,worker_:2300",
                 "tfk8s.dev/warm": "on-demand"},
         },
@@ -120,7 +118,17 @@ def test_stateful_set_with_every_setting():
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": labels},
             "template": {
-                "metadata": {"labels": {**labels, "team": "x"}, "annotations": {"note": "y"}},
+                "metadata": {
+                    "labels": {
+                        **labels, "team": "x", "kueue.x-k8s.io/queue-name": "gold", "kueue.x-k8s.io/managed": "true",
+                        "kueue.x-k8s.io/pod-group-name": "demo",
+                    },
+                    "annotations": {
+                        "note": "y", "kueue.x-k8s.io/pod-group-total-count": "5",
+                        "kueue.x-k8s.io/role-hash": "worker-b2b3", "kueue.x-k8s.io/pod-suspending-parent": "tfk8s",
+                        "kueue.x-k8s.io/pod-group-serving": "true",
+                    },
+                },
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
@@ -379,7 +387,7 @@ def test_namespace_is_in_all_objects_or_in_none():
 
 
 def test_pods_have_no_labels_that_may_change():
-    labels = the("StatefulSet", render(queue="q"), "demo-ps")["spec"]["template"]["metadata"]["labels"]
+    labels = the("StatefulSet", render(), "demo-ps")["spec"]["template"]["metadata"]["labels"]
     assert labels == manifests.job_selector("demo", "ps")
 
 
@@ -428,7 +436,7 @@ def test_pods_do_not_depend_on_the_numbers_of_tasks():
 def test_scaled_stateful_sets_equal_the_scaled_job_file():
     def sets(chief, worker):
         jobs = (Job(name="chief", tasks=chief), Job(name="my_ps", port=9, tasks=3), Job(name="worker", tasks=worker))
-        return [item for item in render(*jobs, namespace="ns", queue="gold") if item["kind"] == "StatefulSet"]
+        return [item for item in render(*jobs, namespace="ns") if item["kind"] == "StatefulSet"]
 
     for before, after in (((1, 2), (1, 8)), ((1, 2), (1, 1)), ((2, 1), (1, 2))):
         tasks = {"chief": after[0], "worker": after[1]}

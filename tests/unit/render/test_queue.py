@@ -51,3 +51,48 @@ def test_storage_that_is_named_stays_in_a_queue() -> None:
     text = f"apiVersion: tfk8s.dev/v1\nname: demo\nimage: tf:1\nqueue: gold\n{patch}"
     (_, resources), *_ = pods(text, ScriptResources())
     assert resources["requests"][STORAGE] == "1Gi"
+
+
+def templates(text: str) -> dict[str, Object]:
+    """Return the metadata of each job's pods, and of the pods of the limits, a script and a warm pod."""
+    workloads = [item for item in render.objects(loads(text, "job.yaml")) if item["kind"] in ("StatefulSet", "Job")]
+    workloads[0]["metadata"]["uid"] = "1"
+    script = script_job.job("s", workloads[0], script_job.Run(arguments=[], environment={}))
+    return {item["metadata"]["name"]: item for item in (*workloads, script)}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "serving"),
+    [
+        ("{ps: 2, worker: 3}", "true"),
+        ("{ps: 2, worker: {tasks: 3, program: [a]}}", "true"),
+        ("{chief: {program: [a]}, worker: {tasks: 4, program: [a]}}", None),
+    ],
+)
+def test_all_tasks_are_one_group(jobs: str, serving: str | None) -> None:
+    found = templates(f"apiVersion: tfk8s.dev/v1\nname: demo\nimage: tf:1\nqueue: gold\nidle: 1h\njobs: {jobs}\n")
+    script = found.pop("s")
+    (keeper,) = [found.pop(name) for name in list(found) if "lifetime" in name]
+    assert len(found) == 2
+    for name, item in found.items():
+        metadata = item["spec"]["template"]["metadata"]
+        of_kueue = {
+            key: value for key, value in {**metadata["labels"], **metadata["annotations"]}.items() if "/" in key
+        }
+        assert {key[15:]: value for key, value in of_kueue.items() if key.startswith("kueue.x-k8s.io/")} == {
+            "queue-name": "gold", "pod-group-name": "demo", "managed": "true", "pod-group-total-count": "5",
+            "role-hash": name.removeprefix("demo-"), "pod-suspending-parent": "tfk8s",
+            **({"pod-group-serving": serving} if serving else {}),
+        }  # fmt: skip
+        assert "kueue" not in str(item["metadata"])
+    assert "kueue" not in str(keeper)
+    assert script["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gold"
+    assert "kueue" not in str(script["spec"])
+
+
+def test_a_program_that_kueue_takes_away_has_not_failed() -> None:
+    text = "apiVersion: tfk8s.dev/v1\nname: demo\nimage: tf:1\njobs: {worker: {program: [a]}}\n"
+    for queue, expected in (("queue: gold\n", ["DisruptionTarget", "TerminationTarget"]), ("", ["DisruptionTarget"])):
+        rules = templates(text + queue)["demo-worker"]["spec"]["podFailurePolicy"]["rules"]
+        ignored = [rule["onPodConditions"] for rule in rules if rule["action"] == "Ignore"]
+        assert ignored == [[{"type": kind, "status": "True"}] for kind in expected]

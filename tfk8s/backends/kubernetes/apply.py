@@ -11,7 +11,7 @@ from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes.shortages import requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
-from tfk8s.backends.kubernetes.workloads import deployed, pods_dry_run, program_archives, program_jobs
+from tfk8s.backends.kubernetes.workloads import deployed, pods_dry_run, program_archives, program_jobs, queue_changes
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.plan import Change, Plan, Scaling, compare
 from tfk8s.core.spec import Task
@@ -54,7 +54,7 @@ def apply(
     refusal = (
         by_helm
         or _why_refused(name, zip(before, objects, strict=True))
-        or _refused_pods(client, namespace, before, objects)
+        or _refused_pods(client, namespace, name, before, objects)
     )
     if refusal and not dry_run:
         raise refusal
@@ -86,13 +86,13 @@ def apply(
 
 
 def _refused_pods(
-    client: Client, namespace: str, before: Iterable[Object | None], objects: Iterable[Object]
+    client: Client, namespace: str, name: str, before: Iterable[Object | None], objects: Iterable[Object]
 ) -> InvalidInput | None:
-    """Return the error about pods that would replace running ones, if the API server refuses them."""
+    """Return the error about pods that would replace running ones, if Kueue or the API server refuses them."""
     running = [(old, item) for old, item in zip(before, objects, strict=True) if old and manifests.has_tasks(item)]
     after = _apply_all(client, namespace, [item for _, item in running], None, dry_run=True)
     changed = [(old, new) for (old, _), new in zip(running, after, strict=True) if _template(old) != _template(new)]
-    return pods_dry_run.refusal(client, namespace, changed)
+    return queue_changes.refusal(name, changed) or pods_dry_run.refusal(client, namespace, changed)
 
 
 def _why_refused(name: str, pairs: Iterable[tuple[Object | None, Object]]) -> InvalidInput | None:
@@ -199,11 +199,12 @@ def scale(client: Client, cluster: DeployedCluster, tasks: Mapping[str, int]) ->
     """Set the number of tasks of jobs; return the effect. Tasks that know their ClusterSpec restart.
 
     Raises:
-        InvalidInput: Helm installed the cluster.
+        InvalidInput: Helm installed the cluster, or the cluster is in a queue.
     """
     changed = []
     for existing in cluster.workloads.values():
         helm.require_other(existing)
+        queue_changes.require_unqueued(cluster.name, existing)
         scaled = manifests.scaled(existing, tasks)
         if scaled != manifests.scaled(existing, {}):
             changed.append(scaled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfk8s.render import kueue
 from tfk8s.render.pods import Object
 
 DELETED = "its pod was deleted"
@@ -21,6 +22,7 @@ _DISRUPTIONS = {
     "DeletionByPodGC": ("its node {node} is gone", "it restarts on another node"),
     "TerminationByKubelet": ("evicted by its node {node} ({message})", "let it ask for what it needs, in jobs.{job}"),
 }  # fmt: skip
+_BY_KUEUE = ("taken away by Kueue ({message})", "it comes back when Kueue admits its cluster again")
 
 
 def disruption(job: str, pod: Object) -> tuple[str, str] | None:
@@ -33,14 +35,15 @@ def disruption(job: str, pod: Object) -> tuple[str, str] | None:
     status = pod["status"]
     cause = " ".join(str(status.get("message", "")).split()).rstrip(". ")
     for condition in status.get("conditions", ()):
-        if (condition["type"], condition["status"]) == ("DisruptionTarget", "True"):
+        if condition["type"] in ("DisruptionTarget", kueue.TAKEN_AWAY) and condition["status"] == "True":
             message, reason = cause or condition.get("message", "").rstrip(". "), condition.get("reason", "")
+            by_kueue = condition["type"] == kueue.TAKEN_AWAY
             break
     else:
         if (status.get("phase"), status.get("reason")) != ("Failed", "Evicted"):
             return None
-        message, reason = cause, "TerminationByKubelet"
-    meaning, advice = _DISRUPTIONS.get(reason, ("disrupted ({message})", ""))
+        message, reason, by_kueue = cause, "TerminationByKubelet", False
+    meaning, advice = _BY_KUEUE if by_kueue else _DISRUPTIONS.get(reason, ("disrupted ({message})", ""))
     node = pod["spec"].get("nodeName", "")
     return meaning.format(node=node, message=message), advice.format(node=node, job=job)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from tfk8s.backends.kubernetes import image_pull
 from tfk8s.backends.kubernetes.image_pull import Pull
+from tfk8s.backends.kubernetes.workloads import queues
+from tfk8s.render import kueue
 from tfk8s.render.pods import Object
 
 # The scheduler's events are left out, because a pod that waits for the scheduler has them in its status. Those of
@@ -20,7 +22,8 @@ QUERY = {
     "fieldSelector": "source!=default-scheduler,reason!=Unhealthy,reason!=Pulled,reason!=Created,reason!=Started,"
     "reason!=Killing,reason!=SuccessfulCreate"
 }
-_WORKLOAD = "Workload/"  # the begin of the keys of what Kueue says
+_WORKLOAD = "Workload/"  # the begin of the keys of what Kueue says, before the uid of a pod, or the name of a group
+_EVICTED = "EvictedDueTo"  # the begin of Kueue's reasons
 _COMBINED = "(combined from similar events): "
 _GROUP = re.compile(r"\{(\S+) \d+->\d+ \(max: \d+\)\}")
 _NODE_CLAIM = re.compile(r"nodeclaim/(\S+?)(?:-[a-z0-9]{5})?(?:,|$)")
@@ -77,7 +80,9 @@ def group(events: Iterable[Object], context: str, said: Mapping[str, str] | None
     for event in sorted(events, key=_order):
         subject, message = event["involvedObject"], event.get("message", "").removeprefix(_COMBINED)
         found = groups.setdefault(subject.get("uid", ""), PodEvents())
-        if pull := image_pull.of_event(event):
+        if subject.get("kind") == "Workload":
+            _note_eviction(groups.setdefault(f"{_WORKLOAD}{subject.get('name')}", PodEvents()), event)
+        elif pull := image_pull.of_event(event):
             found.pull = pull
         elif node := _node_event(event, message, context):
             found.node = node
@@ -85,6 +90,18 @@ def group(events: Iterable[Object], context: str, said: Mapping[str, str] | None
             found.warnings.append(message)
             found.pull = None
     return groups
+
+
+def _note_eviction(group: PodEvents, event: Object) -> None:
+    """Note the eviction of a group of pods, until the next admission.
+
+    The Workload has the eviction as a condition. Kueue makes the Workload anew if all pods of the group end at once.
+    """
+    reason = str(event.get("reason"))
+    if reason.startswith(_EVICTED):
+        group.queue = queues.evicted(reason.removeprefix(_EVICTED), event.get("message", ""))
+    elif reason == "Admitted":
+        group.queue = ""
 
 
 def _order(event: Object) -> tuple[str, bool]:
@@ -99,6 +116,9 @@ def of(source: Object, events: Events) -> PodEvents:
     owners = (owner["uid"] for owner in metadata.get("ownerReferences", ()))
     said = (events.get(f"{_WORKLOAD}{uid}") for uid in (metadata["uid"], *owners, ""))
     queue = next((item.queue for item in said if item), "")
+    group = events.get(f"{_WORKLOAD}{metadata.get('labels', {}).get(kueue.GROUP)}", PodEvents())
+    if queues.EVICTED not in queue:
+        queue = "; ".join(filter(None, (queue, group.queue)))
     return PodEvents(found.warnings, found.node, found.pull, queue)
 
 

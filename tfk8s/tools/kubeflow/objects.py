@@ -9,7 +9,7 @@ from typing import Any
 from tfk8s.errors import InvalidInput, JobFileError, quoted
 from tfk8s.jobfile import reader, types
 from tfk8s.jobfile.document import Document, Path
-from tfk8s.render import manifests
+from tfk8s.render import kueue
 from tfk8s.tools.kubeflow import tfjob, trainjob
 from tfk8s.tools.kubeflow.draft import Notes
 from tfk8s.tools.kubeflow.fields import Fields
@@ -85,7 +85,7 @@ def metadata_keys(metadata: Fields, notes: Notes) -> dict[str, Any]:
     if (namespace := metadata.value("namespace", types.LABEL)) is not None:
         keys["namespace"] = namespace
     labels, annotations = metadata.fields("labels"), metadata.fields("annotations")
-    if queue := labels.text(manifests.QUEUE):
+    if queue := labels.text(kueue.QUEUE):
         keys["queue"] = queue
     annotations.drop(_LAST_APPLIED)
     for kind, entries in (("label", labels), ("annotation", annotations)):

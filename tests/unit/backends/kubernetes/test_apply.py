@@ -245,6 +245,13 @@ def running(code: int = 0, message: str = "", queue: str | None = None) -> Names
     return Namespace(objects("1", queue), code, message)
 
 
+def test_a_cluster_in_a_queue_is_not_scaled() -> None:
+    client: Any = ReadOnlyClient(*stateful_sets())
+    with pytest.raises(InvalidInput, match='"demo" can\'t be scaled in queue "gold": Kueue admits all') as caught:
+        apply.scale(client, deployed.describe(client.objects), {"My_ps": 3})
+    assert caught.value.help == "change the numbers in the job file, run tfk8s down demo, then tfk8s up"
+
+
 def test_pods_that_the_namespace_refuses_end_no_running_task() -> None:
     client = running(403, TOO_MUCH)
     with pytest.raises(InvalidInput) as caught:
@@ -279,9 +286,17 @@ def test_up_is_not_held_up_by_what_a_dry_run_can_not_tell(code: int, message: st
     assert len(client.pods) == 1
 
 
-@pytest.mark.parametrize(("cpu", "queue"), [("1", None), ("2", "gold")], ids=["unchanged", "of a queue"])
-def test_no_dry_run_is_made_of_these_pods(cpu: str, queue: str | None) -> None:
-    client = running(403, TOO_MUCH, queue)
-    up(client, cpu, queue)
+def test_no_dry_run_is_made_of_unchanged_pods() -> None:
+    client = running(403, TOO_MUCH)
+    up(client, "1")
     assert client.writes
     assert not client.pods
+
+
+@pytest.mark.parametrize(("before", "cpu", "after"), [("gold", "2", "gold"), ("gold", "1", None), (None, "1", "gold")])
+def test_what_kueue_has_admitted_can_not_change(before: str | None, cpu: str, after: str | None) -> None:
+    client = running(queue=before)
+    with pytest.raises(InvalidInput, match="can't change while it is in a queue") as caught:
+        up(client, cpu, after)
+    assert caught.value.help.startswith("run tfk8s down demo, then tfk8s up")
+    assert not client.writes

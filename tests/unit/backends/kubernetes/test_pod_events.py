@@ -152,3 +152,23 @@ def test_a_group_of_a_renamed_context_keeps_the_clusters_name() -> None:
 def test_warnings_are_kept_in_the_order_of_time() -> None:
     events = seen(event("FailedMount", "second", second=2), event("FailedMount", "first", second=1))
     assert events == PodEvents(["first", "second"])
+
+
+def test_an_eviction_by_kueue_is_told_until_the_next_admission() -> None:
+    """Kueue 0.19 makes the Workload of a group anew, without the condition, if all pods end at once."""
+    found = event("EvictedDueToPreempted", "Preempted to accommodate a workload", kind="Workload")
+    admitted = event("Admitted", "Admitted by ClusterQueue gold", kind="Workload", second=2)
+    gated = pod("kueue.x-k8s.io/admission")
+    gated["metadata"]["labels"] = {
+        "kueue.x-k8s.io/queue-name": "gold", "kueue.x-k8s.io/pod-group-name": "statefulset-demo-worker-1a2b3",
+    }  # fmt: skip
+    words = "it was evicted (Preempted): Preempted to accommodate a workload"
+    for events, said, expected in (
+        ([found], {}, f": {words}"),
+        ([found], {"uid-Pod": "no quota"}, f": no quota; {words}"),
+        ([found], {"uid-Pod": f"no quota; {words}"}, f": no quota; {words}"),
+        ([found, admitted], {}, " yet"),
+    ):
+        told = pod_events.of(gated, pod_events.group(events, GKE, said))
+        reason = pod_status.phase_and_reason("worker", gated, told)[1]
+        assert reason == f'queue "gold" has not admitted it{expected}'

@@ -240,6 +240,14 @@ DISRUPTED = [
 ]  # fmt: skip
 
 
+def test_a_pod_that_kueue_takes_away_comes_back():
+    condition = {
+        "type": "TerminationTarget", "status": "True", "reason": "WorkloadEvicted", "message": "Preempted to help.",
+    }  # fmt: skip
+    words = "taken away by Kueue (Preempted to help): it comes back when Kueue admits its cluster again"
+    assert disruptions.why_removed("worker", {**pod(), "status": {"conditions": [condition]}}) == words
+
+
 @pytest.mark.parametrize(("reason", "message", "words"), DISRUPTED)
 def test_disruptions(reason, message, words):
     condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}

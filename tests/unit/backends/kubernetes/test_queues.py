@@ -71,6 +71,32 @@ def test_a_waiting_pod_has_the_reason_of_its_workload(conditions: list[Object], 
     assert reason(said(*conditions)) == NOT_ADMITTED + words
 
 
+def waiting(name: str, created: str, *conditions: Object, kind: str = "Pod", **spec: object) -> Object:
+    owner = {"kind": kind, "name": f"demo-{name}", "uid": f"uid-{name}"}
+    metadata = {"name": name, "creationTimestamp": created, "ownerReferences": [owner]}
+    return {"metadata": metadata, "spec": {"queueName": "gold", **spec}, "status": {"conditions": [*conditions]}}
+
+
+def test_the_place_in_the_queue_and_who_is_ahead_are_named() -> None:
+    late = {**condition("Evicted", "True", "no", "PodsReadyTimeout"), "lastTransitionTime": "9"}
+    items = [
+        waiting("last", "7"), waiting("evicted", "1", late), waiting("first", "5", priority=100), waiting("a", "2"),
+        waiting("job-x", "3", kind="Job"), waiting("other", "1", queueName="silver"), waiting("off", "1", active=False),
+        waiting("admitted", "1", condition("Admitted", "True", "")),
+        waiting("done", "1", condition("Finished", "True", "")),
+        waiting("reserved", "1", condition("QuotaReserved", "True", "")),
+    ]  # fmt: skip
+    client: Any = SimpleNamespace(get=lambda path, query=None: {"items": items})
+    found = queues.read(client, "team")
+    assert {key[4:]: text for key, text in found.items() if "place" in text} == {
+        "a": "place 2 in the queue, behind first",
+        "job-x": "place 3 in the queue, behind first, a",
+        "last": "place 4 in the queue, behind first, a, demo-job-x",
+        "evicted": "it was evicted (PodsReadyTimeout): no"
+        "; place 5 in the queue, behind first, a, demo-job-x and 1 more",
+    }
+
+
 def test_admission_checks_are_named() -> None:
     checks = [{"name": "dws", "state": "Pending", "message": "no capacity"}, {"name": "other", "state": "Ready"}]
     found = said(condition("QuotaReserved", "True", "Quota reserved"), admissionChecks=checks)

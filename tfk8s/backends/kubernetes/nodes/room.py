@@ -15,7 +15,7 @@ from tfk8s.core.resources import Resources
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput
 from tfk8s.log import log
-from tfk8s.render import manifests, warm_job
+from tfk8s.render import kueue, manifests, warm_job
 from tfk8s.render.pods import Object
 
 # Either exists where an autoscaler adds nodes: the status of Kubernetes' cluster-autoscaler, and Karpenter's API.
@@ -66,7 +66,7 @@ def find_room(client: Client, namespace: str, job_file: JobFile, objects: Sequen
     if not nodes:
         return Room(asked=asked, is_known=False)
     is_fixed = not scheduling.may_grow(nodes)
-    is_queued = any(manifests.QUEUE in item["metadata"]["labels"] for item in sets)
+    is_queued = any(map(kueue.queue_of, sets))
     short = shortages(demands, free(nodes, ()))
     refusal = _misfits(job_file, sets, nodes) if is_fixed else ""
     if short and is_fixed and not is_queued:

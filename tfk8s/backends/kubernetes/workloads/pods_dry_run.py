@@ -9,7 +9,6 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.errors import InvalidInput
-from tfk8s.render import manifests
 from tfk8s.render.pods import Object
 
 _API_VERSIONS = {"StatefulSet": "apps/v1", "Job": "batch/v1"}
@@ -27,8 +26,6 @@ def refusal(client: Client, namespace: str, workloads: Iterable[tuple[Object, Ob
         workloads: the StatefulSets and the Jobs of programs, before and after the change.
     """
     for before, item in workloads:
-        if manifests.QUEUE in item["metadata"]["labels"]:  # Kueue treats pods without a group in another way
-            continue
         try:
             client.send(
                 "POST", paths.collection("Pod", namespace), {"dryRun": "All"}, _pod(before["metadata"]["uid"], item)

@@ -85,8 +85,7 @@ def restart(client: Client, cluster: DeployedCluster) -> None:
 def end(client: Client, cluster: DeployedCluster, jobs: Sequence[str], *, succeeded: bool) -> None:
     """End the pods of programs whose run has ended, and note that on their Jobs.
 
-    A suspended Job has no pods (kubernetes.io/docs/concepts/workloads/controllers/job, "Suspending a Job"). Kueue
-    resumes the Jobs that it has admitted, so these Jobs continue.
+    A suspended Job has no pods (kubernetes.io/docs/concepts/workloads/controllers/job, "Suspending a Job").
 
     Args:
         client: the API server.
@@ -97,18 +96,9 @@ def end(client: Client, cluster: DeployedCluster, jobs: Sequence[str], *, succee
     result = program_status.COMPLETE if succeeded else program_status.FAILED
     body = {"metadata": {"annotations": {naming.RUN_END: result}}, "spec": {"suspend": True}}
     for job in filter(None, map(cluster.program_job, jobs)):
-        metadata = job["metadata"]
-        if manifests.QUEUE in metadata["labels"]:
-            log.warning(
-                "the programs of Job %s continue after the end of the run, because Kueue would start them again: "
-                "tfk8s down %s ends them",
-                metadata["name"],
-                cluster.name,
-            )
-        else:
-            # Not the field manager of `up`, which would start the programs again.
-            path = paths.path(job, cluster.namespace)
-            client.send("PATCH", path, {"fieldManager": naming.RUN_END}, body, MERGE)
+        # Not the field manager of `up`, which would start the programs again.
+        path = paths.path(job, cluster.namespace)
+        client.send("PATCH", path, {"fieldManager": naming.RUN_END}, body, MERGE)
 
 
 def content(job: Object) -> Object:

@@ -1,20 +1,23 @@
 """The words of Kueue about pods and Jobs that wait in a queue, from the conditions of Kueue's Workloads.
 
-A Workload is owned by the StatefulSet or Job that waits, and by the pods of a StatefulSet. Kueue's events say the same
+A Workload is owned by the pods of a cluster's tasks, or by the Job that waits. Kueue's events say the same
 for an hour, and nothing of a queue that does not exist.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.render import manifests
+from tfk8s.render import kueue
 from tfk8s.render.pods import Object
 
+EVICTED = "it was evicted"
+_MAX_AHEAD = 3  # names of those that are ahead
 _UNCOVERED = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 _NO_QUEUE = re.compile(r"LocalQueue \S+ doesn't exist")
 _FORBIDDEN = "`kubectl get workloads` shows why, and tfk8s does with the right to list workloads.kueue.x-k8s.io"
@@ -24,16 +27,21 @@ _OTHER_VERSION = "`kubectl get workloads` shows why: this Kueue has no Workloads
 def is_waiting(item: Object) -> bool:
     """Return whether a pod, or the Job of a script or a program, waits in a queue of Kueue."""
     spec = item["spec"]
-    if any(gate["name"].startswith("kueue.x-k8s.io/") for gate in spec.get("schedulingGates", ())):
+    if any(gate["name"].startswith(kueue.PREFIX) for gate in spec.get("schedulingGates", ())):
         return True
-    return bool(spec.get("suspend") and manifests.QUEUE in item["metadata"].get("labels", {}))
+    return bool(spec.get("suspend") and kueue.QUEUE in item["metadata"].get("labels", {}))
 
 
 def waits(item: Object, said: str) -> str:
     """Return that a pod or a Job waits in its queue, with what Kueue said about it; "" if nothing."""
-    name = item["metadata"].get("labels", {}).get(manifests.QUEUE)
+    name = item["metadata"].get("labels", {}).get(kueue.QUEUE)
     queue = f'queue "{name}"' if name else "its queue"
     return f"{queue} has not admitted it: {said}" if said else f"{queue} has not admitted it yet"
+
+
+def evicted(reason: str, message: str) -> str:
+    """Return that a workload was evicted, with the reason and the message of Kueue."""
+    return f"{EVICTED} ({reason}): {message}"
 
 
 def read(client: Reader, namespace: str) -> dict[str, str]:
@@ -42,28 +50,75 @@ def read(client: Reader, namespace: str) -> dict[str, str]:
         workloads = client.get(paths.collection("Workload", namespace), {})["items"]
     except ApiError as error:
         return {"": _OTHER_VERSION if error.code == HTTPStatus.NOT_FOUND else _FORBIDDEN}
+    waiting = sorted((item for item in workloads if _waits(item)), key=_order)
     return {
         owner["uid"]: reason
-        for workload in workloads
-        if (reason := _reason(workload))
+        for workload in waiting
+        if (reason := "; ".join(filter(None, (_reason(workload), _place(workload, waiting)))))
         for owner in workload["metadata"].get("ownerReferences", ())
     }
 
 
-def _reason(workload: Object) -> str:
-    """Return why a Workload waits; "" if it does not, or if Kueue has said nothing yet."""
-    status = workload.get("status", {})
-    conditions = {item["type"]: item for item in status.get("conditions", ())}
-    if _is_true(conditions.get("Admitted")):
+def _waits(workload: Object) -> bool:
+    conditions = _conditions(workload)
+    return not any(_is_true(conditions.get(kind)) for kind in ("Admitted", "Finished"))
+
+
+def _order(workload: Object) -> tuple[int, str]:
+    """Return what Kueue orders a queue by: the priority, then the age.
+
+    A workload whose pods were not ready in time goes to the end (`GetQueueOrderTimestamp` in pkg/workload of Kueue).
+    """
+    evicted = _conditions(workload).get("Evicted", {})
+    is_late = _is_true(evicted) and evicted.get("reason") == "PodsReadyTimeout"
+    since = evicted.get("lastTransitionTime") if is_late else workload["metadata"].get("creationTimestamp")
+    return -int(workload.get("spec", {}).get("priority", 0)), str(since)
+
+
+def _place(workload: Object, waiting: Sequence[Object]) -> str:
+    """Return the place of a workload among those that wait in the same LocalQueue, and who is ahead; "" for the first.
+
+    Args:
+        workload: one of `waiting`.
+        waiting: the workloads of the namespace that wait, in their order.
+    """
+    queue = _queue_of_waiting(workload)
+    ahead = [_name(item) for item in waiting[: waiting.index(workload)] if queue and _queue_of_waiting(item) == queue]
+    if not ahead:
         return ""
+    more = f" and {len(ahead) - _MAX_AHEAD} more" if len(ahead) > _MAX_AHEAD else ""
+    return f"place {len(ahead) + 1} in the queue, behind {', '.join(ahead[:_MAX_AHEAD])}{more}"
+
+
+def _queue_of_waiting(workload: Object) -> str:
+    """Return the LocalQueue that a workload waits in; "" if its quota is reserved, or if it was taken out."""
+    spec = workload.get("spec", {})
+    is_out = not spec.get("active", True) or _is_true(_conditions(workload).get("QuotaReserved"))
+    return "" if is_out else str(spec.get("queueName", ""))
+
+
+def _name(workload: Object) -> str:
+    """Return the name of the cluster or of the Job that a workload is for."""
+    owners = workload["metadata"].get("ownerReferences", ())
+    name = owners[0]["name"] if owners and owners[0]["kind"] != "Pod" else workload["metadata"]["name"]
+    return str(name)
+
+
+def _conditions(workload: Object) -> Mapping[str, Object]:
+    return {item["type"]: item for item in workload.get("status", {}).get("conditions", ())}
+
+
+def _reason(workload: Object) -> str:
+    """Return why a Workload waits; "" if Kueue has said nothing yet."""
+    status, conditions = workload.get("status", {}), _conditions(workload)
     if _is_true(conditions.get("QuotaReserved")):
         parts = [f"its quota is reserved, and it waits for admission checks{_checks(status)}"]
     else:
         message = conditions.get("QuotaReserved", {}).get("message", "")
         parts = [message + _cure(message)] if message else []
-    evicted = conditions.get("Evicted", {})
-    if _is_true(evicted):
-        parts.append(f"it was evicted ({evicted.get('reason')}): {evicted.get('message', '')}")
+    condition = conditions.get("Evicted", {})
+    if _is_true(condition):
+        parts.append(evicted(str(condition.get("reason")), condition.get("message", "")))
     return "; ".join(dict.fromkeys(parts))
 
 

@@ -1,0 +1,123 @@
+"""A namespace with a queue of a real Kueue, and the job files for the queue."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from job_files import job_file
+from kube_api import APPLY, KubeApi
+
+from tfk8s import polling
+from tfk8s.backends.kubernetes.backend import KubernetesBackend
+from tfk8s.core.programs import Program
+from tfk8s.core.quantity import Quantity
+from tfk8s.core.spec import Job, JobFile
+from tfk8s.core.status import ClusterStatus, Phase
+
+IMAGE = os.environ.get("TFK8S_TEST_IMAGE", "docker.io/tfk8s/test:dev")
+OPERATOR = Path(__file__).with_name("operator.sh")
+BUILT = os.environ.get("TFK8S_KUEUE", str(Path.home() / ".cache" / "tfk8s-kueue"))
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+WAIT = 120.0
+
+
+def install(context: str, settings: str = "") -> None:
+    """Build Kueue, unless that was done, and run Kueue with these settings besides those of its module."""
+    command = [str(OPERATOR), "install", context.removeprefix("kind-"), BUILT]
+    subprocess.run(command, check=True, timeout=1800, env={**os.environ, "SETTINGS": settings})
+
+
+class Team:
+    """A namespace with the LocalQueue `gold`.
+
+    Attributes:
+        namespace: its name, which is the ClusterQueue's, too.
+        backend: the back end for its clusters.
+    """
+
+    def __init__(self, client: KubeApi, quota: str, **spec: Any) -> None:
+        self._client, self.namespace = client, f"tfk8s-kueue-{secrets.token_hex(3)}"
+        self._cohort = spec.get("cohortName", "")
+        self._made: list[str] = []
+        self._apply("/api/v1/namespaces", "v1", "Namespace", self.namespace)
+        self._apply(f"{KUEUE}/resourceflavors", "kueue.x-k8s.io/v1beta2", "ResourceFlavor", "tfk8s-any")
+        self.set_queue(quota, **spec)
+        queues = f"{KUEUE}/namespaces/{self.namespace}/localqueues"
+        self._apply(queues, "kueue.x-k8s.io/v1beta2", "LocalQueue", "gold", {"clusterQueue": self.namespace})
+        self.backend = KubernetesBackend(namespace=self.namespace)
+
+    def set_queue(self, quota: str, **spec: Any) -> None:
+        """Make the ClusterQueue anew, with a quota of cores; more fields of its spec may be given."""
+        resources = [{"name": "cpu", "nominalQuota": quota}, {"name": "memory", "nominalQuota": "64Gi"}]
+        flavors = [{"name": "tfk8s-any", "resources": resources}]
+        groups = [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]
+        spec = {"namespaceSelector": {}, "resourceGroups": groups, **spec}
+        self._apply(f"{KUEUE}/clusterqueues", "kueue.x-k8s.io/v1beta2", "ClusterQueue", self.namespace, spec)
+
+    def _apply(self, path: str, version: str, kind: str, name: str, spec: Any = None) -> None:
+        body = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **({"spec": spec} if spec else {})}
+        query = {"fieldManager": "tests", "force": "true"}
+        polling.wait_until(  # the webhooks of a Kueue that has just started answer a little later
+            lambda: self._client.request("PATCH", f"{path}/{name}", query, body, APPLY).status < 300, f"{kind}", WAIT
+        )
+
+    def until(self, name: str, condition: Callable[[ClusterStatus], object], timeout: float = WAIT) -> ClusterStatus:
+        """Wait until the status of a cluster meets a condition; return the status."""
+        polling.wait_until(
+            lambda: condition(self.backend.observe(name)),
+            lambda: f"{name}: {self.backend.observe(name).tasks}",
+            timeout,
+        )
+        return self.backend.observe(name)
+
+    def until_ready(self, name: str) -> ClusterStatus:
+        """Wait until all tasks of a cluster run."""
+        return self.until(name, runs)
+
+    def until_said(self, name: str, words: str) -> str:
+        """Wait until all tasks of a cluster wait, with these words in their reason; return the reason."""
+        return self.until(name, lambda found: all(words in task.reason for task in found.tasks)).tasks[0].reason
+
+    def pods(self) -> dict[str, Any]:
+        """Return the pods of the namespace by name."""
+        items = self._client.get(f"/api/v1/namespaces/{self.namespace}/pods")["items"]
+        return {item["metadata"]["name"]: item for item in items}
+
+    def workloads(self) -> dict[str, Any]:
+        """Return the Workloads of the namespace by name."""
+        items = self._client.get(f"{KUEUE}/namespaces/{self.namespace}/workloads")["items"]
+        return {item["metadata"]["name"]: item for item in items}
+
+    def remove(self) -> None:
+        """Remove the namespace with all that is in it, and its ClusterQueue."""
+        self._client.send("DELETE", f"/api/v1/namespaces/{self.namespace}")
+        self._client.send("DELETE", f"{KUEUE}/clusterqueues/{self.namespace}")
+
+
+def runs(found: ClusterStatus) -> bool:
+    """Return whether all tasks of a cluster run."""
+    return all(task.phase in (Phase.READY, Phase.RUNNING) for task in found.tasks)
+
+
+def make_job(name: str, tasks: int = 1, **settings: Any) -> Job:
+    """Return a job whose tasks request 100m cores each."""
+    small = {"cpu": Quantity.parse("100m"), "memory": Quantity.parse("400Mi")}
+    return Job(name=name, tasks=tasks, **{**small, **settings})
+
+
+def cluster(name: str, *jobs: Job, **settings: Any) -> JobFile:
+    """Return a job file for queue `gold`, by default with three servers."""
+    jobs = jobs or (make_job("ps"), make_job("worker", 2))
+    return job_file(name, *jobs, **{"image": IMAGE, "queue": "gold", **settings})
+
+
+def programs(name: str, *words: str, tasks: int = 3, priority_class: str | None = None, **settings: Any) -> JobFile:
+    """Return a job file with programs alone, which sleep unless words are given."""
+    program = Program(words or ("sleep", "1000"))
+    job = make_job("worker", tasks, program=program, priority_class=priority_class)
+    return cluster(name, job, **settings)

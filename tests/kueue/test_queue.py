@@ -1,0 +1,138 @@
+"""Clusters in a queue of a real Kueue: admitted as a whole, taken away as a whole, and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from team import Team, cluster, make_job, programs, runs
+
+from tfk8s import concurrency
+from tfk8s.core.programs import Program, RunPolicy
+from tfk8s.core.status import Phase
+from tfk8s.errors import InvalidInput
+
+Make = Callable[..., Team]
+
+TIMES = int(os.environ.get("TFK8S_TEST_TIMES", "3"))
+
+
+@pytest.mark.parametrize("_", range(TIMES))
+def test_two_clusters_that_fit_alone_never_run_in_part(team: Make, _: int) -> None:
+    ours = team("500m")
+    names = ["a", "b"]
+    concurrency.map_parallel(ours.backend.apply, [cluster(name) for name in names], 2)
+    seen: list[set[str]] = []
+
+    def one_runs() -> str | None:
+        pods = ours.pods()
+        seen.append({name[0] for name, pod in pods.items() if "schedulingGates" not in pod["spec"]})
+        return next((name for name in names if runs(ours.backend.observe(name))), None)
+
+    ours.until("a", lambda _: one_runs())
+    first = one_runs()
+    assert first
+    (second,) = {*names} - {first}
+    reason = ours.until_said(second, "insufficient unused quota for cpu")
+    assert reason.startswith('queue "gold" has not admitted it: couldn\'t assign flavors to pod set ')
+    assert not any(len(names) > 1 for names in seen)
+    assert {len(workload["spec"]["podSets"]) for workload in ours.workloads().values()} == {2}
+    ours.backend.delete(first)
+    ours.until_ready(second)
+
+
+def test_place_in_the_queue(team: Make) -> None:
+    ours = team("300m")
+    for name in ("a", "b", "c"):
+        ours.backend.apply(programs(name))
+        ours.until(name, lambda found: "quota" in found.tasks[0].reason if found.name != "a" else runs(found))
+    assert "place" not in ours.until_said("b", "quota")
+    assert ours.until_said("c", "place 2").endswith("; place 2 in the queue, behind b")
+
+
+def test_a_replaced_pod_stays_in_the_group(team: Make, client: Any) -> None:
+    ours = team("300m")
+    ours.backend.apply(cluster("a"))
+    ours.until_ready("a")
+    before = ours.pods()["a-worker-0"]["metadata"]["uid"]
+    workload = ours.workloads()["a"]["metadata"]["uid"]
+    client.send("DELETE", f"/api/v1/namespaces/{ours.namespace}/pods/a-worker-0")
+    ours.until("a", lambda found: runs(found) and ours.pods()["a-worker-0"]["metadata"]["uid"] != before)
+    assert ours.workloads()["a"]["metadata"]["uid"] == workload
+
+
+def test_servers_and_programs_are_one_group(team: Make) -> None:
+    ours = team("300m")
+    ours.backend.apply(cluster("a", make_job("ps"), make_job("worker", 2, program=Program(("sleep", "1000")))))
+    ours.until_ready("a")
+    (workload,) = ours.workloads().values()
+    assert {part["name"]: part["count"] for part in workload["spec"]["podSets"]} == {"ps": 1, "worker": 2}
+
+
+def test_a_preempted_cluster_says_so_and_comes_back(team: Make, client: Any) -> None:
+    high: dict[str, Any] = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    client.request(
+        "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body={**high, "metadata": {"name": "tfk8s-high"}}
+    )
+    ours = team("300m", preemption={"withinClusterQueue": "LowerPriority"})
+    ours.backend.apply(programs("low", run=RunPolicy(max_restarts=0)))
+    ours.until_ready("low")
+    ours.backend.apply(programs("high", tasks=2, priority_class="tfk8s-high"))
+    ours.until_ready("high")
+    reason = ours.until_said("low", "it was evicted (Preempted): Preempted to accommodate a workload")
+    assert reason.startswith('queue "gold" has not admitted it')
+    ours.backend.delete("high")
+    assert all(not task.restarts for task in ours.until_ready("low").tasks)
+
+
+def test_a_cohort_lends_what_a_queue_has_not(team: Make) -> None:
+    cohort = {"cohortName": f"tfk8s-{os.getpid()}"}
+    lender, ours = team("300m", **cohort), team("0", **cohort)
+    ours.backend.apply(programs("a"))
+    ours.until_ready("a")
+    lender.backend.apply(programs("b"))
+    assert "insufficient unused quota" in lender.until_said("b", "quota")
+
+
+def test_a_queue_that_is_stopped(team: Make) -> None:
+    ours = team("300m", stopPolicy="Hold")
+    ours.backend.apply(programs("a"))
+    assert "is inactive" in ours.until_said("a", "inactive")
+    ours.set_queue("300m", stopPolicy="None")
+    ours.until_ready("a")
+    ours.set_queue("300m", stopPolicy="HoldAndDrain")
+    ours.until_said("a", "it was evicted (ClusterQueueStopped)")
+    ours.set_queue("300m", stopPolicy="None")
+    ours.until_ready("a")
+
+
+def test_quota_comes_back_when_all_programs_have_ended(team: Make) -> None:
+    ours = team("300m")
+    ours.backend.apply(programs("a", "true"))
+    ours.until("a", lambda found: all(task.phase is Phase.SUCCEEDED for task in found.tasks))
+    ours.backend.apply(programs("b"))
+    ours.until_ready("b")
+
+
+def test_limits_are_kept_with_a_full_quota(team: Make) -> None:
+    ours = team("300m")
+    ours.backend.apply(cluster("a", max_duration=40))
+    ours.until_ready("a")
+    ours.until("a", lambda found: not found.limits_problem)
+    ours.backend.apply(programs("b"))
+    ours.until_said("b", "quota")
+    ours.until_ready("b")  # since the limits have removed the other cluster
+
+
+def test_what_kueue_has_admitted_can_not_change(team: Make) -> None:
+    ours = team("500m")
+    ours.backend.apply(cluster("a"))
+    ours.until_ready("a")
+    with pytest.raises(InvalidInput, match="can't be scaled in queue"):
+        ours.backend.scale("a", {"worker": 3})
+    with pytest.raises(InvalidInput, match="can't change while it is in a queue"):
+        ours.backend.apply(cluster("a", make_job("ps"), make_job("worker", 3)))
+    ours.backend.apply(cluster("a", env={"CHANGED": "yes"}))
+    ours.until_ready("a")
