@@ -67,25 +67,20 @@ _NO_CONFIG = Refusal(
     "The process has no `TF_CONFIG`. Submit a script",
     "ParameterServerStrategy needs a session script, which has a TF_CONFIG, and ",
 )
-_NO_CONFIG_PLAIN = Refusal(
-    "The process has no `TF_CONFIG`, and the error is TensorFlow's own. Submit a script",
-    "Cluster spec must be non-empty in `tf.distribute.cluster_resolver.ClusterResolver`",
-)
-_ALONE = Refusal(
-    "Nothing of tfk8s is in this process, so TensorFlow trains in it alone, without an error. Use a "
-    "[program](programs.md)",
-    "multi-worker: 119.0",
-)
+# Of a process without `tfk8s.session(target)`.
+ALONE = {
+    "session": "session: 238.0",
+    "multi-worker": "multi-worker: 119.0",
+    "parameter-server": "Cluster spec must be non-empty in `tf.distribute.cluster_resolver.ClusterResolver`",
+}
 
 # The cells that are no "works".
 REFUSED = {
     **dict.fromkeys([(entry, "multi-worker") for entry in ENTRIES if entry != "program"], _PROCESS),
-    ("connect", "multi-worker"): _ALONE,
     ("here", "strategy"): _HERE,
     ("here", "parameter-server"): _HERE_CONFIG,
     **dict.fromkeys([(entry, "strategy") for entry in ("connect", "notebook", "python")], _NO_CLUSTER),
-    **dict.fromkeys([(entry, "parameter-server") for entry in ("notebook", "python")], _NO_CONFIG),
-    ("connect", "parameter-server"): _NO_CONFIG_PLAIN,
+    **dict.fromkeys([(entry, "parameter-server") for entry in ("connect", "notebook", "python")], _NO_CONFIG),
 }
 
 # ---- the page ------------------------------------------------------------------------------------------------------
@@ -115,7 +110,7 @@ def _cell(entry: str, use: str, reasons: list[Refusal]) -> str:
     refusal = REFUSED.get((entry, use))
     if refusal is None:
         return "works"
-    return f"{'alone' if refusal is _ALONE else 'no'} ({reasons.index(refusal) + 1})"
+    return f"no ({reasons.index(refusal) + 1})"
 
 
 # ---- what the tests run --------------------------------------------------------------------------------------------
@@ -197,6 +192,12 @@ def source(entry: str, use: str) -> str:
     if entry in OWN:
         names = "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\n"
     return (names if use == "tf1" else "") + _SOURCES[use]
+
+
+def plain() -> str:
+    """Return a script at the address of `connect` that does not import tfk8s."""
+    parts = [source("connect", use) for use in ALONE]  # the last ends the script, with TensorFlow's own error
+    return "\n".join(["import sys", "target = sys.argv[1]", *parts])
 
 
 def script(entry: str, uses: Iterable[str]) -> str:

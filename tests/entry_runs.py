@@ -17,18 +17,30 @@ TIMEOUT = 240
 
 def own_process(folder: Path, entry: str, *arguments: str) -> None:
     """Run all uses in a process of the user's own, which has its address or its cluster from its arguments."""
-    path = write(folder, entry, entries.ALL)
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run([sys.executable, path, *arguments], check=False, timeout=TIMEOUT, **streams)  # type: ignore[call-overload]
-    entries.require(entry, entries.ALL, done.stdout)
+    entries.require(entry, entries.ALL, _run(write(folder, entry, entries.ALL), *arguments))
+
+
+def _run(path: Path, *arguments: str) -> str:
+    """Run a file as Python does; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, path, *arguments], check=False, timeout=TIMEOUT, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    return done.stdout
 
 
 def connected(folder: Path, start: Callable[..., subprocess.Popen[str]], *arguments: object) -> None:
-    """Run all uses in a process at the address of `tfk8s connect`."""
+    """Run all uses in a process at the address of `tfk8s connect`, and some in a process without tfk8s."""
     forward = start("connect", *arguments)
     try:
         assert forward.stdout is not None
-        own_process(folder, "connect", forward.stdout.readline().strip())
+        target = forward.stdout.readline().strip()
+        own_process(folder, "connect", target)
+        alone = folder / "alone.py"
+        alone.write_text(entries.plain())
+        output = _run(alone, target)
+        for words in entries.ALONE.values():
+            assert words in output, output
     finally:
         forward.terminate()
         forward.communicate(timeout=60)

@@ -15,7 +15,7 @@ from tfk8s.core.plan import Plan
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus
 from tfk8s.core.storage.volumes import KeptClaim
-from tfk8s.sessions.eager import other_process
+from tfk8s.task.programs import strategies
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -55,7 +55,7 @@ def up(
         ClusterError: the cluster can't start, a program has failed, or TensorFlow does not see a task's GPUs.
         WaitTimeout: the cluster did not start in time.
     """
-    other_process.refuse_strategies()
+    strategies.refuse_without_cluster()
     spec = _load(job_file)
     named = None if python is None else str(python)
     cluster = find(spec, BackendOptions(local, context, namespace, allow_exposed_ports, named), keep=keep)
@@ -92,7 +92,7 @@ def connect(
     Raises:
         NoSuchCluster: no cluster has this name.
     """
-    other_process.refuse_strategies()
+    strategies.refuse_without_cluster()
     cluster = find(name, BackendOptions(local, context, namespace))
     cluster.status()
     return cluster

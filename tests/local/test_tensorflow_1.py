@@ -73,11 +73,30 @@ def test_imports_and_flags(run, pair: str, fresh: bool, tmp_path: Path) -> None:
     assert (code, out) == (0, "here False 8\n"), err
 
 
-def test_multi_worker_mirrored_strategy_is_refused(run, pair: str) -> None:
-    text = "import tensorflow as tf\ntf.distribute.experimental.MultiWorkerMirroredStrategy()"
-    code, _, err = run(pair, text, tf1=True)
-    assert code == 2
-    assert "error: MultiWorkerMirroredStrategy needs this program in every task, and a session script" in err
+# Without a cluster, TensorFlow trains in the script alone.
+STRATEGIES = """
+import tensorflow as tf
+tf.distribute.experimental.CentralStorageStrategy()
+of = tf.distribute.experimental
+for make in (of.MultiWorkerMirroredStrategy, of.ParameterServerStrategy):
+    try:
+        print(make())
+    except Exception as error:
+        print(error)
+resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+    tf.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]}), task_type="worker", task_id=0, num_accelerators={"GPU": 0}
+)
+print(type(of.ParameterServerStrategy(resolver)).__name__)
+"""
+
+
+def test_strategies_without_a_cluster_are_refused(run, pair: str) -> None:
+    _, out, err = run(pair, STRATEGIES, tf1=True)
+    assert out == (
+        "MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process\n"
+        "ParameterServerStrategy of TensorFlow 1 needs a TF_CONFIG, and this session script has none\n"
+        "ParameterServerStrategyV1\n"
+    ), err
 
 
 def test_programs_that_read_tf_config(tmp_path: Path) -> None:

@@ -277,6 +277,7 @@ def connect(
     with cluster.forward(port, without or ()) as forward:
         say(forward.target)
         note(f'forwarding sessions to cluster "{cluster.name}", until Ctrl-C')
+        note("the strategies of tf.distribute find no cluster at this address: use a program, or submit the script")
         until_gone(cluster)
 
 

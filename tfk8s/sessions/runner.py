@@ -91,6 +91,8 @@ def execute(options: argparse.Namespace) -> int:
     imports.when_imported(adopted_server.SERVER_MODULE, adopt)
     patch_multi_worker = functools.partial(strategies.patch_multi_worker, coordinator.check_multi_worker)
     imports.when_imported(strategies.MULTI_WORKER_MODULE, patch_multi_worker)
+    patch_v1 = functools.partial(strategies.patch_parameter_server_v1, coordinator.check_parameter_server_v1)
+    imports.when_imported(strategies.PARAMETER_SERVER_V1_MODULE, patch_v1)
     if options.tf1:
         tensorflow_1.give()
     else:

@@ -18,6 +18,7 @@ from tfk8s.sessions import patch
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.lost_tasks import LostTasks, of_script
+from tfk8s.task.programs import strategies
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -108,6 +109,8 @@ def session(
     if target is None and _open_on_cluster is not None:
         return _open_on_cluster(graph, config, without=without, recover=recover, recoveries=recoveries, timeout=timeout)
     if target is not None:
+        if "TFK8S_CLUSTER" not in os.environ:  # neither a script nor a program
+            strategies.refuse_without_cluster()
         patch.check_target(target, ClusterView.of(os.environ).addresses)
         view = ClusterView({}, without)
     else:

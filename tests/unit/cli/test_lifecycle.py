@@ -500,7 +500,10 @@ def test_connect_gives_an_address_until_ctrl_c(run: Run, backend: FakeBackend, m
     code, out, err = run("connect", "mnist")
     assert code == 130
     assert out.startswith("grpc://127.0.0.1:")
-    assert err == 'forwarding sessions to cluster "mnist", until Ctrl-C\n'
+    assert err == (
+        'forwarding sessions to cluster "mnist", until Ctrl-C\n'
+        "the strategies of tf.distribute find no cluster at this address: use a program, or submit the script\n"
+    )
 
 
 def test_connect_ends_with_its_cluster(run: Run, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:

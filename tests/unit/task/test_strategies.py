@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tfk8s.errors import InvalidInput
 from tfk8s.task.programs import strategies
 
 TWO = {"worker": ["a:1", "b:1"]}
@@ -46,18 +47,27 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         def __init__(self, resolver: Resolver, variable_partitioner: object = None) -> None:
             self.calls = (resolver, variable_partitioner)
 
+    class OldStrategy:
+        def __init__(self, resolver: Resolver | None = None) -> None:
+            self.calls = resolver
+
+    from_variable = SimpleNamespace(TFConfigClusterResolver=lambda: Resolver({}))
     for name in ("tensorflow", "tensorflow.python", "tensorflow.python.distribute"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     distribute = sys.modules["tensorflow.python.distribute"]
     for name, contents in (
         (strategies.MULTI_WORKER_MODULE, {"CollectiveAllReduceExtended": Extended}),
         (strategies.PARAMETER_SERVER_MODULE, {"ParameterServerStrategyV2": Strategy}),
+        (
+            strategies.PARAMETER_SERVER_V1_MODULE,
+            {"ParameterServerStrategyV1": OldStrategy, "tfconfig_cluster_resolver": from_variable},
+        ),
     ):
         module = ModuleType(name)
         module.__dict__.update(contents)
         monkeypatch.setitem(sys.modules, name, module)
         setattr(distribute, name.rpartition(".")[2], module)
-    return {"extended": Extended, "strategy": Strategy}
+    return {"extended": Extended, "strategy": Strategy, "old": OldStrategy}
 
 
 @pytest.mark.parametrize(
@@ -109,3 +119,28 @@ def test_parameter_server_strategy_asks_about_its_cluster_first(modules: dict[st
     strategies.patch_parameter_server(asked.append)
     modules["strategy"](Resolver({}))
     assert asked == [{}]
+
+
+@pytest.mark.parametrize(("module", "who"), [("ipykernel", "a notebook"), ("", "this Python session")])
+def test_strategies_without_a_cluster_are_refused(
+    modules: dict[str, Any], module: str, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    if module:
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    strategies.refuse_without_cluster.__wrapped__()
+    with pytest.raises(InvalidInput) as caught:
+        modules["extended"]()._initialize_strategy(Resolver({}))
+    assert caught.value.args[0] == (
+        f"MultiWorkerMirroredStrategy needs this program in every task, and {who} is one process"
+    )
+    for make in (lambda: modules["strategy"](Resolver({})), lambda: modules["old"](Resolver({})), modules["old"]):
+        with pytest.raises(InvalidInput) as caught:
+            make()
+        assert caught.value.args[0] == (
+            f"ParameterServerStrategy needs a session script, which has a TF_CONFIG, and {who} has none"
+        )
+    own = Resolver({"worker": ["localhost:1"]})  # a cluster of the process' own
+    modules["extended"]()._initialize_strategy(own)
+    assert modules["strategy"](own).calls == (own, None)
+    assert modules["old"](own).calls == own

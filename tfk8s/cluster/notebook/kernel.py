@@ -25,8 +25,7 @@ from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import patch, runner, session
 from tfk8s.sessions.cluster.view import ClusterView
-from tfk8s.sessions.eager import other_process
-from tfk8s.task.programs import imports, tensorflow_1
+from tfk8s.task.programs import imports, strategies, tensorflow_1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def prepare(cluster: Cluster, *, tf1: bool) -> None:
 
     runner.prepare_import()
     imports.when_imported(patch.SESSION_MODULE, lambda: patch.patch_sessions(view, check, isolate=False))
-    other_process.refuse_strategies()
+    strategies.refuse_without_cluster()
     if tf1:
         tensorflow_1.give()
 

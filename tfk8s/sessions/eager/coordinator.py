@@ -168,6 +168,23 @@ def check_multi_worker(cluster: Mapping[str, list[str]]) -> None:
         )
 
 
+def check_parameter_server_v1(cluster: Mapping[str, list[str]]) -> None:
+    """Refuse ParameterServerStrategy of TensorFlow 1 without a cluster; it would train in this process alone.
+
+    Args:
+        cluster: the cluster of the strategy; empty without a `TF_CONFIG`, as with `--tf1`.
+
+    Raises:
+        InvalidInput: the cluster is empty.
+    """
+    if not cluster:
+        raise InvalidInput(
+            "ParameterServerStrategy of TensorFlow 1 needs a TF_CONFIG, and this session script has none",
+            help='open a session on os.environ["TFK8S_TARGET"]; or give the jobs a `program:` and `tf1: true` in the '
+            "job file",
+        )
+
+
 def own_chief() -> list[str]:
     """Return the addresses of `chief` in this process' `TF_CONFIG`; empty without."""
     with contextlib.suppress(KeyError, TypeError, ValueError):  # the script may have set it to anything

@@ -9,14 +9,17 @@ import contextlib
 import functools
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfk8s.core import naming
+from tfk8s.errors import InvalidInput, submit_advice
 from tfk8s.task.programs import imports
 
 MULTI_WORKER_MODULE = "tensorflow.python.distribute.collective_all_reduce_strategy"
 PARAMETER_SERVER_MODULE = "tensorflow.python.distribute.parameter_server_strategy_v2"
+PARAMETER_SERVER_V1_MODULE = "tensorflow.python.distribute.parameter_server_strategy"
 PREEMPTION_MODULE = "tensorflow.python.distribute.failure_handling.failure_handling"
 _CONFIG, _PLACE = "termination_config", 3  # an argument of PreemptionCheckpointHandler
 
@@ -102,6 +105,59 @@ def patch_parameter_server(check: Callable[[Mapping[str, list[str]]], None] | No
         make(self, cluster_resolver, *arguments, **keywords)
 
     strategy.__init__ = patched_init
+
+
+def patch_parameter_server_v1(check: Callable[[Mapping[str, list[str]]], None]) -> None:
+    """Call a function with the cluster of each ParameterServerStrategy of TensorFlow 1, before the strategy is made.
+
+    Without a cluster, that strategy trains in its process alone (TensorFlow 2.21, `_initialize_strategy` in
+    tensorflow/python/distribute/parameter_server_strategy.py).
+    """
+    from tensorflow.python.distribute import parameter_server_strategy
+
+    strategy = parameter_server_strategy.ParameterServerStrategyV1
+    make = strategy.__init__
+
+    @functools.wraps(make)
+    def patched_init(self: Any, cluster_resolver: Any = None) -> None:
+        resolver = cluster_resolver or parameter_server_strategy.tfconfig_cluster_resolver.TFConfigClusterResolver()
+        check(resolver.cluster_spec().as_dict())
+        make(self, resolver)
+
+    strategy.__init__ = patched_init
+
+
+@functools.cache
+def refuse_without_cluster() -> None:
+    """Refuse the strategies of this process that have no cluster; TensorFlow would train here alone, without a word.
+
+    The process is a notebook's kernel, or another that calls tfk8s. A session script has `TF_CONFIG`, and so has a
+    program of a task.
+    """
+    imports.when_imported(MULTI_WORKER_MODULE, functools.partial(patch_multi_worker, _require_programs))
+    imports.when_imported(PARAMETER_SERVER_MODULE, functools.partial(patch_parameter_server, _require_script))
+    imports.when_imported(PARAMETER_SERVER_V1_MODULE, functools.partial(patch_parameter_server_v1, _require_script))
+
+
+def _require_programs(cluster: Mapping[str, list[str]]) -> None:
+    if not cluster:
+        raise InvalidInput(
+            f"MultiWorkerMirroredStrategy needs this program in every task, and {_this_process()} is one process",
+            help="give the job a `program:` in the job file; or use tfk8s.strategy() in a session script, which trains "
+            f"on all workers: {submit_advice()}",
+        )
+
+
+def _require_script(cluster: Mapping[str, list[str]]) -> None:
+    if not cluster:
+        raise InvalidInput(
+            f"ParameterServerStrategy needs a session script, which has a TF_CONFIG, and {_this_process()} has none",
+            help=submit_advice(),
+        )
+
+
+def _this_process() -> str:
+    return "a notebook" if "ipykernel" in sys.modules else "this Python session"
 
 
 def watch_preemption(environment: Mapping[str, str], grace: float, warn: Callable[[str], None]) -> None:

@@ -103,3 +103,9 @@ def test_a_strategy_of_one_process_is_refused_for_each_cluster(jobs: dict[str, l
         "MultiWorkerMirroredStrategy needs this program in every task, and a session script is one process"
     )
     coordinator.check_multi_worker({"worker": ["localhost:1"]})
+
+
+def test_parameter_server_strategy_of_tensorflow_1_without_a_cluster_is_refused() -> None:
+    coordinator.check_parameter_server_v1({"ps": ["localhost:1"]})
+    with pytest.raises(InvalidInput, match="TensorFlow 1 needs a TF_CONFIG, and this session script has none"):
+        coordinator.check_parameter_server_v1({})
