@@ -13,7 +13,6 @@ from tfk8s.cli.output import note, say
 from tfk8s.cli.signals import Once
 
 POLL_INTERVAL = 2.0
-
 if TYPE_CHECKING:
     from tfk8s.cluster.handle import Cluster
     from tfk8s.core.script import Script as ScriptSettings

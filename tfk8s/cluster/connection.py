@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfk8s import platforms
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.core import environment
+from tfk8s.core.addresses import SCHEME
 from tfk8s.core.spec import Task
 from tfk8s.core.task_names import parse_excluded
 from tfk8s.errors import TaskUnreachable
 from tfk8s.log import log
 from tfk8s.sessions.lost_tasks import LostTasks
+from tfk8s.task.peers import dispatchers
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -58,6 +60,7 @@ class ClusterConnection:
         self._lock = threading.RLock()  # sessions may be opened on several threads
         self._sidecar: Sidecar | None = None
         self._guard: GuardThread | None = None
+        self._forwards = contextlib.ExitStack()  # to the tasks of tf.data's service
 
     @contextlib.contextmanager
     def forward(self, port: int, without: Iterable[str]) -> Iterator[Forward]:
@@ -94,7 +97,31 @@ class ClusterConnection:
                 self._guard = GuardThread(rule, self._sidecar.events)
                 self._guard.take_signals()
                 self._guard.start()
+                self._watch_data_service(self._sidecar.abort_calls)
             return self._sidecar.target, self._guard
+
+    def _watch_data_service(self, abort: Callable[[str], object]) -> None:
+        """Abort calls that wait for a dispatcher or a worker of tf.data's service that does not come back.
+
+        Args:
+            abort: aborts the calls, with a reason.
+        """
+        from tfk8s.backends.elastic_forward import forward_to_task
+
+        def end(name: str, reason: str) -> None:
+            text = f"{name} was lost: {reason}"
+            log.warning("%s; Ctrl-C ends a call that goes on", text)  # such as an iteration in this process
+            abort(text)
+
+        status = self._backend.observe(self._name)
+        targets: dict[str, str] = {}
+        self._forwards.callback(targets.clear)
+        for task in status.tasks:
+            if task.is_data:
+                forward = forward_to_task(self._backend, status, log.debug, task.task)
+                targets[task.address] = self._forwards.enter_context(forward).target.removeprefix(SCHEME)
+        if targets:
+            dispatchers.watch(log.warning, end, targets)
 
     def _view(self, without: Iterable[str] = ()) -> ClusterView:
         """Return the tasks, with the master first, and how to connect to them.
@@ -132,3 +159,4 @@ class ClusterConnection:
                 self._guard.stop()
                 self._sidecar.close()
                 self._sidecar = self._guard = None
+            self._forwards.close()

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -68,16 +69,16 @@ import tensorflow as tf
 from tfk8s.task.peers import dispatchers
 dispatchers.SILENT, dispatchers.HOPELESS, dispatchers.INTERVAL = 0.5, 4.0, 0.25
 service = tf.data.experimental.service.distribute("parallel_epochs", os.environ["TFK8S_DATA_SERVICE"])
-dataset = tf.data.Dataset.range(200).apply(service)
 READS
 """
 READS = {
-    "eager": "for number, _ in enumerate(dataset): number or (print('reads', flush=True), sys.stdin.readline())",
+    "eager": "dataset = tf.data.Dataset.range(200).apply(service)\n"
+    "for number, _ in enumerate(dataset): number or (print('reads', flush=True), sys.stdin.readline())",
     "function": """
 @tf.function
 def read(iterator):
     return tf.reduce_sum([next(iterator) for _ in range(500)])
-iterator = iter(dataset)
+iterator = iter(tf.data.Dataset.range(200).apply(service))
 next(iterator)
 print('reads', flush=True)
 sys.stdin.readline()
@@ -115,6 +116,29 @@ def test_an_iteration_ends_without_a_part_of_the_service(
     assert f"{lost} does not answer; an iteration that waits for it is ended within 4s" in err
     assert re.search(rf"error: {lost} was lost: has not answered for \d+ s; a call waited for it", err)
     assert script.returncode == 3
+
+
+def test_a_session_of_this_machine_ends_without_the_dispatcher(
+    cluster: str, backend: LocalBackend, tmp_path: Path
+) -> None:
+    script = tmp_path / "read.py"
+    connected = f"import os, tfk8s\nos.environ['TFK8S_TARGET'] = tfk8s.connect({cluster!r}, local=True).target\n"
+    script.write_text(connected + READ_ON.replace("READS", READS["session"]))
+    dispatcher = addresses(backend, cluster)[1]
+    variables = {**os.environ, "TFK8S_DATA_SERVICE": f"grpc://{dispatcher}"}
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, script], env=variables, **streams) as process:  # type: ignore[call-overload]
+        frozen = pids(backend.observe(cluster))[DISPATCHER]
+        try:
+            assert process.stdout.readline() == "reads\n"
+            os.kill(frozen, signal.SIGSTOP)
+            _, err = process.communicate("\n", timeout=120)
+        finally:
+            process.kill()
+            os.kill(frozen, signal.SIGCONT)
+    lost = f"the dispatcher of tf.data's service at {dispatcher} was lost: has not answered for"
+    assert re.search(rf"AbortedError: .*{re.escape(lost)}", err), err
+    assert process.returncode == 1
 
 
 def test_the_killed_service_restarts(cluster: str, backend: LocalBackend, run: Run) -> None:

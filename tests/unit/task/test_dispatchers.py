@@ -100,6 +100,9 @@ def test_forwards_lead_to_those_that_tasks_alone_can_reach(
     scene.lost = {"localhost:2", "of:another", there}
     scene.check(500)
     assert scene.ends == [("a worker of tf.data's service at w:1", "has not answered for 300 s")]
+    forwards.clear()
+    scene.check(1000)
+    assert len(scene.ends) == 1
     unknown = Scene(monkeypatch, port_of(server), lambda _: "one call", {})
     unknown.is_alive = False
     unknown.check(1000)

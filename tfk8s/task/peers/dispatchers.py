@@ -77,7 +77,7 @@ class Dispatchers:
         say: takes a line for the user.
         end: ends this process because of a dispatcher or a worker, whose name and loss it takes.
         forwards: where this process reaches those that tasks alone can reach, by their addresses. Others are then not
-            watched. None if this process reaches all.
+            watched, nor are those that leave the mapping later. None if this process reaches all.
         alive: returns whether one of them answers.
         workers: returns the workers of a dispatcher.
         waiting: returns what waits for data now, by identity.
@@ -126,7 +126,8 @@ class Dispatchers:
     def check(self) -> None:
         """Ask all dispatchers and workers; act on those that are silent for long."""
         for address in list(self._peers):
-            at = self._reached(address)
+            if not (at := self._reached(address)):  # its forward was closed
+                continue
             if not self._alive(at):
                 self._judge(address, self._clock())
                 continue
