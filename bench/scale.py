@@ -53,6 +53,7 @@ jobs:
 PODS_OF_A_NODE = 100
 KWOK = "sigs.k8s.io/kwok@v0.8.0"
 STAGES = ("node/fast/node-initialize", "pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete")
+SIMULATED = {"nodeSelector": {"type": "kwok"}, "tolerations": [{"key": "type", "operator": "Exists"}]}
 PODS = "node_selector: {type: kwok}, tolerations: [{key: type, operator: Exists}]"
 READ = re.compile(rb"(GET|HEAD) /")
 WRITE = re.compile(rb"(POST|PUT|PATCH|DELETE) /")
@@ -269,13 +270,17 @@ def by_tfk8s(tasks: int, folder: Path, port: int) -> float:
     return seconds
 
 
-def by_tfjob(tasks: int, folder: Path) -> float:
+def by_tfjob(tasks: int) -> float:
     """Return the seconds until the operator has made all pods and Services of a TFJob."""
-    job_file, ps = folder / "tfjob.yaml", tasks // 10
-    program = f"program: [sleep, infinity], {PODS}"
-    job_file.write_text(CLUSTER.format(pods=program, ps=ps, workers=tasks - ps - 1))
+    container = {"name": "tensorflow", "image": "tf:1", "command": ["sleep", "infinity"]}
+    template = {"spec": {**SIMULATED, "containers": [container]}}
+    sizes = {"Chief": 1, "PS": tasks // 10, "Worker": tasks - tasks // 10 - 1}
+    replicas = {kind: {"replicas": size, "template": template} for kind, size in sizes.items()}
+    metadata = {"name": "large"}
+    tfjob = json.dumps(
+        {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": metadata, "spec": {"tfReplicaSpecs": replicas}}
+    )
     with new_namespace("scale-tfjob") as namespace:
-        tfjob = subprocess.check_output([*TFK8S, "render", str(job_file), "--format", "tfjob"], text=True)
         apply = ("apply", "--server-side", "--namespace", namespace, "-f", "-")
         return made(namespace, tasks, lambda: kubectl(*apply, stdin=tfjob), "pods", "services")
 
@@ -284,13 +289,12 @@ def by_stateful_set(tasks: int) -> float:
     """Return the seconds until Kubernetes has made all pods of one StatefulSet."""
     labels = {"app": "large"}
     container = {"name": "main", "image": "tf:1", "resources": {"requests": {"cpu": "100m", "memory": "512Mi"}}}
-    spec = {"nodeSelector": {"type": "kwok"}, "tolerations": [{"key": "type", "operator": "Exists"}]}
     stateful_set = {
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "large"},
         "spec": {
             "replicas": tasks, "podManagementPolicy": "Parallel", "serviceName": "large",
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {**spec, "containers": [container]}},
+            "template": {"metadata": {"labels": labels}, "spec": {**SIMULATED, "containers": [container]}},
         },
     }  # fmt: skip
     with new_namespace("scale-plain") as namespace:
@@ -316,7 +320,7 @@ def main() -> None:
             print(f"{tasks} tasks", flush=True)
             ways = {"tfk8s up": by_tfk8s(tasks, folder, port), "a StatefulSet": by_stateful_set(tasks)}
             if operator:
-                ways["a TFJob"] = by_tfjob(tasks, folder)
+                ways["a TFJob"] = by_tfjob(tasks)
             for name, seconds in ways.items():
                 print(f"  all pods by {name:16}{seconds:8.1f} s, {seconds / ways['tfk8s up']:5.2f} times `up`")
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs one program three times on a kind cluster, and compares the losses that the program prints:
 #
-#   1. as a TFJob that `tfk8s render --format tfjob` made of cluster.yaml, by the real training-operator
+#   1. as the TFJob in tfjob.yaml, by the real training-operator
 #   2. by `tfk8s run`, with the job file that `tfk8s init --from` made of that TFJob, as the API server has it
 #   3. by `tfk8s run --local`, with the same job file
 #
 # The script builds the operator from its Go module, and removes the operator and everything else at its end.
-# Needs Go, Docker, kubectl, kind, and the image of cluster.yaml in the cluster. Takes about 5 minutes on two cores,
+# Needs Go, Docker, kubectl, kind, and the image of tfjob.yaml in the cluster. Takes about 5 minutes on two cores,
 # of which the build takes 3.
 #
 #   tests/tfjob/compare.sh [KIND_CLUSTER]     # default: test; WORK=DIR keeps the built operator for another run
@@ -32,10 +32,9 @@ since() { awk -v start="$1" -v now="$(date +%s.%N)" 'BEGIN { printf "%.1f", now 
 echo "--- 1. the TFJob"
 "${kubectl[@]}" create namespace "$namespace"
 "${kubectl[@]}" label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted >/dev/null
-"$tfk8s" render "$here/cluster.yaml" --format tfjob --namespace "$namespace" >"$work/tfjob.yaml"
 start=$(date +%s.%N)
 for try in 1 2 3 4 5; do # the operator's webhook gets its certificate a moment after the operator is ready
-    "${kubectl[@]}" apply -f "$work/tfjob.yaml" && break || [ "$try" -lt 5 ]
+    "${kubectl[@]}" --namespace "$namespace" apply -f "$here/tfjob.yaml" && break || [ "$try" -lt 5 ]
     sleep 5
     start=$(date +%s.%N)
 done

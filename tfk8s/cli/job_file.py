@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from tfk8s.core.spec import JobFile, Task
 
 _FORMATS = ("cluster-spec", "tf-config", "flags", "env")  # of a task's configuration
-_TFJOB = "tfjob"
 _OBJECT_FILES = (".yaml", ".yml", ".json")
 
 
 def _format(text: str | None) -> str | None:
-    if text is not None and text not in (*_FORMATS, _TFJOB):
-        raise typer.BadParameter(f'"{text}" is not a format; use {", ".join((*_FORMATS, _TFJOB))}')
+    if text is not None and text not in _FORMATS:
+        raise typer.BadParameter(f'"{text}" is not a format; use {", ".join(_FORMATS)}')
     return text
 
 
@@ -32,7 +31,7 @@ def init(
         typer.Option(
             "--from",
             metavar="FILE",
-            help="Convert a TFJob or TrainJob (.yaml, .json), or guess the jobs and the port from a script.",
+            help="Convert a TFJob (.yaml, .json), or guess the jobs and the port from a script.",
         ),
     ] = None,
 ) -> None:
@@ -170,8 +169,8 @@ def render(
             "--format",
             metavar="FORMAT",
             callback=_format,
-            help=f"{_TFJOB}, or with --task one of {', '.join(_FORMATS)}; default: tf-config.",
-            autocompletion=completion.one_of(*_FORMATS, _TFJOB),
+            help=f"With --task, one of {', '.join(_FORMATS)}; default: tf-config.",
+            autocompletion=completion.one_of(*_FORMATS),
         ),
     ] = None,
     files: Annotated[
@@ -188,8 +187,6 @@ def render(
     Prints the objects as YAML, as `up` applies them. With --task, prints addresses of pods. With --local, prints
     addresses on this machine. Addresses in the job file replace both.
 
-    With --format tfjob, prints a TFJob for the training-operator of Kubeflow, and says what a TFJob lacks.
-
     Tasks run the files in tfk8s.zip, which is in the ConfigMap. With --files, writes them into a folder, to be read.
 
     Examples:
@@ -197,7 +194,6 @@ def render(
         tfk8s render cluster.yaml --files tfk8s-files
         tfk8s render cluster.yaml --task worker/1
         tfk8s render --local cluster.yaml --task worker/1 --format flags
-        tfk8s render cluster.yaml --format tfjob | kubectl apply -f -
     """
     from tfk8s.backends.options import BackendOptions
 
@@ -205,9 +201,6 @@ def render(
     on_this_machine = BackendOptions(local or None, namespace=namespace).is_local(os.environ)
     if files is not None:
         _unpack(files, is_alone=not (task or form or on_this_machine))
-        return
-    if form == _TFJOB:
-        _render_tfjob(job_file, namespace, task=task, on_this_machine=on_this_machine)
         return
     if task is None and form is not None:
         from tfk8s.errors import InvalidInput
@@ -248,21 +241,6 @@ def _unpack(folder: str, *, is_alone: bool) -> None:
     if not is_alone:
         raise InvalidInput("--files is for Kubernetes objects: it can't be combined with --task, --format or --local")
     say(f"wrote the files of tfk8s.zip, whose SHA-256 is {unpack(Path(folder))}, into {folder}")
-
-
-def _render_tfjob(job_file: JobFile, namespace: str | None, *, task: str | None, on_this_machine: bool) -> None:
-    from tfk8s import render as render_module
-    from tfk8s.errors import InvalidInput
-    from tfk8s.render import tfjob
-
-    if task is not None:
-        raise InvalidInput(f"--format {_TFJOB} is for the whole job file: it can't be combined with --task")
-    if on_this_machine:
-        raise InvalidInput(f"--format {_TFJOB} is for Kubernetes: it can't be combined with --local")
-    text = render_module.tfjob_text(job_file, namespace)
-    for sentence in tfjob.differences(job_file):
-        note(f"note: {sentence}")
-    say(text.rstrip("\n"))
 
 
 def roles() -> None:

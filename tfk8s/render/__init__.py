@@ -6,27 +6,13 @@ from tfk8s.core.kinds import has_keeper
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
 from tfk8s.errors import InvalidInput
-from tfk8s.render import lifetime, manifests, package_files, tfjob, yaml
+from tfk8s.render import lifetime, manifests, package_files, yaml
 from tfk8s.render.pods import Object
 
 
 def text(job_file: JobFile, namespace: str | None = None) -> str:
     """Return the result of `objects` as YAML, ready for `kubectl apply -f`."""
     return yaml.dump(objects(job_file, namespace))
-
-
-def tfjob_text(job_file: JobFile, namespace: str | None = None) -> str:
-    """Return the TFJob of a job file with programs, as YAML.
-
-    Args:
-        job_file: the cluster.
-        namespace: overrides the namespace of the job file. If both are None, the TFJob has no namespace.
-
-    Raises:
-        InvalidInput: the job file has addresses or a job without an image, or a TFJob can't run its jobs.
-    """
-    _require_pods(job_file)
-    return yaml.dump([tfjob.render(job_file, namespace)])
 
 
 def objects(job_file: JobFile, namespace: str | None = None, digest: str = "") -> list[Object]:

@@ -60,36 +60,6 @@ def merge(base: Any, patch: Any, key: str = "") -> Any:
     return copy.deepcopy(patch)
 
 
-def difference(base: Any, wanted: Any, key: str = "") -> Any:
-    """Return the smallest patch that `merge` turns into a wanted value, or None if the base has all of it already.
-
-    Args:
-        base: the value that the patch is merged into.
-        wanted: the value. Merging removes nothing, so the result also has what only the base has.
-        key: the key of both in a mapping.
-    """
-    if isinstance(base, dict) and isinstance(wanted, dict):
-        parts = {name: difference(base[name], value, name) if name in base else value for name, value in wanted.items()}
-        return {name: part for name, part in parts.items() if part is not None} or None
-    if isinstance(base, list) and isinstance(wanted, list):
-        if key == _ADDED:
-            return [entry for entry in wanted if entry not in base] or None
-        if key in MERGE_KEYS:
-            return _different_entries(base, wanted, MERGE_KEYS[key]) or None
-    return None if base == wanted else wanted
-
-
-def _different_entries(base: Sequence[Any], wanted: Sequence[Any], merge_key: str) -> list[Any]:
-    by_name = {_name(entry, merge_key): entry for entry in base}
-    different = []
-    for entry in wanted:
-        name = _name(entry, merge_key)
-        part = difference(by_name[name], entry) if name is not None and name in by_name else entry
-        if part is not None:
-            different.append({merge_key: name, **part} if name is not None else part)
-    return different
-
-
 def _merge_entries(base: Sequence[Any], patch: Sequence[Any], merge_key: str) -> list[Any]:
     merged = list(base)
     for entry in patch:

@@ -145,7 +145,7 @@ def test_render_unpacks_the_files_of_tasks(run: Run, folder: Path) -> None:
     assert again == (2, "", 'error: "there/files" already exists\n  = help: name a new folder\n')
 
 
-@pytest.mark.parametrize("options", [["--task", "worker/1"], ["--format", "tfjob"], ["--local"]])
+@pytest.mark.parametrize("options", [["--task", "worker/1"], ["--format", "env"], ["--local"]])
 def test_render_unpacks_files_alone(run: Run, folder: Path, options: list[str]) -> None:
     code, out, err = run("render", "mnist.yaml", "--files", "files", *options)
     assert (code, out) == (2, "")
@@ -209,7 +209,7 @@ def test_only_an_evaluator_has_the_evaluator_in_tf_config(run: Run, folder: Path
             ("--task", "worker/1", "--format", "xml"),
             (
                 "error: Invalid value for '--format': \"xml\" is not a format; use cluster-spec, tf-config, "
-                "flags, env, tfjob\n"
+                "flags, env\n"
                 "  = help: tfk8s render --help\n"
             ),
         ),
@@ -221,43 +221,6 @@ def test_only_an_evaluator_has_the_evaluator_in_tf_config(run: Run, folder: Path
 )
 def test_render_refuses_invalid_options(run: Run, arguments: tuple[str, ...], message: str) -> None:
     assert run("render", "mnist.yaml", *arguments) == (2, "", message)
-
-
-PROGRAMS = """\
-apiVersion: tfk8s.dev/v1
-name: mnist
-image: a
-jobs: {worker: {tasks: 2, program: [python3, -m, trainer]}}
-run: {restart_scope: task}
-"""
-
-
-def test_render_of_a_tfjob_says_what_it_lacks(run: Run, folder: Path) -> None:
-    (folder / "programs.yaml").write_text(PROGRAMS)
-    code, out, err = run("render", "programs.yaml", "--format", "tfjob", "-n", "team")
-    assert (code, out[:91]) == (
-        0,
-        "---\napiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: mnist, namespace: team}\nspec:\n",
-    )
-    assert err == (
-        "note: a TFJob has no NetworkPolicy: each pod that reaches its pods can connect to them\n"
-        "note: a TFJob sets TF_CONFIG alone, and none of the variables TFK8S_…\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        (
-            ("--task", "worker/0"),
-            "error: --format tfjob is for the whole job file: it can't be combined with --task\n",
-        ),
-        (("--local",), "error: --format tfjob is for Kubernetes: it can't be combined with --local\n"),
-    ],
-)
-def test_render_of_a_tfjob_refuses_options(run: Run, folder: Path, option: tuple[str, ...], message: str) -> None:
-    (folder / "programs.yaml").write_text(PROGRAMS)
-    assert run("render", "programs.yaml", "--format", "tfjob", *option) == (2, "", message)
 
 
 # ---- init ----------------------------------------------------------------------------------------------------------

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
-
 from tfk8s.render import overlay
 
 SERVER = {"name": "server", "image": "tf", "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"cpu": "1"}}}
@@ -70,23 +68,3 @@ def test_the_patch_is_not_shared_with_the_spec() -> None:
     patch = {"volumes": [{"name": "model", "emptyDir": {}}]}
     overlay.apply(SPEC, patch, dict)["volumes"][1]["emptyDir"]["medium"] = "Memory"
     assert patch == {"volumes": [{"name": "model", "emptyDir": {}}]}
-
-
-@pytest.mark.parametrize(
-    ("base", "wanted", "patch"),
-    [
-        ({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 2}}, None),
-        ({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 4, "d": 3}, "e": 5}, {"b": {"c": 4}, "e": 5}),
-        ({"tolerations": [1, 2]}, {"tolerations": [2, 3]}, {"tolerations": [3]}),
-        ({"args": [1, 2]}, {"args": [2]}, {"args": [2]}),
-        (
-            {"containers": [{"name": "a", "x": 1, "y": 2}, {"name": "b"}]},
-            {"containers": [{"name": "b"}, {"name": "a", "x": 1, "y": 3}, {"name": "c"}]},
-            {"containers": [{"name": "a", "y": 3}, {"name": "c"}]},
-        ),
-    ],
-)
-def test_difference_is_what_merge_needs(base: Any, wanted: Any, patch: Any) -> None:
-    assert overlay.difference(base, wanted) == patch
-    merged = overlay.merge(base, patch or {})
-    assert overlay.difference(merged, wanted) is None

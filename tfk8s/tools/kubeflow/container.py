@@ -8,19 +8,17 @@ from typing import Any
 
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
-from tfk8s.jobfile import types
-from tfk8s.jobfile.types import Type
-from tfk8s.jobfile.values import Invalid
-from tfk8s.tools.kubeflow.draft import Draft, Notes
+from tfk8s.jobfile import types, values
 from tfk8s.tools.kubeflow.fields import Fields
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")  # what Kubernetes expands in commands and in values of variables
 _GPU = re.compile(r".*/gpu(s|\.shared)?")
-_COMMAND = (
-    "the command is the ENTRYPOINT of the image",
-    "add command: […]; docker inspect --format '{{json .Config.Entrypoint}} {{json .Config.Cmd}}' IMAGE prints it",
-)
 _SOURCES = {"secretKeyRef": "secret", "configMapKeyRef": "config_map"}
+_ENTRYPOINT = "ENTRYPOINT"
+_NO_COMMAND = (
+    f"write the ENTRYPOINT of the image into program, in place of {_ENTRYPOINT}; it is printed by "
+    "docker inspect --format '{{json .Config.Entrypoint}} {{json .Config.Cmd}}' IMAGE"
+)
 
 
 def expand(text: str, values: Mapping[str, str | None]) -> tuple[str, list[str]]:
@@ -47,119 +45,90 @@ def expand(text: str, values: Mapping[str, str | None]) -> tuple[str, list[str]]
     return _REFERENCE.sub(replace, text), unknown
 
 
-def read(container: Fields, draft: Draft, notes: Notes, trainer: Fields | None = None) -> dict[str, Any]:
-    """Read a replica's container into a draft; return the rest as the container `server` of the key `pod`.
+def read(container: Fields, job: str, notes: list[str]) -> dict[str, Any]:
+    """Return the keys of the job that a replica's container has; `notes` gets what is left out.
 
-    Args:
-        container: the container, or a TrainJob's trainer.
-        draft: the job.
-        notes: what gets lost.
-        trainer: a TrainJob's trainer, whose fields override those of the container.
+    Raises:
+        JobFileError: a field is not valid, or the container has no image.
     """
-
-    def source(key: str) -> Fields:
-        return container if trainer is None or key not in trainer else trainer
-
-    server: dict[str, Any] = {"name": "server"}
-    draft.keys["image"] = source("image").value("image", types.IMAGE)
-    if "image" not in source("image"):
+    if "image" not in container:
         raise container.error("", "this container has no image", "expected an image")
-    values, variables = _variables([*container.each("env"), *(trainer.each("env") if trainer else ())], draft)
-    command, arguments = source("command").texts("command"), source("args").texts("args")
+    keys = {"image": container.value("image", types.IMAGE)}
+    variables, env = _variables(container.each("env"), job, notes)
+    if env:
+        keys["env"] = env
+    keys["program"] = _program(container, variables, job, notes)
+    if folder := container.text("workingDir"):
+        keys["pod"] = {"containers": [{"name": "server", "workingDir": folder}]}
+    return keys | _resources(container.fields("resources"), job, notes)
+
+
+def _program(container: Fields, variables: Mapping[str, str | None], job: str, notes: list[str]) -> list[str]:
+    command, arguments = container.texts("command"), container.texts("args")
     if not command and arguments and Program(tuple(arguments)).python_arguments:
-        notes.add(f"{draft.name}: the args are the command, without the ENTRYPOINT of the image")
+        notes.append(f"{job}: the args are the command, without the ENTRYPOINT of the image")
     elif not command:
-        raise container.error("", "this container has no command, and a job file needs one", *_COMMAND)
-    draft.keys["program"] = _program([*command, *arguments], values, draft, notes)
-    if variables:
-        server["env"] = variables
-    per_node = source("resourcesPerNode")
-    resources = per_node.fields("resourcesPerNode") if "resourcesPerNode" in per_node else container.fields("resources")
-    if amounts := _resources(resources, draft):
-        server["resources"] = amounts
-    container.drop("name", "resources", "image", "command", "args")
-    return server
-
-
-def _program(words: list[str], values: Mapping[str, str | None], draft: Draft, notes: Notes) -> list[str]:
+        command = [_ENTRYPOINT]
+        notes.append(f"{job}: {_NO_COMMAND}")
     expanded = []
-    for word in words:
-        text, unknown = expand(word, values)
+    for word in (*command, *arguments):
+        text, unknown = expand(word, variables)
         expanded.append(text)
         for name in unknown:
-            notes.add(f"{draft.name}: $({name}) in the command stays as it is; let the program read the variable")
+            notes.append(f"{job}: $({name}) in the command stays as it is; let the program read the variable")
     # A relative path of a Python file would be a script beside the job file.
     is_script = expanded[0].endswith(".py") and not expanded[0].startswith("/")
     return ["env", *expanded] if is_script else expanded
 
 
-def _variables(variables: list[Fields], draft: Draft) -> tuple[dict[str, str | None], list[dict[str, Any]]]:
-    """Read the variables; return the values that commands can refer to, and the variables for the key `pod`."""
-    values: dict[str, str | None] = {"TF_CONFIG": None}
-    env: dict[str, Any] = {}
-    others = []
+def _variables(
+    variables: list[Fields], job: str, notes: list[str]
+) -> tuple[dict[str, str | None], dict[str, str | dict[str, str]]]:
+    """Return the values that commands can refer to, and the variables of the job."""
+    known: dict[str, str | None] = {"TF_CONFIG": None}
+    env: dict[str, str | dict[str, str]] = {}
     for variable in variables:
-        name, value = variable.text("name"), variable.text("value")
-        source = _source(variable)
-        text, unknown = expand(value, values)
-        values[name] = None if "valueFrom" in variable or unknown else text
-        env.pop(name, None)
-        if source is not None:
-            env[name] = source
-        elif "valueFrom" in variable:  # Kubernetes gets the value when the container starts
-            others.append({"name": name, "valueFrom": variable.plain("valueFrom")})
-        elif unknown:
-            others.append({"name": name, "value": value})
+        name, source = variable.text("name"), _source(variable)
+        text, unknown = expand(variable.text("value"), known)
+        known[name] = None if "valueFrom" in variable or unknown else text
+        if re.search(values.RESERVED_ENV, name):
+            notes.append(f'{job}: variable "{name}" is left out: tfk8s sets it')
+        elif source is None and known[name] is None:  # Kubernetes gets the value when the container starts
+            notes.append(f'{job}: variable "{name}" is left out: its value is known in the pod only')
         else:
-            env[name] = text
-    if env:
-        draft.keys["env"] = env
-    return values, others
+            env[name] = text if source is None else source
+    return known, env
 
 
 def _source(variable: Fields) -> dict[str, str] | None:
     """Return the source of a variable's value, if a job file can name it."""
     sources = variable.fields("valueFrom")
     for key, name in _SOURCES.items():
-        reference = sources.fields(key)
-        if set(reference.keys) == {"name", "key"}:
+        if key in sources:
+            reference = sources.fields(key)
             return {name: reference.text("name"), "key": reference.text("key")}
     return None
 
 
-def _resources(resources: Fields, draft: Draft) -> dict[str, Any]:
-    """Read the resources; return those for the key `pod`."""
-    requests, limits = (_amounts(resources.fields(key)) for key in ("requests", "limits"))
+def _resources(resources: Fields, job: str, notes: list[str]) -> dict[str, Any]:
+    """Return the keys of the job about resources: limits, or requests without a limit."""
+    keys: dict[str, Any] = {}
+    requests, limits = resources.fields("requests"), resources.fields("limits")
     for key, type_ in (("cpu", types.CPU), ("memory", types.SIZE)):
-        if key in limits:  # a limit without a request is the request, too
-            amount = requests.get(key, limits[key])
-            chosen = amount if is_valid(type_, amount) else limits[key]
-            draft.keys[key] = resources.fields("limits").value(key, type_) if chosen is limits[key] else chosen
-    gpu = next((name for name in limits if _GPU.fullmatch(name)), None)
-    if gpu is not None and str(limits[gpu]).isdecimal():
-        draft.keys["gpus"] = int(limits[gpu])
-        if gpu != "nvidia.com/gpu":
-            draft.keys["gpu_resource"] = gpu
-        requests.pop(gpu, None)
-        del limits[gpu]
-    found = {"requests": requests, "limits": limits, **resources.rest()}
-    return {key: value for key, value in found.items() if value}
-
-
-def _amounts(amounts: Fields) -> dict[str, Any]:
-    """Return amounts by resource, as text."""
-    return {key: str(amounts.value(key, types.AMOUNT)) for key in amounts.keys}
-
-
-def is_valid(type_: Type, value: Any) -> bool:
-    """Return whether a job file can have a value of this type."""
-    if type(value) not in type_.accepts:
-        return False
-    try:
-        type_.read(value, ())
-    except Invalid:
-        return False
-    return True
+        request, limit = requests.value(key, type_), limits.value(key, type_)
+        amount = request if limit is None else limit
+        if amount is not None:
+            keys[key] = amount
+        if request is not None and request != limit:
+            notes.append(f"{job}: {key} {amount} is both the request and the limit")
+    for name in limits.keys:
+        amount = limits.value(name, types.AMOUNT) if _GPU.fullmatch(name) else None
+        if "gpus" not in keys and str(amount).isdecimal():
+            keys["gpus"] = int(str(amount))
+            keys |= {} if name == "nvidia.com/gpu" else {"gpu_resource": name}
+            requests.drop(name)
+    notes += [f"{job}: the resource {name} is left out" for name in dict.fromkeys([*limits.left(), *requests.left()])]
+    return keys
 
 
 def less(memory: str, shm: str) -> str | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tfk8s.errors import JobFileError, quoted
@@ -13,11 +12,11 @@ from tfk8s.jobfile.types import Type
 from tfk8s.jobfile.values import Invalid
 
 _KINDS: dict[type, str] = {dict: "a mapping", list: "a list"}
-_OCTAL = re.compile("0[0-7]+")  # kubectl's YAML reads 0644 as an octal number
+_NOTHING: tuple[object, ...] = (False, "", [], {})
 
 
 class Fields:
-    """The fields of a mapping. Methods take a field; `rest` has those that nobody took.
+    """The fields of a mapping. Methods take a field; `left` has those that nobody took.
 
     Args:
         file: the file's name in messages.
@@ -84,53 +83,19 @@ class Fields:
             for index, entry in enumerate(entries)
         ]
 
-    def plain(self, key: str) -> Any:
-        """Take a value of any form, as Kubernetes reads it; None if it is absent."""
-        self._taken.add(key)
-        return self._plain((key,), self._data[key]) if key in self._data else None
-
-    def untake(self, *keys: str) -> None:
-        """Leave fields that were taken to `rest`."""
-        self._taken.difference_update(keys)
-
     def drop(self, *keys: str) -> None:
         """Take fields without their values."""
         self._taken.update(keys)
 
-    def check_names(self, names: Mapping[str, str]) -> None:
-        """Check the lists of mappings below these fields.
-
-        Args:
-            names: for the key of each such list, the key of its entries that has their name.
-
-        Raises:
-            JobFileError: an entry is no mapping, or its name is no text and no number.
-        """
-        self._check_names((), self._data, names)
-
-    def _check_names(self, path: Path, value: Any, names: Mapping[str, str]) -> None:
-        if isinstance(value, dict):
-            for key, entry in value.items():
-                if key in names and not _is_null(entry):
-                    self._check_entries((*path, key), entry, names[key])
-                self._check_names((*path, key), entry, names)
-        elif isinstance(value, list):
-            for index, entry in enumerate(value):
-                self._check_names((*path, index), entry, names)
-
-    def _check_entries(self, path: Path, entries: Any, name: str) -> None:
-        for index, entry in enumerate(self._checked(path, entries, (list,), "a list")):
-            place = (*path, index)
-            self._checked(place, entry, (dict,), "a mapping")
-            if name not in entry:
-                at = self._document.values[(*self._path, *place)]
-                message, label = f"{dotted(place)} has no {name}", f"expected {name}"
-                raise self._error(at, (*self._path, *place), "missing-key", message, label)
-            self._checked((*place, name), entry[name], (str, int), "text")
-
     def rest(self) -> dict[str, Any]:
         """Take all fields that are left, and return their values."""
-        return {key: self.plain(key) for key in self._data if key not in self._taken}
+        rest = {key: self._plain((key,), value) for key, value in self._data.items() if key not in self._taken}
+        self._taken.update(rest)
+        return rest
+
+    def left(self) -> list[str]:
+        """Return the names of the fields that nobody took, without those that say nothing, such as false."""
+        return [key for key, value in self._data.items() if key not in self._taken and value not in _NOTHING]
 
     def error(
         self, key: str, message: str, label: str = "", advice: str | None = None, code: str = "bad-value"
@@ -181,8 +146,6 @@ class Fields:
         if isinstance(value, list):
             return [self._plain((*path, index), entry) for index, entry in enumerate(value)]
         if isinstance(value, AmbiguousScalar):
-            if _OCTAL.fullmatch(value.text):
-                return int(value.text, 8)
             message = f"YAML parsers disagree on what {quoted(value.text)} means"
             advice = f'if it is meant as text, write "{value.text}", in quotes'
             place = (*self._path, *path)

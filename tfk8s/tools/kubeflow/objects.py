@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
+from tfk8s.core import spec
 from tfk8s.errors import InvalidInput, JobFileError, quoted
 from tfk8s.jobfile import reader, types
 from tfk8s.jobfile.document import Document, Path
 from tfk8s.render import kueue
-from tfk8s.tools.kubeflow import tfjob, trainjob
-from tfk8s.tools.kubeflow.draft import Notes
+from tfk8s.tools.kubeflow import tfjob
 from tfk8s.tools.kubeflow.fields import Fields
 
-_VERSIONS = {tfjob.KIND: tfjob.VERSIONS, trainjob.KIND: trainjob.VERSIONS}
 # The parts of an object's metadata that the API server or kubectl writes.
 _WRITTEN = (
     "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generation", "managedFields",
@@ -23,23 +21,8 @@ _WRITTEN = (
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The object that becomes a job file.
-
-    Attributes:
-        kind: the object's kind.
-        job: the object.
-        runtimes: the training runtimes in the file, by kind and name.
-    """
-
-    kind: str
-    job: Fields
-    runtimes: Mapping[tuple[str, str], Fields] = field(default_factory=dict)
-
-
-def choose(data: bytes, file: str, notes: Notes) -> Found:
-    """Return the one TFJob or TrainJob in a file.
+def choose(data: bytes, file: str, notes: list[str]) -> Fields:
+    """Return the one TFJob in a file.
 
     Args:
         data: the file.
@@ -48,39 +31,32 @@ def choose(data: bytes, file: str, notes: Notes) -> Found:
 
     Raises:
         JobFileError: the file can't be read.
-        InvalidInput: the file has no such object, or several.
+        InvalidInput: the file has no TFJob, or several.
     """
-    jobs: list[Found] = []
-    runtimes: dict[tuple[str, str], Fields] = {}
+    jobs: list[Fields] = []
     others: list[str] = []
     for item in _objects(data, file):
         kind, version = item.text("kind"), item.text("apiVersion")
-        if kind in _VERSIONS:
-            _check_version(item, kind, version)
-            jobs.append(Found(kind, item, runtimes))
-        elif kind in trainjob.RUNTIMES:
-            runtimes[kind, item.fields("metadata").text("name")] = item
+        if kind == tfjob.KIND:
+            if version not in tfjob.VERSIONS:
+                message = f"{quoted(version)} is no known version of TFJob"
+                raise item.error("apiVersion", message, f"expected {', '.join(tfjob.VERSIONS)}")
+            jobs.append(item)
+        elif version == spec.API_VERSION:
+            raise InvalidInput(f'"{file}" is a job file already', help=f"tfk8s validate {file}")
         else:
-            if version == "tfk8s.dev/v1":
-                raise InvalidInput(f'"{file}" is a job file already', help=f"tfk8s validate {file}")
             others.append(f"{kind or 'object'} {quoted(item.fields('metadata').text('name'))}")
     if not jobs:
         have = f": it has {', '.join(others[:5])}" if others else ""
-        raise InvalidInput(f'"{file}" has no TFJob and no TrainJob{have}', help="name a file with one of them")
+        raise InvalidInput(f'"{file}" has no TFJob{have}', help="name a file with a TFJob")
     if len(jobs) > 1:
-        raise jobs[1].job.error("", f"the file has {len(jobs)} jobs, and a job file is about one", "the second job")
-    for other in others:
-        notes.add(f"{other} in the same file stays an object of its own")
+        raise jobs[1].error("", f"the file has {len(jobs)} TFJobs, and a job file is about one", "the second TFJob")
+    notes += [f"{other} in the same file stays an object of its own" for other in others]
     return jobs[0]
 
 
-def metadata_keys(metadata: Fields, notes: Notes) -> dict[str, Any]:
-    """Return the keys of a job file from an object's metadata.
-
-    Args:
-        metadata: the metadata.
-        notes: what gets lost.
-    """
+def metadata_keys(metadata: Fields, notes: list[str]) -> dict[str, Any]:
+    """Return the keys of a job file from an object's metadata; `notes` gets what is left out."""
     keys: dict[str, Any] = {}
     if (namespace := metadata.value("namespace", types.LABEL)) is not None:
         keys["namespace"] = namespace
@@ -89,11 +65,11 @@ def metadata_keys(metadata: Fields, notes: Notes) -> dict[str, Any]:
         keys["queue"] = queue
     annotations.drop(_LAST_APPLIED)
     for kind, entries in (("label", labels), ("annotation", annotations)):
-        for key in entries.rest():
-            notes.add(f'the {kind} "{key}" of the object itself: {kind}s of a job file are those of pods')
+        for key in entries.left():
+            notes.append(f'the {kind} "{key}" of the object itself: {kind}s of a job file are those of pods')
     metadata.drop(*_WRITTEN, "generateName")
-    for key in metadata.rest():
-        notes.add(f"metadata.{key} has no counterpart")
+    for key in metadata.left():
+        notes.append(f"metadata.{key} has no counterpart")
     return keys
 
 
@@ -121,9 +97,3 @@ def _items(file: str, document: Document, path: Path, data: object) -> Iterator[
             yield from _items(file, document, (*path, "items", index), item)
     else:
         yield Fields(file, document, path, data)
-
-
-def _check_version(item: Fields, kind: str, version: str) -> None:
-    if version not in _VERSIONS[kind]:
-        message = f"{quoted(version)} is no known version of {kind}"
-        raise item.error("apiVersion", message, f"expected {', '.join(_VERSIONS[kind])}")

@@ -1,111 +1,70 @@
-"""The volumes of a replica's container: those with a key in the job file, and the others for the key `pod`."""
+"""The volumes of a replica's container."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from tfk8s.core.naming import SHM_FOLDER
 from tfk8s.jobfile import types, values
 from tfk8s.render import volumes as pod_volumes
 from tfk8s.tools.kubeflow import container
-from tfk8s.tools.kubeflow.draft import Draft, Notes
 from tfk8s.tools.kubeflow.fields import Fields
 
-Object = dict[str, Any]
-
-# Sources with a key in the job file, and the key of their name.
+# Sources with a key in the job file, and the field of their name.
 _SOURCES = {
     "persistentVolumeClaim": ("claim", "claimName"),
     "secret": ("secret", "secretName"),
     "configMap": ("config_map", "name"),
-    "emptyDir": ("size", "sizeLimit"),
 }
+_FOLDER = "emptyDir"
+_FOLDER_SIZE, _SHM_SIZE = "10Gi", "1Gi"  # of folders without a limit, which a job file must give
 
 
-def plain(volume: Fields) -> Object:
-    """Return a volume, whose source must be a mapping; without a source, it is an empty folder."""
-    kinds = [key for key in volume.keys if key != "name"]
-    return {"name": volume.text("name"), **({kind: volume.fields(kind).rest() for kind in kinds} or {"emptyDir": {}})}
-
-
-def read(volumes: list[Object], mounts: list[Object], draft: Draft, notes: Notes) -> list[Object]:
-    """Read the mounts of a replica's container into a draft; return the mounts for the key `pod`.
+def read(spec: Fields, own: Fields, job: str, keys: dict[str, Any], notes: list[str]) -> None:
+    """Add the volumes that a container mounts to the keys of its job; `notes` gets what is left out.
 
     Args:
-        volumes: the pod's volumes; those that the draft's keys have are removed, and reserved names are changed.
-        mounts: the mounts of the replica's container.
-        draft: the job.
-        notes: what gets lost.
+        spec: the pod's spec.
+        own: the container.
+        job: the job's name.
+        keys: the job's keys.
+        notes: the notes.
     """
-    by_name = {volume.get("name"): volume for volume in volumes}
-    uses = [mount.get("name") for mount in mounts]
-    left, own = [], []
-    for mount in mounts:
-        volume = by_name.get(mount.get("name"), {})
-        entry = _entry(volume, mount)
-        if _is_scratch(volume, mount):
-            if volume["emptyDir"] != {"sizeLimit": pod_volumes.SCRATCH_SIZE}:
-                notes.add(f"{draft.name}: the empty folder at /tmp is tfk8s' own, of {pod_volumes.SCRATCH_SIZE}")
-        elif _is_shm(volume, mount) and _set_shm(volume, draft):
-            pass
-        elif entry is not None and uses.count(mount["name"]) == 1:
-            draft.keys.setdefault("volumes", []).append(entry)
-        else:
-            left.append(mount)
+    by_name = {volume.text("name"): volume for volume in spec.each("volumes")}
+    for mount in own.each("volumeMounts"):
+        volume, path = by_name.get(mount.text("name")), mount.text("mountPath")
+        kind = next((key for key in volume.keys if key != "name"), _FOLDER) if volume else "no volume"
+        if volume is None or kind not in (*_SOURCES, _FOLDER) or mount.text("subPath"):
+            notes.append(f"{job}: the volume at {path} is left out ({'subPath' if 'subPath' in mount else kind})")
             continue
-        own.append(volume["name"])
-    volumes[:] = [volume for volume in volumes if volume.get("name") not in own]
-    return left
+        source = volume.fields(kind)
+        entry = _folder(source, path, job, keys, notes) if kind == _FOLDER else _named(kind, source)
+        if entry:
+            is_read_only = mount.flag("readOnly") or (kind == "persistentVolumeClaim" and source.flag("readOnly"))
+            read_only = {"read_only": True} if is_read_only else {}
+            place = {"path": mount.value("mountPath", types.MOUNT_PATH)}
+            keys.setdefault("volumes", []).append({**place, **entry, **read_only})
+        notes += [f"{job}: {field} of the volume at {path} is left out" for field in (*source.left(), *mount.left())]
 
 
-def rename(spec: Object) -> None:
-    """Change the names of a pod's volumes that are tfk8s' own."""
-    names = {volume.get("name"): f"{volume.get('name')}-user" for volume in spec.get("volumes", ())}
-    reserved = {name: new for name, new in names.items() if re.search(values.RESERVED_VOLUME, str(name))}
-    mounts = [
-        mount
-        for one in (*spec.get("containers", ()), *spec.get("initContainers", ()))
-        for mount in one.get("volumeMounts", ())
-    ]
-    for entry in (*spec.get("volumes", ()), *mounts):
-        entry["name"] = reserved.get(entry.get("name"), entry.get("name"))
-
-
-def _entry(volume: Object, mount: Object) -> Object | None:
-    """Return the entry of the job file's `volumes`, or None if none says the same."""
-    if not set(mount) <= {"name", "mountPath", "readOnly"} or len(volume) != 2:
-        return None
-    kind = next(key for key in volume if key != "name")
-    source = volume[kind]
-    if kind not in _SOURCES:
-        return None
+def _named(kind: str, source: Fields) -> dict[str, Any]:
     key, name = _SOURCES[kind]
-    is_read_only = bool(source.get("readOnly")) if kind == "persistentVolumeClaim" else False
-    if set(source) - ({"readOnly"} if is_read_only else set()) != {name}:
-        return None
-    read_only = {"read_only": True} if is_read_only or mount.get("readOnly") else {}
-    return {"path": mount["mountPath"], key: source[name], **read_only}
+    return {key: source.value(name, types.NAME)}
 
 
-def _is_scratch(volume: Object, mount: Object) -> bool:
-    return values.normal_path(str(mount.get("mountPath"))) == pod_volumes.SCRATCH_FOLDER and "emptyDir" in volume
-
-
-def _is_shm(volume: Object, mount: Object) -> bool:
-    folder, source = values.normal_path(str(mount.get("mountPath"))), volume.get("emptyDir")
-    if folder != SHM_FOLDER or source is None or {*source} != {"medium", "sizeLimit"}:
-        return False
-    return container.is_valid(types.SIZE, source["sizeLimit"])
-
-
-def _set_shm(volume: Object, draft: Draft) -> bool:
-    """Set `shm`, which is memory besides `memory`; return whether that is possible."""
-    shm = str(volume["emptyDir"]["sizeLimit"])
-    if "memory" in draft.keys:
-        memory = container.less(str(draft.keys["memory"]), shm)
-        if memory is None:
-            return False
-        draft.keys["memory"] = memory
-    draft.keys["shm"] = shm
-    return True
+def _folder(source: Fields, path: str, job: str, keys: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return the source of an empty folder; none for /tmp, which pods have, and for /dev/shm, which has a key."""
+    source.drop("medium")
+    folder, given = values.normal_path(path), source.value("sizeLimit", types.SIZE)
+    if folder == pod_volumes.SCRATCH_FOLDER:
+        notes.append(f"{job}: the empty folder at /tmp is tfk8s' own, of {pod_volumes.SCRATCH_SIZE}")
+        return {}
+    size = given or (_SHM_SIZE if folder == SHM_FOLDER else _FOLDER_SIZE)
+    if given is None:
+        notes.append(f"{job}: the empty folder at {path} has at most {size}")
+    if folder != SHM_FOLDER:
+        return {"size": size}
+    keys["shm"] = size  # memory besides `memory`
+    if "memory" in keys:
+        keys["memory"] = container.less(str(keys["memory"]), str(size)) or keys["memory"]
+    return {}

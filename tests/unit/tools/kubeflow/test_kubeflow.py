@@ -1,4 +1,4 @@
-"""Job files that are made from TFJobs and TrainJobs."""
+"""Job files that are made from TFJobs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,6 @@ HERE = Path(__file__).parent
 
 READ_ONLY = "the pods do not run as root, and only /tmp and volumes are writable (docs/security.md)"
 
-TRAINJOB = """\
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata: {name: mnist}
-spec:
-  runtimeRef: {name: tf}
-  trainer: {image: a, command: [b], numNodes: 2}
-"""
-
 
 def converted(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the job file of a text, and the notes."""
@@ -36,11 +27,10 @@ def converted(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     return found.data, found.notes
 
 
-@pytest.mark.parametrize("name", ["tfjob", "trainjob"])
-def test_whole_job_file(name: str) -> None:
+def test_whole_job_file() -> None:
     """With TFK8S_UPDATE=1, the test writes the expected job file."""
-    found = kubeflow.convert((HERE / f"{name}.yaml").read_bytes(), f"{name}.yaml").text(f"{name}.yaml")
-    expected = HERE / f"{name}.expected.yaml"
+    found = kubeflow.convert((HERE / "tfjob.yaml").read_bytes(), "tfjob.yaml").text("tfjob.yaml")
+    expected = HERE / "tfjob.expected.yaml"
     if os.environ.get("TFK8S_UPDATE"):
         expected.write_text(found)
     assert found == expected.read_text()
@@ -59,15 +49,6 @@ def test_smallest_tfjob() -> None:
     assert notes == (
         READ_ONLY,
         "only the pods of the cluster connect to its pods; network: {allow_from: …} lets others in",
-    )
-
-
-def test_trainjob_without_its_runtime() -> None:
-    data, notes = converted(TRAINJOB)
-    assert data["jobs"] == {"worker": {"tasks": 2, "program": ["b"]}}
-    assert notes[:2] == (
-        'ClusterTrainingRuntime "tf" is not in the file: its settings are not in the job file',
-        "Trainer sets no TF_CONFIG; tfk8s sets it, with the nodes as workers",
     )
 
 
@@ -113,9 +94,10 @@ def test_run(text: str, run: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("resources", "keys"),
     [
-        ({"limits": {"cpu": "500m"}}, {"cpu": "500m", "pod": {"containers": [{"name": "server", "resources": {"limits": {"cpu": "500m"}}}]}}),  # noqa: E501
-        ({"requests": {"cpu": "500m"}, "limits": {"cpu": 1}}, {"cpu": "500m"}),
-        ({"requests": {"memory": "1Gi"}}, {"pod": {"containers": [{"name": "server", "resources": {"requests": {"memory": "1Gi"}}}]}}),  # noqa: E501
+        ({"limits": {"cpu": "500m"}}, {"cpu": "500m"}),
+        ({"requests": {"cpu": "500m"}, "limits": {"cpu": 1}}, {"cpu": 1}),
+        ({"requests": {"memory": "1Gi"}}, {"memory": "1Gi"}),
+        ({"limits": {"rdma/hca": 1}}, {}),
         ({"limits": {"nvidia.com/gpu": 2}}, {"gpus": 2}),
     ],
 )  # fmt: skip
@@ -159,8 +141,8 @@ def test_long_name() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "advice"),
     [
-        ("kind: Pod\nmetadata: {name: a}", '"tfjob.yaml" has no TFJob and no TrainJob: it has Pod "a"', "name a file with one of them"),  # noqa: E501
-        ("", '"tfjob.yaml" has no TFJob and no TrainJob', "name a file with one of them"),
+        ("kind: Pod\nmetadata: {name: a}", '"tfjob.yaml" has no TFJob: it has Pod "a"', "name a file with a TFJob"),
+        ("", '"tfjob.yaml" has no TFJob', "name a file with a TFJob"),
         ("apiVersion: tfk8s.dev/v1\nname: a", '"tfjob.yaml" is a job file already', "tfk8s validate tfjob.yaml"),
     ],
 )  # fmt: skip
@@ -181,20 +163,16 @@ BAD = [
     TFJOB + TFJOB.partition("tfReplicaSpecs:\n")[2].replace("Worker", "worker"),
     TFJOB.replace("tfReplicaSpecs", "replicaSpecs"),
     TFJOB.replace("name: tensorflow", "name: main"),
-    TFJOB.replace(", command: [b]", ""),
     TFJOB.replace("image: a, ", ""),
     TFJOB.replace("image: a", "image: A b"),
     TFJOB.replace("command: [b]", "command: b"),
     TFJOB.replace("command: [b]", "command: [1]"),
     TFJOB.replace("command: [b]", "command: [b], resources: {limits: {cpu: x}}"),
-    TFJOB.replace("command: [b]", "command: [b], tty: yes"),
+    TFJOB.replace("          containers", "          tolerations: [{operator: yes}]\n          containers"),
     TFJOB.replace("      template:", "      replicas: two\n      template:"),
     TFJOB.replace("      template:", "      replicas: 20000\n      template:"),
     TFJOB.replace("      template:", "      restartPolicy: Maybe\n      template:"),
     TFJOB.replace("spec:\n", "spec:\n  successPolicy: Sometimes\n", 1),
-    TRAINJOB.replace("image: a, ", ""),
-    TRAINJOB + "---\nkind: ClusterTrainingRuntime\nmetadata: {name: tf}\nspec: {mlPolicy: {torch: {}}}\n",
-    TRAINJOB + "---\nkind: ClusterTrainingRuntime\nmetadata: {name: tf}\nspec: {template: {}}\n",
 ]
 
 
@@ -211,12 +189,19 @@ def test_located_errors() -> None:
     assert "\n\n".join(messages) + "\n" == expected.read_text()
 
 
-def test_all_containers_without_a_command_are_named() -> None:
-    text = TFJOB.replace(", command: [b]", "")
-    text += text.partition("tfReplicaSpecs:\n")[2].replace("Worker", "PS")
-    with pytest.raises(JobFileError) as caught:
-        kubeflow.convert(text.encode(), "tfjob.yaml")
-    assert str(caught.value).count("this container has no command") == len(caught.value.problems) == 2
+def test_a_container_without_a_command_gets_a_placeholder_for_its_entrypoint() -> None:
+    data, notes = converted(TFJOB.replace("command: [b]", "args: [--steps=3]"))
+    assert data["jobs"]["worker"]["program"] == ["ENTRYPOINT", "--steps=3"]
+    assert notes[0] == (
+        "worker: write the ENTRYPOINT of the image into program, in place of ENTRYPOINT; it is printed by "
+        "docker inspect --format '{{json .Config.Entrypoint}} {{json .Config.Cmd}}' IMAGE"
+    )
+
+
+def test_a_value_that_only_the_whole_job_file_forbids_is_an_error_that_names_it() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        converted(with_pod(nodeSelector={"a b": "c"}))
+    assert str(caught.value).startswith("no job file can have jobs.worker.node_selector")
 
 
 def test_args_that_begin_with_python_are_the_command() -> None:
