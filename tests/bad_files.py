@@ -288,6 +288,8 @@ TABLE = r"""
 = jobs: {ps: {tf1: true}, a: {tf1: true, program: [sh, a.py]}, b: {tf1: true, program: [python3.11, -u, -m, b]}}
   3:13+3 needs-program: tf1 has no effect on job "ps", which has no program -> remove tf1; session scripts get TensorFlow 1 by tfk8s submit --tf1
   3:49+10 bad-program: tf1 needs a program of Python, and "sh" is another command [expected a Python file, or python3 with -m MODULE or FILE.py]
+= jobs: {ps: 1, worker: {program: [a.py, "$(TFK8S_HOSTS:chief)"]}}
+  3:40+22 bad-program: $(TFK8S_HOSTS:chief) refers to no job [expected one of ps, worker]
 = jobs: {ps: 1, worker: {program: [a.py]}}\nmaster: worker
   4:9+6 bad-master: sessions can't connect to a task of "worker", which runs a program [expected a job without program]
 = jobs: {ps: 1}\nrun: {}

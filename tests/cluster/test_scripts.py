@@ -13,12 +13,9 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.backends.stacks import explainer
-from tfk8s.cluster import each, stacks, timeline
+from tfk8s.cluster import stacks, timeline
 from tfk8s.cluster.handle import Cluster
-from tfk8s.core.progress import StepProgress
 from tfk8s.core.script import Download, LogOptions, Script, ScriptResources
-from tfk8s.core.spec import Task
-from tfk8s.core.status import ScriptPhase
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.render import manifests, package_files, program_job
 
@@ -272,29 +269,6 @@ def test_a_script_does_not_wait_for_a_master_that_is_lost(up, namespace, client,
     _, err = process.communicate(timeout=240)
     assert process.returncode == 3
     assert "worker/0 was lost" in err
-
-
-def test_scripts_of_all_workers_show_progress_until_ctrl_c(backend, cluster, tmp_path):
-    (tmp_path / "script.py").write_text(
-        "import os, time, tfk8s\ntfk8s.progress(4, 4)\nprint(os.environ['TFK8S_INDEX'], flush=True)\ntime.sleep(600)\n"
-    )
-    lines = set()
-
-    def scripts():
-        return [script for script in backend.observe(cluster).scripts if script.phase is ScriptPhase.RUNNING]
-
-    def interrupt(task, text, is_error):
-        lines.add((str(task), text, is_error))
-        if not is_error and {("worker/0", "0", False), ("worker/1", "1", False)} <= lines:
-            seen = [StepProgress(step=4, total=4)] * 2
-            polling.wait_until(lambda: [script.progress for script in scripts()] == seen, "the progress", 60)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        each.run_each(
-            backend, cluster, [Task("worker", 0), Task("worker", 1)], Script(path=tmp_path / "script.py"), interrupt
-        )
-    polling.wait_until(lambda: not scripts(), "the status to have the scripts' end", 60)
 
 
 HANGING = """

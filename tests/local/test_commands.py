@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -29,17 +28,6 @@ from tfk8s.task import probe
 TUTORIAL = REPOSITORY / "examples" / "tutorial"
 pytestmark = pytest.mark.usefixtures("servers_only")
 CLUSTER, TWO_TASKS = TUTORIAL / "cluster.yaml", TUTORIAL / "two_tasks.py"
-
-# A script for `run --each`, whose server is that of its task.
-EACH = """
-import json, os, sys, time
-import tensorflow as tf
-job, index = os.environ["TFK8S_JOB"], int(os.environ["TFK8S_INDEX"])
-server = tf.distribute.Server(json.loads(os.environ["TFK8S_CLUSTER"]), job_name=job, task_index=index)
-print(sys.argv[1], "adopts", server.server_def.task_index, flush=True)
-if sys.argv[1] == "fail":
-    time.sleep(60) if index == 0 else sys.exit(7)
-"""
 
 
 @pytest.fixture
@@ -98,20 +86,6 @@ def test_run_exits_with_the_code_of_the_script(job_file: Path, tmp_path: Path) -
     done = tfk8s("run", "--local", job_file, script, "--steps", "5", "--local")
     assert (done.returncode, done.stdout) == (7, "['--steps', '5', '--local']\n")
     assert state.folder("mine").read() is None
-
-
-@pytest.mark.usefixtures("tensorflow")
-def test_run_each_ends_with_the_first_failure(job_file: Path, mine: str, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(EACH)
-    run = functools.partial(tfk8s, "run", "--local", "--each", "worker", job_file, script)
-    done = run("$(TFK8S_JOB)-$(TFK8S_INDEX)")
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["worker/0 | worker-0 adopts 0", "worker/1 | worker-1 adopts 1"]
-    done = run("fail")
-    assert done.returncode == 7
-    assert done.stderr.endswith("tfk8s: the script of worker/1 has ended with exit code 7, which ends the others\n")
-    assert json.loads(tfk8s("status", "--local", mine, "-o", "json").stdout)["scripts"] == []
 
 
 def test_run_of_a_missing_script_starts_nothing(job_file: Path) -> None:

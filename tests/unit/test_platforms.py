@@ -31,7 +31,6 @@ WORKING = {
 REFUSED = {
     f"up --local {FILE}": ("clusters on this machine need Linux", platforms.SYSTEMS),
     "status --local mnist": ("clusters on this machine need Linux", platforms.SYSTEMS),
-    f"run --each worker {FILE} {SCRIPT}": ("the processes of --each need Linux", platforms.SYSTEMS),
     "notebook mnist": ("notebooks need Linux", platforms.SYSTEMS),
     f"submit --here mnist {SCRIPT}": ("scripts on this machine need Linux", ("win32",)),
     "connect mnist": ("sessions from this machine need Linux", ("win32",)),
@@ -96,7 +95,7 @@ def require_clients_alone(system: str, modules: list[str]) -> None:
     run_in_pods = ("tfk8s.sessions.", "tfk8s.task.", "tfk8s.training.")
     paths = [name.replace(".", "/") + ".py" for name in modules if not name.startswith(run_in_pods)]
     unchecked = sorted(path for path in paths if re.search(pattern[1], path))
-    refusing = {"tfk8s/backends/local_scripts.py": ("win32",), "tfk8s/cluster/each.py": platforms.SYSTEMS}
+    refusing = {"tfk8s/backends/local_scripts.py": ("win32",)}
     assert unchecked == [path for path, systems in refusing.items() if system in systems]
 
 

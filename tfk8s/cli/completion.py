@@ -74,11 +74,6 @@ def tasks_of_job_file(context: typer.Context) -> list[str]:
     return []
 
 
-def jobs_of_job_file(context: typer.Context) -> list[str]:
-    """Return the jobs of the job file that the command line names."""
-    return list(dict.fromkeys(task.partition("/")[0] for task in tasks_of_job_file(context)))
-
-
 def fields() -> list[str]:
     """Return the fields of a job file, and those of a job."""
     from tfk8s.jobfile.schema import JOB, JOB_FILE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +14,6 @@ from tfk8s.cli.signals import Once
 POLL_INTERVAL = 2.0
 if TYPE_CHECKING:
     from tfk8s.cluster.handle import Cluster
-    from tfk8s.core.script import Script as ScriptSettings
-    from tfk8s.core.spec import JobFile, Task
     from tfk8s.core.status import ClusterStatus
 
 
@@ -143,15 +140,6 @@ def run(
     get: options.Get = None,
     trace: options.Trace = None,
     trace_every: options.TraceEvery = None,
-    each: Annotated[
-        str | None,
-        typer.Option(
-            "--each",
-            metavar="JOB",
-            help="Run SCRIPT once for each task of JOB, at the same time.",
-            autocompletion=completion.jobs_of_job_file,
-        ),
-    ] = None,
     settings: options.Settings = None,
     variables: options.Variables = None,
     all_lines: options.AllLines = False,
@@ -168,15 +156,13 @@ def run(
     Without SCRIPT, prints the output of the job file's programs, and returns the exit code of their run: 0, or that of
     the program that failed. With SCRIPT, uses and keeps a cluster that already runs with this job file. Arguments after
     SCRIPT go to the script. --get copies PATH from the script's folder to LOCAL (default: the same path here) before
-    the cluster is removed. With --each, each script finds its task in TFK8S_JOB and TFK8S_INDEX; $(TFK8S_INDEX) in
-    ARGS is replaced. The first failure ends the other scripts and is the exit code. Unless --keep is given, the
-    cluster is removed after SIGKILL of this command, too: on Kubernetes after 15 minutes.
+    the cluster is removed. Unless --keep is given, the cluster is removed after SIGKILL of this command, too: on
+    Kubernetes after 15 minutes.
 
     Examples:
         tfk8s run --local cluster.yaml
         tfk8s run --local cluster.yaml train.py --steps 1000
         tfk8s run --local --tf1 cluster.yaml old_script.py
-        tfk8s run --local --each worker cluster.yaml replica.py '--task_index=$(TFK8S_INDEX)'
     """
     from tfk8s.api import find
     from tfk8s.backends.options import BackendOptions
@@ -196,14 +182,10 @@ def run(
             cpu=cpu, memory=memory, get=get or (), start_timeout=None if timeout == TIMEOUT else timeout,
             on_master=on_master,
         )  # fmt: skip
-    elif tf1 or fresh or isolate or on_master or requirements or gpus or cpu or memory or get or trace or each:
-        flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory, --get, --trace"
-        raise InvalidInput(f"{flags} and --each need a SCRIPT")
-    if each and (get or steps):
-        option = "--get" if get else "--trace"
-        raise InvalidInput(f"{option} can't be combined with --each: the scripts would replace each other's files")
+    elif tf1 or fresh or isolate or on_master or requirements or gpus or cpu or memory or get or trace:
+        flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory, --get and --trace"
+        raise InvalidInput(f"{flags} need a SCRIPT")
     spec = options.load_job_file(file, settings, variables)
-    tasks = _tasks_of(spec, each)
     cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports, python), keep=keep)
     if session_script is None:
         require_programs(spec)
@@ -228,32 +210,9 @@ def run(
             if session_script is None:
                 return follow(cluster, signals, all_lines=all_lines)
             with timeline.recorded(session_script, steps, cluster) as recorded:
-                return _run(cluster, recorded, tasks, spec.grace)
+                return cluster.run(recorded)
         finally:
             signals.hold()
-
-
-def _tasks_of(spec: JobFile, job: str | None) -> list[Task]:
-    if job is None:
-        return []
-    from tfk8s.cluster.each import tasks_of
-
-    return tasks_of(spec, job)
-
-
-def _run(cluster: Cluster, script: ScriptSettings, tasks: list[Task], grace: int | None) -> int:
-    """Run a script, or a script for each of the tasks; return the exit code."""
-    if not tasks:
-        return cluster.run(script)
-    from tfk8s.cli.tasks import prefixes
-    from tfk8s.cluster.each import run_each
-
-    out, err = prefixes(tasks, sys.stdout), prefixes(tasks, sys.stderr)
-
-    def show(task: Task, text: str, is_error: bool) -> None:
-        (note if is_error else say)(f"{(err if is_error else out)[task]}{text}", is_raw=True)
-
-    return run_each(cluster.backend, cluster.name, tasks, script, show, grace)
 
 
 def connect(

@@ -5,8 +5,8 @@
     TFK8S_NAMESPACE     render/pods                       task/config                 the cluster's namespace
     TFK8S_JOBS          render/pods, kubernetes/          task/config, kubernetes/    the ClusterSpec (core/compact)
     TFK8S_PORT          render/pods                       task/config, kubernetes/    the server's port, or a default
-    TFK8S_JOB           render/pods, cluster/each         task/, kubernetes/          the job of this task
-    TFK8S_INDEX         render/pods, cluster/each         task/                       the index of this task
+    TFK8S_JOB           render/pods, core/environment     task/, kubernetes/          the job of this task
+    TFK8S_INDEX         render/pods, core/environment     task/                       the index of this task
     TFK8S_PRELOAD       render/pods                       task/server                 modules to import first
     TFK8S_GPUS          render/pods, local/               task/, status                GPUs that TensorFlow must see
     TFK8S_ACTIVITY_PORT render/pods                       task/                       the port of the list of clients

@@ -8,6 +8,7 @@ one more code for a program that has saved and wants to run again, `SAVED`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ END_TIMEOUT = 2.0  # between SIGTERM and SIGKILL for a program that has to end, 
 MAX_STOPPED = 10.0
 _SUFFIX = ".py"
 _PYTHON = re.compile(r"(.*/)?python(3(\.[0-9]+)?)?")
+_REFERENCE = re.compile(r"\$\((TFK8S_JOB|TFK8S_INDEX|TFK8S_HOSTS:(\w+))\)")
 _END = re.compile(r"exit code (\d+), restarts (\d+)")
 
 
@@ -67,6 +69,27 @@ class Program:
     def script(self) -> PurePosixPath:
         """The absolute path of the Python file on the machine that read the job file."""
         return PurePosixPath(self.folder, self.words[0])
+
+
+def referenced_jobs(word: str) -> list[str]:
+    """Return the jobs whose addresses a word of a program refers to, as in `$(TFK8S_HOSTS:ps)`."""
+    return [match[2] for match in _REFERENCE.finditer(word) if match[2]]
+
+
+def expand(words: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the words of a task's program, with values in place of references.
+
+    Args:
+        words: the program of the job.
+        environment: the variables of the task: its job, its index and its ClusterSpec.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if job := match[2]:
+            return ",".join(json.loads(environment["TFK8S_CLUSTER"]).get(job, ()))
+        return environment[match[1]]
+
+    return [_REFERENCE.sub(value, word) for word in words]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from tfk8s.core import naming
 from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile.document import Document, Path
 from tfk8s.jobfile.role_checks import (
+    addresses_of_unknown_jobs,
     runs_without_programs,
     server_keys_of_programs,
     tf1_without_python,
@@ -43,6 +44,7 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         python_paths_from_sources,
         server_keys_of_programs,
         tf1_without_python,
+        addresses_of_unknown_jobs,
         runs_without_programs,
         wrong_data_jobs,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfk8s.core.programs import Program
+from tfk8s.core.programs import Program, referenced_jobs
 from tfk8s.core.roles import EVALUATOR, MIN_DATA_TASKS, takes_part
 from tfk8s.errors import Problem, quoted
 from tfk8s.jobfile import syntax
@@ -68,6 +68,16 @@ def tf1_without_python(values: ValidValues) -> Iterator[Problem]:
             message = f"tf1 needs a program of Python, and {quoted(words[0])} is another command"
             label = "expected a Python file, or python3 with -m MODULE or FILE.py"
             yield values.problem("bad-program", message, ("jobs", job, "program"), label=label)
+
+
+def addresses_of_unknown_jobs(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem for each word of a program that refers to the addresses of a job that does not exist."""
+    for job in values.jobs:
+        for path, word in values.entries("jobs", job, "program"):
+            for name in set(referenced_jobs(word)) - set(values.jobs):
+                message = f"$(TFK8S_HOSTS:{name}) refers to no job"
+                label = f"expected one of {', '.join(values.jobs)}"
+                yield values.problem("bad-program", message, path, label=label)
 
 
 def runs_without_programs(values: ValidValues) -> Iterator[Problem]:

@@ -71,7 +71,7 @@ def strategy(job: str | None = None, *, variables: str | None = None) -> tf.dist
 def own_task(cluster: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the task whose program this process is ("chief/0"), which has no server that could compute.
 
-    A script has the address of its own as a task in `TF_CONFIG`, also with `--each`.
+    A script has the address of its own as a task in `TF_CONFIG`.
 
     Args:
         cluster: the address of each task, by job.

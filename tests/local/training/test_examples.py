@@ -113,6 +113,12 @@ def test_between_graph_programs_share_the_variables_of_the_ps() -> None:
     assert between_graph.ended(ps) == (0, "ps 0 ends\n")
 
 
+def test_between_graph_programs_of_the_tasks_find_their_addresses_in_flags() -> None:
+    done = tfk8s("run", "--local", BETWEEN_GRAPH / "programs.yaml")
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^worker/\d \| worker \d: \d+ steps, accuracy 1\.00$", done.stdout, re.MULTILINE)) == 2
+
+
 def test_every_example_has_a_test() -> None:
     here = Path(__file__).read_text() + (Path(__file__).parent / "test_recover.py").read_text()
     here += "".join(command.text for page in REAL for command in page_commands(ROOT / page))

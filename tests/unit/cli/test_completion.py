@@ -161,7 +161,6 @@ def test_tasks_of_a_job_file(tab: Tab, tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text("apiVersion: tfk8s.dev/v1\nname: toy\njobs: {worker: 2}\n")
     assert tab(f"tfk8s render {path} --task ") == (["worker/0", "worker/1"], "")
-    assert tab(f"tfk8s run {path} --each ") == (["worker"], "")
 
 
 def test_contexts_of_the_kubeconfig(tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_run_of_a_script_needs_servers(run: Run, backend: FakeBackend, file: str
 
 
 def test_options_of_a_script_need_the_script(run: Run, file: str) -> None:
-    flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory, --get, --trace and --each"
+    flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory, --get and --trace"
     assert run("run", "--tf1", file) == (2, "", f"error: {flags} need a SCRIPT\n")
 
 
@@ -133,19 +133,6 @@ def test_the_size_of_the_folder_is_checked_before_anything_starts(
     code, _, err = run("run", served, str(script))
     assert (code, backend.calls) == (2, [])
     assert f'the folder "{script.parent}" has more than 0 MB, and is copied with its script' in err
-
-
-def test_each_is_refused_before_anything_starts(run: Run, backend: FakeBackend, served: str) -> None:
-    assert run("run", "--each", "ps", served, __file__) == (
-        2, "", 'error: there is no job "ps"; the only job is worker\n',
-    )  # fmt: skip
-    assert run("run", "--each", "worker", "--get", "model", served, __file__) == (
-        2, "", "error: --get can't be combined with --each: the scripts would replace each other's files\n",
-    )  # fmt: skip
-    assert run("run", "--each", "worker", "--trace", "a.html", served, __file__) == (
-        2, "", "error: --trace can't be combined with --each: the scripts would replace each other's files\n",
-    )  # fmt: skip
-    assert backend.calls == []
 
 
 def test_up_advises_to_wait(run: Run, backend: FakeBackend, file: str) -> None:

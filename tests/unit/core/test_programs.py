@@ -89,3 +89,11 @@ def test_status_of_a_run() -> None:
 def test_only_what_has_got_sigterm_may_save_and_not_for_ever() -> None:
     assert programs.may_save(True, 10.0, 9.9)
     assert not any(programs.may_save(*values) for values in [(True, 10.0, 10.0), (True, None, 1.0), (False, 10.0, 1.0)])
+
+
+def test_words_of_a_program_get_the_values_of_their_task() -> None:
+    cluster = '{"ps": ["a:1", "b:2"], "worker": ["c:3"]}'
+    environment = {"TFK8S_JOB": "worker", "TFK8S_INDEX": "0", "TFK8S_CLUSTER": cluster, "HOME": "/"}
+    words = ["a.py", "--task=$(TFK8S_JOB)/$(TFK8S_INDEX)", "--ps=$(TFK8S_HOSTS:ps)", "$(HOME) $TFK8S_INDEX $$"]
+    expected = ["a.py", "--task=worker/0", "--ps=a:1,b:2", "$(HOME) $TFK8S_INDEX $$"]
+    assert programs.expand(words, environment) == expected

@@ -28,6 +28,7 @@ from tfk8s.core.programs import (
     RunPolicy,
     end_message,
     exit_code,
+    expand,
     grace,
     may_save,
     parse_restart_word,
@@ -216,7 +217,8 @@ def main(arguments: Sequence[str]) -> int:
     policy = RunPolicy(restart_on=parse_restart_word(restart_on), max_restarts=int(max_restarts))
     addresses = [address for tasks in derive_cluster(environment).values() for address in tasks.values()]
     unanswered = Unanswered({int(address.rpartition(":")[2]) for address in addresses})
-    runs = ProgramRuns(name, words, policy, variables(environment), unanswered)
+    own = variables(environment)
+    runs = ProgramRuns(name, expand(words, {**environment, **own}), policy, own, unanswered)
     code = runs.run()
     if runs.terminated:
         return 128 + signal.SIGTERM

@@ -18,7 +18,7 @@ _READ_ONLY = "the pods do not run as root, and only /tmp and volumes are writabl
 
 @dataclass(slots=True)
 class Replica:
-    """What a job file says of a replica type.
+    """A replica type, as a job file has it.
 
     Attributes:
         job: the job's name in the job file.

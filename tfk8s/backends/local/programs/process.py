@@ -51,7 +51,8 @@ class ProgramProcess(TaskProcess):
         super().__init__(loop, settings, on_change)
         self.on_end: Callable[[ProgramProcess, int, str], None] = lambda *_: None
         self.is_running = False
-        self._program, self._forks = program, forks
+        self._program = Program(tuple(programs.expand(program.words, settings.environment)), program.folder)
+        self._forks = forks
         self._is_ending, self._kill_at = False, 0.0
 
     def start(self, reason: str) -> None:
