@@ -306,4 +306,3 @@ def test_stacks_name_the_line_and_the_task_that_a_script_waits_for(backend, clus
     assert "worker/1" in explainer(status, found.values())(main.call)
     (server,) = found["worker/1"].processes
     assert (server.state, server.threads) == ("S", None)
-    assert "tf_Compute" in [pool.name for pool in server.pools]

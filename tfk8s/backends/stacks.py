@@ -10,8 +10,6 @@ from typing import Any
 from tfk8s.core.progress import duration
 from tfk8s.core.status import ClusterStatus
 
-BUSY = 0.05  # CPUs, from which a process counts as computing
-_MAX_POOLS = 3  # in a text
 _STATES = {"T": "stopped by a signal", "t": "stopped by a debugger", "D": "waits for a disk or a device", "Z": "ended"}
 
 
@@ -64,21 +62,6 @@ class PythonThread:
     call: TensorFlowCall | None
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadPool:
-    """The threads of a process that have one name.
-
-    Attributes:
-        name: the name in the kernel, at most 15 characters.
-        states: the number of threads by the letter of their state (proc_pid_stat(5)).
-        cpu: the CPUs in use.
-    """
-
-    name: str
-    states: Mapping[str, int]
-    cpu: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStacks:
     """A process at one moment.
@@ -86,16 +69,14 @@ class ProcessStacks:
     Attributes:
         pid: the process id, beside the process.
         state: the letter of the main thread's state; "" if the process has ended.
-        cpu: the CPUs in use.
-        pools: the threads by name.
+        computes: whether its threads use a CPU.
         threads: the Python threads, the main thread first; None if the process answers nobody, as servers in C++ do.
         problem: why Python threads are missing; "" if nothing is wrong.
     """
 
     pid: int
     state: str
-    cpu: float
-    pools: tuple[ThreadPool, ...]
+    computes: bool
     threads: tuple[PythonThread, ...] | None = None
     problem: str = ""
 
@@ -109,12 +90,7 @@ class ProcessStacks:
         """The work of the process, in words."""
         if not self.state:
             return "ended"
-        if self.state in _STATES:
-            return _STATES[self.state]
-        busy = sorted((pool for pool in self.pools if pool.cpu >= BUSY), key=lambda pool: -pool.cpu)
-        if self.cpu < BUSY or not busy:
-            return "waits"
-        return "computes: " + ", ".join(f"{pool.name} {pool.cpu:.1f}" for pool in busy[:_MAX_POOLS])
+        return _STATES.get(self.state) or ("computes" if self.computes else "waits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +108,9 @@ class Stacks:
     problem: str = ""
 
     @property
-    def cpu(self) -> float | None:
-        """The CPUs in use; None if unknown."""
-        return sum(process.cpu for process in self.processes) if self.processes else None
+    def computes(self) -> bool:
+        """True if a process is known to use a CPU."""
+        return any(process.computes for process in self.processes)
 
     @property
     def activity(self) -> str:
@@ -156,8 +132,7 @@ def parse(name: str, documents: Iterable[Mapping[str, Any]]) -> Stacks:
 def _process(document: Mapping[str, Any]) -> ProcessStacks:
     python = document["python"]
     return ProcessStacks(
-        pid=document["pid"], state=document["state"], cpu=document["cpu"], problem=document["problem"],
-        pools=tuple(ThreadPool(pool["name"], pool["states"], pool["cpu"]) for pool in document["threads"]),
+        pid=document["pid"], state=document["state"], computes=document["computes"], problem=document["problem"],
         threads=None if python is None else tuple(map(_thread, python)),
     )  # fmt: skip
 
@@ -213,8 +188,7 @@ def _waits_for(needs: Sequence[str], tasks: Mapping[str, Stacks], troubles: Mapp
     lost = [f"{name} ({reason.partition(';')[0]})" for name in needs if (reason := _trouble(name, tasks, troubles))]
     if lost:
         return f"waits for {', '.join(lost)}"
-    busy = [f"{name} ({tasks[name].activity})" for name in needs if name in tasks and (tasks[name].cpu or 0.0) >= BUSY]
-    if busy:
+    if busy := [f"{name} (computes)" for name in needs if name in tasks and tasks[name].computes]:
         return f"waits for {', '.join(busy)}"
     unseen = [name for name in needs if name not in tasks]
     if unseen:

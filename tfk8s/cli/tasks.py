@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfk8s.core.spec import Task
     from tfk8s.core.status import ClusterStatus
 
-_STACKS = ("TASK", "PHASE", "CPU", "DOES", "NEEDED BY")
+_STACKS = ("TASK", "PHASE", "DOES", "NEEDED BY")
 
 
 def logs(
@@ -195,8 +195,7 @@ def stacks(
     """Show where tasks and scripts are, if nothing moves.
 
     Prints the Python stack of each thread of scripts and programs, the innermost frame last. A line before each stack
-    says what TensorFlow does there, and which tasks the call waits for. CPU is the number of CPUs in use, over half a
-    second. Servers are C++: DOES names their busy threads.
+    says what TensorFlow does there, and which tasks the call waits for. Servers are C++, and have no Python stack.
 
     Examples:
         tfk8s stacks --local mnist
@@ -205,7 +204,7 @@ def stacks(
         tfk8s stacks mnist -o json
 
     JSON: tasks, each with task, job, index, phase, reason, needed_by, problem, processes; and scripts, each with
-    script, command, problem, processes. A process has pid, state, cpu, activity, pools (name, states, cpu), problem,
+    script, command, problem, processes. A process has pid, state, computes, activity, problem,
     and threads (null for C++), each with name, is_main, frames (file, line, function, source), and call (null, or
     name, seconds, needs, is_same, text).
     """
@@ -229,8 +228,8 @@ def _stack_parts(status: ClusterStatus, found: Sequence[Stacks]) -> Iterator[str
     by_name = {entry.name: entry for entry in found}
     rows = [
         (
-            str(task.task), task.phase, "" if (cpu := entry.cpu) is None else f"{cpu:.1f}",
-            entry.activity if task.is_up else task.reason or entry.activity, ", ".join(needing.get(entry.name, ())),
+            str(task.task), task.phase, entry.activity if task.is_up else task.reason or entry.activity,
+            ", ".join(needing.get(entry.name, ())),
         )
         for task in status.tasks if (entry := by_name.get(str(task.task)))
     ]  # fmt: skip

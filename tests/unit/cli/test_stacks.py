@@ -11,29 +11,28 @@ from fakes.command_line import Run
 from job_files import job_file
 from pages import page_output
 
-from tfk8s.backends.stacks import ProcessStacks, PythonThread, StackFrame, Stacks, TensorFlowCall, ThreadPool
+from tfk8s.backends.stacks import ProcessStacks, PythonThread, StackFrame, Stacks, TensorFlowCall
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
 from tfk8s.testing import CREATED, FakeBackend, change, use_backend
 
 pytest_plugins = ("fakes.command_line",)
 
-POOLS = (ThreadPool("python", {"S": 3}, 0.0), ThreadPool("tf_Compute", {"R": 1, "S": 3}, 0.8))
 CALL = TensorFlowCall(name="session.run", seconds=41.2, needs=("chief/0", "worker/1"), is_same=True)
 MAIN = PythonThread("MainThread", True, (StackFrame("train.py", 7, "<module>", "session.run(loss)"),), CALL)
 READER = PythonThread("reader", False, (StackFrame("train.py", 3, "read", ""),), None)
 FOUND = {
-    "chief/0": ProcessStacks(pid=101, state="S", cpu=0.8, pools=POOLS),
-    "worker/0": ProcessStacks(pid=102, state="S", cpu=0.0, pools=POOLS[:1]),
-    "worker/1": ProcessStacks(pid=103, state="T", cpu=0.0, pools=POOLS[:1]),
-    "pid 9": ProcessStacks(pid=9, state="S", cpu=0.0, pools=POOLS[:1], threads=(MAIN, READER)),
-    "pid 8": ProcessStacks(pid=8, state="S", cpu=1.0, pools=POOLS[:1], problem="no answer in 3 s"),
+    "chief/0": ProcessStacks(pid=101, state="S", computes=True),
+    "worker/0": ProcessStacks(pid=102, state="S", computes=False),
+    "worker/1": ProcessStacks(pid=103, state="T", computes=False),
+    "pid 9": ProcessStacks(pid=9, state="S", computes=False, threads=(MAIN, READER)),
+    "pid 8": ProcessStacks(pid=8, state="S", computes=True, problem="no answer in 3 s"),
 }
 
 TEXT = """\
-TASK      PHASE    CPU  DOES                                              NEEDED BY
-chief/0   Ready    0.8  computes: tf_Compute 0.8                          pid 9
-worker/0  Ready    0.0  waits
-worker/1  Unknown  0.0  stopped by a signal; kill -CONT 103 continues it  pid 9
+TASK      PHASE    DOES                                              NEEDED BY
+chief/0   Ready    computes                                          pid 9
+worker/0  Ready    waits
+worker/1  Unknown  stopped by a signal; kill -CONT 103 continues it  pid 9
 
 pid 9: train.py --steps 9
 
@@ -91,10 +90,10 @@ def test_the_page_of_commands_has_such_an_output(run: Run) -> None:
     main = PythonThread("MainThread", True, (StackFrame("train.py", 21, "main", "session.run(total)"),), call)
     backend = Looking(job_file(worker=2, ps=1))
     backend.found = {
-        "worker/0": ProcessStacks(pid=4701, state="S", cpu=0.0, pools=POOLS[:1]),
-        "worker/1": ProcessStacks(pid=4702, state="T", cpu=0.0, pools=POOLS[:1]),
-        "ps/0": ProcessStacks(pid=4703, state="S", cpu=0.9, pools=(ThreadPool("tf_Compute", {"R": 1}, 0.9),)),
-        "pid 4711": ProcessStacks(pid=4711, state="S", cpu=0.0, pools=POOLS[:1], threads=(main,)),
+        "worker/0": ProcessStacks(pid=4701, state="S", computes=False),
+        "worker/1": ProcessStacks(pid=4702, state="T", computes=False),
+        "ps/0": ProcessStacks(pid=4703, state="S", computes=True),
+        "pid 4711": ProcessStacks(pid=4711, state="S", computes=False, threads=(main,)),
     }
     stopped = change("worker/1", phase=Phase.UNKNOWN, reason="stopped by a signal; kill -CONT 4702 continues it")
     backend.updates = [lambda status: stopped(dataclasses.replace(status, scripts=(script(4711, "train.py"),)))]
@@ -124,7 +123,6 @@ def test_script_that_does_not_run(run: Run, backend: Looking) -> None:
 
 def test_json(run: Run, backend: Looking) -> None:
     document = json.loads(run("stacks", "mnist", "worker/1", "9", "-o", "json")[1])
-    pools = [{"name": "python", "states": {"S": 3}, "cpu": 0.0}]
     assert document == {
         "tasks": [
             {
@@ -132,7 +130,7 @@ def test_json(run: Run, backend: Looking) -> None:
                 "reason": "stopped by a signal; kill -CONT 103 continues it", "needed_by": ["pid 9"],
                 "processes": [
                     {
-                        "pid": 103, "state": "T", "cpu": 0.0, "pools": pools, "threads": None, "problem": "",
+                        "pid": 103, "state": "T", "computes": False, "threads": None, "problem": "",
                         "activity": "stopped by a signal",
                     }
                 ],
@@ -143,7 +141,7 @@ def test_json(run: Run, backend: Looking) -> None:
                 "script": "pid 9", "command": "train.py --steps 9", "problem": "",
                 "processes": [
                     {
-                        "pid": 9, "state": "S", "cpu": 0.0, "pools": pools, "problem": "", "activity": "waits",
+                        "pid": 9, "state": "S", "computes": False, "problem": "", "activity": "waits",
                         "threads": [
                             {
                                 "name": "MainThread", "is_main": True,

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from tfk8s.task.programs import inspector
-from tfk8s.task.programs.inspector import ThreadSample
+from tfk8s.task.programs.inspector import Sample
 from tfk8s.task.programs.stacks import StackListener
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def write_stat(folder: Path, name: str, state: str, parent: int = 0, ticks: int = 0) -> None:
@@ -22,32 +21,18 @@ def write_stat(folder: Path, name: str, state: str, parent: int = 0, ticks: int 
     (folder / "stat").write_text(f"{folder.name} ({name}) {' '.join(fields)} 0 0\n")
 
 
-def test_threads_with_odd_names(tmp_path: Path) -> None:
-    write_stat(tmp_path / "7" / "task" / "7", "python) S (", "S", ticks=4)
-    write_stat(tmp_path / "7" / "task" / "8", "tf_Compute", "R")
-    assert inspector.threads(7, tmp_path) == {
-        7: ThreadSample("python) S (", "S", 5),
-        8: ThreadSample("tf_Compute", "R", 1),
-    }
-    assert inspector.threads(9, tmp_path) == {}
+def test_process_with_an_odd_name(tmp_path: Path) -> None:
+    write_stat(tmp_path / "7", "python) S (", "R", parent=3, ticks=4)
+    assert inspector.sample(7, tmp_path) == Sample("R", 5, 3)
+    assert inspector.sample(9, tmp_path) == Sample("", 0, 0)
 
 
-def test_threads_are_summed_by_name_and_state() -> None:
-    before = {7: ThreadSample("python", "S", 5), 8: ThreadSample("tf_Compute", "R", 10)}
-    after = {
-        7: ThreadSample("python", "S", 5), 8: ThreadSample("tf_Compute", "R", 10 + TICKS // 2),
-        9: ThreadSample("tf_Compute", "S", 99),  # began meanwhile
-    }  # fmt: skip
-    assert inspector.describe(7, before, after, 0.5) == {
-        "pid": 7,
-        "state": "S",
-        "cpu": 1.0,
-        "threads": [
-            {"name": "python", "states": {"S": 1}, "cpu": 0.0},
-            {"name": "tf_Compute", "states": {"R": 1, "S": 1}, "cpu": 1.0},
-        ],
-    }
-    assert inspector.describe(7, before, {}, 0.5) == {"pid": 7, "state": "", "cpu": 0, "threads": []}
+@pytest.mark.parametrize(("ticks", "computes"), [(0, False), (10_000, True)])
+def test_process_that_uses_a_cpu_computes(monkeypatch: pytest.MonkeyPatch, ticks: int, computes: bool) -> None:
+    samples = iter([Sample("S", 5, 1), Sample("S", 5 + ticks, 1)])
+    monkeypatch.setattr(inspector, "SAMPLE_INTERVAL", 0.01)
+    monkeypatch.setattr(inspector, "sample", lambda pid: next(samples))
+    assert inspector.inspect([2**22 + 1])[0]["computes"] is computes  # no process has this id
 
 
 def test_main_processes_of_a_container(tmp_path: Path) -> None:
@@ -80,7 +65,6 @@ def test_process_without_a_listener_has_no_python_threads(monkeypatch: pytest.Mo
     monkeypatch.setattr(inspector, "SAMPLE_INTERVAL", 0.01)
     (found,) = inspector.inspect([os.getpid()])
     assert (found["state"], found["python"], found["problem"]) == ("R", None, "")
-    assert sum(pool["states"].get("R", 0) for pool in found["threads"]) >= 1
 
 
 @linux

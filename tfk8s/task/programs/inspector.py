@@ -19,7 +19,6 @@ import socket
 import struct
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple
 SAMPLE_INTERVAL = 0.5  # between the two looks
 ANSWER_TIMEOUT = 3.0  # for the Python stacks of all processes
 _STOPPED = "T"
+_BUSY = 0.05  # CPUs, from which a process counts as computing
 _PROC = Path("/proc")
 _LISTENER = re.compile(r" @tfk8s-stacks-(\d+)$", re.MULTILINE)  # in /proc/net/unix, for `address`
 _CREDENTIALS = struct.Struct("3i")  # ucred: pid, uid, gid
@@ -43,54 +43,27 @@ def peer(connection: socket.socket) -> tuple[int, int]:
     return pid, user
 
 
-class ThreadSample(NamedTuple):
-    """A thread at one moment, from proc_pid_stat(5).
+class Sample(NamedTuple):
+    """A process at one moment, from proc_pid_stat(5).
 
     Attributes:
-        name: the name, at most 15 characters: TensorFlow names its thread pools.
-        state: the letter of the state: R, S, D, T, ….
-        ticks: the CPU time so far, in clock ticks.
+        state: the letter of the main thread's state: R, S, D, T, …; "" if the process has ended.
+        ticks: the CPU time of all its threads so far, in clock ticks.
+        parent: the process id of the parent.
     """
 
-    name: str
     state: str
     ticks: int
+    parent: int
 
 
-def threads(pid: int, proc: Path = _PROC) -> dict[int, ThreadSample]:
-    """Return the threads of a process by their ids; none if the process has ended."""
-    found = {}
-    with contextlib.suppress(OSError):
-        for folder in (proc / str(pid) / "task").iterdir():
-            with contextlib.suppress(OSError):  # the thread has ended
-                found[int(folder.name)] = _read(folder / "stat")[0]
-    return found
-
-
-def _read(path: Path) -> tuple[ThreadSample, int]:
-    """Return the thread in a file `stat`, and the process id of its parent."""
-    before, _, after = path.read_text(errors="replace").rpartition(")")
-    fields = after.split()
-    return ThreadSample(before.partition("(")[2], fields[0], int(fields[11]) + int(fields[12])), int(fields[1])
-
-
-def describe(
-    pid: int, before: Mapping[int, ThreadSample], after: Mapping[int, ThreadSample], seconds: float
-) -> dict[str, Any]:
-    """Return what a process does between two looks, as plain data: CPUs in use, and its threads by name."""
-    cpu: Counter[str] = Counter()
-    states: dict[str, Counter[str]] = {}
-    for ident, thread in after.items():
-        states.setdefault(thread.name, Counter())[thread.state] += 1
-        cpu[thread.name] += thread.ticks - before.get(ident, thread).ticks
-    hertz = os.sysconf("SC_CLK_TCK")
-    used = {name: ticks / hertz / seconds for name, ticks in cpu.items()}
-    return {
-        "pid": pid,
-        "state": after[pid].state if pid in after else "",
-        "cpu": round(sum(used.values()), 2),
-        "threads": [{"name": name, "states": dict(states[name]), "cpu": round(used[name], 2)} for name in states],
-    }
+def sample(pid: int, proc: Path = _PROC) -> Sample:
+    """Return what a process does now."""
+    try:
+        fields = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:  # the process has ended
+        return Sample("", 0, 0)
+    return Sample(fields[0], int(fields[11]) + int(fields[12]), int(fields[1]))
 
 
 def main_processes(proc: Path = _PROC) -> list[int]:
@@ -98,12 +71,8 @@ def main_processes(proc: Path = _PROC) -> list[int]:
     listening = map(int, re.findall(_LISTENER, (proc / "net" / "unix").read_text()))
     if answering := sorted({pid for pid in listening if (proc / str(pid)).exists()}):
         return answering
-    children = []
-    for folder in proc.glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # the process has ended
-            if _read(folder / "stat")[1] == 1:
-                children.append(int(folder.name))
-    return sorted(children) or [1]
+    pids = [int(folder.name) for folder in proc.glob("[0-9]*")]
+    return sorted(pid for pid in pids if sample(pid, proc).parent == 1) or [1]
 
 
 def ask(pids: Iterable[int], timeout: float = ANSWER_TIMEOUT) -> dict[int, bytes | None]:
@@ -155,15 +124,16 @@ def _receive(connection: Any) -> bytes:
 
 def inspect(pids: Sequence[int]) -> list[dict[str, Any]]:
     """Look at processes twice; return what they do, as plain data."""
-    first, began = {pid: threads(pid) for pid in pids}, time.monotonic()
-    running = [pid for pid in pids if pid in first[pid] and first[pid][pid].state != _STOPPED]
+    first, began = {pid: sample(pid) for pid in pids}, time.monotonic()
+    running = [pid for pid in pids if first[pid].state not in ("", _STOPPED)]
     early = ask(running)
     time.sleep(max(0.0, SAMPLE_INTERVAL - (time.monotonic() - began)))
     late = {**early, **ask(pid for pid in running if early.get(pid))}
-    seconds = time.monotonic() - began
+    busy = _BUSY * (time.monotonic() - began) * os.sysconf("SC_CLK_TCK")
     found = []
     for pid in pids:
-        process = describe(pid, first[pid], threads(pid), seconds)
+        now = sample(pid)
+        process = {"pid": pid, "state": now.state, "computes": now.ticks - first[pid].ticks >= busy}
         found.append({**process, **_python(pid in late, early.get(pid), late.get(pid))})
     return found
 

@@ -22,7 +22,7 @@ BINARY = websocket.ABNF.OPCODE_BINARY
 SUCCESS = (BINARY, b'\3{"status": "Success"}')
 CAUSES = [{"reason": "ExitCode", "message": "1"}]
 FAILURE = (BINARY, b"\3" + json.dumps({"status": "Failure", "details": {"causes": CAUSES}}).encode())
-PROCESS = {"pid": 1, "state": "S", "cpu": 0.5, "threads": [], "python": None, "problem": "", "script": ""}
+PROCESS = {"pid": 1, "state": "S", "computes": False, "python": None, "problem": "", "script": ""}
 CLUSTER: Any = SimpleNamespace(
     name="mnist", namespace="ml", tasks=[Task("worker", 0), Task("worker", 1)], program_job=lambda _: None
 )
@@ -60,7 +60,7 @@ def test_stacks_of_a_task_of_scripts_and_of_a_script_in_a_warm_pod(monkeypatch: 
     client: Any = SimpleNamespace(get=lambda *_: {"items": PODS})
 
     def process(pid: int) -> ProcessStacks:
-        return ProcessStacks(pid=pid, state="S", cpu=0.5, pools=())
+        return ProcessStacks(pid=pid, state="S", computes=False)
 
     chosen = ["worker/1", "script-000001", "script-000002", "script-000004"]
     assert script_stacks.read(client, CLUSTER, chosen) == [
