@@ -33,7 +33,6 @@ def map_parallel(function: Callable[[A], B], items: Sequence[A], at_once: int) -
 
     Args:
         function: called with each item, on this thread or another.
-        items: the items.
         at_once: the maximum number of calls at the same time.
 
     Raises:

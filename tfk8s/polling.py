@@ -41,7 +41,6 @@ def poll(
     Args:
         timeout: in seconds, or a function that returns the timeout, which may grow; None means no end.
         least_interval: in seconds, for polls that cost much.
-        clock: for tests.
         sleep: for tests.
 
     Yields:
@@ -72,7 +71,6 @@ class TimeoutWithoutChange:
 
     Args:
         seconds: the timeout after a change.
-        clock: for tests.
     """
 
     def __init__(self, seconds: float, *, clock: Clock = time.monotonic) -> None:
@@ -117,7 +115,6 @@ def wait_until(
         announce: whether to log the awaited event after `TELL_SECONDS`, and again after each change of it; or a
             function that returns what to log instead.
         least_interval: as for `poll`.
-        clock: for tests.
         sleep: for tests.
 
     Raises:
@@ -164,7 +161,6 @@ def ready(descriptors: Iterable[int], timeout: float | None, *, sink: int | None
     """Return the descriptors that are readable or closed, after waiting for the first of them.
 
     Args:
-        descriptors: the descriptors.
         sink: a descriptor, or None: the wait ends when it is writable, too.
         timeout: in seconds; None means no end.
     """

@@ -70,7 +70,6 @@ def no_servers(name: str, flags: str) -> InvalidInput:
     """Return the error for a cluster to which no session can connect.
 
     Args:
-        name: the cluster's name.
         flags: the options that choose the cluster's backend.
     """
     return InvalidInput(
@@ -108,8 +107,6 @@ def require_servers(backend: Backend, status: ClusterStatus, questions: Question
     """Check that each server answers, and that the master can reach all tasks.
 
     Args:
-        backend: the cluster's backend.
-        status: the cluster's status.
         questions: those that are open since the last check.
 
     Raises:

@@ -20,8 +20,6 @@ def forward_to_task(
     """Return a forward to a task of a cluster.
 
     Args:
-        backend: the cluster's backend.
-        status: the cluster's status.
         notify: as of `Forward`.
         task: the task; default: the master.
         port: the port; 0 is any free port.

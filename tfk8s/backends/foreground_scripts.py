@@ -40,7 +40,6 @@ def outcome(script: Script, code: int, note: str) -> Outcome:
     """Return how a script ended; log the signal that ended it.
 
     Args:
-        script: the script.
         code: the return code of its process, as in `subprocess`.
         note: the runner's note; "" if there is none.
     """
@@ -56,9 +55,6 @@ class FailureFile:
     """A file, in a `with`, in which a script's runner notes that it ended the script because of a task.
 
     The file has no name, so that nothing is left if this process is killed.
-
-    Args:
-        script: the script.
 
     Attributes:
         descriptors: the descriptor of the file, for the script's process; none if no file can be created.

@@ -35,7 +35,6 @@ def run(
     """Run a script with this process' standard streams and signals.
 
     Args:
-        script: the script.
         cluster: the ClusterSpec for its sessions.
         target: the master, "grpc://host:port".
         monitor: the monitor of the tasks. The runner ends the script if it waits for a lost task.
@@ -66,11 +65,6 @@ def run(
 
 def run_forwarded(backend: Backend, status: ClusterStatus, script: Script) -> Outcome:
     """Run a script with each task at its loopback address on a single machine.
-
-    Args:
-        backend: the cluster's backend.
-        status: the cluster's status.
-        script: the script.
 
     Returns:
         The end of the script.

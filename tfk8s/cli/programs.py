@@ -54,7 +54,6 @@ def follow(cluster: Cluster, signals: Once, *, all_lines: bool) -> int:
     """Print the output of a cluster's programs until the run has ended; return the exit code of the run.
 
     Args:
-        cluster: the cluster.
         signals: end the run.
         all_lines: also print the lines of TensorFlow's own log.
 

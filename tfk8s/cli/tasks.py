@@ -99,7 +99,6 @@ def print_lines(
 
     Args:
         chosen: the tasks.
-        lines: the lines.
         on_line: called before each line.
     """
     marks = prefixes(chosen, sys.stdout)

@@ -38,7 +38,6 @@ class ForwardGuard:
         view: the tasks, as the sessions see them. With a view, calls that wait while a task is lost are aborted: nobody
             knows here which calls need the task. And a task that was restarted counts as lost until the master reaches
             it, which may take a minute.
-        timing: for tests.
 
     Attributes:
         monitor: reports the changes of the tasks.

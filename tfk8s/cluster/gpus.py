@@ -30,7 +30,6 @@ def require_gpus(backend: Backend, status: ClusterStatus) -> None:
     Servers answer which devices they have. The processes of programs write to their logs what they see.
 
     Args:
-        backend: the cluster's backend.
         status: of the ready cluster.
 
     Raises:

@@ -31,11 +31,8 @@ def wait_for_programs(
     """Wait until the run of a cluster's programs has ended, and end the other programs; return the status then.
 
     Args:
-        backend: the cluster's backend.
-        name: the cluster's name.
         timeout: in seconds; None waits without a limit.
         on_change: called with the first status, and with each status that differs from the one before.
-        clock: for tests.
 
     Raises:
         InvalidInput: the cluster has no programs.

@@ -32,8 +32,6 @@ def wait_until_ready(
     """Wait until every server of a cluster is ready and answers the master, and every program runs.
 
     Args:
-        backend: the cluster's backend.
-        name: the cluster's name.
         timeout: in seconds. While a node is started or pulls an image, the default becomes `NODE_TIMEOUT`.
         on_change: called with the first status, and with each status that differs from the one before.
         before: restarting tasks with their former status. Each counts as ready once its status has changed.

@@ -20,9 +20,6 @@ def run_with_retries(backend: Backend, name: str, script: Script, retries: int) 
     """Run a script until it ends without the loss of a task; return its exit code.
 
     Args:
-        backend: the cluster's backend.
-        name: the cluster's name.
-        script: the script.
         retries: the maximum number of further runs.
 
     Raises:

@@ -19,8 +19,6 @@ def save_logs(backend: Backend, name: str, folder: Path) -> None:
     """Write the log of each task and script: JOB-INDEX.log, JOB-INDEX.previous.log and SCRIPT.log.
 
     Args:
-        backend: the cluster's backend.
-        name: the cluster's name.
         folder: where the files are written; it is created.
 
     Raises:

@@ -141,8 +141,6 @@ def any_runs(backend: Backend, name: str, *, has_failed: bool) -> bool:
     """Return whether scripts still run in a cluster, and log that the cluster is kept for them.
 
     Args:
-        backend: the cluster's backend.
-        name: the cluster's name.
         has_failed: a script of this process has just failed. Its status may still say that it runs.
     """
     try:

@@ -14,8 +14,6 @@ def read(backend: Backend, name: str, words: Iterable[str] = ()) -> tuple[Cluste
     """Return the status of a cluster, and what its tasks and running scripts do.
 
     Args:
-        backend: the cluster's backend.
-        name: the cluster's name.
         words: "worker/1", "worker" for all tasks of the job, a script's name, or a script's process id on this machine;
             none means all tasks and scripts.
 

@@ -94,7 +94,6 @@ def serve(cluster: Cluster, folder: str | None, requirements: str | None, port: 
     """Serve TensorBoard in a `with`; at its end, no process and no pod is left.
 
     Args:
-        cluster: the cluster.
         folder: the folder of event files; None is "logs" on this machine, and the only volume on Kubernetes.
         requirements: a file for `pip install -r` in the pod.
         port: the port; 0 is 6006, or a free one.

@@ -71,7 +71,6 @@ def recorded(script: Script, timeline: Timeline | None, cluster: Cluster, *, her
     """Yield the script as it is to run; at the end of the `with`, write the page, whatever the script's end.
 
     Args:
-        script: the script.
         timeline: the page; None records nothing.
         cluster: the script's cluster. The recording of a script in a pod is copied as `--get` copies files.
         here: the script runs on this machine, wherever the cluster runs.

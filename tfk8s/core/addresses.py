@@ -74,7 +74,6 @@ def task_at(target: str, tasks: Mapping[str, str], *, in_pod: bool) -> str:
     """Return the task that a session's target, "grpc://host:port", leads to; "" if the target is no task's.
 
     Args:
-        target: the target.
         tasks: the address of each task, by its short name.
         in_pod: whether the tasks have the loopback addresses of a single machine, too.
     """

@@ -82,7 +82,6 @@ def data_variables(job_file: JobFile, address: Callable[[Task], str]) -> dict[st
     """Return the variable with the address of tf.data's dispatcher; empty without tf.data's service.
 
     Args:
-        job_file: the job file.
         address: a function from a task to its address, "host:port".
     """
     job = kinds.data_job(job_file)
@@ -99,7 +98,6 @@ def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], s
     """Return the variables with which a program finds its cluster and its place there.
 
     Args:
-        job_file: the job file.
         task: the program's task.
         address: a function from a task to its address, "host:port".
     """

@@ -121,7 +121,6 @@ def removable_objects(cluster: str, servers: Iterable[str], programs: Iterable[s
     the right to remove; it owns the Role and the RoleBinding. The ConfigMap owns the Secrets of programs.
 
     Args:
-        cluster: the cluster's name.
         servers: the names of the jobs with servers.
         programs: the names of the jobs with programs.
     """

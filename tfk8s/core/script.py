@@ -173,7 +173,6 @@ class Logs:
     """The output of tasks. Iterating reads the lines; printing, and a notebook, shows them.
 
     Args:
-        tasks: the tasks.
         options: the part of the output.
         read: returns the lines, from the first on.
 

@@ -21,7 +21,6 @@ def parse_task(word: str, tasks: Iterable[Task]) -> Task:
 
     Args:
         word: the name.
-        tasks: the tasks of the cluster.
 
     Raises:
         InvalidInput: no task has this name. The message lists the tasks, the help names the closest.
@@ -45,7 +44,6 @@ def select(words: Iterable[str], tasks: Iterable[Task]) -> list[Task]:
 
     Args:
         words: names of tasks and of jobs; a job selects all its tasks. No word selects all tasks.
-        tasks: the tasks of the cluster.
 
     Raises:
         InvalidInput: no task and no job has such a name.
@@ -65,7 +63,6 @@ def parse_excluded(words: Iterable[str], tasks: Iterable[Task], master: Task) ->
 
     Args:
         words: the names of the tasks.
-        tasks: the tasks of the cluster.
         master: the master, which sessions need.
 
     Raises:
@@ -100,7 +97,6 @@ def require_counts(numbers: Mapping[str, int], tasks: Iterable[Task], data_jobs:
 
     Args:
         numbers: the number of tasks by job.
-        tasks: the tasks of the cluster.
         data_jobs: the jobs that run tf.data's service.
     """
     jobs = list(dict.fromkeys(task.job for task in tasks))
@@ -115,7 +111,6 @@ def require_job(name: str, jobs: Sequence[str]) -> None:
     """Raise an InvalidInput if the cluster has no job of this name.
 
     Args:
-        name: the name.
         jobs: the names of the cluster's jobs.
     """
     if name not in jobs:
@@ -133,7 +128,6 @@ def require_no_variables(numbers: Mapping[str, int], tasks: Iterable[Task], reme
 
     Args:
         numbers: the number of tasks by job.
-        tasks: the tasks of the cluster.
         remedy: the way to remove the tasks all the same; `{count}` stands for the new number, as in "ps=1".
     """
     lost = [task for task in tasks if task.job == _HOLDERS and task.index >= numbers.get(task.job, MAX_TASKS)]

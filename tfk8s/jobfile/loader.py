@@ -44,8 +44,6 @@ def loads(text: str | bytes, file: str, folder: str = "", settings: Sequence[Set
     """Load the text of a job file.
 
     Args:
-        text: the text.
-        file: the file's name in messages.
         folder: the absolute folder of the programs; "" is the current folder.
         settings: values of the command line, which replace the text's.
 

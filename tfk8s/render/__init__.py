@@ -19,7 +19,6 @@ def objects(job_file: JobFile, namespace: str | None = None, digest: str = "") -
     """Return the objects.
 
     Args:
-        job_file: the cluster.
         namespace: overrides the namespace of the job file. If both are None, the objects have no namespace.
         digest: of the folder of the programs' scripts, for the name of its Secret.
 

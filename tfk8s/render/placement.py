@@ -26,7 +26,6 @@ def rules(job: Job, labels: Mapping[str, str]) -> Object:
     """Return the part of a pod's spec with the scheduling rules.
 
     Args:
-        job: the job.
         labels: the labels that select the job's pods.
     """
     selector = dict(job.node_selector)

@@ -46,7 +46,6 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_sec
     """Return the pod template of a job's tasks.
 
     Args:
-        job_file: the cluster.
         job: one of its jobs.
         labels: the labels that Services and policies select the pods by.
         program_secret: the name of the Secret with the script's folder, if the job runs a script.

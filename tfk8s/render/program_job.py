@@ -96,7 +96,6 @@ def spec(job_file: JobFile, job: Job, template: Object) -> Object:
     """Return the spec of the Job.
 
     Args:
-        job_file: the cluster.
         job: a job with a program.
         template: the pod template.
     """

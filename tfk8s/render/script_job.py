@@ -119,7 +119,6 @@ def secret(name: str, uid: str, cluster: str, files: Mapping[str, bytes]) -> Obj
     Args:
         name: the name of the Job and of the Secret.
         uid: the Job's uid.
-        cluster: the cluster's name.
         files: what the pod gets beside the zip of this package, by name.
     """
     files = {package_files.KEY: package_files.zip_of_scripts(), **files}

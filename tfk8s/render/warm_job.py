@@ -29,7 +29,6 @@ def key(user: str, master: Object, idle: float | None, digest: str, resources: S
     namespace allows is left out, because what quotas have left changes all the time.
 
     Args:
-        user: the user.
         master: as of `job`.
         idle: as of `job`.
         digest: of this package's files in the pod.

@@ -79,7 +79,6 @@ class AbortCalls:
 
     Args:
         abort: aborts the calls, with a reason.
-        timing: for tests.
     """
 
     def __init__(self, abort: Callable[[str], object], timing: Timing = TIMING) -> None:

@@ -26,7 +26,6 @@ class ClusterProbe:
     Args:
         view: the tasks.
         losses: the lost tasks, with reasons that a probe does not show.
-        timing: for tests.
     """
 
     def __init__(self, view: ClusterView, losses: LostTasks, timing: Timing = TIMING) -> None:

@@ -41,7 +41,6 @@ class GuardThread(threading.Thread):
     """Runs a guard from `start` until `stop`.
 
     Args:
-        guard: the guard.
         events: a descriptor with lines of `TaskEvent`; None if nobody reports changes.
         stacks: answers requests for the stacks of this process; None if nobody asks.
 

@@ -14,7 +14,6 @@ class Budgets:
     """Opens the disruption budgets of a cluster while the cluster idles, and closes them while the cluster is used.
 
     Args:
-        server: the API server.
         items: the budgets of jobs that keep state.
     """
 

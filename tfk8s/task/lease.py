@@ -16,7 +16,6 @@ class Lease:
     have to agree. A poll that fails counts as a renewal: where the API server does not answer, `run` can't renew.
 
     Args:
-        server: the API server.
         item: the object with the annotation that renewals change.
         clock: returns a time in seconds that only grows.
     """

@@ -65,7 +65,6 @@ class Keeper:
     """Removes a cluster at its limits.
 
     Args:
-        server: the API server.
         objects: the cluster's objects, in the order in which they are removed.
         limits: the cluster's.
         budgets: the disruption budgets of `drain: idle`.

@@ -41,7 +41,6 @@ def up(name: str, *, gpus: int = 0, image: str | None = None) -> None:
     """Create a cluster, or delete what was created after a failure or an interruption.
 
     Args:
-        name: the cluster's name.
         gpus: the number of GPUs that each node pretends to have.
         image: an image of the Docker engine that is loaded into the nodes.
 

@@ -34,8 +34,6 @@ def apply(
     program is created again.
 
     Args:
-        client: the API server.
-        namespace: the cluster's.
         name: the cluster's.
         objects: the cluster's objects, in order.
         secret: the Secret with the folder of the programs' scripts.

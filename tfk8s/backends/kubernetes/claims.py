@@ -28,9 +28,6 @@ def usable(client: Client, namespace: str, job_file: JobFile, objects: Sequence[
     """Return the objects to apply: without the claims that stay as they are. Warn of claims that need one node.
 
     Args:
-        client: the API server.
-        namespace: the cluster's.
-        job_file: the cluster.
         objects: its objects.
 
     Raises:
@@ -171,7 +168,6 @@ def kept(client: Reader, namespace: str | None) -> list[KeptClaim]:
     """Return the claims of a namespace that were made for clusters, by cluster and name.
 
     Args:
-        client: the API server.
         namespace: None for all namespaces, or the context's where the user may not read all.
     """
     query, found = paths.labelled({manifests.NAME: "tfk8s"}), []
@@ -204,9 +200,6 @@ def names(client: Client, namespace: str, cluster: str, *, is_needed: bool) -> l
     """Return the names of the claims that were made for a cluster.
 
     Args:
-        client: the API server.
-        namespace: the cluster's.
-        cluster: the cluster's name.
         is_needed: whether to raise an error if the user may not list claims; otherwise none are returned.
     """
     try:

@@ -67,9 +67,6 @@ def require_connections(client: Client, namespace: str, job_file: JobFile, objec
 
     Args:
         client: a client of the API server.
-        namespace: the cluster's.
-        job_file: the cluster.
-        objects: the objects to apply.
     """
     if job_file.network.allow_to is not None:
         return
@@ -97,9 +94,7 @@ def find(objects: Sequence[Object], policies: Sequence[Object], namespace: str) 
     """Return what the policies close that the cluster needs; None if nothing certainly is.
 
     Args:
-        objects: the objects to apply.
         policies: the policies of the namespace, those of an earlier `up` of the same cluster too.
-        namespace: the cluster's.
     """
     own = [item for item in objects if item["kind"] == "NetworkPolicy"]
     names = {item["metadata"]["name"] for item in own}

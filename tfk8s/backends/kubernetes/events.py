@@ -97,7 +97,6 @@ def find_subject(kind: str, name: str, cluster: str, jobs: Mapping[str, str]) ->
     Args:
         kind: the object's.
         name: the object's.
-        cluster: the cluster's name.
         jobs: the names of its jobs by their DNS names.
 
     Returns:

@@ -43,7 +43,6 @@ def preview(client: Client, namespace: str, item: Object, existing: Object | Non
     A dry run of the object itself would keep what the job file no longer has, since Helm set that.
 
     Args:
-        client: the API server.
         namespace: the object's.
         item: the object that `render` makes.
         existing: the object that Helm installed, if it exists.

@@ -97,7 +97,6 @@ class Informer:
     It reads from the API server as `Client` does. A list that was asked for once is watched from then on.
 
     Args:
-        client: the API server.
         namespace, name: the cluster's.
     """
 

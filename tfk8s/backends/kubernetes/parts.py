@@ -28,7 +28,6 @@ class _Part:
     """A part of the backend.
 
     Args:
-        client: the API server.
         find: returns the cluster of a name.
         flags: the options that choose the backend.
     """
@@ -134,7 +133,6 @@ class SharedNamespace:
     """Shows what the clusters of a namespace share.
 
     Args:
-        client: the API server.
         namespace: the one that the user has named; None is each that the user may read.
     """
 

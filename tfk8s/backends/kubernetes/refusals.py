@@ -42,7 +42,6 @@ def in_words_of(job_file: JobFile, error: ApiError, objects: Sequence[Object]) -
     """Return the error about the keys of the job file that the API server refuses; else the error itself.
 
     Args:
-        job_file: the cluster.
         error: the refusal of one of the objects.
         objects: the cluster's objects, as they were sent.
     """

@@ -57,7 +57,6 @@ def read(
 
     Args:
         client: the API server, or a view of it.
-        cluster: the cluster.
         is_listening: called for started servers that kubelet has not probed yet.
         read_progress: returns the progress of pods with programs and scripts, by the names of the pods.
         read_scripts: returns the scripts that run in warm pods, by the names of the pods.

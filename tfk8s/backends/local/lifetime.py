@@ -17,7 +17,6 @@ class LocalLifetime:
     """Calls back at the limits of a cluster.
 
     Args:
-        loop: the supervisor's.
         limits: the cluster's.
         created: the time of the cluster's first `up`, in seconds since the epoch. A clock that is set later changes
             nothing: from now on, the seconds are counted, with those of a machine that sleeps.

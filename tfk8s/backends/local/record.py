@@ -181,7 +181,6 @@ def make_record(
     """Return the record of a job file's cluster on this machine.
 
     Args:
-        job_file: the job file.
         exposed: whether the user accepts that others can connect to the tasks.
         python: the interpreter; None is the one of the active environment.
         is_python_named: whether the user named the interpreter.

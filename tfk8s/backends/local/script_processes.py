@@ -49,7 +49,6 @@ class ScriptRunner(ForkedScripts[LocalScript]):
     """Starts scripts, and sends their exit codes to their clients.
 
     Args:
-        loop: the supervisor's.
         forks: starts scripts that need no interpreter of their own.
         not_ready: returns the tasks that a script with this request needs and that are not ready.
         on_start: called after each start.
@@ -78,7 +77,6 @@ class ScriptRunner(ForkedScripts[LocalScript]):
 
         Args:
             connection: the connection to the client, which this object closes.
-            request: the request.
             streams: the client's standard streams and its file for notes, which this object closes.
         """
         script = _Waiting(connection, request, streams)

@@ -79,8 +79,6 @@ def start(
     """Start a cluster, after removing the cluster of that name. Ctrl-C waits until this is done.
 
     Args:
-        folder: the cluster's folder.
-        job_file: the job file.
         exposed: whether the user accepts that others can connect to the tasks.
         python: the interpreter; None is the one of the active environment.
         before: the same cluster, which starts again; None is a new one, whose `python` the user has named.

@@ -48,8 +48,6 @@ def send_request(
     """Return the supervisor's answer and its descriptors.
 
     Args:
-        folder: the cluster's folder.
-        request: the request.
         timeout: for the answer, in seconds.
         awaited: the condition of the answer, for users who wait; `{}` stands for the cluster.
 
@@ -201,7 +199,6 @@ def run(
     ends a script some time after SIGTERM; a supervisor that does not gets no more time.
 
     Args:
-        folder: the cluster's folder.
         request: the request `run`.
         descriptors: become the script's descriptors 0, 1, 2, ….
         grace: the seconds that the script has after SIGTERM, if the job file says so.

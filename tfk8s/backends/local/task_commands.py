@@ -31,7 +31,6 @@ def run(folder: Folder, record: Record, task: Task, words: Sequence[str]) -> int
         folder: the cluster's.
         record: the cluster's.
         task: a task of the cluster.
-        words: the command.
 
     Raises:
         SupervisorGone: the cluster has ended.

@@ -49,7 +49,6 @@ class KernelSettings:
         """Return the settings for a cluster.
 
         Args:
-            cluster: the cluster.
             job_file: the path of its job file, which kernels need if it has the addresses of the tasks.
             tf1: as of the class.
         """

@@ -82,7 +82,6 @@ def jupyter(
     """Run JupyterLab in a `with`; at its end, no kernel and no file is left.
 
     Args:
-        cluster: the cluster.
         settings: the settings of the kernels.
         notebook: a notebook to open.
         port: the port; 0 is 8888, or the next one that is free.
@@ -105,7 +104,6 @@ def write_kernel(folder: Path, settings: KernelSettings, variables: Mapping[str,
     """Write the specification of a kernel into a folder that `JUPYTER_PATH` can name.
 
     Args:
-        folder: the folder.
         settings: the settings of the kernel.
         variables: the variables of the cluster's master, which override those of this process.
     """

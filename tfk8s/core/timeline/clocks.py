@@ -69,7 +69,6 @@ def find_shifts(limits: Limits, tasks: list[str]) -> dict[str, int]:
 
     Args:
         limits: the limits. The script's clock has the shift 0.
-        tasks: the tasks.
     """
     shifts = dict.fromkeys(tasks, 0)
     if all(minimum <= TOLERANCE for minimum in limits.values()):

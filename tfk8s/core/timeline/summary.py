@@ -135,7 +135,6 @@ def typical_steps(recording: Recording, limit: int) -> list[TracedStep]:
     (distributed_runtime/master_session.cc). So a step with fewer transfers than most is no typical one, either.
 
     Args:
-        recording: the recording.
         limit: the maximum number of steps.
     """
     by_call: dict[str, list[TracedStep]] = {}

@@ -62,7 +62,6 @@ def chart(step: TracedStep, path: Sequence[Segment], key: str) -> str:
     """Return the picture of a step as HTML.
 
     Args:
-        step: the step.
         path: the critical path.
         key: a text that no other chart of the page has.
     """

@@ -27,7 +27,6 @@ def chrome_trace(recording: Recording, max_events: int = MAX_EVENTS) -> tuple[st
     """Return the trace, and the number of its steps: all recorded steps, or the first if they have too many events.
 
     Args:
-        recording: the recording.
         max_events: the maximum number of events, which only the first step may exceed.
     """
     trace = _Trace()

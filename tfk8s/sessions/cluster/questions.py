@@ -26,9 +26,6 @@ class _Question(NamedTuple):
 class Questions:
     """Questions of which each stays open until its answer, and is asked once more after growing pauses only.
 
-    Args:
-        clock: for tests.
-
     Attributes:
         missing: the tasks that a task did not reach when it was asked last, by the name of the asked task.
     """

@@ -81,7 +81,6 @@ class Dispatchers:
         alive: returns whether one of them answers.
         workers: returns the workers of a dispatcher.
         waiting: returns what waits for data now, by identity.
-        clock: for tests.
     """
 
     def __init__(

@@ -31,7 +31,6 @@ def watch(environment: Mapping[str, str], warn: Callable[[str], None]) -> None:
 
     Args:
         environment: its variables, as tfk8s has set them.
-        warn: is called with a warning.
     """
     config = json.loads(environment.get("TF_CONFIG", "{}"))
     check = functools.partial(check_cluster, config, warn)
@@ -44,7 +43,6 @@ def check_cluster(config: Mapping[str, Any], warn: Callable[[str], None], cluste
 
     Args:
         config: the TF_CONFIG of the task.
-        warn: is called with a warning.
         cluster: the cluster of the strategy; empty if the strategy found no TF_CONFIG.
     """
     known = {address for addresses in config.get("cluster", {}).values() for address in addresses}
@@ -171,7 +169,6 @@ def watch_preemption(environment: Mapping[str, str], grace: float, warn: Callabl
     Args:
         environment: the variables of the program.
         grace: the seconds between SIGTERM and SIGKILL.
-        warn: is called with a warning.
     """
     imports.when_imported(PREEMPTION_MODULE, functools.partial(_patch_preemption, environment, grace, warn))
 

@@ -59,7 +59,6 @@ def convert(data: bytes, file: str) -> Converted:
 
     Args:
         data: the file, YAML or JSON.
-        file: the file's name in messages.
 
     Raises:
         JobFileError: the file can't be read, or a field is not valid.

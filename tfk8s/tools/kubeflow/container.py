@@ -25,7 +25,6 @@ def expand(text: str, values: Mapping[str, str | None]) -> tuple[str, list[str]]
     """Expand the references to variables in a text, as Kubernetes does.
 
     Args:
-        text: the text.
         values: the values of variables; None if the value is known in the pod only.
 
     Returns:

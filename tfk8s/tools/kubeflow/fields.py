@@ -19,8 +19,6 @@ class Fields:
     """The fields of a mapping. Methods take a field; `left` has those that nobody took.
 
     Args:
-        file: the file's name in messages.
-        document: the document.
         path: the path of the mapping in the document.
         data: the mapping. Fields with the value null are absent, as in Kubernetes.
     """

@@ -26,7 +26,6 @@ def choose(data: bytes, file: str, notes: list[str]) -> Fields:
 
     Args:
         data: the file.
-        file: the file's name in messages.
         notes: gets a sentence about each other object.
 
     Raises:

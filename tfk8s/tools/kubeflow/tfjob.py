@@ -36,7 +36,6 @@ def read(job: Fields, notes: list[str]) -> tuple[dict[str, Any], list[Replica]]:
 
     Args:
         job: the TFJob.
-        notes: what gets lost.
     """
     spec = job.fields("spec")
     policy = spec.fields("runPolicy") if "runPolicy" in spec else spec

@@ -26,9 +26,7 @@ def read(spec: Fields, own: Fields, job: str, keys: dict[str, Any], notes: list[
     Args:
         spec: the pod's spec.
         own: the container.
-        job: the job's name.
         keys: the job's keys.
-        notes: the notes.
     """
     by_name = {volume.text("name"): volume for volume in spec.each("volumes")}
     for mount in own.each("volumeMounts"):

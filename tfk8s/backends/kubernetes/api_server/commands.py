@@ -29,11 +29,6 @@ class RemoteCommand:
     """A command that runs in a pod's container, in a `with`. Leaving the `with` closes the stream.
 
     Args:
-        client: the API server.
-        namespace: the pod's.
-        pod: the pod's name.
-        words: the command.
-        container: the container's name.
         stdin: give the command a standard input.
         tty: give the command a terminal, which has one stream for output and errors.
         timeout: the longest time without a message from the pod; None waits for ever.
@@ -159,9 +154,6 @@ class RemoteCommand:
 class Output(io.RawIOBase):
     """The standard output of a command as a file, as it arrives.
 
-    Args:
-        command: the command.
-
     Attributes:
         count: the bytes that were read.
     """
@@ -203,13 +195,9 @@ def execute(
     """Run a command in a pod's container until the command ends.
 
     Args:
-        client: the API server.
-        namespace: the pod's.
-        pod: the pod's name.
         words: the command, which must not wait for the end of its standard input.
         data: the standard input.
         timeout: the longest time without a message from the pod.
-        container: the container's name.
 
     Raises:
         ClusterError: the command failed, with its output as the reason; or the stream broke.

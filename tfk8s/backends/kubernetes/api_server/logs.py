@@ -95,12 +95,9 @@ class Follower:
     The API server puts a time before each line. A new stream begins at the last time; lines with that time are counted.
 
     Args:
-        client: the API server.
-        namespace: the pod's.
         pod: the pod's name, or a function that returns it.
         options: the first lines, and whether each line begins with its time.
         exists: returns whether the pod may still write.
-        container: the container's name.
     """
 
     def __init__(

@@ -39,7 +39,6 @@ class Reflector:
     """The objects that a query selects, and their changes.
 
     Args:
-        client: the API server.
         path: of a collection.
         query: selects objects in the collection.
 

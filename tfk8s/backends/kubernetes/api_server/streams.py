@@ -111,10 +111,6 @@ def send_stdin(
     """Send blocks to a pod's standard input, and then close it. It is also closed when this process ends.
 
     Args:
-        client: the API server.
-        namespace: the pod's.
-        pod: the pod's name.
-        container: the container's name.
         blocks: the input.
         on_failure: called if the pod can't be attached to, because the script would wait for its input for ever.
     """
@@ -139,7 +135,6 @@ def open_stream(
     """Return a WebSocket to the API server, whose writes fail once the peer is dead.
 
     Args:
-        client: the API server.
         path: of a subresource of a pod.
         query: its options.
         protocols: the WebSocket's protocols, the best first.
@@ -204,7 +199,6 @@ class Heartbeat:
     Args:
         ping: sends a ping.
         timeout: a peer that is silent for longer is dead.
-        clock: for tests.
     """
 
     def __init__(self, ping: Callable[[], None], timeout: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -30,12 +30,6 @@ def run(client: Client, namespace: str, pod: str, words: Sequence[str]) -> int:
     The command gets a terminal if standard input and output are terminals. On Windows, it gets neither a terminal nor
     input.
 
-    Args:
-        client: the API server.
-        namespace: the pod's.
-        pod: the pod's name.
-        words: the command.
-
     Raises:
         TaskUnreachable: the pod does not exist, or does not run.
         ClusterError: the stream broke.
@@ -75,7 +69,6 @@ def _copy(command: RemoteCommand, source: int | None, resized: int | None) -> No
     wait behind the input, so silence says nothing then.
 
     Args:
-        command: the command.
         source: the standard input, or None.
         resized: readable when the terminal has another size; None without a terminal.
     """

@@ -21,7 +21,6 @@ def describe(client: Client, namespace: str) -> str:
     """Return the free GPUs by node, as a text.
 
     Args:
-        client: the API server.
         namespace: counted alone where the user may not list the pods of all namespaces.
 
     Raises:

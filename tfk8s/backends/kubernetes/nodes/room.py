@@ -56,8 +56,6 @@ def find_room(client: Client, namespace: str, job_file: JobFile, objects: Sequen
     Args:
         client: a client of the API server.
         namespace: the cluster's namespace.
-        job_file: the cluster.
-        objects: the objects to apply.
     """
     sets = [item for item in objects if manifests.has_tasks(item)]
     nodes = scheduling.list_nodes(client)

@@ -138,7 +138,6 @@ def free(nodes: Iterable[Object], pods: Iterable[Object]) -> dict[str, Resources
     """Return what pods leave free on each node, by its name.
 
     Args:
-        nodes: the nodes.
         pods: the pods that use the nodes.
     """
     room = {node["metadata"]["name"]: allocatable(node) for node in nodes}

@@ -48,7 +48,6 @@ class Renewal:
     """Renews the lease of a cluster in a thread, from now until `end` or the end of this process.
 
     Args:
-        client: the API server.
         namespace, name: the cluster's.
         seconds: the length of the lease.
     """

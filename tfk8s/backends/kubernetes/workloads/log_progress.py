@@ -28,7 +28,6 @@ def read(client: Reader, pods: Sequence[Object]) -> ProgressByPod:
     """Return the progress of pods that run programs and scripts, by their names. Only the first few logs are read.
 
     Args:
-        client: the API server.
         pods: the pods, also those that do not run.
     """
     return read_logs(client, pods, latest, _TAIL)
@@ -40,7 +39,6 @@ def read_logs(
     """Return what the logs of pods say, by the names of the pods. Only the first few logs are read.
 
     Args:
-        client: the API server.
         pods: the pods, also those that do not run.
         parse: returns what the lines of a log say, or None.
         tail: the part of a log.

@@ -21,8 +21,6 @@ def refusal(client: Client, namespace: str, workloads: Iterable[tuple[Object, Ob
     pods use up says nothing either, because the pods that run now count there too.
 
     Args:
-        client: the API server.
-        namespace: the cluster's.
         workloads: the StatefulSets and the Jobs of programs, before and after the change.
     """
     for before, item in workloads:

@@ -45,7 +45,6 @@ def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = Fal
     Two pods with the same host name would share an address in DNS.
 
     Args:
-        client: the API server.
         namespace: the Job's.
         item: the Job to apply.
         dry_run: change nothing; the result is what the API server would make of the Job.
@@ -88,8 +87,6 @@ def end(client: Client, cluster: DeployedCluster, jobs: Sequence[str], *, succee
     A suspended Job has no pods (kubernetes.io/docs/concepts/workloads/controllers/job, "Suspending a Job").
 
     Args:
-        client: the API server.
-        cluster: the cluster.
         jobs: the jobs of the programs.
         succeeded: whether the run has succeeded.
     """

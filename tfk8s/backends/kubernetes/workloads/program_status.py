@@ -45,7 +45,6 @@ def read(job: Object, task: Task, pod: Object | None, events: PodEvents) -> Prog
 
     Args:
         job: the Job of the task's program.
-        task: the task.
         pod: the newest pod of the task; None without a pod.
         events: of the pod, else of the Job.
     """

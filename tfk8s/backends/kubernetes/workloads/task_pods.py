@@ -36,9 +36,7 @@ class LoggedPod:
     """The pod of a task whose log is followed. A program's next pod has another name.
 
     Args:
-        client: the API server.
         cluster: the task's.
-        task: the task.
 
     Attributes:
         task: the task.

@@ -93,7 +93,6 @@ def outside_peers(tables: str, ports: Collection[int]) -> list[str]:
 
     Args:
         tables: of `activity.read_tables`.
-        ports: the ports.
     """
     lines = (line.split() for line in tables.splitlines())
     ends = [

@@ -31,7 +31,6 @@ class PortWatch:
     be bound, or got a connection from another machine, ends.
 
     Args:
-        loop: the supervisor's.
         processes: returns the processes of the cluster.
     """
 

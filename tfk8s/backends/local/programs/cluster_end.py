@@ -26,7 +26,6 @@ def end(folder: state.Folder, reason: str) -> None:
     """End the supervisor and all processes of its cluster, and wait for their end.
 
     Args:
-        folder: the cluster's folder.
         reason: why the cluster ends, for the users of its scripts; continues `cluster "NAME" …`.
 
     Raises:

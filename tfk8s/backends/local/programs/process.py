@@ -29,9 +29,7 @@ class ProgramProcess(TaskProcess):
     """One task with a program.
 
     Args:
-        loop: the supervisor's.
         settings: of the task.
-        program: the program.
         forks: starts scripts.
         on_change: called after each change of the phase.
 

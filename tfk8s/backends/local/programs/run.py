@@ -60,7 +60,6 @@ class ProgramRun:
     """The run of the programs.
 
     Args:
-        loop: the supervisor's.
         job_file: has the rules.
         members: the programs; none if the cluster has only servers.
     """

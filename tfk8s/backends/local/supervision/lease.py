@@ -19,7 +19,6 @@ class RunLease:
     """The connections of those that hold the lease. Without a first one, the cluster has no lease.
 
     Args:
-        loop: the supervisor's.
         end: called with the reason, when the last holder has gone.
     """
 

@@ -20,7 +20,6 @@ class RequestListener:
     """Takes requests. One that can't be answered gets {refused}, the reason.
 
     Args:
-        loop: the supervisor's.
         path: the socket's.
         answer: called with a connection, its request and its descriptors. Returns whether the connection stays open,
             and takes the descriptors that are to stay open from the list.

@@ -15,7 +15,6 @@ class Losses:
     """Reports tasks that have ended, and those that a signal has stopped: sessions wait for them without an end.
 
     Args:
-        loop: the supervisor's.
         tasks: returns the tasks that sessions use.
         are_scripts: returns whether a script runs.
         send: sends an event to the scripts that run.

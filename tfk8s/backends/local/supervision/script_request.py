@@ -53,9 +53,7 @@ def script_request(
     """Return the request that runs a script.
 
     Args:
-        folder: the cluster's folder.
         record: the cluster.
-        script: the script.
         more: more variables for the script.
         python: the interpreter that the user names for the script.
     """

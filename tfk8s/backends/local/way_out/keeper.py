@@ -70,11 +70,7 @@ class WayOut:
         other.close()
 
     def prepare(self, folder: Path) -> None:
-        """Make names known in the network of this process, which may mount.
-
-        Args:
-            folder: the cluster's folder.
-        """
+        """Make names known in the network of this process, which may mount."""
         if self.way.is_program:
             try:
                 resolver.prepare(folder)

@@ -69,7 +69,6 @@ class Proxy:
         upstreams: the user's own proxies.
         on_refused: called with the server, as `host:port`, and the reason if the rules refuse a request.
         own: returns the addresses of this machine.
-        limits: the limits.
     """
 
     def __init__(

@@ -18,9 +18,6 @@ _PORT = 53
 def prepare(folder: Path) -> None:
     """Make the way out's resolver that of this process and its later children, if the machine's is out of reach.
 
-    Args:
-        folder: the cluster's folder.
-
     Raises:
         OSError: this process may not mount.
     """
