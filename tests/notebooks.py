@@ -12,8 +12,8 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from tfk8s.api import connect
-from tfk8s.cluster.notebook.kernel import KernelSettings
-from tfk8s.cluster.notebook.server import write_kernel
+from tfk8s.features.notebook.kernel import KernelSettings
+from tfk8s.features.notebook.server import write_kernel
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NUMBER = re.compile(r"In\[\d+\]")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tfk8s.cli.app import COMMANDS, program
+from tfk8s.features.explain.here import type_name
 from tfk8s.jobfile.schema import json_schema
-from tfk8s.tools.explain import type_name
 
 
 def write_pages(folder: Path) -> None:

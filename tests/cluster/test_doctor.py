@@ -3,7 +3,8 @@
 from on_cluster import IMAGE
 
 from tfk8s.backends.kubernetes.api_server import paths
-from tfk8s.tools.doctor import kubernetes, network_policy
+from tfk8s.cluster import network_policy
+from tfk8s.features.doctor import kubernetes
 
 SILENT = "127.0.0.1:9"  # no test asks the metadata server of a real node
 

@@ -20,14 +20,15 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.backends.kubernetes.pod_status import condition
+from tfk8s.cluster import network_policy
 from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.programs import Program
 from tfk8s.core.script import LogOptions, Script
 from tfk8s.core.spec import JobFile, Network, Peer, Task
 from tfk8s.errors import InvalidInput
-from tfk8s.tools.doctor import kubernetes, network_policy
-from tfk8s.tools.doctor.check import State
+from tfk8s.features.doctor import kubernetes
+from tfk8s.features.doctor.check import State
 
 PORT = 8080
 # Serves one file, by HTTP, and by HTTPS in the place of storage.googleapis.com.

@@ -1,7 +1,7 @@
 """A kind cluster from beginning to end, with a kubeconfig of its own; no image is loaded."""
 
-from tfk8s.tools import kind
-from tfk8s.tools.doctor import kubernetes
+from tfk8s.features.doctor import kubernetes
+from tfk8s.features.images import kind
 
 NAME = "tfk8s-kind-test"
 

@@ -11,9 +11,9 @@ from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.transport import Transport
 from tfk8s.cli import scripts
 from tfk8s.cli.app import main
+from tfk8s.cluster import network_policy
 from tfk8s.errors import ClusterError
 from tfk8s.render import rbac
-from tfk8s.tools.doctor import network_policy
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -45,11 +45,11 @@ ELSEWHERE = {
     "python": "no command of tfk8s: tests/local/training/test_examples.py runs the examples",
     "source": "a shell's own command",
     "tfk8s connect": "tests/local/test_commands.py connects",
-    "tfk8s doctor": "tests/unit/tools/test_doctor.py and tests/cluster/test_doctor.py",
-    "tfk8s image": "tests/unit/tools/test_images.py, and .ci/run",
+    "tfk8s doctor": "tests/unit/features/test_doctor.py and tests/cluster/test_doctor.py",
+    "tfk8s image": "tests/unit/features/test_images.py, and .ci/run",
     "tfk8s kind": "tests/cluster/test_kind.py",
     "tfk8s notebook": "tests/local/test_notebook.py",
-    "tfk8s stacks mnist script": "tests/unit/cli/test_stacks.py",
+    "tfk8s stacks mnist script": "tests/unit/features/test_stacks.py",
     "tfk8s status --watch": "tests/unit/cli/test_inspect.py",
     "tfk8s tensorboard": "tests/local/test_tensorboard.py",
     "uv ": "`make release` installs the wheel, tests/versions makes environments with uv",
@@ -57,7 +57,7 @@ ELSEWHERE = {
 
 # Outputs of scripts and of live clusters, which this test can't compare, and the tests that do.
 OUTPUTS_ELSEWHERE = {
-    "docs/commands.md": "tests/unit/cli/test_stacks.py",
+    "docs/commands.md": "tests/unit/features/test_stacks.py",
     "docs/distribute.md": "tests/local/training/test_pages.py",
     "docs/kubernetes.md": "tests/cluster/test_examples.py",
     "docs/programs.md": "tests/unit/cli/test_inspect.py",

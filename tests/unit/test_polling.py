@@ -206,7 +206,7 @@ EVENT_LOOPS = {
     "sessions/warm/relay.py",
 }
 # Texts that are sent to pods, which need the standard library only.
-PROGRAMS_FOR_PODS = {"tools/doctor/network_policy.py", "task/programs/inspector.py"}
+PROGRAMS_FOR_PODS = {"cluster/network_policy.py", "task/programs/inspector.py"}
 
 
 def modules_with(pattern: str) -> set[str]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 import typer.main
 
-from tfk8s.cli import inspect, job_file, lifecycle, pages, programs, scripts, tasks
 from tfk8s.cli.command import Command, Group, ScriptCommand
 from tfk8s.cli.completion import keep_quick, one_of
-from tfk8s.cli.doctor import doctor
-from tfk8s.cli.groups import images, kind
-from tfk8s.cli.inspect import events
 from tfk8s.cli.output import say
 from tfk8s.version import __version__
 
@@ -79,24 +76,43 @@ def server(context: typer.Context) -> None:
     raise AssertionError(f"tfk8s.__main__ runs the server: {context.args}")
 
 
-# In the order of the help.
-COMMANDS: dict[str, Callable[..., object]] = {
-    function.__name__: function
-    for function in (
-        job_file.init, job_file.validate, job_file.explain, job_file.schema, job_file.render,
-        lifecycle.diff, lifecycle.up, scripts.submit, scripts.run, programs.wait, scripts.stop, scripts.connect,
-        pages.notebook, pages.tensorboard, inspect.status, inspect.ls, inspect.devices, tasks.logs, tasks.exec,
-        tasks.stacks, events,
-        lifecycle.scale, lifecycle.restart, lifecycle.down, job_file.roles,
-        doctor, images.image, kind.kind, completion, version, server,
-    )
-}  # fmt: skip
+# The module of each command, which is imported when chosen, and the first line of its help; in the order of the help.
+COMMANDS = {
+    "init": ("features.init.command", "Write a commented job file, cluster.yaml."),
+    "validate": ("cli.job_file", "Check a job file, and print every problem."),
+    "explain": ("features.explain.command", "Describe a field of job files."),
+    "schema": ("features.explain.command", "Print the JSON Schema of job files."),
+    "render": ("features.render.command", "Print Kubernetes objects, or a task's configuration."),
+    "diff": ("cli.lifecycle", "Show what `up` would change, without changing anything."),
+    "up": ("cli.lifecycle", "Start a cluster, and wait until every task is ready."),
+    "submit": ("cli.scripts", "Run a session script next to the master."),
+    "run": ("cli.scripts", "Start a cluster, run its programs or a script, and remove it."),
+    "wait": ("cli.programs", "Wait until the programs of a cluster have ended."),
+    "stop": ("cli.scripts", "Stop a script that `tfk8s submit` started, and delete its log."),
+    "connect": ("cli.scripts", "Forward a local port to the master, until Ctrl-C."),
+    "notebook": ("features.notebook.command", "Open JupyterLab with the cluster's sessions, until Ctrl-C."),
+    "tensorboard": ("features.tensorboard.command", "Open TensorBoard with what scripts write, until Ctrl-C."),
+    "status": ("cli.inspect", "Show a cluster and its tasks."),
+    "ls": ("cli.inspect", "List your clusters, of all namespaces without -n."),
+    "devices": ("cli.inspect", "Show the devices of each task: CPUs, GPUs, their memory."),
+    "logs": ("cli.tasks", "Print the output of tasks, or of a script."),
+    "exec": ("cli.tasks", "Run a command beside a task's server."),
+    "stacks": ("features.stacks.command", "Show where tasks and scripts are, if nothing moves."),
+    "events": ("cli.inspect", "List the events of a cluster, oldest first."),
+    "scale": ("cli.lifecycle", "Change the number of tasks of jobs."),
+    "restart": ("cli.lifecycle", "Restart a task, or all tasks."),
+    "down": ("cli.lifecycle", "Remove a cluster: all that `tfk8s up` created, but claims."),
+    "roles": ("features.render.command", "Print the Roles that users of a shared namespace need."),
+    "doctor": ("features.doctor.command", "Check what is missing here, and say how to fix it."),
+    "image": ("features.images.command", "Build images with TensorFlow, load them into kind, push them."),
+    "kind": ("features.images.kind_command", "Create and delete kind clusters for trying tfk8s."),
+    "completion": ("cli.app", "Print a script that completes commands in your shell."),
+    "version": ("cli.app", "Print the version of tfk8s."),
+    "server": ("cli.app", "Run one task's server by hand, in the foreground."),
+}
 
 # The commands that are groups of commands.
-GROUPS: dict[str, dict[str, Callable[..., object]]] = {
-    "image": {"build": images.build, "load": images.load, "push": images.push},
-    "kind": {"up": kind.up, "down": kind.down},
-}
+GROUPS = {"image": ("build", "load", "push"), "kind": ("up", "down")}
 
 _EXIT_CODES = "Exit codes: 0 success; 1 the cluster failed; 2 bad input; 3 a task failed; 124 timeout; 130 Ctrl-C."
 
@@ -118,9 +134,8 @@ class CommandLine(Group):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with the first line of its docstring. Builds no command: all would take 40 ms."""
         del ctx
-        lines = ((name, (function.__doc__ or "").partition("\n")[0]) for name, function in COMMANDS.items())
         with formatter.section("Commands"):
-            formatter.write_dl(list(lines))
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
 @functools.cache
@@ -134,13 +149,15 @@ def program() -> CommandLine:
 
 @functools.cache
 def _command(name: str) -> Any:
+    module = importlib.import_module(f"tfk8s.{COMMANDS[name][0]}")
     if name in GROUPS:
-        app = _app(COMMANDS[name], Group)
-        for function in GROUPS[name].values():
-            app.command(cls=Command)(function)
+        app = _app(getattr(module, name), Group)
+        for member in GROUPS[name]:
+            app.command(cls=Command)(getattr(module, member))
     else:
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name, cls=ScriptCommand if name in ("submit", "run", "exec") else Command)(COMMANDS[name])
+        kind = ScriptCommand if name in ("submit", "run", "exec") else Command
+        app.command(name, cls=kind)(getattr(module, name))
     return typer.main.get_command(app)
 
 

@@ -5,25 +5,30 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tfk8s.cli import options
+from tfk8s.api import list_with_claims
+from tfk8s.backends.devices import TaskDevices, require_all
+from tfk8s.backends.options import BackendOptions
+from tfk8s.cli import json_output, options
 from tfk8s.cli.output import age, document, line, memory, moment, note, say, table
-
-if TYPE_CHECKING:
-    from tfk8s.backends.devices import TaskDevices
-    from tfk8s.cluster.handle import Cluster
-    from tfk8s.core.events import Event
-    from tfk8s.core.status import ClusterStatus, ScriptStatus
-    from tfk8s.task.probe import Device
-
+from tfk8s.cli.progress import Progress, cell, task_table
+from tfk8s.cluster.handle import Cluster
+from tfk8s.core.events import Event
+from tfk8s.core.lifetime import format_duration
+from tfk8s.core.status import ClusterStatus, ScriptStatus
+from tfk8s.errors import NoSuchCluster, TaskError
+from tfk8s.polling import changes
+from tfk8s.task.probe import Device
 
 _CLUSTER = (
     "NAME", "PHASE", "READY", "CPU", "MEMORY", "GPUS", "MASTER", "TARGET", "SCRIPTS", "PROGRESS", "AGE", "LOCATION",
 )  # fmt: skip
+
 _OPTIONAL = ("CPU", "MEMORY", "GPUS", "PROGRESS")  # left out if they are empty
+
 _SCRIPT = ("SCRIPT", "PHASE", "EXIT", "AGE", "PROGRESS", "COMMAND", "REASON")
 
 
@@ -51,9 +56,6 @@ def status(
     exit_code, since, progress (step, total, rate, remaining, metrics), reason; and scripts, each with script, phase,
     exit_code, command, where, since, progress, reason.
     """
-    from tfk8s.cli import json_output
-    from tfk8s.cli.progress import Progress
-
     cluster = options.find_cluster(options.file_or_default(name), local, context, namespace)
     if not watch:
         _show(cluster.status(), output)
@@ -68,9 +70,6 @@ def status(
 
 def _watched(cluster: Cluster) -> Iterator[ClusterStatus]:
     """Yield the status of a cluster now and after each change, until the cluster is removed."""
-    from tfk8s.errors import NoSuchCluster
-    from tfk8s.polling import changes
-
     exists = False
     try:
         with cluster.backend.observer(cluster.name) as observer:
@@ -100,10 +99,6 @@ def ls(
 
     JSON: a list of what `tfk8s status -o json` prints.
     """
-    from tfk8s.api import list_with_claims
-    from tfk8s.backends.options import BackendOptions
-    from tfk8s.cli import json_output
-
     clusters, claims = list_with_claims(BackendOptions(local or None, context, namespace))
     if output is not None:
         document([json_output.cluster(status) for status in clusters])
@@ -136,10 +131,6 @@ def devices(
     JSON: a list of tasks, each with task, job, index, error, and devices, each with name, kind, memory, description.
     The memory of a CPU is null: it is the task's.
     """
-    from tfk8s.backends.devices import require_all
-    from tfk8s.cli import json_output
-    from tfk8s.errors import TaskError
-
     cluster = options.find_cluster(name, local, context, namespace)
     answers = cluster.devices()
     if output is not None:
@@ -156,9 +147,6 @@ def devices(
 
 
 def _show(cluster: ClusterStatus, output: str | None) -> None:
-    from tfk8s.cli import json_output
-    from tfk8s.cli.progress import task_table
-
     if output is not None:
         document(json_output.cluster(cluster))
         return
@@ -185,8 +173,6 @@ def _clusters(clusters: Sequence[ClusterStatus]) -> str:
 
 
 def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:
-    from tfk8s.cli.progress import cell
-
     return (
         cluster.name, cluster.phase, f"{cluster.ready}/{len(cluster.tasks)}", *cluster.requests.cells,
         str(cluster.master), cluster.target, str(cluster.running), cell(cluster.progress, sys.stdout, short=True),
@@ -196,8 +182,6 @@ def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:
 
 def _limits(cluster: ClusterStatus) -> str:
     """Return when tfk8s removes the cluster, or why the cluster is still there."""
-    from tfk8s.core.lifetime import format_duration
-
     if cluster.limits_problem:
         limits = [name for name, limit in cluster.limits._asdict().items() if limit is not None]
         names = limits or ["drain: idle"]  # the same Job keeps both
@@ -217,8 +201,6 @@ def _limits(cluster: ClusterStatus) -> str:
 
 
 def _script(script: ScriptStatus) -> tuple[str, ...]:
-    from tfk8s.cli.progress import cell
-
     code = "" if script.exit_code is None else str(script.exit_code)
     progress = cell(script.progress, sys.stdout)
     return script.name, script.phase, code, age(script.since), progress, script.command, script.reason
@@ -257,8 +239,6 @@ def events(
 
     JSON: a list of events, each with id, time, about, warning, reason, message, count; one a line with --watch.
     """
-    from tfk8s.cli import json_output
-
     happened = options.find_cluster(name, local, context, namespace).events(follow=watch)
     if watch:
         for event in happened:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from tfk8s.backends.devices import TaskDevices
+from tfk8s.cli.error_report import Description
 from tfk8s.cli.output import moment
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
@@ -20,10 +21,6 @@ from tfk8s.core.resources import CPU, MEMORY, Resources
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, ScriptStatus, TaskStatus
 from tfk8s.errors import Problem
-
-if TYPE_CHECKING:
-    from tfk8s.backends.stacks import Stacks, TensorFlowCall
-    from tfk8s.cli.error_report import Description
 
 Document = dict[str, Any]
 
@@ -59,7 +56,7 @@ def devices(answers: Iterable[TaskDevices]) -> list[Document]:
     """Return the document that `devices -o json` prints: each task with its devices or its error."""
     return [
         {
-            **_name(answer.task),
+            **task_name(answer.task),
             "error": answer.error,
             "devices": [
                 {
@@ -73,37 +70,6 @@ def devices(answers: Iterable[TaskDevices]) -> list[Document]:
         }
         for answer in answers
     ]
-
-
-def stacks(status: ClusterStatus, found: Sequence[Stacks]) -> Document:
-    """Return the document that `stacks -o json` prints."""
-    from tfk8s.backends.stacks import explainer, needed_by
-
-    by_name = {entry.name: entry for entry in found}
-    explain, needing = explainer(status, found), needed_by(found)
-    tasks = [
-        {
-            **_name(task.task), "phase": task.phase, "reason": task.reason, **_stacks(entry, explain),
-            "needed_by": needing.get(entry.name, []),
-        }
-        for task in status.tasks if (entry := by_name.get(str(task.task)))
-    ]  # fmt: skip
-    scripts = [
-        {"script": script.name, "command": script.command, **_stacks(by_name[script.name], explain)}
-        for script in status.scripts
-        if script.name in by_name
-    ]
-    return {"tasks": tasks, "scripts": scripts}
-
-
-def _stacks(entry: Stacks, explain: Callable[[TensorFlowCall], str]) -> Document:
-    processes = []
-    for process in entry.processes:
-        listed = {**dataclasses.asdict(process), "activity": process.activity}
-        for shown, thread in zip(listed["threads"] or (), process.threads or (), strict=True):
-            shown["call"] = thread.call and {**shown["call"], "text": explain(thread.call)}
-        processes.append(listed)
-    return {"problem": entry.problem, "processes": processes}
 
 
 def event(event: Event) -> Document:
@@ -141,7 +107,7 @@ def _resources(requests: Resources) -> Document:
 
 def _task(status: TaskStatus) -> Document:
     return {
-        **_name(status.task),
+        **task_name(status.task),
         "phase": status.phase,
         "address": status.address,
         "where": status.runs_on,
@@ -187,5 +153,6 @@ def _number(text: str) -> float | str:
     return text
 
 
-def _name(task: Task) -> Document:
+def task_name(task: Task) -> Document:
+    """Return the keys that name a task."""
     return {"task": str(task), "job": task.job, "index": task.index}

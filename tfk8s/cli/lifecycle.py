@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tfk8s.cli import completion, options
+from tfk8s import api
+from tfk8s.backends.options import BackendOptions
+from tfk8s.cli import completion, json_output, options
+from tfk8s.cli.error_report import report
 from tfk8s.cli.options import TIMEOUT, NoWait
 from tfk8s.cli.output import ask, can_ask, document, note, paint, say
+from tfk8s.cli.progress import Progress
 from tfk8s.cli.signals import leaving
-
-if TYPE_CHECKING:
-    from tfk8s.cluster.handle import Cluster
-    from tfk8s.core.plan import Plan
+from tfk8s.cluster.handle import Cluster
+from tfk8s.core.kinds import program_jobs
+from tfk8s.core.plan import Plan, Scaling
+from tfk8s.core.resources import NOTHING
+from tfk8s.core.task_names import format_tasks, parse_counts
+from tfk8s.errors import ClusterError, InvalidInput
 
 _RESTARTS = "a restart that has begun continues; `tfk8s status` shows its progress"
+
 _SCALES = "tasks that start or end already continue; `tfk8s status` shows their progress"
 
 
@@ -46,11 +53,6 @@ def up(
         tfk8s up --context kind-test --timeout 5m cluster.yaml
         tfk8s up --dry-run cluster.yaml
     """
-    from tfk8s import api
-    from tfk8s.backends.options import BackendOptions
-    from tfk8s.cli.progress import Progress
-    from tfk8s.core.kinds import program_jobs
-
     spec = options.load_job_file(options.file_or_default(file), settings, variables)
     if dry_run:
         _show_plan(api.plan(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports, python)))
@@ -76,8 +78,6 @@ def up(
 
 
 def _show_plan(plan: Plan) -> None:
-    from tfk8s.errors import InvalidInput
-
     show(plan)
     if plan.refusal:
         raise InvalidInput(plan.refusal)
@@ -111,8 +111,6 @@ def restart(
         tfk8s restart --local mnist worker/1
         tfk8s restart mnist
     """
-    from tfk8s.cli.progress import Progress
-
     cluster = options.find_cluster(name, local, context, namespace)
     with leaving(_RESTARTS), Progress() as progress:
         cluster.restart(task, timeout=None if no_wait else timeout, on_change=progress.update)
@@ -163,12 +161,12 @@ def _require_confirmation(cluster: Cluster) -> None:
     Raises:
         InvalidInput: the user does not want that, or there is no terminal to ask at.
     """
-    from tfk8s.errors import InvalidInput
-
-    where = cluster.backend.locator(cluster.name)
-    if where is None:  # servers that somebody else started: `down` refuses them
+    locator = cluster.backend.locator(cluster.name)
+    if locator is None:  # servers that somebody else started: `down` refuses them
         return
-    place = "this machine" if where.local else f"context {where.context or '(in a pod)'}, namespace {where.namespace}"
+    place = (
+        "this machine" if locator.local else f"context {locator.context or '(in a pod)'}, namespace {locator.namespace}"
+    )
     what = f'cluster "{cluster.name}" of {options.DEFAULT_FILE} ({place})'
     if not can_ask():
         raise InvalidInput(
@@ -180,6 +178,7 @@ def _require_confirmation(cluster: Cluster) -> None:
 
 
 _ERROR_EXIT_CODE = 2
+
 _SIGNS = {"create": ("+", "32"), "change": ("~", "33"), "remove": ("-", "31")}
 
 
@@ -205,12 +204,6 @@ def diff(
     JSON: name, restarts, refusal, requests (before and after, each with cpu, memory, gpus), and changes, each with
     kind, name, action, and fields, each with path, before, after.
     """
-    from tfk8s import api
-    from tfk8s.backends.options import BackendOptions
-    from tfk8s.cli import json_output
-    from tfk8s.cli.error_report import report
-    from tfk8s.errors import ClusterError
-
     file = options.file_or_default(file)
     spec = options.load_job_file(file, settings, variables)
     try:
@@ -255,10 +248,6 @@ def scale(
         tfk8s scale mnist worker=8
         tfk8s scale --local mnist worker=8 ps=2
     """
-    from tfk8s.cli.progress import Progress
-    from tfk8s.core.plan import Scaling
-    from tfk8s.core.task_names import parse_counts
-
     task_counts = parse_counts(tasks)
     cluster = options.find_cluster(name, local, context, namespace)
     with leaving(_SCALES), Progress() as progress:
@@ -281,9 +270,6 @@ def show(plan: Plan) -> None:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    from tfk8s.core.resources import NOTHING
-    from tfk8s.core.task_names import format_tasks
-
     for change in plan.changes:
         sign, colour = _SIGNS[change.action]
         yield paint(f"{sign} {change.kind} {change.name}", colour, sys.stdout)

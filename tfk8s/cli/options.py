@@ -199,6 +199,7 @@ Output = Annotated[
         autocompletion=completion.one_of("json"),
     ),
 ]
+NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Print the address, and open no browser.")]
 AllLines = Annotated[bool, typer.Option("--all", help="Also print the lines of TensorFlow's own log.")]
 Tf1 = Annotated[bool, typer.Option("--tf1", help="`import tensorflow` gives the script the TensorFlow 1 API.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run in a fresh Python interpreter.")]

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from tfk8s import polling
+from tfk8s.api import find
+from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import options
 from tfk8s.cli.output import note
-
-if TYPE_CHECKING:
-    from tfk8s.cli.signals import Once
-    from tfk8s.cli.tasks import ShownLines
-    from tfk8s.cluster.handle import Cluster
-    from tfk8s.core.status import ClusterStatus
+from tfk8s.cli.progress import Progress
+from tfk8s.cli.signals import Once
+from tfk8s.cli.tasks import ShownLines, print_lines
+from tfk8s.cluster.handle import Cluster
+from tfk8s.cluster.programs import failure
+from tfk8s.core.status import ClusterStatus
+from tfk8s.errors import InvalidInput, Tfk8sError
 
 _QUIET_TIME = 0.5  # after which the output of programs that have ended is complete
+
 _MAX_REST_TIME = 5.0
 
 
@@ -40,10 +45,6 @@ def wait(
         tfk8s wait mnist
         tfk8s wait --local --timeout 2h mnist
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
-    from tfk8s.cli.progress import Progress
-
     cluster = find(name, BackendOptions(local or None, context, namespace))
     with Progress() as progress:
         status = cluster.wait_for_programs(timeout, progress.update)
@@ -60,9 +61,6 @@ def follow(cluster: Cluster, signals: Once, *, all_lines: bool) -> int:
     Raises:
         InvalidInput: the run had ended before.
     """
-    from tfk8s.cli.progress import Progress
-    from tfk8s.errors import InvalidInput
-
     status = cluster.status()
     if status.exit_code is not None and not cluster.changed:
         raise InvalidInput(
@@ -84,8 +82,6 @@ def follow(cluster: Cluster, signals: Once, *, all_lines: bool) -> int:
 
 def report(status: ClusterStatus, advice: str = "") -> int:
     """Print why a run has failed; return the exit code of the run."""
-    from tfk8s.cluster.programs import failure
-
     if text := failure(status):
         note(f"error: {text}" + (f"\n  = help: {advice}" if advice else ""))
     else:
@@ -103,9 +99,6 @@ class _Output(threading.Thread):
         self._latest = time.monotonic()
 
     def run(self) -> None:
-        from tfk8s.cli.tasks import ShownLines, print_lines
-        from tfk8s.errors import Tfk8sError
-
         try:
             logs = self._cluster.logs(self._programs, follow=True)
             self._shown = ShownLines(logs, all_lines=self._all_lines)
@@ -118,8 +111,6 @@ class _Output(threading.Thread):
 
     def finish(self) -> None:
         """Wait for the lines that were written before the run's end, and say how many are left out."""
-        from tfk8s import polling
-
         end = time.monotonic()
         for _ in polling.poll(_MAX_REST_TIME):
             if not self.is_alive() or time.monotonic() - max(self._latest, end) > _QUIET_TIME:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from tfk8s import polling
+from tfk8s.api import find
+from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import completion, options
 from tfk8s.cli.options import TIMEOUT
 from tfk8s.cli.output import note, say
+from tfk8s.cli.programs import follow
+from tfk8s.cli.progress import Progress
 from tfk8s.cli.signals import Once
+from tfk8s.cluster import timeline
+from tfk8s.cluster.gpus import require_gpus
+from tfk8s.cluster.handle import Cluster
+from tfk8s.cluster.programs import require_programs
+from tfk8s.cluster.scripts import make_script, require_order, require_servers, run_here
+from tfk8s.core.lifetime import LEASE
+from tfk8s.core.status import ClusterStatus
+from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput, NoSuchCluster
 
 POLL_INTERVAL = 2.0
-if TYPE_CHECKING:
-    from tfk8s.cluster.handle import Cluster
-    from tfk8s.core.status import ClusterStatus
 
 
 def submit(
@@ -61,11 +71,6 @@ def submit(
         tfk8s submit --detach mnist train.py
         tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
-    from tfk8s.cli.progress import Progress
-    from tfk8s.cluster import timeline
-    from tfk8s.cluster.scripts import make_script, require_order, run_here
-    from tfk8s.errors import InvalidInput
-
     require_order(name, script)
     steps = timeline.parse(trace, trace_every)
     if here and detach:
@@ -164,17 +169,6 @@ def run(
         tfk8s run --local cluster.yaml train.py --steps 1000
         tfk8s run --local --tf1 cluster.yaml old_script.py
     """
-    from tfk8s.api import find
-    from tfk8s.backends.options import BackendOptions
-    from tfk8s.cli.programs import follow
-    from tfk8s.cli.progress import Progress
-    from tfk8s.cluster import timeline
-    from tfk8s.cluster.gpus import require_gpus
-    from tfk8s.cluster.programs import require_programs
-    from tfk8s.cluster.scripts import make_script, require_servers
-    from tfk8s.core.lifetime import LEASE
-    from tfk8s.errors import InvalidInput
-
     steps, session_script = timeline.parse(trace, trace_every), None
     if script is not None:
         session_script = make_script(
@@ -245,9 +239,6 @@ def until_gone(cluster: Cluster) -> None:
     Raises:
         ClusterError: the cluster has ended, or was removed.
     """
-    from tfk8s import polling
-    from tfk8s.errors import BackendUnreachable, ClusterError, NoSuchCluster
-
     for _ in polling.every(POLL_INTERVAL):
         try:
             status = cluster.status()

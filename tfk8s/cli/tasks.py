@@ -1,26 +1,22 @@
-"""Commands that inspect tasks: logs, exec, stacks."""
+"""Commands that inspect tasks: logs, exec."""
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, TextIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, TextIO
 
 import typer
 
 from tfk8s.cli import completion, options
-from tfk8s.cli.output import document, note, paint, prefix_colour, say, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tfk8s.backends.stacks import PythonThread, Stacks, TensorFlowCall
-    from tfk8s.core.script import LogLine
-    from tfk8s.core.spec import Task
-    from tfk8s.core.status import ClusterStatus
-
-_STACKS = ("TASK", "PHASE", "DOES", "NEEDED BY")
+from tfk8s.cli.output import note, paint, prefix_colour, say
+from tfk8s.core.output.tensorflow_log import TensorFlowLines
+from tfk8s.core.script import LogLine
+from tfk8s.core.spec import Task
+from tfk8s.core.task_names import parse_task
+from tfk8s.errors import InvalidInput
+from tfk8s.render import script_job
 
 
 def logs(
@@ -68,9 +64,6 @@ def logs(
         tfk8s logs --since 5m --timestamps mnist
         tfk8s logs -f mnist script-4e9c21
     """
-    from tfk8s.errors import InvalidInput
-    from tfk8s.render import script_job
-
     if previous and follow:
         raise InvalidInput("--previous can't be combined with --follow: a run that has ended writes nothing more")
     part = {
@@ -121,8 +114,6 @@ class ShownLines:
         self.left_out = 0
 
     def __iter__(self) -> Iterator[LogLine]:
-        from tfk8s.core.output.tensorflow_log import TensorFlowLines
-
         own: defaultdict[Task, TensorFlowLines] = defaultdict(TensorFlowLines)
         for line in self._lines:
             if self._all_lines or not own[line.task].include(line.text):
@@ -168,89 +159,6 @@ def exec(  # noqa: A001 - the command's name
         tfk8s exec mnist worker/0 -- bash
         tfk8s exec --local mnist ps/0 -- python3 -c "import os; print(os.environ)"
     """
-    from tfk8s.core.task_names import parse_task
-
     cluster = options.find_cluster(name, local, context, namespace)
     chosen = parse_task(task, [status.task for status in cluster.tasks()])
     return cluster.backend.inside.execute(cluster.name, chosen, command)
-
-
-def stacks(
-    name: options.Name,
-    chosen: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TASK",
-            help="JOB/INDEX, JOB, or a script's name or process id; default: all tasks and running scripts.",
-            show_default=False,
-            autocompletion=completion.tasks_and_scripts,
-        ),
-    ] = None,
-    output: options.Output = None,
-    local: options.Local = False,
-    context: options.Context = None,
-    namespace: options.Namespace = None,
-) -> None:
-    """Show where tasks and scripts are, if nothing moves.
-
-    Prints the Python stack of each thread of scripts and programs, the innermost frame last. A line before each stack
-    says what TensorFlow does there, and which tasks the call waits for. Servers are C++, and have no Python stack.
-
-    Examples:
-        tfk8s stacks --local mnist
-        tfk8s stacks mnist worker/1
-        tfk8s stacks mnist script-4e9c21
-        tfk8s stacks mnist -o json
-
-    JSON: tasks, each with task, job, index, phase, reason, needed_by, problem, processes; and scripts, each with
-    script, command, problem, processes. A process has pid, state, computes, activity, problem,
-    and threads (null for C++), each with name, is_main, frames (file, line, function, source), and call (null, or
-    name, seconds, needs, is_same, text).
-    """
-    from tfk8s.cli import json_output
-    from tfk8s.cluster.stacks import read
-
-    cluster = options.find_cluster(name, local, context, namespace)
-    status, found = read(cluster.backend, cluster.name, chosen or ())
-    if output is not None:
-        document(json_output.stacks(status, found))
-        return
-    for number, part in enumerate(_stack_parts(status, found)):
-        say(f"\n{part}" if number else part)
-
-
-def _stack_parts(status: ClusterStatus, found: Sequence[Stacks]) -> Iterator[str]:
-    """Yield the table of tasks, then each thread of Python."""
-    from tfk8s.backends.stacks import explainer, needed_by
-
-    explain, needing = explainer(status, found), needed_by(found)
-    by_name = {entry.name: entry for entry in found}
-    rows = [
-        (
-            str(task.task), task.phase, entry.activity if task.is_up else task.reason or entry.activity,
-            ", ".join(needing.get(entry.name, ())),
-        )
-        for task in status.tasks if (entry := by_name.get(str(task.task)))
-    ]  # fmt: skip
-    if rows:
-        yield table(_STACKS, rows, sys.stdout, ("NEEDED BY",))
-    commands = {script.name: script.command for script in status.scripts}
-    for entry in found:
-        threads = [thread for process in entry.processes for thread in process.threads or ()]
-        problems = [process.problem for process in entry.processes if process.problem]
-        if entry.name in commands:
-            problems = problems or ([] if threads else [entry.activity])
-        if threads or problems:
-            command = f": {commands[entry.name]}" if entry.name in commands else ""
-            yield "\n".join([f"{entry.name}{command}", *problems])
-        for thread in threads:
-            yield _thread(thread, explain)
-
-
-def _thread(thread: PythonThread, explain: Callable[[TensorFlowCall], str]) -> str:
-    what = f", {explain(thread.call)}" if thread.call else ""
-    lines = [f"{thread.name}{what}"]
-    for frame in thread.frames:
-        lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.function}')
-        lines += [f"    {frame.source}"] if frame.source else []
-    return "\n".join(lines)

@@ -17,7 +17,7 @@
     TFK8S_SERVERS       render/lifetime                   task/lifetime               the jobs with servers
     TFK8S_PROGRAMS      render/lifetime                   task/lifetime               the jobs with programs
     TFK8S_TARGET        core/environment, kubernetes/     session, programs           the master, "grpc://host:port"
-                        cluster/notebook
+                        features/notebook
     TFK8S_CLUSTER       core/environment, pod/entrypoint  preflight, programs         the ClusterSpec as JSON
     TFK8S_FORWARDED     core/environment                  sessions, strategy          forwards to tf.data's service
                                                                                   as JSON, with `--here` alone

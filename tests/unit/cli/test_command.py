@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -346,3 +347,10 @@ def test_errors_are_red_on_a_terminal_that_shows_colours(monkeypatch: pytest.Mon
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert shown() == "error: no\n"
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_the_table_has_the_first_line_of_each_help(name: str) -> None:
+    module, line = app.COMMANDS[name]
+    function = getattr(importlib.import_module(f"tfk8s.{module}"), name)
+    assert (function.__doc__ or "").partition("\n")[0] == line

@@ -12,9 +12,9 @@ from fakes.command_line import Run
 from tfjobs import TFJOB
 
 from tfk8s.core.spec import Job
+from tfk8s.features.init import template
 from tfk8s.jobfile.loader import load
 from tfk8s.render import package_files
-from tfk8s.tools import template
 
 pytest_plugins = ("fakes.command_line",)
 

@@ -16,9 +16,9 @@ from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, Topology
 from tfk8s.core.storage.volumes import KeptClaim, Volume
 from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.features.doctor import kubernetes as doctor
+from tfk8s.features.doctor.check import State
 from tfk8s.render.pods import Object
-from tfk8s.tools.doctor import kubernetes as doctor
-from tfk8s.tools.doctor.check import State
 
 PATH = "/api/v1/namespaces/ns/persistentvolumeclaims/ckpt"
 DRIVER = "/apis/storage.k8s.io/v1/csidrivers/gcsfuse.csi.storage.gke.io"

@@ -1,0 +1,1 @@
+"""The fields of job files in words."""

@@ -1,0 +1,1 @@
+"""Images, and clusters of kind that run them."""

@@ -1,0 +1,1 @@
+"""A job file from nothing, from a script or from a TFJob."""

@@ -1,0 +1,1 @@
+"""The Kubernetes objects of a job file, and what their pods run."""

@@ -1,1 +1,0 @@
-"""Tools around clusters: the checks of `doctor`, images, and kind clusters."""
