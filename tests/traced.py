@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfk8s.core.timeline.steps import TracedDevice, TracedOperation, TracedStep, Transfer
+from tfk8s.features.timeline.steps import TracedDevice, TracedOperation, TracedStep, Transfer
 
 MIB = 1 << 20
 

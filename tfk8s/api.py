@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
 
 from tfk8s.backends.options import BackendOptions
 from tfk8s.backends.select import choose
+from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.handle import Cluster
-from tfk8s.cluster.programs import require_up
+from tfk8s.cluster.programs import require_programs, require_up
 from tfk8s.cluster.readiness import TIMEOUT, OnChange
+from tfk8s.cluster.scripts import require_servers
+from tfk8s.core.lifetime import LEASE
 from tfk8s.core.plan import Plan
+from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile
 from tfk8s.core.status import ClusterStatus
 from tfk8s.core.storage.volumes import KeptClaim
@@ -66,6 +74,87 @@ def up(
             require_up(cluster.backend, cluster.wait(timeout, on_change))
         removal.pop_all()
     return cluster
+
+
+class RunEvents(Protocol):
+    """The caller's part of `run`: to show progress, and to follow the programs."""
+
+    def changed(self, status: ClusterStatus) -> None:
+        """Called with each status while the cluster starts."""
+
+    def is_up(self, cluster: Cluster) -> None:
+        """Called when the cluster is up."""
+
+    def follow(self, cluster: Cluster) -> int:
+        """Wait until the run of the programs has ended; return its exit code."""
+
+    def ends(self) -> None:
+        """Called before the cluster is removed."""
+
+
+def run(
+    spec: JobFile,
+    options: BackendOptions,
+    events: RunEvents,
+    script: Script | None = None,
+    *,
+    recording: Any = None,
+    timeout: float = TIMEOUT,
+    keep: bool = False,
+) -> int:
+    """Start a cluster, run its programs or a script, and remove the cluster; return the exit code of the run.
+
+    Args:
+        spec: the job file.
+        options: they choose the backend.
+        events: the caller's part.
+        script: the script; None runs the job file's programs.
+        recording: the timeline of the script, from the feature; None records nothing.
+        timeout: in seconds, until the cluster is up.
+        keep: leave the cluster running. Otherwise its lease removes the cluster after SIGKILL of this process, too.
+
+    Raises:
+        InvalidInput: the job file has no programs, or no servers for the script.
+        ClusterError: the cluster can't start, or TensorFlow does not see a task's GPUs.
+        WaitTimeout: the cluster did not start in time.
+    """
+    cluster = find(spec, options, keep=keep)
+    if script is None:
+        require_programs(spec)
+    else:
+        require_servers(spec)
+        cluster.backend.scripts.check(script)
+    with cluster:
+        try:
+            cluster.apply(spec, lease=None if keep else LEASE)
+            require_gpus(cluster.backend, cluster.wait(timeout, events.changed))
+            events.is_up(cluster)
+            if script is None:
+                return events.follow(cluster)
+            with recorded(script, recording, cluster) as traced:
+                return cluster.run(traced)
+        finally:
+            events.ends()
+
+
+@contextlib.contextmanager
+def recorded(script: Script, recording: Any, cluster: Cluster, *, here: bool = False) -> Iterator[Script]:
+    """Yield a script as it is to run; at the end of the `with`, write its timeline. Without `recording`, does nothing.
+
+    Args:
+        recording: the timeline, from the feature.
+        here: the script runs on this machine, wherever the cluster runs.
+    """
+    if recording is None:
+        yield script
+        return
+    with feature("timeline").recorded(script, recording, cluster, here=here) as traced:
+        yield traced
+
+
+def feature(name: str) -> ModuleType:
+    """Return the half of a feature that runs here, which is imported when somebody asks for the feature."""
+    return importlib.import_module(f"tfk8s.features.{name}.here")
 
 
 def plan(job_file: str | Path | JobFile, options: BackendOptions) -> Plan:

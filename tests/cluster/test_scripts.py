@@ -13,11 +13,11 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
 from tfk8s.backends.stacks import explainer
-from tfk8s.cluster import timeline
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.script import Download, LogOptions, Script, ScriptResources
 from tfk8s.errors import ClusterError, InvalidInput
 from tfk8s.features.stacks import here as stacks
+from tfk8s.features.timeline import here as timeline
 from tfk8s.render import manifests, package_files, program_job
 
 

@@ -30,7 +30,7 @@ with tf.Session(os.environ["TFK8S_TARGET"]) as session:
     session.run(w1.initializer, options=tf.RunOptions(timeout_in_ms=60000))
     for step in range(25):
         assert session.run(loss, {x: np.ones([8, 1024], np.float32)}) == 2048.0
-print([name for name in sys.modules if name.startswith("tfk8s.sessions.trace")], os.environ.get("TFK8S_TRACE"))
+print([name for name in sys.modules if name.startswith("tfk8s.features")], os.environ.get("TFK8S_TRACE"))
 if "fail" in sys.argv:
     raise SystemExit("failed after 25 steps")
 """

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tfk8s import polling
-from tfk8s.api import find
+from tfk8s import api, polling
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import completion, options
 from tfk8s.cli.options import TIMEOUT
@@ -15,12 +14,8 @@ from tfk8s.cli.output import note, say
 from tfk8s.cli.programs import follow
 from tfk8s.cli.progress import Progress
 from tfk8s.cli.signals import Once
-from tfk8s.cluster import timeline
-from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.handle import Cluster
-from tfk8s.cluster.programs import require_programs
-from tfk8s.cluster.scripts import make_script, require_order, require_servers, run_here
-from tfk8s.core.lifetime import LEASE
+from tfk8s.cluster.scripts import make_script, require_order, run_here
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput, NoSuchCluster
 
@@ -72,7 +67,7 @@ def submit(
         tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
     require_order(name, script)
-    steps = timeline.parse(trace, trace_every)
+    recording = _recording(trace, trace_every)
     if here and detach:
         raise InvalidInput("--here can't be combined with --detach: a script on this machine ends with its command")
     if get and detach:
@@ -80,7 +75,7 @@ def submit(
             "--get can't be combined with --detach: files are copied when the script ends, and nobody waits for that",
             help="leave out --detach; or let the script write to a volume of the job file",
         )
-    if steps and detach:
+    if recording and detach:
         raise InvalidInput("--trace can't be combined with --detach: the page is written when the script ends")
     if retries and (here or detach):
         raise InvalidInput("--retries can't be combined with --here or --detach")
@@ -93,7 +88,7 @@ def submit(
         with Progress() as progress:
             cluster.wait(timeout, progress.update, without=without or ())
     if not detach:
-        with timeline.recorded(session_script, steps, cluster, here=here) as recorded:
+        with api.recorded(session_script, recording, cluster, here=here) as recorded:
             return run_here(cluster.backend, cluster.name, recorded) if here else cluster.run(recorded, retries=retries)
     script_name = cluster.start(session_script)
     say(script_name)
@@ -169,7 +164,7 @@ def run(
         tfk8s run --local cluster.yaml train.py --steps 1000
         tfk8s run --local --tf1 cluster.yaml old_script.py
     """
-    steps, session_script = timeline.parse(trace, trace_every), None
+    recording, session_script = _recording(trace, trace_every), None
     if script is not None:
         session_script = make_script(
             script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
@@ -179,34 +174,38 @@ def run(
     elif tf1 or fresh or isolate or on_master or requirements or gpus or cpu or memory or get or trace:
         flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory, --get and --trace"
         raise InvalidInput(f"{flags} need a SCRIPT")
+    where = BackendOptions(local or None, context, namespace, allow_exposed_ports, python)
     spec = options.load_job_file(file, settings, variables)
-    cluster = find(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports, python), keep=keep)
-    if session_script is None:
-        require_programs(spec)
-    else:
-        require_servers(spec)
-        cluster.backend.scripts.check(session_script)
+    with Once() as signals, Progress() as progress:
+        events = _Run(signals, progress, all_lines=all_lines)
+        return api.run(spec, where, events, session_script, recording=recording, timeout=timeout, keep=keep)
 
-    with Once() as signals, Progress() as progress, cluster:
 
-        def changed(status: ClusterStatus) -> None:
-            signals.check()
-            progress.update(status)
+class _Run:
+    """The part of the terminal in `run`: panels, lines and signals."""
 
-        try:
-            cluster.apply(spec, lease=None if keep else LEASE)
-            require_gpus(cluster.backend, cluster.wait(timeout, changed))
-            signals.check()
-            progress.close()
-            if not cluster.created:
-                state = "was updated to the job file" if cluster.changed else "already runs"
-                note(f'cluster "{cluster.name}" {state}: run uses it and keeps it')
-            if session_script is None:
-                return follow(cluster, signals, all_lines=all_lines)
-            with timeline.recorded(session_script, steps, cluster) as recorded:
-                return cluster.run(recorded)
-        finally:
-            signals.hold()
+    def __init__(self, signals: Once, progress: Progress, *, all_lines: bool) -> None:
+        self._signals, self._progress, self._all_lines = signals, progress, all_lines
+        self.ends = signals.hold
+
+    def changed(self, status: ClusterStatus) -> None:
+        self._signals.check()
+        self._progress.update(status)
+
+    def is_up(self, cluster: Cluster) -> None:
+        self._signals.check()
+        self._progress.close()
+        if not cluster.created:
+            state = "was updated to the job file" if cluster.changed else "already runs"
+            note(f'cluster "{cluster.name}" {state}: run uses it and keeps it')
+
+    def follow(self, cluster: Cluster) -> int:
+        return follow(cluster, self._signals, all_lines=self._all_lines)
+
+
+def _recording(page: str | None, every: int | None) -> Any:
+    """Return the timeline that `--trace` and `--trace-every` ask for; None if they ask for none."""
+    return None if page is None and every is None else api.feature("timeline").parse(page, every)
 
 
 def connect(

@@ -33,7 +33,7 @@
     TFK8S_GRACE         core/environment, render/         programs, sessions          the seconds after SIGTERM
     TFK8S_TF1           core/environment, render/         programs                    1: give TensorFlow 1's API
                         program_job
-    TFK8S_TRACE         cluster/timeline                  sessions/runner             interval and file of `--trace`
+    TFK8S_TRACE         features/timeline                 sessions/runner             interval and file of `--trace`
     TFK8S_PROGRESS      local/, warm/relay                training/progress           the file for `tfk8s.progress`
     TFK8S_PORTS         local/                            programs/                   other ports of tasks, as JSON
     TFK8S_FOLDERS       core/environment                  training/paths              folders of volumes, as JSON

@@ -36,9 +36,10 @@ _TASK = (
     "sessions/task_events.py", "sessions/tf_session.py", "sessions/timing.py",
 )  # fmt: skip
 _SCRIPT = (
-    *_BOTH, "core/timeline/__init__.py", "core/timeline/steps.py",
+    *_BOTH, "features/__init__.py", "features/timeline/__init__.py", "features/timeline/pod.py",
+    "features/timeline/step_stats.py", "features/timeline/steps.py",
     "sessions/*.py", "sessions/cluster/*.py", "sessions/eager/*.py", "sessions/forks/*.py", "sessions/pod/*.py",
-    "sessions/trace/*.py", "sessions/warm/*.py",
+    "sessions/warm/*.py",
     "task/programs/__init__.py", "task/programs/archive.py", "task/programs/custom_operations.py",
     "task/programs/folder_writer.py", "task/programs/hints.py", "task/programs/import_variables.py",
     "task/programs/imports.py", "task/programs/inspector.py", "task/programs/main_script.py",

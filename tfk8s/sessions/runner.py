@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib
 import json
 import logging
 import os
@@ -75,9 +76,8 @@ def execute(options: argparse.Namespace) -> int:
         unreachable.watch(ports, log.warning)
     prepare_import()
     if setting := os.environ.pop("TFK8S_TRACE", None):
-        from tfk8s.sessions.trace import recorder  # other scripts do without
-
-        imports.when_imported(patch.SESSION_MODULE, recorder.start(setting).patch_sessions)
+        recorder = importlib.import_module("tfk8s.features.timeline.pod").start(setting)  # other scripts do without
+        imports.when_imported(patch.SESSION_MODULE, recorder.patch_sessions)
     imports.when_imported(
         patch.SESSION_MODULE,
         functools.partial(

@@ -247,7 +247,7 @@ def reset_is_a_function_of_the_class() -> None:
     assert isinstance(inspect.getattr_static(sessions.Session, "reset"), staticmethod)
 
 
-@canary("BaseSession.run", "sessions/trace/recorder.py")
+@canary("BaseSession.run", "features/timeline/pod.py")
 def a_call_can_be_recorded() -> None:
     metadata = tf1.RunMetadata()
     with tf.Graph().as_default(), tf1.Session() as session:

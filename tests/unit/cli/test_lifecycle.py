@@ -22,8 +22,8 @@ from tfk8s.core.script import Script
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import Phase, ScriptPhase, ScriptStatus
 from tfk8s.core.storage.volumes import Volume
-from tfk8s.core.timeline import steps
 from tfk8s.errors import ClusterError, TaskUnreachable
+from tfk8s.features.timeline import steps
 from tfk8s.testing import FakeBackend, change
 
 pytest_plugins = ("fakes.command_line",)

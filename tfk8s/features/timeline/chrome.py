@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tfk8s.core.timeline import clocks
-from tfk8s.core.timeline.critical_path import tensor_name
-from tfk8s.core.timeline.steps import SCRIPT, Recording, TracedDevice, TracedStep, naming_order
-from tfk8s.core.timeline.summary import size_text
-from tfk8s.render.timeline.lanes import take_lane
+from tfk8s.features.timeline import clocks
+from tfk8s.features.timeline.critical_path import tensor_name
+from tfk8s.features.timeline.lanes import take_lane
+from tfk8s.features.timeline.steps import SCRIPT, Recording, TracedDevice, TracedStep, naming_order
+from tfk8s.features.timeline.summary import size_text
 
 MAX_EVENTS = 100_000
 _ARRIVALS = "received"  # the name of the thread with a task's transfers

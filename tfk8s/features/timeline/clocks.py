@@ -16,7 +16,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from tfk8s.core.timeline.steps import SCRIPT, TracedOperation, TracedStep, Transfer
+from tfk8s.features.timeline.steps import SCRIPT, TracedOperation, TracedStep, Transfer
 
 TOLERANCE = 20  # microseconds by which two measurements may be in the wrong order
 _UNLIMITED = 1 << 60

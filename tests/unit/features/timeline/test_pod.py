@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tfk8s.core.timeline import steps
-from tfk8s.core.timeline.steps import Recording
-from tfk8s.sessions.trace import recorder
-from tfk8s.sessions.trace.recorder import Recorder
+from tfk8s.features.timeline import pod as recorder
+from tfk8s.features.timeline import steps
+from tfk8s.features.timeline.pod import Recorder
+from tfk8s.features.timeline.steps import Recording
 
 
 class RunOptions:

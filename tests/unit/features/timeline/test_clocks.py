@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traced import operation, step, training_step, transfer
 
-from tfk8s.core.timeline import clocks
-from tfk8s.core.timeline.steps import TracedStep
+from tfk8s.features.timeline import clocks
+from tfk8s.features.timeline.steps import TracedStep
 
 
 def with_clocks(true: TracedStep, ahead: dict[str, int]) -> TracedStep:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traced import MIB, operation, step, training_step, transfer
 
-from tfk8s.core.timeline.critical_path import Cause, Wait, causes, critical_path, tensor_name
-from tfk8s.core.timeline.steps import SCRIPT, TracedStep
+from tfk8s.features.timeline.critical_path import Cause, Wait, causes, critical_path, tensor_name
+from tfk8s.features.timeline.steps import SCRIPT, TracedStep
 
 
 def told(found: TracedStep) -> list[tuple[str, int, int]]:

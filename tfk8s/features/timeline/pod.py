@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfk8s.core.timeline import steps
-from tfk8s.core.timeline.steps import CallCount, TracedStep
+from tfk8s.features.timeline import steps
+from tfk8s.features.timeline.step_stats import read_step
+from tfk8s.features.timeline.steps import CallCount, TracedStep
 from tfk8s.log import log
-from tfk8s.sessions.trace.step_stats import read_step
 
 MAX_STEPS = 500
 MAX_BYTES = 32 << 20

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from typing import Any
 
-from tfk8s.core.timeline.steps import TracedDevice, TracedOperation, TracedStep, Transfer
+from tfk8s.features.timeline.steps import TracedDevice, TracedOperation, TracedStep, Transfer
 
 MAX_OPERATIONS = 50_000
 _LABEL = re.compile(r" = ([^()]+)\((.*)\)")

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 from traced import training_step
 
-from tfk8s.cluster import timeline
-from tfk8s.cluster.timeline import Timeline
 from tfk8s.core.script import Script
-from tfk8s.core.timeline import steps
-from tfk8s.core.timeline.steps import CallCount
 from tfk8s.errors import InvalidInput
+from tfk8s.features.timeline import here as timeline
+from tfk8s.features.timeline import steps
+from tfk8s.features.timeline.here import Timeline
+from tfk8s.features.timeline.steps import CallCount
 
 LINES = steps.step_line(training_step()) + steps.calls_line([CallCount("loss", 40, 34, 1.0)], is_full=False)
 HERE = SimpleNamespace(name="mnist", backend=SimpleNamespace(scripts=SimpleNamespace(in_pods=False)))

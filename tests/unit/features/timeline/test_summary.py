@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from traced import operation, scans, step, training_step, transfer
 
-from tfk8s.core.timeline import summary
-from tfk8s.core.timeline.critical_path import Cause, Wait, causes, critical_path
-from tfk8s.core.timeline.steps import CallCount, Recording, TracedStep
-from tfk8s.core.timeline.summary import TaskTimes
+from tfk8s.features.timeline import summary
+from tfk8s.features.timeline.critical_path import Cause, Wait, causes, critical_path
+from tfk8s.features.timeline.steps import CallCount, Recording, TracedStep
+from tfk8s.features.timeline.summary import TaskTimes
 
 
 def words(found: TracedStep) -> list[str]:

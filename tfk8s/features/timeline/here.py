@@ -10,16 +10,14 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfk8s.backends.downloads import require_folders
+from tfk8s.cluster.handle import Cluster
 from tfk8s.core.script import Download, Script
 from tfk8s.errors import InvalidInput
+from tfk8s.features.timeline import chrome, page, steps
+from tfk8s.features.timeline.steps import Recording
 from tfk8s.log import log
-
-if TYPE_CHECKING:
-    from tfk8s.cluster.handle import Cluster
-    from tfk8s.core.timeline.steps import Recording
 
 EVERY = 100
 _POD_PATH = "/tmp/tfk8s-recording"  # noqa: S108 - in the script's pod, which has a /tmp of its own
@@ -98,8 +96,6 @@ def recorded(script: Script, timeline: Timeline | None, cluster: Cluster, *, her
 
 def _write(recording: Path, timeline: Timeline, title: str, *, has_failed: bool) -> None:
     """Write the page and the Chrome trace, if there are steps. Problems are logged: the script's end has priority."""
-    from tfk8s.core.timeline import steps  # scripts without a timeline do without
-
     try:
         found = steps.parse(recording.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -112,8 +108,6 @@ def _write(recording: Path, timeline: Timeline, title: str, *, has_failed: bool)
     if not found.steps:
         log.warning("%s is not written: there is nothing to show, because %s", timeline.page, _why_empty(found))
         return
-    from tfk8s.render.timeline import chrome, page
-
     try:
         timeline.page.write_text(page.page(found, title, timeline.every), encoding="utf-8")
         trace, drawn = chrome.chrome_trace(found)

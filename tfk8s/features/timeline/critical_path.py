@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tfk8s.core.timeline.steps import SCRIPT, TracedOperation, TracedStep, Transfer
+from tfk8s.features.timeline.steps import SCRIPT, TracedOperation, TracedStep, Transfer
 
 # TensorFlow gives the receiving end of a tensor the name of the operation and a number.
 _RECEIVED = re.compile(r"(.+?)(?:_S|/_)\d+")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfk8s.render.timeline.lanes import take_lane
+from tfk8s.features.timeline.lanes import take_lane
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traced import operation, step, training_step, transfer
 
-from tfk8s.core.timeline import steps
-from tfk8s.core.timeline.steps import CallCount, Recording, TracedDevice, TracedStep
+from tfk8s.features.timeline import steps
+from tfk8s.features.timeline.steps import CallCount, Recording, TracedDevice, TracedStep
 
 NAMES = st.text(max_size=8)
 TIMES = st.integers(-(10**9), 10**9)

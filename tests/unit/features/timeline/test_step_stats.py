@@ -7,8 +7,8 @@ from typing import Any
 
 from traced import operation, step, transfer
 
-from tfk8s.core.timeline.steps import TracedDevice, TracedOperation
-from tfk8s.sessions.trace.step_stats import read_step
+from tfk8s.features.timeline.step_stats import read_step
+from tfk8s.features.timeline.steps import TracedDevice, TracedOperation
 
 BEGAN = 1_795_407_768_656_064
 PS, WORKER = "/job:ps/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:0/device:CPU:0"

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfk8s.core.timeline.critical_path import Cause, Wait
-from tfk8s.core.timeline.steps import Recording, TracedStep
+from tfk8s.features.timeline.critical_path import Cause, Wait
+from tfk8s.features.timeline.steps import Recording, TracedStep
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 _LEAST_SHARE = 0.5  # percent

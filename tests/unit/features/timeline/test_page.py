@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 
 from traced import operation, scans, step, training_step, transfer
 
-from tfk8s.core.timeline.steps import CallCount, Recording, TracedStep
-from tfk8s.render.timeline.chart import MAX_OPERATIONS, zoom_style
-from tfk8s.render.timeline.page import MAX_STEPS, page
-from tfk8s.render.timeline.style import STYLE
+from tfk8s.features.timeline.chart import MAX_OPERATIONS, zoom_style
+from tfk8s.features.timeline.page import MAX_STEPS, page
+from tfk8s.features.timeline.steps import CallCount, Recording, TracedStep
+from tfk8s.features.timeline.style import STYLE
 
 _VOID = ("meta", "input", "br", "line")
 EVIL = '<script>alert("w1")</script>'

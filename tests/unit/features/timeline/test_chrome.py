@@ -7,8 +7,8 @@ from typing import Any
 
 from traced import MIB, operation, step, training_step
 
-from tfk8s.core.timeline.steps import Recording
-from tfk8s.render.timeline.chrome import chrome_trace
+from tfk8s.features.timeline.chrome import chrome_trace
+from tfk8s.features.timeline.steps import Recording
 
 
 def events(*steps: Any) -> list[dict[str, Any]]:

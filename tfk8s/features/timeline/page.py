@@ -5,12 +5,12 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfk8s.core.timeline import clocks
-from tfk8s.core.timeline.critical_path import causes, critical_path, tensor_name
-from tfk8s.core.timeline.steps import Recording, TracedOperation, TracedStep, Transfer
-from tfk8s.core.timeline.summary import percent, sentences, size_text, time_text, total_time, typical_steps
-from tfk8s.render.timeline.chart import chart, zoom_style
-from tfk8s.render.timeline.style import STYLE
+from tfk8s.features.timeline import clocks
+from tfk8s.features.timeline.chart import chart, zoom_style
+from tfk8s.features.timeline.critical_path import causes, critical_path, tensor_name
+from tfk8s.features.timeline.steps import Recording, TracedOperation, TracedStep, Transfer
+from tfk8s.features.timeline.style import STYLE
+from tfk8s.features.timeline.summary import percent, sentences, size_text, time_text, total_time, typical_steps
 
 MAX_STEPS = 6
 _MAX_ROWS = 20  # of a table

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tfk8s.core.timeline.critical_path import Event, Segment, tensor_name
-from tfk8s.core.timeline.steps import TracedDevice, TracedOperation, TracedStep, Transfer
-from tfk8s.core.timeline.summary import TaskTimes, percent, size_text, task_times, time_text
-from tfk8s.render.timeline.lanes import take_lane
+from tfk8s.features.timeline.critical_path import Event, Segment, tensor_name
+from tfk8s.features.timeline.lanes import take_lane
+from tfk8s.features.timeline.steps import TracedDevice, TracedOperation, TracedStep, Transfer
+from tfk8s.features.timeline.summary import TaskTimes, percent, size_text, task_times, time_text
 
 MAX_OPERATIONS = 600
 MAX_TRANSFERS = 200

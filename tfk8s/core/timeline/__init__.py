@@ -1,1 +1,0 @@
-"""The timeline of steps: recorded data, and rules that read the data."""

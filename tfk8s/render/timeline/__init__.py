@@ -1,1 +1,0 @@
-"""Recorded steps as text: a page of HTML, and a Chrome trace."""

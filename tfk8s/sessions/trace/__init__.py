@@ -1,1 +1,0 @@
-"""Code that records steps of a script's sessions."""
