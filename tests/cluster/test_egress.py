@@ -19,7 +19,7 @@ from on_cluster import IMAGE, devices, left, make_job, make_job_file
 from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
-from tfk8s.backends.kubernetes.pod_status import condition
+from tfk8s.backends.kubernetes.pods.pod_status import condition
 from tfk8s.cluster import network_policy
 from tfk8s.cluster.programs import wait_for_programs
 from tfk8s.cluster.readiness import wait_until_ready

@@ -13,9 +13,9 @@ from kube_api import KubeApi
 from on_cluster import IMAGE, left, make_job, make_job_file
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import lifetime
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.backend import KubernetesBackend
+from tfk8s.backends.kubernetes.workloads import lifetime
 from tfk8s.cluster.readiness import wait_until_ready
 from tfk8s.core.lifetime import RENEWED, Limits
 from tfk8s.core.script import Script

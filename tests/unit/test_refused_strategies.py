@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tfk8s import api
-from tfk8s.cluster.notebook import kernel
 from tfk8s.errors import InvalidInput, NoSuchCluster
+from tfk8s.features.notebook import kernel
 from tfk8s.sessions import session
 from tfk8s.task.programs import imports, strategies
 

@@ -8,7 +8,7 @@ import pytest
 from fakes.stateful_sets import stateful_sets
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import containers
+from tfk8s.backends.kubernetes.pods import containers
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import EnvSource, Job, JobFile, Topology

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tfk8s.backends.kubernetes import claims, containers, helm, lifetime, pod_ends, refusals
+from tfk8s.backends.kubernetes import claims, helm, refusals
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.nodes.shortages import requested
+from tfk8s.backends.kubernetes.pods import containers, pod_ends
+from tfk8s.backends.kubernetes.pods.shortages import requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
-from tfk8s.backends.kubernetes.workloads import deployed, pods_dry_run, program_archives, program_jobs, queue_changes
+from tfk8s.backends.kubernetes.scripts import program_archives
+from tfk8s.backends.kubernetes.workloads import deployed, lifetime, pods_dry_run, program_jobs, queue_changes
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core.plan import Change, Plan, Scaling, compare
 from tfk8s.core.spec import Task

@@ -6,14 +6,15 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, claims, default_deny, events, lifetime, parts, refusals, restart, status
+from tfk8s.backends.kubernetes import apply, claims, default_deny, events, parts, refusals, restart, status
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import room
-from tfk8s.backends.kubernetes.workloads import deployed, lease, program_archives, program_jobs, task_pods
+from tfk8s.backends.kubernetes.scripts import program_archives
+from tfk8s.backends.kubernetes.workloads import deployed, lease, lifetime, program_jobs, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.options import BackendOptions
 from tfk8s.core.events import Event

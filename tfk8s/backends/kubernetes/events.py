@@ -6,11 +6,11 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 
-from tfk8s.backends.kubernetes import containers, pod_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.reflector import Reflector
+from tfk8s.backends.kubernetes.pods import containers, pod_status
 from tfk8s.backends.kubernetes.workloads import deployed
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming

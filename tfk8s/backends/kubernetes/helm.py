@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tfk8s.backends.kubernetes import lifetime
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.workloads import program_jobs
+from tfk8s.backends.kubernetes.workloads import lifetime, program_jobs
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object

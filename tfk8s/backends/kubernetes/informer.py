@@ -17,13 +17,13 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 
-from tfk8s.backends.kubernetes import containers, disruptions, pod_status, status
+from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Query, Reader, add_query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange, Reflector
-from tfk8s.backends.kubernetes.scripts import warm_status
-from tfk8s.backends.kubernetes.workloads import deployed, log_progress
+from tfk8s.backends.kubernetes.pods import containers, disruptions, pod_status
+from tfk8s.backends.kubernetes.workloads import deployed, log_progress, warm_status
 from tfk8s.backends.kubernetes.workloads.log_progress import RecentLogs
 from tfk8s.core import naming
 from tfk8s.core.spec import Task

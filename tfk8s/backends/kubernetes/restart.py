@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterable
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import containers, pod_status
 from tfk8s.backends.kubernetes.api_server import commands, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.pods import containers, pod_status
 from tfk8s.backends.kubernetes.workloads import program_status
 from tfk8s.core.spec import Task
 from tfk8s.errors import ClusterError, InvalidInput, WaitTimeout

@@ -7,16 +7,23 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tfk8s import concurrency
-from tfk8s.backends.kubernetes import containers, image_pull, lifetime, pod_events, pod_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.nodes.shortages import requested
-from tfk8s.backends.kubernetes.scripts import script_status, warm_status
-from tfk8s.backends.kubernetes.scripts.warm_status import WarmScripts
-from tfk8s.backends.kubernetes.workloads import deployed, log_progress, program_status, queues, task_pods
+from tfk8s.backends.kubernetes.pods import containers, image_pull, pod_events, pod_status, queues
+from tfk8s.backends.kubernetes.pods.shortages import requested
+from tfk8s.backends.kubernetes.workloads import (
+    deployed,
+    lifetime,
+    log_progress,
+    program_status,
+    script_status,
+    task_pods,
+    warm_status,
+)
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.kubernetes.workloads.log_progress import ProgressByPod
+from tfk8s.backends.kubernetes.workloads.warm_status import WarmScripts
 from tfk8s.core import naming
 from tfk8s.core.environment import DATA_SERVICE
 from tfk8s.core.progress import StepProgress

@@ -11,11 +11,11 @@ import pytest
 from job_files import job_file
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import apply, backend, claims, default_deny, lifetime
+from tfk8s.backends.kubernetes import apply, backend, claims, default_deny
 from tfk8s.backends.kubernetes.api_server.errors import ApiError, NoResponse
-from tfk8s.backends.kubernetes.lifetime import MayNotLimit
 from tfk8s.backends.kubernetes.nodes import room
-from tfk8s.backends.kubernetes.workloads import lease
+from tfk8s.backends.kubernetes.workloads import lease, lifetime
+from tfk8s.backends.kubernetes.workloads.lifetime import MayNotLimit
 from tfk8s.core.lifetime import RENEWED
 from tfk8s.core.plan import Action, Change, Plan
 from tfk8s.errors import BackendUnreachable

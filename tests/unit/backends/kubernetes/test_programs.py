@@ -17,14 +17,14 @@ from tfk8s.backends.kubernetes import events
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.field_errors import FieldError, InvalidFields
-from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
+from tfk8s.backends.kubernetes.scripts import program_archives  # fmt: skip
 from tfk8s.backends.kubernetes.workloads import (
     deployed,
-    program_archives,
     program_jobs,
     program_status,
     task_pods,
-)  # fmt: skip
+)
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, Task
 from tfk8s.core.status import Phase

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tfk8s.backends.kubernetes import pod_events, pod_status
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.workloads import queues
+from tfk8s.backends.kubernetes.pods import pod_events, pod_status, queues
 from tfk8s.render.pods import Object
 
 NOT_ADMITTED = 'queue "gold" has not admitted it'

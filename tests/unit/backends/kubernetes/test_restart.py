@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfk8s.backends.kubernetes import pod_status, restart
+from tfk8s.backends.kubernetes import restart
+from tfk8s.backends.kubernetes.pods import pod_status
 from tfk8s.render.pods import Object
 
 START = pod_status.seconds("2026-01-01T00:00:00Z")

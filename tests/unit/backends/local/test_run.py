@@ -238,7 +238,7 @@ def test_the_end_of_the_cluster_ends_all(loop: Loop) -> None:
 
 def test_a_success_shows_no_reason_of_an_earlier_restart() -> None:
     shown: list[tuple[Phase, str]] = []
-    nothing: Any = SimpleNamespace()
+    nothing: Any = SimpleNamespace(words=(), folder="", environment={})
     program = ProgramProcess(nothing, nothing, nothing, nothing, lambda task: shown.append((task.phase, task.reason)))
     program.enter(Phase.RUNNING, "killed by SIGKILL")
     program.succeed()
@@ -249,7 +249,7 @@ def test_a_program_that_can_not_start_ends_with_the_reason(loop: Loop, monkeypat
     def refuse(*_: object) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    nothing: Any = SimpleNamespace()
+    nothing: Any = SimpleNamespace(words=(), folder="", environment={})
     program = ProgramProcess(loop, nothing, nothing, nothing, lambda _: None)
     ends: list[tuple[int, str]] = []
     program.on_end = lambda _, code, text: ends.append((code, text))

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Iterator, Mapping
 
 from tfk8s import platforms
-from tfk8s.backends.kubernetes import pod_ends
 from tfk8s.backends.kubernetes.api_server import commands, paths, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
 from tfk8s.backends.kubernetes.nodes import scheduling
-from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_files, script_pod, warm_status
-from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.backends.kubernetes.pods import pod_ends
+from tfk8s.backends.kubernetes.scripts import namespace_rules, script_archive, script_files, script_pod
+from tfk8s.backends.kubernetes.workloads import deployed, warm_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact, naming
 from tfk8s.core.script import LogOptions, Outcome, Script

@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import containers, disruptions, image_pull, pod_status, status
+from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import logs, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.scripts import script_start, script_status
+from tfk8s.backends.kubernetes.pods import containers, disruptions, image_pull, pod_status
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
+from tfk8s.backends.kubernetes.scripts import script_start
 from tfk8s.backends.kubernetes.scripts.script_files import ScriptFiles
 from tfk8s.backends.kubernetes.scripts.script_output import ScriptOutput
+from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.protocol import NODE_TIMEOUT
 from tfk8s.core import naming

@@ -14,8 +14,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.commands import Output, RemoteCommand
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.scripts import script_status
-from tfk8s.backends.kubernetes.workloads import task_pods
+from tfk8s.backends.kubernetes.workloads import script_status, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.backends.stacks import Stacks
 from tfk8s.concurrency import map_parallel

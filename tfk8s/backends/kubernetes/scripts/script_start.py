@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 
-from tfk8s.backends.kubernetes import admission, pod_events, status
+from tfk8s.backends.kubernetes import status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.scripts import script_status
+from tfk8s.backends.kubernetes.pods import admission, pod_events
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
+from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.errors import ClusterError
 from tfk8s.render import script_job

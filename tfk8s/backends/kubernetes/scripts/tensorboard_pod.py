@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from tfk8s.backends.kubernetes import containers, disruptions
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, script_status
+from tfk8s.backends.kubernetes.pods import containers, disruptions
+from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod
+from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
 from tfk8s.errors import ClusterError, InvalidInput, TaskUnreachable, there_are

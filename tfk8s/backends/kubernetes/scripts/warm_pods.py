@@ -10,12 +10,13 @@ import contextlib
 import secrets
 from collections.abc import Container, Iterable
 
-from tfk8s.backends.kubernetes import disruptions, lifetime
 from tfk8s.backends.kubernetes.api_server import access_review, objects, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.backends.kubernetes.scripts import namespace_rules, script_jobs, script_pod, script_start, script_status
+from tfk8s.backends.kubernetes.pods import disruptions
+from tfk8s.backends.kubernetes.scripts import namespace_rules, script_jobs, script_pod, script_start
+from tfk8s.backends.kubernetes.workloads import lifetime, script_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.errors import BackendUnreachable, ClusterError
 from tfk8s.render import package_files, rbac, script_job, warm_job

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfk8s.backends.kubernetes import containers, lifetime
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Query, Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.pods import containers
+from tfk8s.backends.kubernetes.workloads import lifetime
 from tfk8s.core import compact, naming
 from tfk8s.core.addresses import POD_NAMESPACE
 from tfk8s.core.compact import JobSize

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.lifetime import MayNotLimit
+from tfk8s.backends.kubernetes.workloads.lifetime import MayNotLimit
 from tfk8s.core import kinds, naming
 from tfk8s.core.lifetime import RENEWALS, RENEWED, format_duration
 from tfk8s.core.plan import Plan

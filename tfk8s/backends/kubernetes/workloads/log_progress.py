@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tfk8s import concurrency
-from tfk8s.backends.kubernetes import containers, pod_status
 from tfk8s.backends.kubernetes.api_server.client import Reader
+from tfk8s.backends.kubernetes.pods import containers, pod_status
 from tfk8s.core.progress import StepProgress, latest
 from tfk8s.errors import Tfk8sError
 from tfk8s.render.pods import Object

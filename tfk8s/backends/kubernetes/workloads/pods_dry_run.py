@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tfk8s.backends.kubernetes import admission, containers
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.pods import admission, containers
 from tfk8s.errors import InvalidInput
 from tfk8s.render.pods import Object
 

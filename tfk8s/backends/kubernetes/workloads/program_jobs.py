@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfk8s.backends.kubernetes import pod_ends
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import MERGE, PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.pods import pod_ends
 from tfk8s.backends.kubernetes.workloads import program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import kinds, naming, programs

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfk8s.backends.kubernetes import containers, disruptions, pod_status
-from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.scripts import script_status
-from tfk8s.backends.kubernetes.workloads import queues
+from tfk8s.backends.kubernetes.pods import containers, disruptions, pod_status, queues
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
+from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.core import naming
 from tfk8s.core.programs import LOST_TASK, PEER_LOST, TIMED_OUT, read_end
 from tfk8s.core.spec import Task

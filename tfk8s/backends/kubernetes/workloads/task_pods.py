@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
-from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.backends.kubernetes.workloads import program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import naming

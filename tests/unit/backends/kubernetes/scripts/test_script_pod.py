@@ -11,8 +11,8 @@ import pytest
 from fakes.stateful_sets import stateful_sets
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes import pod_events
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
+from tfk8s.backends.kubernetes.pods import pod_events
 from tfk8s.backends.kubernetes.scripts import script_pod
 from tfk8s.backends.kubernetes.scripts.script_start import PodDeleted
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster

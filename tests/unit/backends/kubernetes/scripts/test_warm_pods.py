@@ -13,7 +13,7 @@ from fakes.stateful_sets import stateful_sets
 from tfk8s.backends.kubernetes import backend, status
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.backends.kubernetes.api_server.reflector import ObjectChange
-from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.backends.kubernetes.scripts import (
     script_archive,
     script_jobs,
@@ -21,10 +21,9 @@ from tfk8s.backends.kubernetes.scripts import (
     script_start,
     warm_pods,
     warm_scripts,
-    warm_status,
 )
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
-from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.backends.kubernetes.workloads import deployed, warm_status
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import Download, Outcome, Script, ScriptResources

@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfk8s.backends.kubernetes import image_pull
-from tfk8s.backends.kubernetes.image_pull import Pull
-from tfk8s.backends.kubernetes.workloads import queues
+from tfk8s.backends.kubernetes.pods import image_pull, queues
+from tfk8s.backends.kubernetes.pods.image_pull import Pull
 from tfk8s.render import kueue
 from tfk8s.render.pods import Object
 

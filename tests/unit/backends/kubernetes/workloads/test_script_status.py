@@ -2,8 +2,8 @@
 
 from fakes.stateful_sets import stateful_sets
 
-from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.scripts import script_status
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
+from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.core.status import ScriptPhase
 from tfk8s.render import script_job
 

@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tfk8s.backends.kubernetes import pod_events, pod_status
 from tfk8s.backends.kubernetes.api_server.client import Reader
-from tfk8s.backends.kubernetes.scripts import script_status
-from tfk8s.backends.kubernetes.workloads import log_progress
+from tfk8s.backends.kubernetes.pods import pod_events, pod_status
+from tfk8s.backends.kubernetes.workloads import log_progress, script_status
 from tfk8s.core.progress import latest
 from tfk8s.core.status import ScriptPhase, ScriptStatus
 from tfk8s.render import warm_job

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfk8s.backends.kubernetes import image_pull, pod_events, pod_status
+from tfk8s.backends.kubernetes.pods import image_pull, pod_events, pod_status
 from tfk8s.core.status import Phase
 
 Object = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.pod_ends import PodWait
+from tfk8s.backends.kubernetes.pods.pod_ends import PodWait
 from tfk8s.errors import WaitTimeout
 from tfk8s.render.pods import Object
 

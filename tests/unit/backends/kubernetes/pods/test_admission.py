@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfk8s.backends.kubernetes import admission
+from tfk8s.backends.kubernetes.pods import admission
 
 FORBIDDEN = 'Error creating: pods "a-" is forbidden: '
 

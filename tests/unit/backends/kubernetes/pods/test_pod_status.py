@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfk8s.backends.kubernetes import disruptions, pod_status
-from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.pods import disruptions, pod_status
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.core.status import Phase
 
 RESOURCES = {"requests": {"nvidia.com/gpu": "4", "memory": "9Ti"}, "limits": {"memory": "1Gi"}}

@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from tfk8s.backends.kubernetes import admission, containers, image_pull
-from tfk8s.backends.kubernetes.disruptions import DELETED, FAILED, why_removed
-from tfk8s.backends.kubernetes.nodes.shortages import remedy
-from tfk8s.backends.kubernetes.pod_events import NodeEvent, PodEvents
-from tfk8s.backends.kubernetes.workloads import queues
+from tfk8s.backends.kubernetes.pods import admission, containers, image_pull, queues
+from tfk8s.backends.kubernetes.pods.disruptions import DELETED, FAILED, why_removed
+from tfk8s.backends.kubernetes.pods.pod_events import NodeEvent, PodEvents
+from tfk8s.backends.kubernetes.pods.shortages import remedy
 from tfk8s.core.status import Phase
 from tfk8s.render.pods import Object
 

@@ -9,10 +9,10 @@ import pytest
 from job_files import job_file
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, lifetime
+from tfk8s.backends.kubernetes import apply
 from tfk8s.backends.kubernetes.api_server import errors
-from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.workloads import deployed
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
+from tfk8s.backends.kubernetes.workloads import deployed, lifetime
 from tfk8s.core.lifetime import NO_LIMITS, RENEWED, Limits
 from tfk8s.core.plan import Action
 from tfk8s.errors import NoSuchCluster

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tfk8s.backends.kubernetes import image_pull, pod_events, pod_status
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError, NamespaceTerminating
-from tfk8s.backends.kubernetes.pod_events import Events
-from tfk8s.backends.kubernetes.scripts import script_status
+from tfk8s.backends.kubernetes.pods import image_pull, pod_events, pod_status
+from tfk8s.backends.kubernetes.pods.pod_events import Events
+from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.core import naming
 from tfk8s.core.lifetime import Limits
 from tfk8s.core.status import Phase

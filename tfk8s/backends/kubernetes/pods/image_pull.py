@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from tfk8s.backends.kubernetes.containers import STARTING
+from tfk8s.backends.kubernetes.pods.containers import STARTING
 from tfk8s.render.pods import Object
 
 _CONTAINER = re.compile(r"spec\.(?:initContainers|containers)\{(.+)\}")

@@ -6,9 +6,8 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from tfk8s.backends.kubernetes import containers, disruptions, pod_status
-from tfk8s.backends.kubernetes.pod_events import PodEvents
-from tfk8s.backends.kubernetes.workloads import queues
+from tfk8s.backends.kubernetes.pods import containers, disruptions, pod_status, queues
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.status import MAX_COMMAND_LENGTH, Phase, ScriptPhase, ScriptStatus
 from tfk8s.render.pods import Object

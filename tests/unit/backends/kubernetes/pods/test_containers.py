@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tfk8s.backends.kubernetes import pod_status
-from tfk8s.backends.kubernetes.containers import have_ended, log_path, telling_line
-from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.pods import pod_status
+from tfk8s.backends.kubernetes.pods.containers import have_ended, log_path, telling_line
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.core.status import Phase
 
 Object = dict[str, Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tfk8s.backends.kubernetes import pod_events, pod_status
-from tfk8s.backends.kubernetes.pod_events import PodEvents
+from tfk8s.backends.kubernetes.pods import pod_events, pod_status
+from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
 from tfk8s.core.status import Phase
 
 Object = dict[str, Any]

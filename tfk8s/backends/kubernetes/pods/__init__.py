@@ -1,0 +1,1 @@
+"""Facts that a pod of the API server has: its containers, its events, and the reasons of its state."""
