@@ -12,7 +12,7 @@ from tfk8s import platforms
 from tfk8s.backends import devices
 from tfk8s.backends.protocol import Backend
 from tfk8s.core import environment
-from tfk8s.core.addresses import SCHEME
+from tfk8s.core.addresses import LOOPBACK, SCHEME
 from tfk8s.core.spec import Task
 from tfk8s.core.task_names import parse_excluded
 from tfk8s.errors import TaskUnreachable
@@ -149,7 +149,7 @@ class ClusterConnection:
 
         view = self._view(without)
         host = self._backend.observe(self._name).target.removeprefix("grpc://").rpartition(":")[0].strip("[]")
-        os.environ.update(environment.without_proxy(os.environ, (*environment.LOOPBACK, host)))
+        os.environ.update(environment.without_proxy(os.environ, (*LOOPBACK, host)))
         return open_session(self.connect, graph, config, view, self._lost_tasks, recover, recoveries, timeout)
 
     def close(self) -> None:

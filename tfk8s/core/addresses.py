@@ -19,7 +19,7 @@ K = TypeVar("K")
 SCHEME = "grpc://"  # of a session's target
 POD_NAMESPACE = "$(TFK8S_NAMESPACE)"  # Kubernetes expands this in the variables of a container
 MAX_PORT = 65535
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SCRIPTS_OF_A_POD = 32
 
 
@@ -83,9 +83,9 @@ def task_at(target: str, tasks: Mapping[str, str], *, in_pod: bool) -> str:
     known = {_normal(host_and_port(at)): task for task, at in tasks.items()}
     if in_pod:
         ports = loopback_ports({task: host_and_port(at)[1] for task, at in tasks.items()})
-        known |= {(_LOOPBACK[0], port): task for task, port in ports.items()}
+        known |= {(LOOPBACK[0], port): task for task, port in ports.items()}
     return known.get(_normal(host_and_port(address)), "")
 
 
 def _normal(address: tuple[str, int]) -> tuple[str, int]:
-    return (_LOOPBACK[0] if address[0] in _LOOPBACK else address[0], address[1])
+    return (LOOPBACK[0] if address[0] in LOOPBACK else address[0], address[1])

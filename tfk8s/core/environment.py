@@ -57,7 +57,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from tfk8s.core import kinds, naming
-from tfk8s.core.addresses import SCHEME, host_and_port
+from tfk8s.core.addresses import LOOPBACK, SCHEME, host_and_port
 from tfk8s.core.cluster_spec import cluster_spec, tf_config
 from tfk8s.core.storage import claims
 
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from tfk8s.core.spec import ClusterSpec, Env, JobFile, Task
 
 DATA_SERVICE = "TFK8S_DATA_SERVICE"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 SCRIPT_DEFAULTS = {"TF_CPP_MIN_LOG_LEVEL": "1"}
 # A program may look for another task before that task listens. gRPC then pauses for a second before it connects again.
 # TensorFlow reads channel arguments from this variable (xla/tsl/distributed_runtime/rpc/grpc_channel.cc).

@@ -25,6 +25,7 @@ FIRST_RETRYABLE = 128
 SAVED = 42
 WANTS_RESTART = f"exited with {SAVED}, to run again"  # the reason of such an end
 PEER_LOST = 138  # a program ends so if another task was lost; 128 + SIGUSR1 is TFJob's code for programs' own retries
+INTERRUPTED = 130  # by Ctrl-C, as a shell shows it
 NO_GPUS = 2  # a program does not begin, because TensorFlow does not see the GPUs of its task
 LOST_TASK = "another task was lost"  # the reason of such an end
 TIMED_OUT = 124

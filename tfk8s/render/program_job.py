@@ -24,7 +24,6 @@ COMMAND = ("python3", "-m", "tfk8s.task.programs.pod")
 WORK_FOLDER = "/work"
 ARCHIVE = "program.tar.gz"
 ARCHIVE_FOLDER = "/opt/tfk8s/program"
-TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
 # The codes of containers that Kubernetes ends, 128 + SIGKILL and 128 + SIGTERM. Any other code is the program's last.
 _RETRIED_CODES = (137, 143)
 # The labels and annotations that the Job controller adds.
@@ -46,7 +45,7 @@ def variables(job_file: JobFile, job: Job) -> Iterator[tuple[str, str]]:
     if kinds.has_target(job_file):
         address = addresses.pod_address(job_file, addresses.POD_NAMESPACE)
         yield "TFK8S_TARGET", f"grpc://{address(job_file.master_task)}"
-    yield "TFK8S_VERDICT", TERMINATION_MESSAGE
+    yield "TFK8S_VERDICT", naming.TERMINATION_MESSAGE
     yield from grace_variables(job_file).items()
     if job.tf1:
         yield "TFK8S_TF1", "1"

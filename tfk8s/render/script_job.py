@@ -21,11 +21,11 @@ from tfk8s.core.spec import Job
 from tfk8s.render import kueue, manifests, other_pods, package_files, placement, pods, program_job, script_resources
 from tfk8s.render import volumes as pod_volumes
 from tfk8s.render.pods import Object
+from tfk8s.render.program_job import WORK_FOLDER
 from tfk8s.render.script_resources import Rules
 
 JOB_NAME = "batch.kubernetes.io/job-name"  # the label of a Job's pods since Kubernetes 1.27
 
-WORK_FOLDER = "/work"
 ARCHIVE = "script.tar.gz"
 STREAMED_ARCHIVE = f"{WORK_FOLDER}/.{ARCHIVE}"
 MOUNTED_ARCHIVE = f"{pod_volumes.PACKAGE_FOLDER}/{ARCHIVE}"
@@ -40,7 +40,7 @@ _HIDDEN_GPUS = pods.gpu_environment(Job(name="none"))
 _DEFAULTS = {
     ("HOME", pod_volumes.SCRATCH_FOLDER), *_HIDDEN_GPUS.items(), *pods.gpu_environment(Job(name="any", gpus=1)).items(),
 }  # fmt: skip
-_API_VERSIONS = {"StatefulSet": "apps/v1", "Job": "batch/v1"}
+OWNERS = {"StatefulSet": "apps/v1", "Job": "batch/v1"}  # of pods, and their API versions
 # The sources of volumes that don't outlive a pod, or that nobody can write to.
 _FLEETING = frozenset({"emptyDir", "ephemeral", "secret", "configMap", "downwardAPI", "projected", "image"})
 _SHM = "shm"  # the volume for /dev/shm
@@ -156,7 +156,7 @@ def job(name: str, master: Object, run: Run) -> Object:
     metadata = _metadata(name, cluster)
     # Kubernetes removes a cluster's scripts together with the cluster, whoever removes it.
     kind = master["kind"]
-    owner = {"apiVersion": _API_VERSIONS[kind], "kind": kind, "name": master["metadata"]["name"]}
+    owner = {"apiVersion": OWNERS[kind], "kind": kind, "name": master["metadata"]["name"]}
     metadata["ownerReferences"] = [{**owner, "uid": master["metadata"]["uid"]}]
     if queue := kueue.queue_of(master):
         metadata["labels"][kueue.QUEUE] = queue

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
+from tfk8s.core.programs import INTERRUPTED
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import active_calls, patch
@@ -29,7 +30,6 @@ from tfk8s.sessions.task_events import TaskChange, TaskEvent, lost
 from tfk8s.sessions.timing import TIMING, Timing
 
 TASK_FAILED = 3
-INTERRUPTED = 130
 
 
 class Ending(Protocol):

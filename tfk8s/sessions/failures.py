@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfk8s.core.programs import INTERRUPTED
 from tfk8s.errors import TaskError, Tfk8sError
 from tfk8s.sessions import error_names
-from tfk8s.sessions.call_guard import INTERRUPTED
 from tfk8s.sessions.eager import hints
 from tfk8s.task.programs import hints as program_hints
 from tfk8s.task.programs import main_script

@@ -23,7 +23,7 @@ from tfk8s.core.addresses import SCHEME, host_and_port, task_at
 from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.sessions import error_names
 from tfk8s.sessions.cluster import opening, placement, reset
-from tfk8s.sessions.cluster.view import ClusterView
+from tfk8s.sessions.cluster.view import PROBE_TIMEOUT, ClusterView
 from tfk8s.sessions.error_names import MAX_BYTES
 from tfk8s.task import probe, wire
 
@@ -33,7 +33,6 @@ _CHILD_TIMEOUT = 30.0  # for a server in a child process, which has to import Te
 _TARGET = re.compile(rf"{SCHEME}[^/]+:[0-9]+")
 _LARGE_BYTES = 1 << 20
 _CLOSE_TIMEOUT = 1.0
-_PROBE_TIMEOUT = 4.0
 _MAX_LISTED = 8
 
 
@@ -81,8 +80,8 @@ def check_target(
 def _probe(address: str) -> str:
     """Return why no TensorFlow server answers at an address; "" if a server does."""
     try:
-        with socket.create_connection(host_and_port(address), _PROBE_TIMEOUT, all_errors=True) as stream:
-            probe.get_status(stream, _PROBE_TIMEOUT)
+        with socket.create_connection(host_and_port(address), PROBE_TIMEOUT, all_errors=True) as stream:
+            probe.get_status(stream, PROBE_TIMEOUT)
     except ExceptionGroup as errors:  # of each address: without IPv6, that of ::1 is not the reason
         reasons = [error for error in errors.exceptions if getattr(error, "errno", None) != errno.EADDRNOTAVAIL]
         reason = (reasons or errors.exceptions)[-1]

@@ -24,10 +24,11 @@ from typing import NoReturn
 
 from tfk8s.core.addresses import host_and_port
 from tfk8s.core.naming import FORWARDED
+from tfk8s.core.programs import INTERRUPTED
 from tfk8s.errors import Tfk8sError
 from tfk8s.log import log
 from tfk8s.sessions import active_calls, adopted_server, error_names, failures, patch, timing
-from tfk8s.sessions.call_guard import INTERRUPTED, TASK_FAILED, ExitScript
+from tfk8s.sessions.call_guard import TASK_FAILED, ExitScript
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.eager import coordinator, remote_context

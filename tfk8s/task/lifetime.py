@@ -36,7 +36,6 @@ from tfk8s.task.object_server import ApiFailure, ObjectServer, TokenRefused
 
 Result = TypeVar("Result")
 
-_TERMINATION_MESSAGE = "/dev/termination-log"  # becomes part of the pod's status
 _ANSWER_TIMEOUT = 2.0
 _MAX_QUESTIONS = 8  # at the same time
 _RETRY_INTERVAL = 10.0
@@ -253,7 +252,7 @@ def main() -> int:
     )
     _say(f'keeping cluster "{name}": {limits}, disruption budgets of {", ".join(drained) or "no job"}')
     reason = keeper.run()
-    with contextlib.suppress(OSError), open(_TERMINATION_MESSAGE, "w") as message:
+    with contextlib.suppress(OSError), open(naming.TERMINATION_MESSAGE, "w") as message:
         message.write(reason)
     _say(f"the cluster is removed, {reason}")
     return 0

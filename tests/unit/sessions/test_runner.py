@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tfk8s.core.programs import INTERRUPTED
 from tfk8s.errors import InvalidInput, TaskLost, Tfk8sError
 from tfk8s.sessions import active_calls, error_names, runner
-from tfk8s.sessions.call_guard import INTERRUPTED, TASK_FAILED
+from tfk8s.sessions.call_guard import TASK_FAILED
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.runner import FailureNote
 

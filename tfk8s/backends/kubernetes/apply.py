@@ -9,6 +9,7 @@ from tfk8s.backends.kubernetes import claims, helm, refusals
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
 from tfk8s.backends.kubernetes.pods import containers, pod_ends
 from tfk8s.backends.kubernetes.pods.shortages import requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
@@ -21,8 +22,6 @@ from tfk8s.core.task_names import require_no_variables
 from tfk8s.errors import InvalidInput
 from tfk8s.render import manifests
 from tfk8s.render.pods import Object
-
-_DELETE_TIMEOUT = 60.0
 
 
 def apply(
@@ -257,7 +256,7 @@ def _delete_pods(client: Client, namespace: str, name: str) -> None:
     """
     path, query = paths.collection("Pod", namespace), paths.of_cluster(name)
     requests: list[dict[str, int]] = []
-    wait = pod_ends.PodWait(f'the pods of "{name}"', _DELETE_TIMEOUT)  # thousands of pods take minutes
+    wait = pod_ends.PodWait(f'the pods of "{name}"', DELETE_TIMEOUT)  # thousands of pods take minutes
 
     def are_gone() -> bool:
         answer = client.get(path, {**query, "limit": PAGE_SIZE})

@@ -21,7 +21,7 @@ from tfk8s.render.volumes import BUCKET_DRIVER
 KIND = "PersistentVolumeClaim"
 _DRIVER = f"/apis/storage.k8s.io/v1/csidrivers/{BUCKET_DRIVER}"
 DRIVER_ADVICE = "on GKE: gcloud container clusters update NAME --update-addons GcsFuseCsiDriver=ENABLED"
-_DELETE_TIMEOUT = 60.0
+DELETE_TIMEOUT = 60.0
 
 
 def usable(client: Client, namespace: str, job_file: JobFile, objects: Sequence[Object]) -> list[Object]:
@@ -218,7 +218,7 @@ def delete(client: Client, namespace: str, cluster: str, found: Sequence[str]) -
     polling.wait_until(
         lambda: not set(found) & set(names(client, namespace, cluster, is_needed=True)),
         f"the pods that mount {', '.join(found)} to end",
-        _DELETE_TIMEOUT,
+        DELETE_TIMEOUT,
         announce=True,
     )
 

@@ -22,7 +22,6 @@ from tfk8s.render.rbac import Permission
 from tfk8s.render.volumes import BUCKET_DRIVER
 
 _COMMANDS = ("up", "submit", "down")
-_MAX_REQUESTS = 8  # at the same time
 _MAX_NAMED = 3
 
 
@@ -88,7 +87,7 @@ def _permissions(client: Client, namespace: str) -> list[Check]:
     needed = [permission for permission in rbac.PERMISSIONS if not set(permission.commands).isdisjoint(_COMMANDS)]
     try:
         allowed = concurrency.map_parallel(
-            lambda permission: access_review.may(client, namespace, permission), needed, _MAX_REQUESTS
+            lambda permission: access_review.may(client, namespace, permission), needed, free_gpus.MAX_REQUESTS
         )
     except Tfk8sError as error:
         return [Check("permissions", State.UNKNOWN, str(error), error.help or "")]

@@ -18,7 +18,7 @@ from tfk8s.sessions.cluster.questions import Questions
 from tfk8s.sessions.error_names import ProbeResult
 from tfk8s.task import probe, wire
 
-_PROBE_TIMEOUT = 4.0
+PROBE_TIMEOUT = 4.0
 _LOST_TIMEOUT = 1.0  # for a lost task, if all tasks are probed
 _BACK_TIMEOUT = 2.0  # for a lost task that may be back
 _SHARE = 3  # a task of a cluster may answer so many times later than the others
@@ -64,9 +64,7 @@ class ClusterView:
         self._questions = questions or Questions()
         self._incarnations: dict[str, int] = {}  # the first one of each task
         self._is_far = dial is not None
-        self._dial = dial or (
-            lambda task: socket.create_connection(host_and_port(self.addresses[task]), _PROBE_TIMEOUT)
-        )
+        self._dial = dial or (lambda task: socket.create_connection(host_and_port(self.addresses[task]), PROBE_TIMEOUT))
 
     @classmethod
     def of(cls, environment: Mapping[str, str], without: Iterable[str] = (), in_pod: bool = False) -> ClusterView:
@@ -98,7 +96,7 @@ class ClusterView:
         """True if each session brings the ClusterSpec: the master's server knows only itself."""
         if self._is_elastic is None and self.master:
             with contextlib.suppress(OSError, wire.ProbeError, TaskUnreachable), self._dial(self.master) as stream:
-                self._is_elastic = elastic.is_elastic(probe.get_status(stream, _PROBE_TIMEOUT))
+                self._is_elastic = elastic.is_elastic(probe.get_status(stream, PROBE_TIMEOUT))
         return bool(self._is_elastic)
 
     @property
@@ -130,7 +128,7 @@ class ClusterView:
             nonlocal slowest
             is_short = task in lost or len(silent) >= at_once  # so that many silent tasks take little longer than few
             start = time.monotonic()
-            answer = self._probe(task, min(_PROBE_TIMEOUT, _SHARE * slowest) if is_short else _PROBE_TIMEOUT)
+            answer = self._probe(task, min(PROBE_TIMEOUT, _SHARE * slowest) if is_short else PROBE_TIMEOUT)
             if answer.error:
                 silent.append(task)
             else:
@@ -221,7 +219,7 @@ class ClusterView:
         def clear(task: str) -> None:
             try:
                 with self._dial(task) as stream:
-                    probe.clear_containers(stream, containers, _PROBE_TIMEOUT)
+                    probe.clear_containers(stream, containers, PROBE_TIMEOUT)
             except (OSError, wire.ProbeError) as error:
                 raise TaskUnreachable(f"{task} does not answer: {error}") from error
 
@@ -237,7 +235,7 @@ class ClusterView:
         for task in self._tasks:
             try:
                 with self._dial(task) as stream:
-                    devices += elastic.rename(probe.get_status(stream, _PROBE_TIMEOUT), task)
+                    devices += elastic.rename(probe.get_status(stream, PROBE_TIMEOUT), task)
             except (OSError, wire.ProbeError) as error:
                 raise TaskUnreachable(f"{task} does not answer: {error}") from error
         return devices

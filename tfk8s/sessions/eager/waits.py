@@ -18,11 +18,10 @@ from typing import Any
 from tfk8s.sessions.device_names import ANY_DEVICE, tasks_of
 from tfk8s.sessions.eager import remote_context, silent_workers
 from tfk8s.sessions.timing import TIMING
+from tfk8s.task.peers.dispatchers import EXECUTE, FUNCTION
 
 _FILES = re.compile(r"/tensorflow/python/(eager/(context|execute|executor)|framework/ops|ops/gen_\w+)\.py$")
 _CONTEXT = "/tensorflow/python/eager/context.py"
-_EXECUTE = "/tensorflow/python/eager/execute.py"
-_FUNCTION = "/tensorflow/python/eager/polymorphic_function/atomic_function.py"
 _CONNECTING = ("ensure_initialized", "set_server_def", "update_server_def")
 _FUNCTION_NAME = "__"  # "__inference_step_12", "__backward_step_7"
 
@@ -79,12 +78,12 @@ class EagerCall:
         waiting = self.stack[0]
         inputs = list(_tensors(waiting.f_locals.values()))
         devices = {tensor.device for tensor in inputs}
-        if not waiting.f_code.co_filename.endswith(_EXECUTE):
+        if not waiting.f_code.co_filename.endswith(EXECUTE):
             # The device of a waiting operation is hidden, unless a resource has it.
             is_known = any(str(tensor.dtype).endswith("'resource'>") for tensor in inputs)
             return devices if is_known else {ANY_DEVICE}
         devices.add(str(waiting.f_locals.get("device_name")))
-        functions = [frame.f_locals["self"] for frame in self.stack if frame.f_code.co_filename.endswith(_FUNCTION)]
+        functions = [frame.f_locals["self"] for frame in self.stack if frame.f_code.co_filename.endswith(FUNCTION)]
         if functions:
             return devices | _function_devices(functions[0])
         # An operation, or a function of an older TensorFlow.

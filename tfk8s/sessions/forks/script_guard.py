@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tfk8s.sessions.call_guard import INTERRUPTED, CallGuard, ends_calls
+from tfk8s.core.programs import INTERRUPTED
+from tfk8s.sessions.call_guard import CallGuard, ends_calls
 
 
 class ScriptGuard(CallGuard):

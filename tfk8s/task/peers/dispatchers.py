@@ -34,8 +34,8 @@ INTERVAL = 2.0  # between two looks; also the time for an answer
 _GET_WORKERS = "/tensorflow.data.DispatcherService/GetWorkers"  # tensorflow/core/data/service/dispatcher.proto
 _MAX_WORKERS = 1 << 10
 _OPERATION = re.compile(r"/tensorflow/python/ops/gen_(experimental_)?dataset_ops\.py$")
-_EXECUTE = "/tensorflow/python/eager/execute.py"
-_FUNCTION = "/tensorflow/python/eager/polymorphic_function/atomic_function.py"
+EXECUTE = "/tensorflow/python/eager/execute.py"
+FUNCTION = "/tensorflow/python/eager/polymorphic_function/atomic_function.py"
 _SESSION = "/tensorflow/python/client/session.py"
 _OF_DATA = re.compile("Dataset|Iterator")
 
@@ -198,8 +198,8 @@ def waits_for_data(stack: Sequence[types.FrameType]) -> bool:
         sessions = [frame.f_locals["self"] for frame in stack if _is_method(frame, _SESSION)]
         graph = next((session.graph for session in sessions if hasattr(session, "graph")), None)
         return graph is not None and any(_OF_DATA.search(operation.type) for operation in graph.get_operations())
-    if file.endswith(_EXECUTE):
-        functions = [frame.f_locals["self"] for frame in stack if _is_method(frame, _FUNCTION)]
+    if file.endswith(EXECUTE):
+        functions = [frame.f_locals["self"] for frame in stack if _is_method(frame, FUNCTION)]
         return _reads_data(functions[0]) if functions else False
     return _OPERATION.search(file) is not None
 

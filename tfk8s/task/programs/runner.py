@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from tfk8s.core.programs import NO_GPUS, PEER_LOST, grace
+from tfk8s.core.programs import INTERRUPTED, NO_GPUS, PEER_LOST, grace
 from tfk8s.task.peers import dispatchers
 from tfk8s.task.programs import (
     hints,
@@ -26,8 +26,6 @@ from tfk8s.task.programs import (
     tensorflow_1,
     unreachable,
 )
-
-INTERRUPTED = 130  # by Ctrl-C, as a shell shows it
 
 # TensorFlow's classes of errors for a task that is gone, and for a task that is there again as another process.
 _LOST = ("UnavailableError", "AbortedError")

@@ -13,7 +13,7 @@ from tfk8s.core.resources import Resources
 from tfk8s.render.placement import GKE_ACCELERATOR
 from tfk8s.render.pods import Object
 
-_MAX_REQUESTS = 8  # at the same time
+MAX_REQUESTS = 8  # at the same time
 _MAX_NAMED = 8
 
 
@@ -70,4 +70,4 @@ def _pods_of(client: Client, path: str, nodes: Sequence[Object]) -> list[list[Ob
         items: list[Object] = client.get(path, query)["items"]
         return items
 
-    return concurrency.map_parallel(read, nodes, _MAX_REQUESTS)
+    return concurrency.map_parallel(read, nodes, MAX_REQUESTS)

@@ -10,8 +10,7 @@ from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import admission, containers
 from tfk8s.errors import InvalidInput
 from tfk8s.render.pods import Object
-
-_API_VERSIONS = {"StatefulSet": "apps/v1", "Job": "batch/v1"}
+from tfk8s.render.script_job import OWNERS
 
 
 def refusal(client: Client, namespace: str, workloads: Iterable[tuple[Object, Object]]) -> InvalidInput | None:
@@ -39,7 +38,7 @@ def refusal(client: Client, namespace: str, workloads: Iterable[tuple[Object, Ob
 def _pod(uid: str, item: Object) -> Object:
     """Return a pod of a workload. Policies may refuse pods that no controller owns."""
     name, template = item["metadata"]["name"], item["spec"]["template"]
-    owner = {"apiVersion": _API_VERSIONS[item["kind"]], "kind": item["kind"], "name": name, "controller": True}
+    owner = {"apiVersion": OWNERS[item["kind"]], "kind": item["kind"], "name": name, "controller": True}
     metadata = {**template["metadata"], "generateName": f"{name}-"}
     metadata["ownerReferences"] = [{**owner, "uid": uid}]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import MERGE, PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
+from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
 from tfk8s.backends.kubernetes.pods import pod_ends
 from tfk8s.backends.kubernetes.workloads import program_status
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
@@ -16,7 +17,6 @@ from tfk8s.log import log
 from tfk8s.render import manifests, script_job
 from tfk8s.render.pods import Object
 
-_DELETE_TIMEOUT = 60.0
 _IMMUTABLE = "field is immutable"
 _PREVIEW = "-new"
 
@@ -53,7 +53,7 @@ def replace(client: Client, namespace: str, item: Object, *, dry_run: bool = Fal
     if dry_run:
         return preview(client, namespace, item)
     client.send("DELETE", path, {"propagationPolicy": "Foreground"})
-    wait = pod_ends.PodWait(f"the pods of Job {item['metadata']['name']}", _DELETE_TIMEOUT)
+    wait = pod_ends.PodWait(f"the pods of Job {item['metadata']['name']}", DELETE_TIMEOUT)
     pods = paths.collection("Pod", namespace)
     query = paths.labelled({script_job.JOB_NAME: item["metadata"]["name"]})
 

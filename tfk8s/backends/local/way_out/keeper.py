@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfk8s import polling
 from tfk8s.backends.local.way_out import process, programs, resolver
-from tfk8s.core.environment import LOOPBACK
+from tfk8s.core.addresses import LOOPBACK
 from tfk8s.core.network import reach
 from tfk8s.core.network.way_out import Way
 from tfk8s.core.spec import Peer
