@@ -21,8 +21,8 @@ from tfk8s.backends.kubernetes.api_server.commands import RemoteCommand
 from tfk8s.core.script import Download
 from tfk8s.errors import ClusterError
 from tfk8s.log import log
-from tfk8s.sessions.cluster.filling import FillingStream
-from tfk8s.sessions.cluster.uploads import SessionFields
+from tfk8s.sessions.cluster.create_session import SessionFields
+from tfk8s.sessions.cluster.elastic_requests import FillingStream
 from tfk8s.sessions.http2_proxy import ProxiedConnection
 from tfk8s.sessions.warm import channel
 from tfk8s.task import probe, wire

@@ -10,7 +10,7 @@ from tfk8s.backends.protocol import Backend
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import Tfk8sError
-from tfk8s.sessions.cluster.uploads import SessionFields
+from tfk8s.sessions.cluster.create_session import SessionFields
 from tfk8s.sessions.forward import Forward
 
 

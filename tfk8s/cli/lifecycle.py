@@ -17,7 +17,7 @@ from tfk8s.cli.output import ask, can_ask, document, note, paint, say
 from tfk8s.cli.progress import Progress
 from tfk8s.cli.signals import leaving
 from tfk8s.cluster.handle import Cluster
-from tfk8s.core.kinds import program_jobs
+from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.plan import Plan, Scaling
 from tfk8s.core.resources import NOTHING
 from tfk8s.core.task_names import format_tasks, parse_counts

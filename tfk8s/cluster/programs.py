@@ -10,7 +10,7 @@ from tfk8s import polling
 from tfk8s.backends.protocol import Backend
 from tfk8s.cluster.gpus import require_gpus
 from tfk8s.cluster.readiness import OnChange
-from tfk8s.core.kinds import program_jobs
+from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.spec import JobFile, Task
 from tfk8s.core.status import ClusterStatus, Phase
 from tfk8s.core.task_names import format_tasks

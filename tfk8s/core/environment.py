@@ -56,7 +56,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tfk8s.core import kinds, naming
+from tfk8s.core import job_kinds, naming
 from tfk8s.core.addresses import LOOPBACK, SCHEME, host_and_port
 from tfk8s.core.cluster_spec import cluster_spec, tf_config
 from tfk8s.core.storage import claims
@@ -83,7 +83,7 @@ def data_variables(job_file: JobFile, address: Callable[[Task], str]) -> dict[st
     Args:
         address: a function from a task to its address, "host:port".
     """
-    job = kinds.data_job(job_file)
+    job = job_kinds.data_job(job_file)
     return {DATA_SERVICE: f"{SCHEME}{address(next(iter(job)))}"} if job else {}
 
 
@@ -105,7 +105,7 @@ def program_variables(job_file: JobFile, task: Task, address: Callable[[Task], s
         "TF_CONFIG": tf_config(cluster, task.job, task.index), "TFK8S_CLUSTER": cluster_spec(cluster),
         "TFK8S_NAME": job_file.name, "TFK8S_JOB": task.job, "TFK8S_INDEX": str(task.index),
     }  # fmt: skip
-    if kinds.has_target(job_file):
+    if job_kinds.has_target(job_file):
         variables["TFK8S_TARGET"] = f"{SCHEME}{address(job_file.master_task)}"
     if job_file.job(task.job).tf1:
         variables["TFK8S_TF1"] = "1"

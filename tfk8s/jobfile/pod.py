@@ -7,7 +7,7 @@ from typing import Any
 from tfk8s.core import naming
 from tfk8s.jobfile import types
 from tfk8s.jobfile.document import Path
-from tfk8s.jobfile.open_struct import ANYTHING, OpenStruct
+from tfk8s.jobfile.kubernetes_values import ANYTHING, OpenStruct
 from tfk8s.jobfile.types import Choice, Constant
 from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validator
 from tfk8s.jobfile.values import RESTRICTED

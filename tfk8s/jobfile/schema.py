@@ -10,7 +10,7 @@ from typing import Any
 from tfk8s.core import roles, spec
 from tfk8s.jobfile import pod, types
 from tfk8s.jobfile.document import Path
-from tfk8s.jobfile.structs import (
+from tfk8s.jobfile.mappings import (
     DESTINATION,
     ENV_SOURCE,
     ENV_VALUE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfk8s.core.kinds import has_keeper
+from tfk8s.core.job_kinds import has_keeper
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
 from tfk8s.errors import InvalidInput

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tfk8s.core import kinds, naming
-from tfk8s.core.kinds import program_jobs
+from tfk8s.core import job_kinds, naming
+from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.lifetime import removable_objects
 from tfk8s.core.spec import JobFile
 from tfk8s.render import manifests, other_pods, pods, volumes
@@ -42,13 +42,13 @@ def add(job_file: JobFile, objects: Sequence[Object]) -> list[Object]:
     The ServiceAccount and its rights come first: without them, nothing should be created. The Job is the last.
 
     Args:
-        job_file: the cluster, which `kinds.has_keeper`.
+        job_file: the cluster, which `job_kinds.has_keeper`.
         objects: the objects of `manifests.render`, which get a rule for the Job's pod.
     """
     master = naming.stateful_set(job_file.name, job_file.master)
     workloads = (item for item in objects if item["kind"] in ("StatefulSet", "Job"))
     template = next(item for item in workloads if item["metadata"]["name"] == master)["spec"]["template"]
-    if kinds.watches_use(job_file):
+    if job_kinds.watches_use(job_file):
         policy = next(item for item in objects if item["kind"] == "NetworkPolicy")
         port = manifests.port_rule(pods.activity_port(job_file))
         policy["spec"]["ingress"].append({"from": [_own_pod(job_file)], "ports": [port]})
@@ -96,7 +96,7 @@ def _role(job_file: JobFile) -> Object:
 
 
 def _drained(job_file: JobFile) -> list[str]:
-    return [job.name for job in kinds.drained_while_idle(job_file)]
+    return [job.name for job in job_kinds.drained_while_idle(job_file)]
 
 
 def _servers(job_file: JobFile) -> list[str]:
@@ -118,7 +118,7 @@ def _role_binding(job_file: JobFile) -> Object:
 
 def _network_policy(job_file: JobFile) -> Object:
     egress = [{"ports": [manifests.port_rule(port) for port in _API_PORTS]}, manifests.dns_rule()]
-    if kinds.watches_use(job_file):
+    if job_kinds.watches_use(job_file):
         tasks = {"podSelector": {"matchLabels": manifests.selector(job_file.name)}}
         egress.append({"to": [tasks], "ports": [manifests.port_rule(pods.activity_port(job_file))]})
     return _object("NetworkPolicy", "networking.k8s.io/v1", job_file) | {

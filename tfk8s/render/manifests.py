@@ -11,9 +11,9 @@ import copy
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfk8s.core import compact, kinds, naming, roles
+from tfk8s.core import compact, job_kinds, naming, roles
 from tfk8s.core.addresses import script_ports
-from tfk8s.core.kinds import program_jobs
+from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile, Peer
 from tfk8s.core.storage import claims
 from tfk8s.core.storage.volumes import Volume
@@ -57,7 +57,7 @@ def render(job_file: JobFile, package: bytes, namespace: str | None = None, dige
         _network_policy(job_file),
         _config_map(job_file, package),
         _headless_service(job_file),
-        *([_master_service(job_file)] if kinds.has_target(job_file) else ()),
+        *([_master_service(job_file)] if job_kinds.has_target(job_file) else ()),
         *(_stateful_set(job_file, job) for job in servers),
         *(_program_job(job_file, job, digest) for job in program_jobs(job_file)),
         # A budget before its pods causes a warning.
@@ -132,7 +132,7 @@ def _stateful_set(job_file: JobFile, job: Job) -> Object:
     name = naming.stateful_set(job_file.name, job.name)
     stateful_set = new_object("StatefulSet", "apps/v1", name, job_file.name, naming.dns_label(job.name))
     stateful_set["metadata"]["annotations"] = {TTL: str(job_file.ttl)}
-    if kinds.is_elastic(job_file):
+    if job_kinds.is_elastic(job_file):
         stateful_set["metadata"]["annotations"][JOBS] = compact.format_ports(pods.sizes(job_file))
     stateful_set["metadata"]["annotations"][WARM] = WARM_VALUES[job_file.warm]
     if job_file.script:
@@ -213,7 +213,7 @@ def _disruption_budget(job_file: JobFile, job: Job) -> Object:
     """
     name = naming.stateful_set(job_file.name, job.name)
     spec: Object = {"selector": {"matchLabels": job_selector(job_file.name, job.name)}}
-    if job not in kinds.drained_while_idle(job_file):
+    if job not in job_kinds.drained_while_idle(job_file):
         spec["maxUnavailable"] = 0 if roles.keeps_state(job.name, job_file.master) else 1
     return new_object("PodDisruptionBudget", "policy/v1", name, job_file.name, naming.dns_label(job.name)) | {
         "spec": spec

@@ -29,7 +29,7 @@ _BOTH = (
 _TASK = (
     *_BOTH, "task/data/*.py", "task/programs/*.py",
     # what `tfk8s.session` needs in a program
-    "sessions/cluster/__init__.py", "sessions/cluster/elastic.py", "sessions/cluster/opening.py",
+    "sessions/cluster/__init__.py", "sessions/cluster/elastic.py", "sessions/cluster/elastic_sessions.py",
     "sessions/cluster/placement.py", "sessions/cluster/questions.py", "sessions/cluster/reset.py",
     "sessions/cluster/view.py", "sessions/diagnosis.py", "sessions/error_names.py", "sessions/guard_thread.py",
     "sessions/lost_tasks.py", "sessions/patch.py", "sessions/preflight.py", "sessions/session.py",

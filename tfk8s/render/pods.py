@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfk8s.core import kinds, naming
+from tfk8s.core import job_kinds, naming
 from tfk8s.core.addresses import MAX_PORT, POD_NAMESPACE, pod_address
 from tfk8s.core.compact import JobSize, format_jobs
 from tfk8s.core.environment import data_variables
@@ -188,7 +188,7 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
         yield {"name": name, **_value(values[name])}
     yield {"name": "TFK8S_NAME", "value": job_file.name}
     yield {"name": "TFK8S_NAMESPACE", "valueFrom": _field("metadata.namespace")}
-    if kinds.is_elastic(job_file):
+    if job_kinds.is_elastic(job_file):
         yield {"name": "TFK8S_PORT", "value": str(port(job_file, job))}
     else:
         yield {"name": "TFK8S_JOBS", "value": format_jobs(sizes(job_file), job_file.port)}
@@ -205,7 +205,7 @@ def _environment(job_file: JobFile, job: Job) -> Iterator[Object]:
         return
     if job.preload:
         yield {"name": "TFK8S_PRELOAD", "value": ",".join(job.preload)}
-    if kinds.watches_use(job_file):
+    if job_kinds.watches_use(job_file):
         yield {"name": "TFK8S_ACTIVITY_PORT", "value": str(activity_port(job_file))}
 
 

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from tfk8s.core import addresses, kinds, naming, programs
+from tfk8s.core import addresses, job_kinds, naming, programs
 from tfk8s.core.environment import PROGRAM_DEFAULTS, grace_variables
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.spec import Job, JobFile
@@ -42,7 +42,7 @@ def command(program: Program, run: RunPolicy) -> list[str]:
 
 def variables(job_file: JobFile, job: Job) -> Iterator[tuple[str, str]]:
     """Yield the variables of a program's container besides those of each task."""
-    if kinds.has_target(job_file):
+    if job_kinds.has_target(job_file):
         address = addresses.pod_address(job_file, addresses.POD_NAMESPACE)
         yield "TFK8S_TARGET", f"grpc://{address(job_file.master_task)}"
     yield "TFK8S_VERDICT", naming.TERMINATION_MESSAGE

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from tfk8s.errors import InvalidInput, Tfk8sError
-from tfk8s.sessions.cluster.filling import FillingStream
+from tfk8s.sessions.cluster.create_session import GetFields
+from tfk8s.sessions.cluster.elastic_requests import FillingStream
 from tfk8s.sessions.cluster.socket_users import peer_users, tables
-from tfk8s.sessions.cluster.uploads import GetFields
 from tfk8s.sessions.http2_proxy import ProxiedConnection, stand_in
 
 _LOOPBACK = "127.0.0.1"

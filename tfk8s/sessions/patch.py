@@ -22,7 +22,7 @@ from tfk8s import polling
 from tfk8s.core.addresses import SCHEME, host_and_port, task_at
 from tfk8s.errors import InvalidInput, WaitTimeout
 from tfk8s.sessions import error_names
-from tfk8s.sessions.cluster import opening, placement, reset
+from tfk8s.sessions.cluster import elastic_sessions, placement, reset
 from tfk8s.sessions.cluster.view import PROBE_TIMEOUT, ClusterView
 from tfk8s.sessions.error_names import MAX_BYTES
 from tfk8s.task import probe, wire
@@ -145,9 +145,9 @@ def patch_sessions(view: ClusterView, check: Callable[[object], None], *, isolat
         self._session = None  # `__del__` reads it
         target = target or default
         check(target)
-        opened = opening.open_in(view, target, config)
+        opened = elastic_sessions.open_in(view, target, config)
         self._tfk8s_master = opened.place_on
-        make(self, opened.target, graph, opening.patch_config(config, view.filters, opened, isolate=isolate))
+        make(self, opened.target, graph, elastic_sessions.patch_config(config, view.filters, opened, isolate=isolate))
         opened_sessions[bool(target)] += 1
 
     @functools.wraps(run)

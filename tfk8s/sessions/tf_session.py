@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf1
 from tensorflow.python.client.session import _DeviceAttributes as DeviceAttributes
 
 from tfk8s.errors import TaskError
-from tfk8s.sessions.cluster import opening, placement
+from tfk8s.sessions.cluster import elastic_sessions, placement
 from tfk8s.sessions.diagnosis import ClusterProbe
 from tfk8s.sessions.guard_thread import GuardThread
 from tfk8s.sessions.patch import close_with_timeout, run_checked
@@ -46,8 +46,8 @@ class Session(tf1.Session):  # type: ignore[misc]  # TensorFlow has no types
     ) -> None:
         placement.patch_sessions()
         view = cluster.view
-        opened = opening.open_in(view, target, config, "" if view.task_at(target) else view.master)
-        super().__init__(opened.target, graph=graph, config=opening.patch_config(config, view.filters, opened))
+        opened = elastic_sessions.open_in(view, target, config, "" if view.task_at(target) else view.master)
+        super().__init__(opened.target, graph=graph, config=elastic_sessions.patch_config(config, view.filters, opened))
         if opened.place_on:
             self._tfk8s_master = opened.place_on
         self._cluster, self._guard, self._recovers = cluster, guard, recovers

@@ -15,7 +15,7 @@ from tfk8s.backends.parts import Shared
 from tfk8s.backends.plain import job_file_to_dict
 from tfk8s.backends.protocol import Observer, PollingObserver
 from tfk8s.backends.stacks import Stacks
-from tfk8s.core import addresses, kinds, roles
+from tfk8s.core import addresses, job_kinds, roles
 from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan, Scaling, compare
 from tfk8s.core.resources import NOTHING, named
@@ -116,7 +116,7 @@ class FakeBackend:
         before = self.job_files[name]
         if (after := before.scaled(tasks)) == before:
             return Scaling.UNCHANGED
-        kept = self.statuses[name].tasks if kinds.is_elastic(before) else ()
+        kept = self.statuses[name].tasks if job_kinds.is_elastic(before) else ()
         self._make(after, self.first_phase, 201, kept)
         return Scaling.IN_PLACE if kept else Scaling.RESTARTED
 
@@ -265,8 +265,8 @@ class FakeBackend:
         self.job_files[job_file.name] = job_file
         self.statuses[job_file.name] = ClusterStatus(
             name=job_file.name, backend=self.name, location=f"/state/{job_file.name}", created=CREATED,
-            target=f"grpc://{address(job_file.master_task)}" if kinds.has_target(job_file) else "",
-            master=job_file.master_task, success=tuple(kinds.success_tasks(job_file)), requests=named(job_file),
+            target=f"grpc://{address(job_file.master_task)}" if job_kinds.has_target(job_file) else "",
+            master=job_file.master_task, success=tuple(job_kinds.success_tasks(job_file)), requests=named(job_file),
             tasks=tuple(by_task.get(task.task) or self._start(task, phase) for task in tasks),
         )  # fmt: skip
         event = Event(id="", time=CREATED, about="", warning=False, reason=phase.value, message="")

@@ -301,7 +301,7 @@ def addresses_are_given_to_functions_to_patch() -> None:
         assert parameters(getattr(context.Context, name))[:2] == ["self", "server_def"]
 
 
-@canary("Context.config", "sessions/cluster/opening.py")
+@canary("Context.config", "sessions/cluster/elastic_sessions.py")
 def the_context_has_the_settings_of_sessions() -> None:
     assert isinstance(context.context().config, tf1.ConfigProto)
 

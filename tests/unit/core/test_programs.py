@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfk8s.core import programs
-from tfk8s.core.kinds import success_tasks
+from tfk8s.core.job_kinds import success_tasks
 from tfk8s.core.programs import Program, RunPolicy, run_result
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, Phase, TaskStatus

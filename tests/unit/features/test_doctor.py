@@ -12,7 +12,7 @@ from fakes.command_line import Run
 from job_files import job_file
 
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.nodes.room import Room
+from tfk8s.backends.kubernetes.nodes.cluster_fit import Room
 from tfk8s.backends.local import isolation
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cluster import network_policy

@@ -15,7 +15,7 @@ from fakes import tensorflow_server
 
 from tfk8s.errors import GraphTooLarge, InvalidInput
 from tfk8s.sessions import patch
-from tfk8s.sessions.cluster import opening
+from tfk8s.sessions.cluster import elastic_sessions
 
 FILTERS = ["/job:chief/task:0"]
 
@@ -55,7 +55,7 @@ def _config_pb2(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_config_of_the_script_is_kept(
     config: ConfigProto | None, isolate: bool, filters: list[str], isolated: bool
 ) -> None:
-    found = opening.patch_config(config, FILTERS, opening.Opening(""), isolate=isolate)
+    found = elastic_sessions.patch_config(config, FILTERS, elastic_sessions.Opening(""), isolate=isolate)
     assert (found.device_filters, found.isolate_session_state) == (filters, isolated)
     assert found.allow_soft_placement is (config is None)
     assert found is not config
@@ -63,7 +63,7 @@ def test_config_of_the_script_is_kept(
 
 def test_config_stays_the_same_without_filters() -> None:
     config = ConfigProto()
-    assert opening.patch_config(config, [], opening.Opening("")) is config
+    assert elastic_sessions.patch_config(config, [], elastic_sessions.Opening("")) is config
 
 
 class Large:

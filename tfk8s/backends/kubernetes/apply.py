@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tfk8s.backends.kubernetes import claims, helm, refusals
+from tfk8s.backends.kubernetes import claims, helm, pod_refusals
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import PAGE_SIZE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.claims import DELETE_TIMEOUT
 from tfk8s.backends.kubernetes.pods import containers, pod_ends
-from tfk8s.backends.kubernetes.pods.shortages import requested
+from tfk8s.backends.kubernetes.pods.total_requests import requested
 from tfk8s.backends.kubernetes.restart import recreate_pods
 from tfk8s.backends.kubernetes.scripts import program_archives
 from tfk8s.backends.kubernetes.workloads import deployed, lifetime, pods_dry_run, program_jobs, queue_changes
@@ -58,7 +58,7 @@ def apply(
     if refusal and not dry_run:
         raise refusal
     if all(before):  # else the API server tells
-        refusals.require_lasting(client, namespace, name)
+        pod_refusals.require_lasting(client, namespace, name)
     ended = [item for item in before if item and lifetime.is_ended(item)]
     before = [None if item in ended else item for item in before]
     if not dry_run:

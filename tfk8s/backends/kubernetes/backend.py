@@ -6,13 +6,13 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import apply, claims, default_deny, events, parts, refusals, restart, status
+from tfk8s.backends.kubernetes import apply, claims, default_deny, events, parts, pod_refusals, restart, status
 from tfk8s.backends.kubernetes.api_server import logs, streams
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.api_server.transport import IN_CLUSTER
 from tfk8s.backends.kubernetes.informer import Informer
-from tfk8s.backends.kubernetes.nodes import room
+from tfk8s.backends.kubernetes.nodes import cluster_fit
 from tfk8s.backends.kubernetes.scripts import program_archives
 from tfk8s.backends.kubernetes.workloads import deployed, lease, lifetime, program_jobs, task_pods
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
@@ -163,7 +163,7 @@ class KubernetesBackend:
         archive, namespace = program_archives.pack(job_file), self._namespace_for(job_file)
         objects, secret = self._objects(job_file, archive), program_archives.secret(job_file.name, archive)
         lifetime.require_rights(self._client, namespace, objects)
-        room.require_room(self._client, namespace, job_file, objects)
+        cluster_fit.require_room(self._client, namespace, job_file, objects)
         default_deny.require_connections(self._client, namespace, job_file, objects)
         claims.require_driver(self._client, job_file)
         program_jobs.warn_of_scope(job_file)
@@ -174,7 +174,7 @@ class KubernetesBackend:
                 apply.apply(self._client, namespace, job_file.name, objects, dry_run=True)
             return apply.apply(self._client, namespace, job_file.name, objects, secret, dry_run=dry_run)
         except ApiError as error:
-            raise refusals.in_words_of(job_file, error, objects) from error
+            raise pod_refusals.in_words_of(job_file, error, objects) from error
 
     def _objects(self, job_file: JobFile, archive: bytes | None) -> list[Object]:
         return render.objects(job_file, self._namespace_for(job_file), program_archives.digest(archive))

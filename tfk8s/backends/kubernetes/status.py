@@ -11,7 +11,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.pods import containers, image_pull, pod_events, pod_status, queues
-from tfk8s.backends.kubernetes.pods.shortages import requested
+from tfk8s.backends.kubernetes.pods.total_requests import requested
 from tfk8s.backends.kubernetes.workloads import (
     deployed,
     lifetime,

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from tfk8s.core import addresses
-from tfk8s.core.kinds import program_jobs
+from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.spec import Job, JobFile, Task
 from tfk8s.errors import InvalidInput
 from tfk8s.sessions.forks import processes

@@ -20,9 +20,9 @@ from tfk8s.backends.local.isolation import OWN_NETWORK, Isolation, Kind
 from tfk8s.backends.local.loopback.ports import Ports
 from tfk8s.backends.plain import as_plain, job_file_from_dict, job_file_to_dict
 from tfk8s.backends.typed import require_types
-from tfk8s.core import addresses, kinds
+from tfk8s.core import addresses, job_kinds
 from tfk8s.core.environment import data_variables, folder_variables, grace_variables, program_variables, texts
-from tfk8s.core.kinds import program_jobs
+from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.spec import ClusterSpec, Job, JobFile, Task
 from tfk8s.errors import Tfk8sError
 
@@ -98,7 +98,7 @@ class Record:
     @property
     def target(self) -> str:
         """The master's address for sessions inside the cluster, "grpc://host:port"; "" without servers."""
-        return f"grpc://{self.cluster[self.job_file.master][0]}" if kinds.has_target(self.job_file) else ""
+        return f"grpc://{self.cluster[self.job_file.master][0]}" if job_kinds.has_target(self.job_file) else ""
 
     @property
     def addresses(self) -> dict[Task, str]:
@@ -170,7 +170,7 @@ class Record:
         for task in self.tasks:
             _port(task.address)
             int(task.environment.get("TFK8S_GPUS", "0"))
-        _ = kinds.success_tasks(self.job_file), self.target  # errors, unless the job file has these tasks
+        _ = job_kinds.success_tasks(self.job_file), self.target  # errors, unless the job file has these tasks
         return self
 
 

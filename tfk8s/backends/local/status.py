@@ -7,7 +7,7 @@ from typing import Any
 
 from tfk8s.backends.local import state, supervisor_client
 from tfk8s.backends.local.record import Record, TaskRecord
-from tfk8s.core.kinds import success_tasks
+from tfk8s.core.job_kinds import success_tasks
 from tfk8s.core.progress import StepProgress, parse
 from tfk8s.core.resources import named
 from tfk8s.core.roles import DATA

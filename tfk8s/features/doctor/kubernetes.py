@@ -11,7 +11,7 @@ from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.claims import DRIVER_ADVICE, has_driver
 from tfk8s.backends.kubernetes.nodes import free_gpus
-from tfk8s.backends.kubernetes.nodes.room import find_room
+from tfk8s.backends.kubernetes.nodes.cluster_fit import find_room
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
 from tfk8s.errors import Tfk8sError

@@ -13,7 +13,7 @@ from job_files import job_file
 from tfk8s import polling
 from tfk8s.backends.kubernetes import apply, backend, claims, default_deny
 from tfk8s.backends.kubernetes.api_server.errors import ApiError, NoResponse
-from tfk8s.backends.kubernetes.nodes import room
+from tfk8s.backends.kubernetes.nodes import cluster_fit
 from tfk8s.backends.kubernetes.workloads import lease, lifetime
 from tfk8s.backends.kubernetes.workloads.lifetime import MayNotLimit
 from tfk8s.core.lifetime import RENEWED
@@ -129,7 +129,11 @@ def made_by(
         applied.append(lifetime.limits(item for item in objects if item["kind"] == "Job").lease)
         return changes
 
-    for module, check in ((room, "require_room"), (default_deny, "require_connections"), (claims, "require_driver")):
+    for module, check in (
+        (cluster_fit, "require_room"),
+        (default_deny, "require_connections"),
+        (claims, "require_driver"),
+    ):
         monkeypatch.setattr(module, check, lambda *_: None)
     monkeypatch.setattr(claims, "usable", lambda *arguments: arguments[-1])
     monkeypatch.setattr(lifetime, "require_rights", may)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfk8s.sessions.cluster import elastic, opening, placement
+from tfk8s.sessions.cluster import elastic, elastic_sessions, placement
 from tfk8s.sessions.cluster.view import ClusterView
 from tfk8s.task import probe, wire
 from tfk8s.task.config import TaskConfig
@@ -56,35 +56,35 @@ def test_devices_have_the_names_of_sessions() -> None:
 
 def test_session_on_a_task_brings_the_cluster() -> None:
     cluster = view(OWN)
-    opened = opening.open_in(cluster, b"grpc://w:2")
+    opened = elastic_sessions.open_in(cluster, b"grpc://w:2")
     assert (opened.target, opened.cluster, opened.place_on) == ("grpc://w:2", cluster, "worker/1")
-    assert opening.open_in(view(OWN), "grpc://p:1").place_on == ""  # TensorFlow prefers it anyway
-    assert opening.open_in(view(OWN, without=("ps/0",)), "grpc://w:1").place_on == ""
+    assert elastic_sessions.open_in(view(OWN), "grpc://p:1").place_on == ""  # TensorFlow prefers it anyway
+    assert elastic_sessions.open_in(view(OWN, without=("ps/0",)), "grpc://w:1").place_on == ""
 
 
 @pytest.mark.parametrize("target", ["", "grpc://other:1"])
 def test_session_elsewhere_brings_nothing(target: str) -> None:
-    assert opening.open_in(view(OWN), target) == opening.Opening(target)
+    assert elastic_sessions.open_in(view(OWN), target) == elastic_sessions.Opening(target)
 
 
 def test_session_with_a_cluster_of_its_own_is_left_alone() -> None:
     own = SimpleNamespace(cluster_def=SimpleNamespace(job=["a"]))
-    opened = opening.open_in(view(OWN, without=("ps/0",)), "grpc://w:1", own)
-    assert opened == opening.Opening("grpc://w:1")
-    assert opening.patch_config(own, ["/job:worker/task:0"], opened) is own
+    opened = elastic_sessions.open_in(view(OWN, without=("ps/0",)), "grpc://w:1", own)
+    assert opened == elastic_sessions.Opening("grpc://w:1")
+    assert elastic_sessions.patch_config(own, ["/job:worker/task:0"], opened) is own
 
 
 def test_session_on_a_static_cluster_brings_nothing() -> None:
-    assert opening.open_in(view(OWN._replace(name="/job:worker/replica:0/task:0/device:CPU:0")), "grpc://w:1") == (
-        opening.Opening("grpc://w:1")
-    )
+    assert elastic_sessions.open_in(
+        view(OWN._replace(name="/job:worker/replica:0/task:0/device:CPU:0")), "grpc://w:1"
+    ) == (elastic_sessions.Opening("grpc://w:1"))
 
 
 def test_forward_brings_the_cluster_instead() -> None:
-    assert opening.open_in(view(OWN, forwarded=True), "grpc://w:1") == opening.Opening(
+    assert elastic_sessions.open_in(view(OWN, forwarded=True), "grpc://w:1") == elastic_sessions.Opening(
         "grpc://w:1", place_on="worker/0"
     )
-    assert opening.open_in(view(OWN), "grpc://127.0.0.1:5", None, "worker/0").cluster is None
+    assert elastic_sessions.open_in(view(OWN), "grpc://127.0.0.1:5", None, "worker/0").cluster is None
 
 
 # ---- operations without a task -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from tfk8s import concurrency
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.pods.shortages import allocatable, free
+from tfk8s.backends.kubernetes.pods.total_requests import allocatable, free
 from tfk8s.core.resources import Resources
 from tfk8s.render.placement import GKE_ACCELERATOR
 from tfk8s.render.pods import Object

@@ -12,7 +12,7 @@ from decimal import Decimal
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Query
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.pods.shortages import allocatable, field_of, requests
+from tfk8s.backends.kubernetes.pods.total_requests import allocatable, field_of, requests
 from tfk8s.core.resources import MEMORY, Resources, amount_text
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput

@@ -9,7 +9,7 @@ from datetime import datetime
 from tfk8s.backends.kubernetes.pods import admission, containers, image_pull, queues
 from tfk8s.backends.kubernetes.pods.disruptions import DELETED, FAILED, why_removed
 from tfk8s.backends.kubernetes.pods.pod_events import NodeEvent, PodEvents
-from tfk8s.backends.kubernetes.pods.shortages import remedy
+from tfk8s.backends.kubernetes.pods.total_requests import remedy
 from tfk8s.core.status import Phase
 from tfk8s.render.pods import Object
 

@@ -14,7 +14,7 @@ from tfk8s.core import compact, naming
 from tfk8s.core.addresses import POD_NAMESPACE
 from tfk8s.core.compact import JobSize
 from tfk8s.core.environment import DATA_SERVICE
-from tfk8s.core.kinds import success_tasks
+from tfk8s.core.job_kinds import success_tasks
 from tfk8s.core.programs import Program, RunPolicy
 from tfk8s.core.script import ScriptResources, parse_resources
 from tfk8s.core.spec import Job, JobFile, Task

@@ -10,7 +10,7 @@ from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import FIELD_MANAGER, MERGE, Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.workloads.lifetime import MayNotLimit
-from tfk8s.core import kinds, naming
+from tfk8s.core import job_kinds, naming
 from tfk8s.core.lifetime import RENEWALS, RENEWED, format_duration
 from tfk8s.core.plan import Plan
 from tfk8s.core.spec import JobFile
@@ -26,7 +26,7 @@ def without(job_file: JobFile) -> JobFile:
 
 def is_dispensable(job_file: JobFile) -> bool:
     """Return whether a lease alone needs the cluster's own Job."""
-    return job_file.lease is not None and not kinds.has_keeper(without(job_file))
+    return job_file.lease is not None and not job_kinds.has_keeper(without(job_file))
 
 
 def is_all_of(plan: Plan) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tfk8s.backends.local import state
 from tfk8s.backends.local.programs.process import ProgramProcess
-from tfk8s.core import kinds, programs
+from tfk8s.core import job_kinds, programs
 from tfk8s.core.backoff import Backoff
 from tfk8s.core.lifetime import format_duration
 from tfk8s.core.programs import CLUSTER, TASK
@@ -66,7 +66,7 @@ class ProgramRun:
 
     def __init__(self, loop: Loop, job_file: JobFile, members: Sequence[ProgramProcess]) -> None:
         self._loop, self._policy, self._members = loop, job_file.run, members
-        self._success = [str(task) for task in kinds.success_tasks(job_file)]
+        self._success = [str(task) for task in job_kinds.success_tasks(job_file)]
         self._groups = _groups(self._policy.restart_scope or CLUSTER, members)
         self._end: _End | None = None
         self._number = 0  # of the run: the timers of an earlier run have no effect

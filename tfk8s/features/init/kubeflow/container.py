@@ -8,7 +8,7 @@ from typing import Any
 
 from tfk8s.core.programs import Program
 from tfk8s.core.quantity import Quantity
-from tfk8s.features.init.kubeflow.fields import Fields
+from tfk8s.features.init.kubeflow.located_fields import Fields
 from tfk8s.jobfile import types, values
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")  # what Kubernetes expands in commands and in values of variables

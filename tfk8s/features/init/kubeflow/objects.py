@@ -8,7 +8,7 @@ from typing import Any
 from tfk8s.core import spec
 from tfk8s.errors import InvalidInput, JobFileError, quoted
 from tfk8s.features.init.kubeflow import tfjob
-from tfk8s.features.init.kubeflow.fields import Fields
+from tfk8s.features.init.kubeflow.located_fields import Fields
 from tfk8s.jobfile import reader, types
 from tfk8s.jobfile.document import Document, Path
 from tfk8s.render import kueue

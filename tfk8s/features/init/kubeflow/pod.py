@@ -7,7 +7,7 @@ from typing import Any
 
 from tfk8s.core.spec import DEFAULT_PORT
 from tfk8s.features.init.kubeflow import container, volumes
-from tfk8s.features.init.kubeflow.fields import Fields
+from tfk8s.features.init.kubeflow.located_fields import Fields
 from tfk8s.jobfile import types
 
 CONTAINER = "tensorflow"  # the operator requires this name

@@ -11,7 +11,7 @@ from tfk8s.core import programs
 from tfk8s.core.roles import EVALUATOR
 from tfk8s.errors import JobFileError
 from tfk8s.features.init.kubeflow import pod
-from tfk8s.features.init.kubeflow.fields import Fields
+from tfk8s.features.init.kubeflow.located_fields import Fields
 from tfk8s.features.init.kubeflow.pod import Replica
 from tfk8s.jobfile import syntax, types
 

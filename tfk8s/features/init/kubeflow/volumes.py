@@ -6,7 +6,7 @@ from typing import Any
 
 from tfk8s.core.naming import SHM_FOLDER
 from tfk8s.features.init.kubeflow import container
-from tfk8s.features.init.kubeflow.fields import Fields
+from tfk8s.features.init.kubeflow.located_fields import Fields
 from tfk8s.jobfile import types, values
 from tfk8s.render import volumes as pod_volumes
 

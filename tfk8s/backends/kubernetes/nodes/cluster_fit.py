@@ -10,7 +10,7 @@ from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.nodes import scheduling
 from tfk8s.backends.kubernetes.pods import containers
-from tfk8s.backends.kubernetes.pods.shortages import Demand, Shortage, free, requested, requests, shortages
+from tfk8s.backends.kubernetes.pods.total_requests import Demand, Shortage, free, requested, requests, shortages
 from tfk8s.core.resources import Resources
 from tfk8s.core.spec import JobFile
 from tfk8s.errors import InvalidInput

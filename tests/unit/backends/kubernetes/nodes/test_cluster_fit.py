@@ -6,7 +6,7 @@ import pytest
 
 from tfk8s import render
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
-from tfk8s.backends.kubernetes.nodes import room
+from tfk8s.backends.kubernetes.nodes import cluster_fit
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
@@ -67,7 +67,7 @@ def room_for(job_file):
 
 
 def find_room(client, **settings):
-    found = room.find_room(client, *room_for(cluster(**settings)))
+    found = cluster_fit.find_room(client, *room_for(cluster(**settings)))
     return found.shortage, found.is_final
 
 
@@ -122,9 +122,9 @@ def test_cordoned_nodes_have_nothing_free():
 
 def test_a_refusal_creates_nothing_and_a_warning_goes_on(caplog):
     with pytest.raises(InvalidInput) as caught:
-        room.require_room(FakeClient(GPU_NODES), *room_for(cluster(**SIXTEEN_GPUS)))
+        cluster_fit.require_room(FakeClient(GPU_NODES), *room_for(cluster(**SIXTEEN_GPUS)))
     assert str(caught.value) == f"{TOO_MANY}: lower their tasks or gpus"
     assert caught.value.help == "or add such nodes first; nothing was created"
     with caplog.at_level(logging.WARNING, "tfk8s"):
-        room.require_room(FakeClient([node()], [pod("850m")]), *room_for(cluster()))
+        cluster_fit.require_room(FakeClient([node()], [pod("850m")]), *room_for(cluster()))
     assert caplog.messages == [f"{LITTLE_FREE}{WAIT}"]

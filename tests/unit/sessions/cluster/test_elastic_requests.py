@@ -14,8 +14,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tfk8s.sessions.cluster import elastic
-from tfk8s.sessions.cluster.filling import FillingStream
-from tfk8s.sessions.cluster.uploads import SessionFields
+from tfk8s.sessions.cluster.create_session import SessionFields
+from tfk8s.sessions.cluster.elastic_requests import FillingStream
 from tfk8s.task import wire
 from tfk8s.task.wire import (
     DATA,

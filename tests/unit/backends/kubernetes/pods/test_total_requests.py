@@ -4,7 +4,7 @@ from fakes.stateful_sets import stateful_sets
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfk8s.backends.kubernetes.pods.shortages import Demand, free, requested, requests, shortages
+from tfk8s.backends.kubernetes.pods.total_requests import Demand, free, requested, requests, shortages
 from tfk8s.core.resources import Resources
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tfk8s import render
-from tfk8s.backends.kubernetes import refusals
+from tfk8s.backends.kubernetes import pod_refusals
 from tfk8s.backends.kubernetes.api_server import errors
 from tfk8s.core.programs import RunPolicy
 from tfk8s.core.spec import Job, JobFile
@@ -30,7 +30,7 @@ def refusal(code: int, message: str, *fields: tuple[str, str]) -> Exception:
     causes = [{"reason": "FieldValueInvalid", "field": field, "message": problem} for field, problem in fields]
     body = {"kind": "Status", "message": message, "details": {"name": "demo-worker", "causes": causes}}
     error = errors.from_response(code, json.dumps(body).encode(), "kind-test")
-    return refusals.in_words_of(JOB_FILE, error, render.objects(JOB_FILE))
+    return pod_refusals.in_words_of(JOB_FILE, error, render.objects(JOB_FILE))
 
 
 KEYS = [
