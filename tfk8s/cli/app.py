@@ -83,7 +83,7 @@ COMMANDS = {
     "explain": ("features.explain.command", "Describe a field of job files."),
     "schema": ("features.explain.command", "Print the JSON Schema of job files."),
     "render": ("features.render.command", "Print Kubernetes objects, or a task's configuration."),
-    "diff": ("cli.lifecycle", "Show what `up` would change, without changing anything."),
+    "diff": ("cli.diff", "Show what `up` would change, without changing anything."),
     "up": ("cli.lifecycle", "Start a cluster, and wait until every task is ready."),
     "submit": ("cli.scripts", "Run a session script next to the master."),
     "run": ("cli.scripts", "Start a cluster, run its programs or a script, and remove it."),

@@ -58,7 +58,16 @@ class Command(_Unchecked, TyperCommand):
         return [word for word in words if word not in needless]
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; with `-o json`, an error is a document."""
+        """Run the command; with `-o json`, an error is a document, and with `--result`, the end is written."""
+        if ctx.params.get("result") is None:
+            return self._invoke(ctx)
+        from tfk8s.cli import result_file
+
+        with result_file.written(ctx.params["result"], str(self.name)) as ending:
+            ending.exit_code = int(self._invoke(ctx) or 0)
+        return ending.exit_code
+
+    def _invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,11 +19,14 @@ from tfk8s.core.events import Event
 from tfk8s.core.plan import Plan
 from tfk8s.core.progress import StepProgress
 from tfk8s.core.resources import CPU, MEMORY, Resources
+from tfk8s.core.script import LogLine
 from tfk8s.core.spec import Task
 from tfk8s.core.status import ClusterStatus, ScriptStatus, TaskStatus
 from tfk8s.errors import Problem
 
 Document = dict[str, Any]
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+ ", re.ASCII)
 
 
 def cluster(status: ClusterStatus) -> Document:
@@ -75,6 +79,12 @@ def devices(answers: Iterable[TaskDevices]) -> list[Document]:
 def event(event: Event) -> Document:
     """Return the document of an event; `events -o json` prints a list of them."""
     return {**dataclasses.asdict(event), "time": moment(event.time)}
+
+
+def log_line(line: LogLine) -> Document:
+    """Return the document of a line with its timestamp; `logs -o json` prints a document for each line."""
+    time, _, text = line.text.partition(" ") if _TIME.match(line.text) else (None, "", line.text)
+    return {**task_name(line.task), "time": time, "text": text}
 
 
 def plan(plan: Plan) -> Document:

@@ -1,9 +1,7 @@
-"""Commands that start, change and remove clusters: up, restart, down, diff, scale."""
+"""Commands that start, change and remove clusters: up, restart, down, scale."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -11,17 +9,16 @@ import typer
 from tfk8s import api
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import completion, json_output, options
-from tfk8s.cli.error_report import report
+from tfk8s.cli.diff import show
 from tfk8s.cli.options import TIMEOUT, NoWait
-from tfk8s.cli.output import ask, can_ask, document, note, paint, say
+from tfk8s.cli.output import ask, can_ask, document, note, say
 from tfk8s.cli.progress import Progress
 from tfk8s.cli.signals import leaving
 from tfk8s.cluster.handle import Cluster
 from tfk8s.core.job_kinds import program_jobs
 from tfk8s.core.plan import Plan, Scaling
-from tfk8s.core.resources import NOTHING
-from tfk8s.core.task_names import format_tasks, parse_counts
-from tfk8s.errors import ClusterError, InvalidInput
+from tfk8s.core.task_names import parse_counts
+from tfk8s.errors import InvalidInput
 
 _RESTARTS = "a restart that has begun continues; `tfk8s status` shows its progress"
 
@@ -39,6 +36,7 @@ def up(
     ] = False,
     allow_exposed_ports: options.ExposedPorts = False,
     python: options.Python = None,
+    output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -52,10 +50,13 @@ def up(
         tfk8s up --local
         tfk8s up --context kind-test --timeout 5m cluster.yaml
         tfk8s up --dry-run cluster.yaml
+
+    JSON: the fields of `status`, and changed; with --dry-run those of `diff`.
     """
     spec = options.load_job_file(options.file_or_default(file), settings, variables)
     if dry_run:
-        _show_plan(api.plan(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports, python)))
+        plan = api.plan(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports, python))
+        _show_plan(plan, as_json=output is not None)
         return
     advice = "a cluster that starts already continues; `tfk8s up` waits for the cluster, `tfk8s down` removes it"
     with leaving(advice), Progress() as progress:
@@ -63,6 +64,9 @@ def up(
             spec, local=local or None, context=context, namespace=namespace, timeout=None if no_wait else timeout,
             keep=True, allow_exposed_ports=allow_exposed_ports, python=python, on_change=progress.update,
         )  # fmt: skip
+    if output is not None:
+        _print_cluster(cluster, changed=cluster.changed)
+        return
     state = "is started" if no_wait else "is up"
     say(
         f'cluster "{cluster.name}" {state}' if cluster.changed else f'cluster "{cluster.name}" {state}: nothing changed'
@@ -77,7 +81,15 @@ def up(
         note(f"run a script in it: tfk8s submit{cluster.backend.flags} {cluster.name} SCRIPT")
 
 
-def _show_plan(plan: Plan) -> None:
+def _print_cluster(cluster: Cluster, *, changed: bool) -> None:
+    """Print the document of a command that may have changed a cluster."""
+    document({**json_output.cluster(cluster.status()), "changed": changed})
+
+
+def _show_plan(plan: Plan, *, as_json: bool) -> None:
+    if as_json:
+        document(json_output.plan(plan))
+        return
     show(plan)
     if plan.refusal:
         raise InvalidInput(plan.refusal)
@@ -98,6 +110,7 @@ def restart(
     ] = None,
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
+    output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -110,10 +123,15 @@ def restart(
     Examples:
         tfk8s restart --local mnist worker/1
         tfk8s restart mnist
+
+    JSON: the fields of `status`, and changed.
     """
     cluster = options.find_cluster(name, local, context, namespace)
     with leaving(_RESTARTS), Progress() as progress:
         cluster.restart(task, timeout=None if no_wait else timeout, on_change=progress.update)
+    if output is not None:
+        _print_cluster(cluster, changed=True)
+        return
     say(f'restarted {task or "all tasks"} of cluster "{cluster.name}"')
 
 
@@ -129,6 +147,7 @@ def down(
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove the cluster of ./cluster.yaml without a question.")
     ] = False,
+    output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -143,12 +162,17 @@ def down(
         tfk8s down --yes
         tfk8s down --save-logs logs mnist
         tfk8s down --delete-claims mnist
+
+    JSON: name, kept_claims.
     """
     cluster = options.find_cluster(options.file_or_default(name), local, context, namespace)
     if name is None and not yes:
         _require_confirmation(cluster)
     with leaving("parts of the cluster may remain; `tfk8s down` again removes them"):
         kept = cluster.down(save_logs=save_logs, delete_claims=delete_claims)
+    if output is not None:
+        document({"name": cluster.name, "kept_claims": list(kept)})
+        return
     say(f'cluster "{cluster.name}" is down')
     if kept:
         names = f"claim{'s' * (len(kept) > 1)} {', '.join(kept)}"
@@ -177,50 +201,6 @@ def _require_confirmation(cluster: Cluster) -> None:
         raise InvalidInput(f"{what} was not removed")
 
 
-_ERROR_EXIT_CODE = 2
-
-_SIGNS = {"create": ("+", "32"), "change": ("~", "33"), "remove": ("-", "31")}
-
-
-def diff(
-    file: options.FileOrDefault = None,
-    settings: options.Settings = None,
-    variables: options.Variables = None,
-    output: options.Output = None,
-    local: options.Local = False,
-    context: options.Context = None,
-    namespace: options.Namespace = None,
-) -> int:
-    """Show what `up` would change, without changing anything.
-
-    On Kubernetes, the API server computes the changes. The exit code is 0 without changes, 1 with changes, and higher
-    if the comparison fails.
-
-    Examples:
-        tfk8s diff
-        tfk8s diff --set worker.tasks=8 --env EPOCHS=3
-        tfk8s diff --local cluster.yaml -o json
-
-    JSON: name, restarts, refusal, requests (before and after, each with cpu, memory, gpus), and changes, each with
-    kind, name, action, and fields, each with path, before, after.
-    """
-    file = options.file_or_default(file)
-    spec = options.load_job_file(file, settings, variables)
-    try:
-        plan = api.plan(spec, BackendOptions(local or None, context, namespace))
-    except (ClusterError, OSError) as error:
-        return max(report(error, as_json=output is not None), _ERROR_EXIT_CODE)
-    if output is not None:
-        document(json_output.plan(plan))
-    elif plan:
-        show(plan)
-        if plan.refusal:
-            note(plan.refusal)
-    else:
-        note(f'cluster "{plan.name}" matches {file}')
-    return int(bool(plan))
-
-
 def scale(
     name: options.Name,
     tasks: Annotated[
@@ -235,6 +215,7 @@ def scale(
     yes: Annotated[bool, typer.Option("--yes", help="Remove tasks even if they may hold variables.")] = False,
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
+    output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -247,6 +228,8 @@ def scale(
     Examples:
         tfk8s scale mnist worker=8
         tfk8s scale --local mnist worker=8 ps=2
+
+    JSON: the fields of `status`, and changed.
     """
     task_counts = parse_counts(tasks)
     cluster = options.find_cluster(name, local, context, namespace)
@@ -254,6 +237,9 @@ def scale(
         changed = cluster.scale(
             task_counts, lose_variables=yes, timeout=None if no_wait else timeout, on_change=progress.update
         )
+    if output is not None:
+        _print_cluster(cluster, changed=bool(changed))
+        return
     numbers = ", ".join(f"{job}={count}" for job, count in task_counts.items())
     if changed:
         has_restarted = changed is Scaling.RESTARTED
@@ -261,24 +247,3 @@ def scale(
         note(f"change the job file, too: `tfk8s up{cluster.backend.flags}` goes by the numbers in it")
     else:
         say(f'cluster "{cluster.name}" already has {numbers}: nothing changed')
-
-
-def show(plan: Plan) -> None:
-    """Print the changes of a plan: a line for each object, and under it a line for each field."""
-    for line in _lines(plan):
-        say(line)
-
-
-def _lines(plan: Plan) -> Iterator[str]:
-    for change in plan.changes:
-        sign, colour = _SIGNS[change.action]
-        yield paint(f"{sign} {change.kind} {change.name}", colour, sys.stdout)
-        for field in change.fields:
-            yield f"    {field}"
-    if plan.restarts:
-        yield f"restarts: {format_tasks(plan.restarts)}"
-    if plan and (plan.requests_before, plan.requests) != (NOTHING, NOTHING):
-        before = f"{plan.requests_before} → " if plan.requests_before not in (NOTHING, plan.requests) else ""
-        yield f"requests of all tasks: {before}{plan.requests}"
-    if plan.way_out:
-        yield f"way out: {plan.way_out}"

@@ -11,8 +11,8 @@ import typer
 from tfk8s import polling
 from tfk8s.api import find
 from tfk8s.backends.options import BackendOptions
-from tfk8s.cli import options
-from tfk8s.cli.output import note
+from tfk8s.cli import json_output, options
+from tfk8s.cli.output import document, note
 from tfk8s.cli.progress import Progress
 from tfk8s.cli.signals import Once
 from tfk8s.cli.tasks import ShownLines, print_lines
@@ -32,6 +32,7 @@ def wait(
         float | None,
         typer.Option("--timeout", metavar="TIME", callback=options.seconds, help="Wait up to TIME; default: no limit."),
     ] = None,
+    output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -44,10 +45,15 @@ def wait(
     Examples:
         tfk8s wait mnist
         tfk8s wait --local --timeout 2h mnist
+
+    JSON: the fields of `status`.
     """
     cluster = find(name, BackendOptions(local or None, context, namespace))
     with Progress() as progress:
         status = cluster.wait_for_programs(timeout, progress.update)
+    if output is not None:
+        document(json_output.cluster(status))
+        return status.exit_code or 0
     return report(status, f"tfk8s logs{cluster.backend.flags} {cluster.name} shows the output of the programs")
 
 

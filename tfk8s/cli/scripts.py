@@ -10,9 +10,10 @@ from tfk8s import api, polling
 from tfk8s.backends.options import BackendOptions
 from tfk8s.cli import completion, options
 from tfk8s.cli.options import TIMEOUT
-from tfk8s.cli.output import note, say
+from tfk8s.cli.output import document, note, say
 from tfk8s.cli.programs import follow
 from tfk8s.cli.progress import Progress
+from tfk8s.cli.result_file import Result
 from tfk8s.cli.signals import Once
 from tfk8s.cluster.handle import Cluster
 from tfk8s.cluster.scripts import make_script, require_order, run_here
@@ -46,6 +47,7 @@ def submit(
         bool, typer.Option("--here", help="Run on this machine; forward localhost:2222 and up to the tasks.")
     ] = False,
     timeout: options.StartTimeout = None,
+    result: Result = None,
     python: options.Python = None,
     local: options.Local = False,
     context: options.Context = None,
@@ -66,6 +68,7 @@ def submit(
         tfk8s submit --detach mnist train.py
         tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
+    del result  # `Command.invoke` writes the file
     require_order(name, script)
     recording = _recording(trace, trace_every)
     if here and detach:
@@ -108,6 +111,7 @@ def stop(
             autocompletion=completion.scripts,
         ),
     ],
+    output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -116,9 +120,14 @@ def stop(
 
     Examples:
         tfk8s stop mnist script-4e9c21
+
+    JSON: name, script.
     """
     cluster = options.find_cluster(name, local, context, namespace)
     cluster.stop(script)
+    if output is not None:
+        document({"name": cluster.name, "script": script})
+        return
     say(f'stopped {script} of cluster "{cluster.name}"')
 
 
@@ -145,6 +154,7 @@ def run(
     all_lines: options.AllLines = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running.")] = False,
     timeout: options.Timeout = TIMEOUT,
+    result: Result = None,
     allow_exposed_ports: options.ExposedPorts = False,
     python: options.Python = None,
     local: options.Local = False,
@@ -164,6 +174,7 @@ def run(
         tfk8s run --local cluster.yaml train.py --steps 1000
         tfk8s run --local --tf1 cluster.yaml old_script.py
     """
+    del result  # `Command.invoke` writes the file
     recording, session_script = _recording(trace, trace_every), None
     if script is not None:
         session_script = make_script(

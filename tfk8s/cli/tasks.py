@@ -9,8 +9,10 @@ from typing import Annotated, TextIO
 
 import typer
 
-from tfk8s.cli import completion, options
+from tfk8s.cli import completion, json_output, options
+from tfk8s.cli.output import line as json_line
 from tfk8s.cli.output import note, paint, prefix_colour, say
+from tfk8s.cli.result_file import Result
 from tfk8s.core.output.tensorflow_log import TensorFlowLines
 from tfk8s.core.script import LogLine
 from tfk8s.core.spec import Task
@@ -48,6 +50,7 @@ def logs(
     ] = None,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
     all_lines: options.AllLines = False,
+    output: options.Output = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -63,17 +66,27 @@ def logs(
         tfk8s logs --previous mnist worker/1
         tfk8s logs --since 5m --timestamps mnist
         tfk8s logs -f mnist script-4e9c21
+        tfk8s logs -o json mnist worker
+
+    JSON: a line for each line of the output, with task, job, index, time, text.
     """
     if previous and follow:
         raise InvalidInput("--previous can't be combined with --follow: a run that has ended writes nothing more")
+    as_json = output is not None
     part = {
-        "follow": follow, "tail": tail, "previous": previous, "since": since, "timestamps": timestamps,
+        "follow": follow, "tail": tail, "previous": previous, "since": since, "timestamps": timestamps or as_json,
     }  # fmt: skip
     cluster = options.find_cluster(name, local, context, namespace)
     if tasks and script_job.is_name(tasks[0]) and len(tasks) == 1:
+        if as_json:
+            raise InvalidInput("-o json is for the output of tasks: that of a script is printed as the script wrote it")
         return cluster.show(tasks[0], **part, brief=not all_lines)
     found = cluster.logs(tasks or (), **part)
     shown = ShownLines(found, all_lines=all_lines)
+    if as_json:
+        for line in shown:
+            json_line(json_output.log_line(line))
+        return 0
     last = print_lines(found.tasks, shown)
     shown.note_left_out()
     if shown.left_out:
@@ -146,6 +159,7 @@ def exec(  # noqa: A001 - the command's name
     command: Annotated[
         list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments.", show_default=False)
     ],
+    result: Result = None,
     local: options.Local = False,
     context: options.Context = None,
     namespace: options.Namespace = None,
@@ -159,6 +173,7 @@ def exec(  # noqa: A001 - the command's name
         tfk8s exec mnist worker/0 -- bash
         tfk8s exec --local mnist ps/0 -- python3 -c "import os; print(os.environ)"
     """
+    del result  # `Command.invoke` writes the file
     cluster = options.find_cluster(name, local, context, namespace)
     chosen = parse_task(task, [status.task for status in cluster.tasks()])
     return cluster.backend.inside.execute(cluster.name, chosen, command)

@@ -120,6 +120,8 @@ Options:
                            to the tasks.
   --timeout TIME           Wait up to TIME for the cluster to be ready, and as
                            long for the script's pod to start.
+  --result FILE            Write the exit code, the times and an error to
+                           FILE, as JSON.
   --python PATH            With --local: an interpreter or environment;
                            default: the active environment.
   --local                  Use this machine, not Kubernetes (the default with
