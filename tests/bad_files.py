@@ -45,17 +45,17 @@ TABLE = r"""
   1:1+1 missing-key: "apiVersion" is missing [expected beside this] -> write apiVersion: tfk8s.dev/v1
   1:1+1 missing-key: "name" is missing [expected beside this] -> write name: mnist
   1:1+1 missing-key: "jobs" is missing [expected beside this] -> write jobs: {worker: 2}
-  1:1+1 unknown-key: there is no key "a" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
+  1:1+1 unknown-key: there is no key "a" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, avoid, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
   1:4+4 anchor: YAML anchors are not allowed in a job file -> remove &a
-  2:1+1 unknown-key: there is no key "b" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
+  2:1+1 unknown-key: there is no key "b" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, avoid, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
   2:4+4 anchor: YAML anchors are not allowed in a job file -> remove &b
   2:8+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
   2:12+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
-  3:1+1 unknown-key: there is no key "c" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
+  3:1+1 unknown-key: there is no key "c" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, avoid, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
   3:5+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
   3:9+2 alias: YAML aliases are not allowed in a job file -> repeat the value instead of the alias
 = defaults: &d {cpu: 1}\njobs:\n  worker:\n    <<: *d\n    tasks: 2
-  3:1+8 unknown-key: there is no key "defaults" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
+  3:1+8 unknown-key: there is no key "defaults" here -> the keys here are apiVersion, name, jobs, image, image_pull_secrets, master, namespace, port, env, labels, annotations, volumes, queue, avoid, network, security, ttl, pod, max_duration, idle, grace, drain, warm, script, run
   3:11+4 anchor: YAML anchors are not allowed in a job file -> remove &d
   6:5+2 merge-key: YAML merge keys are not allowed in a job file -> write out the merged keys
 = jobs: {worker: !!int 2}
@@ -116,6 +116,8 @@ TABLE = r"""
   3:8+6 bad-job-name: "wоrker" is not a TensorFlow job name [U+043E CYRILLIC SMALL LETTER O is not allowed; expected letters, digits and "_" only, starting with a letter]
 = jobs: {"wor\\u200bker": 1}
   3:8+14 bad-job-name: "wor\u200bker" is not a TensorFlow job name [U+200B ZERO WIDTH SPACE is not allowed; expected letters, digits and "_" only, starting with a letter] -> write worker
+= avoid: [node]\npod: {affinity: {nodeAffinity: {}}}\njobs: {a: 1}
+  4:18+12 avoid-replaced: a nodeAffinity would replace the rules of avoid [this replaces it] -> write the nodes into its matchFields instead
 = jobs: {wOrKeR_pool: 1, WorkER_pOoL: 1}
   3:24+11 names-meet: jobs "wOrKeR_pool" and "WorkER_pOoL" would have the same name in Kubernetes [the name is "worker-pool-790a"] -> rename one of them
 ! apiVersion: tfk8s.dev/v1\nname: My_Cluster\njobs: {a: 1}

@@ -32,6 +32,7 @@ volumes:
 - {{path: /data, claim: data, read_only: true}}
 - {{path: /ckpt, claim: ckpt, create: 100Gi, storage_class: fast, access: ReadWriteMany, folder: ./ckpt}}
 queue: gold
+avoid: [gpu-node-7, gpu-node-8.example]
 pod: {{hostAliases: [{{ip: 10.0.0.1, hostnames: [store]}}]}}
 network:
   allow_from: [{{pods: {{app: notebook}}}}, {{namespace: tools}}]

@@ -42,6 +42,7 @@ def job_file_from_dict(plain: Mapping[str, Any]) -> JobFile:
             **plain,
             "jobs": tuple(map(_job, plain["jobs"].values())),
             "env": _env(plain["env"]),
+            "avoid": tuple(plain.get("avoid", ())),
             "image_pull_secrets": tuple(plain["image_pull_secrets"]),
             "volumes": tuple(map(_volume, plain["volumes"])),
             "network": Network(**network),

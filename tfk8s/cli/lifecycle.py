@@ -29,6 +29,7 @@ def up(
     file: options.FileOrDefault = None,
     settings: options.Settings = None,
     variables: options.Variables = None,
+    avoided: options.Avoided = None,
     timeout: options.Timeout = TIMEOUT,
     no_wait: NoWait = False,
     dry_run: Annotated[
@@ -53,7 +54,7 @@ def up(
 
     JSON: the fields of `status`, and changed; with --dry-run those of `diff`.
     """
-    spec = options.load_job_file(options.file_or_default(file), settings, variables)
+    spec = options.load_job_file(options.file_or_default(file), settings, variables, avoided)
     if dry_run:
         plan = api.plan(spec, BackendOptions(local or None, context, namespace, allow_exposed_ports, python))
         _show_plan(plan, as_json=output is not None)

@@ -59,11 +59,7 @@ def port(text: str | int) -> int:
 
 
 def port_option(text: str) -> Any:
-    """Return the declaration of the option `--port`.
-
-    Args:
-        text: the help of the option.
-    """
+    """Return the declaration of the option `--port` with this help."""
     return typer.Option("--port", metavar="PORT", callback=port, show_default=False, help=text)
 
 
@@ -115,6 +111,10 @@ Variables = Annotated[
         metavar="NAME[=VALUE]",
         help="Set an environment variable of every task; without VALUE, to this shell's value; repeatable.",
     ),
+]
+Avoided = Annotated[
+    list[str] | None,
+    typer.Option("--avoid", metavar="NODE", help="Keep the cluster away from a node of Kubernetes; repeatable."),
 ]
 Name = Annotated[
     str,
@@ -270,8 +270,10 @@ Retries = Annotated[
 ]
 
 
-def load_job_file(file: str, settings: list[str] | None, variables: list[str] | None) -> JobFile:
-    """Load a job file, with the values of `--set` and `--env`.
+def load_job_file(
+    file: str, settings: list[str] | None, variables: list[str] | None, avoided: list[str] | None = None
+) -> JobFile:
+    """Load a job file, with the values of `--set`, `--env` and `--avoid`.
 
     Raises:
         JobFileError: the file or an option's value has problems.
@@ -283,7 +285,8 @@ def load_job_file(file: str, settings: list[str] | None, variables: list[str] | 
     from tfk8s.jobfile.loader import load
 
     chosen = [overrides.parse(text) for text in settings or ()]
-    return load(file, [*chosen, *(overrides.parse_variable(text, os.environ) for text in variables or ())])
+    chosen += [overrides.parse_variable(text, os.environ) for text in variables or ()]
+    return load(file, [*chosen, *map(overrides.parse_node, avoided or ())])
 
 
 def find_cluster(

@@ -210,6 +210,7 @@ class JobFile:
         env, volumes: the variables and volumes of every task.
         labels, annotations: of all pods, besides those of tfk8s.
         queue: the name of a Kueue LocalQueue.
+        avoid: the names of nodes in Kubernetes that no pod of the cluster may use.
         network, security: the peers, and the identity of the processes.
         ttl: the seconds for which Kubernetes keeps a finished script and its log.
         pod: is merged into the spec of all pods, with the rules of Kubernetes' strategic merge.
@@ -236,6 +237,7 @@ class JobFile:
     annotations: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[Volume, ...] = ()
     queue: str | None = None
+    avoid: tuple[str, ...] = ()
     network: Network = Network()
     security: Security = Security()
     ttl: int = DEFAULT_TTL

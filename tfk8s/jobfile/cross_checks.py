@@ -34,6 +34,7 @@ def check(document: Document, bad: set[Path]) -> list[Problem]:
         mixed_addresses,
         limits_without_tasks,
         queues_of_many_jobs,
+        replaced_avoidance,
         duplicate_addresses,
         exceptions_outside_range,
         duplicate_paths,
@@ -107,6 +108,16 @@ def mixed_addresses(values: ValidValues) -> Iterator[Problem]:
         message = f'job "{addressed[0]}" has addresses, and job "{started[0]}" has none'
         label = "either all jobs have addresses, or none"
         yield values.problem("mixed-addresses", message, ("jobs", started[0]), key=True, label=label)
+
+
+def replaced_avoidance(values: ValidValues) -> Iterator[Problem]:
+    """Yield a problem for each `pod` with rules about nodes that would replace those of `avoid`."""
+    for path in (("pod",), *(("jobs", job, "pod") for job in values.jobs)) if values.get("avoid") else ():
+        affinity = (*path, "affinity", "nodeAffinity")
+        if values.get(*affinity) is not None:
+            message = "a nodeAffinity would replace the rules of avoid"
+            advice = "write the nodes into its matchFields instead"
+            yield values.problem("avoid-replaced", message, affinity, key=True, label="this replaces it", advice=advice)
 
 
 def limits_without_tasks(values: ValidValues) -> Iterator[Problem]:

@@ -82,6 +82,11 @@ def parse_variable(text: str, environment: Mapping[str, str]) -> Setting:
     return Setting("--env", ("env", name), value, f"{name}=…", len(name) + 1)
 
 
+def parse_node(name: str) -> Setting:
+    """Return the setting of `--avoid NODE`, which adds a node to those that the job file avoids."""
+    return Setting("--avoid", ("avoid",), name, name, 0)
+
+
 def apply(document: Document, settings: Iterable[Setting]) -> None:
     """Replace values of a complete document, or add the problems of the settings to it. A later setting wins."""
     for setting in settings:
@@ -94,6 +99,10 @@ def apply(document: Document, settings: Iterable[Setting]) -> None:
 def _paths(document: Document, setting: Setting) -> list[Path]:
     """Return the fields that a setting sets: `jobs` may be left out, and a variable replaces those of jobs."""
     path, jobs = setting.path, _get(document, ("jobs",))
+    if setting.option == "--avoid":
+        avoided = _get(document, path)
+        known = avoided if isinstance(avoided, list) else []
+        return [] if setting.value in known else [(*path, len(known))]
     names = jobs if isinstance(jobs, dict) else {}
     if setting.option == "--env":
         of_jobs = [("jobs", job, *path) for job in names if _get(document, ("jobs", job, *path)) is not None]
@@ -125,7 +134,7 @@ def _put(document: Document, path: Path, setting: Setting) -> None:
 
 
 def _read(setting: Setting) -> Document:
-    if setting.option == "--env":
+    if setting.option != "--set":
         return Document([setting.shown], data=setting.value, values={(): Location(1, 1, 1)}, complete=True)
     return reader.read(setting.value.encode(errors="surrogatepass"))
 

@@ -28,6 +28,7 @@ from tfk8s.jobfile.validation import Container, Key, List, Map, Struct, Validato
 from tfk8s.jobfile.volumes import VOLUME
 
 MAX_JOBS = 100
+_MAX_AVOIDED = 100  # each is a rule in each pod
 _ENV = Map(types.ENV_NAME, ENV_VALUE)
 _LABELS = Map(types.LABEL_KEY, types.LABEL_VALUE)
 _POD_LABELS = Map(types.USER_LABEL_KEY, types.LABEL_VALUE)
@@ -179,6 +180,11 @@ JOB_FILE = Struct(
             List(VOLUME), "Volumes of every task.", [{"path": "/data", "claim": "datasets", "read_only": True}]
         ),
         "queue": Key(types.QUEUE_NAME, "The name of a Kueue LocalQueue.", "team-a"),
+        "avoid": Key(
+            List(types.NAME, maximum=_MAX_AVOIDED, unique=""),
+            "The names of nodes that no pod of the cluster may use.",
+            ["gpu-node-7"],
+        ),
         "network": Key(NETWORK, "The allowed connections."),
         "security": Key(SECURITY, "The user, group and ServiceAccount of the pods."),
         "ttl": Key(

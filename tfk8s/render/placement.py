@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfk8s.core.spec import Job, Topology
@@ -22,11 +22,12 @@ HOST = "kubernetes.io/hostname"
 _NODE_LABELS = {"host": HOST, "zone": "topology.kubernetes.io/zone"}
 
 
-def rules(job: Job, labels: Mapping[str, str]) -> Object:
+def rules(job: Job, labels: Mapping[str, str], avoid: Sequence[str] = ()) -> Object:
     """Return the part of a pod's spec with the scheduling rules.
 
     Args:
         labels: the labels that select the job's pods.
+        avoid: the names of nodes that the pods may not use.
     """
     selector = dict(job.node_selector)
     tolerations = [dict(toleration) for toleration in job.tolerations]
@@ -38,11 +39,26 @@ def rules(job: Job, labels: Mapping[str, str]) -> Object:
         selector[GKE_SPOT] = "true"
         tolerations.append({"key": GKE_SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
     spec = _topology(job.topology or Topology(), labels)
+    if avoid:
+        spec.setdefault("affinity", {})["nodeAffinity"] = _not_on(avoid)
     if selector:
         spec["nodeSelector"] = selector
     if tolerations:
         spec["tolerations"] = tolerations
     return spec
+
+
+def avoided(pod: Object) -> list[str]:
+    """Return the names of the nodes that the spec of a pod avoids."""
+    rule = pod.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    fields = [field for term in rule.get("nodeSelectorTerms", ()) for field in term.get("matchFields", ())]
+    return [name for field in fields if field["operator"] == "NotIn" for name in field["values"]]
+
+
+def _not_on(nodes: Sequence[str]) -> Object:
+    """Return a node affinity. The API server allows one name in each requirement (ValidateNodeFieldSelector...)."""
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
 
 
 def _topology(topology: Topology, labels: Mapping[str, str]) -> Object:

@@ -71,7 +71,7 @@ def template(job_file: JobFile, job: Job, labels: Mapping[str, str], program_sec
         spec["imagePullSecrets"] = [{"name": name} for name in job_file.image_pull_secrets]
     if job.priority_class:
         spec["priorityClassName"] = job.priority_class
-    spec |= placement.rules(job, labels)
+    spec |= placement.rules(job, labels, job_file.avoid)
     for patch in filter(None, (job_file.pod, job.pod)):
         spec = overlay.apply(spec, patch, container_security)
     return {"metadata": metadata, "spec": spec}

@@ -19,7 +19,7 @@ securityContext: {runAsNonRoot: true, runAsUser: {{ int ($security.user | defaul
 {{- if $settings.program }}{{ printf "\nsubdomain: %q\nrestartPolicy: Never" $.Values.name }}{{ end }}
 {{- with $nodes }}{{ printf "\nnodeSelector: %s" (toJson .) }}{{ end }}
 {{- with $tolerations }}{{ printf "\ntolerations: %s" (toJson .) }}{{ end }}
-{{- include "tfk8s.topology" $job }}
+{{- include "tfk8s.topology" (list $ $job) }}
 containers:
   - name: server
     image: {{ quote $job.image }}
@@ -70,9 +70,9 @@ volumes:
 {{- define "tfk8s.storage" }}{{ empty (first .).Values.queue | ternary (dict "ephemeral-storage" (last .)) dict | toJson }}{{ end }}
 
 {{- /* The place of a job's pods in relation to each other. */}}
-{{- define "tfk8s.topology" }}{{ $topology := .settings.topology | default dict }}{{ $place := $topology.spread | default $topology.pack }}
+{{- define "tfk8s.topology" }}{{ $ := first . }}{{ $job := last . }}{{ $topology := $job.settings.topology | default dict }}{{ $place := $topology.spread | default $topology.pack }}
 {{- $host := "kubernetes.io/hostname" }}{{ $key := get (dict "host" $host "zone" "topology.kubernetes.io/zone") (toString $place) | default (toString $place) }}
-{{- $selector := dict "matchLabels" .labels }}{{ $affinity := dict }}
+{{- $selector := dict "matchLabels" $job.labels }}{{ $affinity := dict }}{{ $fields := list }}{{ range $.Values.avoid }}{{ $fields = append $fields (dict "key" "metadata.name" "operator" "NotIn" "values" (list .)) }}{{ end }}{{ with $fields }}{{ $_ := set $affinity "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" (list (dict "matchFields" .)))) }}{{ end }}
 {{- if $topology.spread }}{{ dict "maxSkew" 1 "topologyKey" $key "nodeTaintsPolicy" "Honor" "labelSelector" $selector
     "whenUnsatisfiable" (ternary "DoNotSchedule" "ScheduleAnyway" ($topology.required | default false)) | toJson | printf "\ntopologySpreadConstraints: [%s]" }}{{ end }}
 {{- if $topology.pack }}{{ $term := dict "topologyKey" $key "labelSelector" $selector }}

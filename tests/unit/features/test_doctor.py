@@ -73,7 +73,7 @@ class FakeClient:
 
 
 def node(allocatable: dict[str, str], **labels: str) -> dict[str, Any]:
-    return {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": allocatable}}
+    return {"metadata": {"name": "n", "labels": labels}, "spec": {}, "status": {"allocatable": allocatable}}
 
 
 def on_kubernetes(
@@ -99,6 +99,7 @@ def test_all_checks_of_kubernetes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         ("permissions: max_duration, idle, drain: idle", 'all, in namespace "team"'),
         ("permissions: programs", 'all, in namespace "team"'),
         ("permissions: claims", 'all, in namespace "team"'),
+        ("nodes", "2 nodes: all ready, without taints"),
         ("GPUs", "free: n 8 of 8 nvidia.com/gpu"),
         ("Egress policies", "none cuts the tasks off from each other or from DNS"),
         ("NetworkPolicy", "enforced: a pod could connect to an allowed port only"),
@@ -197,7 +198,7 @@ def test_at_most_three_missing_permissions_are_listed(monkeypatch: pytest.Monkey
 def test_missing_namespace_skips_its_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = on_kubernetes(monkeypatch, FakeClient(namespaces=()))
     assert checks["namespace"].help == "kubectl create namespace team"
-    assert set(checks) == {"versions", "kubeconfig", "API server", "namespace", "GPUs"}
+    assert set(checks) == {"versions", "kubeconfig", "API server", "namespace", "nodes", "GPUs"}
 
 
 def test_network_policy_is_unknown_without_an_image(monkeypatch: pytest.MonkeyPatch) -> None:

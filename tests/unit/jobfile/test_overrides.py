@@ -81,6 +81,17 @@ def test_settings_mean_what_the_file_would(job: dict[str, int], variables: dict[
     assert load(*settings, file=HEAD + "jobs: {worker: 1}\n") == loads(text, "job.yaml", "/")
 
 
+def test_nodes_to_avoid_come_after_those_of_the_file() -> None:
+    def avoided(file: str, *nodes: str) -> tuple[str, ...]:
+        return loads(file, "job.yaml", "/", list(map(overrides.parse_node, nodes))).avoid
+
+    file = HEAD + "jobs: {worker: 1}\n"
+    assert avoided(file, "b", "c", "b") == ("b", "c")
+    assert avoided(file + "avoid: [a, b]\n", "b", "c") == ("a", "b", "c")
+    with pytest.raises(JobFileError, match="--avoid:1:1"):
+        avoided(file, "A node")
+
+
 def test_a_problem_names_the_option_and_the_field() -> None:
     text = rejected("worker.cpu=2", "worker.tasks=three")
     assert '"tasks" can\'t be text' in text

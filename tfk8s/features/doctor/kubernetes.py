@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tfk8s import concurrency, render
-from tfk8s.backends.kubernetes.api_server import access_review
+from tfk8s.backends.kubernetes.api_server import access_review, paths
 from tfk8s.backends.kubernetes.api_server.client import Client
 from tfk8s.backends.kubernetes.api_server.errors import ApiError
 from tfk8s.backends.kubernetes.claims import DRIVER_ADVICE, has_driver
-from tfk8s.backends.kubernetes.nodes import free_gpus
+from tfk8s.backends.kubernetes.nodes import conditions, free_gpus
 from tfk8s.backends.kubernetes.nodes.cluster_fit import find_room
 from tfk8s.core.spec import JobFile
 from tfk8s.core.storage import claims
@@ -53,6 +53,7 @@ def checks(
     yield (namespace_check := _namespace(client, namespace))
     if namespace_check.state is not State.MISSING:
         yield from _permissions(client, namespace)
+    yield nodes(client)
     yield _gpus(client, namespace)
     if job_file is not None:
         yield room(client, namespace, job_file)
@@ -129,6 +130,22 @@ def permissions_check(needed_by: str, namespace: str, missing: Sequence[Permissi
         f"ask an administrator for the Role {role}: `tfk8s roles | kubectl apply -n {namespace} -f -` creates it, "
         f"`kubectl create rolebinding YOU -n {namespace} --role={role} --user=YOU` grants it",
     )
+
+
+# ---- nodes ---------------------------------------------------------------------------------------------------------
+
+
+def nodes(client: Client) -> Check:
+    """Return the nodes that are not ready, or keep pods away, and why."""
+    try:
+        found = client.get(paths.NODES)["items"]
+    except ApiError as error:
+        return Check("nodes", State.UNKNOWN, str(error))
+    number = f"{len(found)} node{'s' * (len(found) != 1)}"
+    troubles, taints = conditions.troubles(found), conditions.taints(found)
+    details = "; ".join([*troubles, *(f"taint {taint}" for taint in taints)]) or "all ready, without taints"
+    advice = "keep a cluster away from a node with avoid: [NODE] in the job file" if troubles else ""
+    return Check("nodes", State.NOTE if troubles else State.OK, f"{number}: {details}", advice)
 
 
 # ---- GPUs ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tfk8s.backends.kubernetes.pods.total_requests import allocatable, field_of,
 from tfk8s.core.resources import MEMORY, Resources, amount_text
 from tfk8s.core.spec import Job, JobFile
 from tfk8s.errors import InvalidInput
-from tfk8s.render import pods
+from tfk8s.render import placement, pods
 from tfk8s.render.placement import GKE_ACCELERATOR, GKE_SPOT
 from tfk8s.render.pods import Object
 
@@ -86,6 +86,10 @@ def why_impossible(fields: JobFields, pod: Object, nodes: Sequence[Object]) -> s
     for label, value in selector.items():
         if all(_labels(node).get(label) != value for node in nodes):
             return _no_label(fields, label, value, nodes)
+    avoided = placement.avoided(pod)
+    nodes = [node for node in nodes if node["metadata"]["name"] not in avoided]
+    if not nodes:
+        return "it avoids every node: shorten avoid"
     selected = [node for node in nodes if selector.items() <= _labels(node).items()]
     if not selected:
         labels = ", ".join(f"{label}={value}" for label, value in selector.items())
@@ -120,6 +124,7 @@ def can_hold(pod: Object, node: Object) -> bool:
     selector, requested, present = pod.get("nodeSelector", {}), requests(pod), allocatable(node)
     return (
         selector.items() <= _labels(node).items()
+        and node["metadata"]["name"] not in placement.avoided(pod)
         and not _repelling_taint(pod, node)
         and all(amount <= present[name] for name, amount in requested.amounts.items())
     )

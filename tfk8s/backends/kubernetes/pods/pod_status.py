@@ -11,6 +11,7 @@ from tfk8s.backends.kubernetes.pods.disruptions import DELETED, FAILED, why_remo
 from tfk8s.backends.kubernetes.pods.pod_events import NodeEvent, PodEvents
 from tfk8s.backends.kubernetes.pods.total_requests import remedy
 from tfk8s.core.status import Phase
+from tfk8s.render import placement
 from tfk8s.render.pods import Object
 
 PhaseAndReason = tuple[Phase, str]
@@ -204,7 +205,9 @@ def unschedulable(job: str, pod: Object, message: str, fields: str) -> str:
     if missing := admission.missing(job, cause):
         return missing
     if "node affinity/selector" in cause:
-        return f"no node has the labels it asks for ({cause}): change jobs.{job}.accelerator or node_selector"
+        fields = f"jobs.{job}.accelerator or node_selector"
+        fields += ", or shorten avoid" if placement.avoided(pod["spec"]) else ""
+        return f"no node has the labels it asks for ({cause}): change {fields}"
     if "topology spread constraints" in cause or "pod affinity rules" in cause:
         return f"no node suits its topology ({cause}): change jobs.{job}.topology, or add nodes"
     if "untolerated taint" in cause:

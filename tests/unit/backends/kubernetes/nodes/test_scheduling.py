@@ -10,10 +10,10 @@ from tfk8s.core.spec import Job, JobFile, Topology
 from tfk8s.errors import InvalidInput
 
 
-def node(*taints, labels=None, provider="kind://podman/test/node", **amounts):
+def node(*taints, labels=None, provider="kind://podman/test/node", name="node", **amounts):
     allocatable = {"cpu": "2", "memory": "8135656Ki", "ephemeral-storage": "9Gi", "pods": "110", **amounts}
     return {
-        "metadata": {"name": "node", "labels": labels or {}},
+        "metadata": {"name": name, "labels": labels or {}},
         "spec": {"providerID": provider, "taints": list(taints)},
         "status": {"allocatable": allocatable},
     }
@@ -24,8 +24,8 @@ def gpu_node(gpus="2", model="nvidia-l4", **amounts):
     return node(taint, labels={"cloud.google.com/gke-accelerator": model}, **{"nvidia.com/gpu": gpus, **amounts})
 
 
-def why_impossible(job, *nodes, pod=None):
-    job_file = JobFile(name="a", image="tf:1", jobs=(job,), master=job.name, pod=pod or {})
+def why_impossible(job, *nodes, pod=None, avoid=()):
+    job_file = JobFile(name="a", image="tf:1", jobs=(job,), master=job.name, pod=pod or {}, avoid=avoid)
     objects = render.objects(job_file)
     (stateful_set,) = (item for item in objects if item["kind"] == "StatefulSet")
     return scheduling.why_impossible(
@@ -135,6 +135,14 @@ IMPOSSIBLE = [
 def test_field_is_named_if_no_node_can_hold_the_pod():
     for job, nodes, words in IMPOSSIBLE:
         assert why_impossible(job, *nodes) == words, job
+
+
+def test_a_node_that_the_cluster_avoids_holds_nothing():
+    for nodes, words in (([node()], "it avoids every node: shorten avoid"), ([node(), node(name="other")], "")):
+        assert why_impossible(Job(name="worker"), *nodes, avoid=("node",)) == words
+    assert why_impossible(Job(name="worker", gpus=1), gpu_node(), node(name="other"), avoid=("node",)) == (
+        "it asks for 1 nvidia.com/gpu, and no node has any: lower jobs.worker.gpus"
+    )
 
 
 def sidecar(**requests):

@@ -4,7 +4,9 @@ import pytest
 
 from tfk8s.backends.kubernetes.pods import disruptions, pod_status
 from tfk8s.backends.kubernetes.pods.pod_events import PodEvents
+from tfk8s.core.spec import Job
 from tfk8s.core.status import Phase
+from tfk8s.render import placement
 
 RESOURCES = {"requests": {"nvidia.com/gpu": "4", "memory": "9Ti"}, "limits": {"memory": "1Gi"}}
 SPEC = {"containers": [{"name": "server", "resources": RESOURCES}], "nodeName": "a"}
@@ -23,6 +25,12 @@ def unscheduled(message):
     return pod(
         conditions=[{"type": "PodScheduled", "status": "False", "message": f"0/1 nodes are available: {message}"}]
     )
+
+
+def avoiding(*nodes):
+    kept = unscheduled("1 node(s) didn't match Pod's node affinity/selector" + TAIL)
+    kept["spec"] = {**SPEC, **placement.rules(Job(name="worker"), {}, nodes)}
+    return kept
 
 
 def gated(*gates):
@@ -82,6 +90,12 @@ CASES = [
         ("every node has a taint that it does not tolerate (0/1 nodes are available: 1 node(s) had untolerated "
         "taint(s)): `kubectl describe nodes` shows which is short of disk or not ready; other taints belong in "
         "jobs.worker.tolerations"),
+    ),
+    (
+        avoiding("n"), (),
+        Phase.PENDING,
+        ("no node has the labels it asks for (0/1 nodes are available: 1 node(s) didn't match Pod's node "
+        "affinity/selector): change jobs.worker.accelerator or node_selector, or shorten avoid"),
     ),
     (
         unscheduled("1 node(s) didn't match pod topology spread constraints (missing required label)" + TAIL), (),
