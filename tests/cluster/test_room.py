@@ -3,6 +3,7 @@
 import pytest
 from on_cluster import left, make_job, make_job_file
 
+from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.core.spec import Job
 from tfk8s.errors import InvalidInput
 
@@ -18,3 +19,12 @@ def test_tasks_that_fit_one_by_one_and_not_together(backend, client, namespace):
     ):
         backend.apply(make_job_file("large", make_job(tasks=10_000)))
     assert not left(client, namespace, "large")
+
+
+def test_a_cluster_avoids_nodes(up, backend, client, namespace):
+    node = client.get(paths.NODES)["items"][0]["metadata"]["name"]
+    with pytest.raises(InvalidInput, match="it avoids every node: shorten avoid"):
+        backend.apply(make_job_file("nowhere", make_job(), avoid=(node,)))
+    assert not left(client, namespace, "nowhere")
+    name = up(make_job_file("elsewhere", make_job(), avoid=("unknown-a", "unknown-b")))
+    assert backend.observe(name).tasks[0].node == node

@@ -52,11 +52,19 @@ def require_gpus(backend: Backend, status: ClusterStatus) -> None:
     parts = [f"{format_tasks(tasks)} see{'s' * (len(tasks) == 1)} {words}" for words, tasks in groups.items()]
     more = f"; and {len(lacking) - len(named)} more tasks" if len(lacking) > len(named) else ""
     jobs = ", ".join(dict.fromkeys(f"jobs.{task.job}" for task in lacking))
+    good = {tasks[task].node for task in seen if task in tasks and task not in lacking}
+    bad = {tasks[task].node for task in lacking} - good - {""}
     raise ClusterError(
         f'cluster "{status.name}" is up, but TensorFlow does not see all GPUs: {"; ".join(parts)}{more}',
         help=f"tfk8s logs{backend.flags} {status.name} {lacking[0]} shows TensorFlow's messages; "
-        f"gpus_optional: true in {jobs} lets tasks run without GPUs",
+        f"gpus_optional: true in {jobs} lets tasks run without GPUs" + (_blame(sorted(bad)) if good and bad else ""),
     )
+
+
+def _blame(nodes: Sequence[str]) -> str:
+    """Return the advice to leave out nodes on which no task sees its GPUs, while tasks on other nodes do."""
+    options = " ".join(f"--avoid {node}" for node in nodes)
+    return f"; tasks on other nodes see their GPUs, and `tfk8s up {options} FILE` leaves out {' and '.join(nodes)}"
 
 
 def _seen_by_servers(backend: Backend, status: ClusterStatus) -> dict[Task, int]:

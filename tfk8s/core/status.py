@@ -66,6 +66,11 @@ class TaskStatus:
     progress: StepProgress | None = None
 
     @property
+    def node(self) -> str:
+        """The name of the node that the task's pod runs on; "" on this machine, and without a node."""
+        return self.runs_on.partition(" on ")[2]
+
+    @property
     def has_server(self) -> bool:
         """True if the task has a TensorFlow server."""
         return not self.is_program and not self.is_data

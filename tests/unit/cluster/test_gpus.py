@@ -113,6 +113,35 @@ def test_the_log_of_a_program_has_its_reason(programs: Backend) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("nodes", "bad"),
+    [
+        (("a", "b", "c"), "`tfk8s up --avoid c FILE` leaves out c"),
+        (("a", "a", "a"), None),  # the same node shows its GPUs to others: the node is not at fault
+        (("", "", ""), None),  # this machine
+    ],
+)
+def test_a_node_that_shows_no_gpus_is_named(programs: Backend, nodes: tuple[str, ...], bad: str | None) -> None:
+    programs.seen, programs.reasons = {"worker/0": 1, "worker/1": 1}, {"worker/2": CPUS}
+    for index, node in enumerate(nodes):
+        place = f"p-worker-{index} on {node}" if node else "pid 1"
+        programs.statuses["p"] = change(f"worker/{index}", runs_on=place)(programs.statuses["p"])
+    with pytest.raises(ClusterError) as caught:
+        require_gpus(programs, programs.observe("p"))
+    advice = f"; tasks on other nodes see their GPUs, and {bad}" if bad else ""
+    assert str(caught.value.help).endswith(f"lets tasks run without GPUs{advice}")
+
+
+def test_no_node_is_named_where_all_lack_their_gpus(programs: Backend) -> None:
+    programs.reasons = {f"worker/{index}": CPUS for index in range(3)}
+    for index in range(3):
+        update = change(f"worker/{index}", runs_on=f"p-worker-{index} on node-{index}")
+        programs.statuses["p"] = update(programs.statuses["p"])
+    with pytest.raises(ClusterError) as caught:
+        require_gpus(programs, programs.observe("p"))
+    assert "--avoid" not in str(caught.value.help)
+
+
 def test_a_line_of_an_earlier_run_does_not_count(programs: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     programs.seen, programs.reasons = {"worker/0": 1, "worker/1": 1}, {"worker/2": "the driver is too old"}
     start = datetime.fromisoformat(WRITTEN).timestamp()
