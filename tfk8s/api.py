@@ -82,7 +82,7 @@ class RunEvents(Protocol):
     def changed(self, status: ClusterStatus) -> None:
         """Called with each status while the cluster starts."""
 
-    def is_up(self, cluster: Cluster) -> None:
+    def is_up(self, cluster: Cluster, status: ClusterStatus) -> None:
         """Called when the cluster is up."""
 
     def follow(self, cluster: Cluster) -> int:
@@ -127,8 +127,9 @@ def run(
     with cluster:
         try:
             cluster.apply(spec, lease=None if keep else LEASE)
-            require_gpus(cluster.backend, cluster.wait(timeout, events.changed))
-            events.is_up(cluster)
+            status = cluster.wait(timeout, events.changed)
+            require_gpus(cluster.backend, status)
+            events.is_up(cluster, status)
             if script is None:
                 return events.follow(cluster)
             with recorded(script, recording, cluster) as traced:

@@ -16,7 +16,7 @@ from tfk8s.cli.progress import Progress
 from tfk8s.cli.result_file import Result
 from tfk8s.cli.signals import Once
 from tfk8s.cluster.handle import Cluster
-from tfk8s.cluster.scripts import make_script, require_order, run_here
+from tfk8s.cluster.scripts import describe_use, make_script, require_order, run_here
 from tfk8s.core.status import ClusterStatus
 from tfk8s.errors import BackendUnreachable, ClusterError, InvalidInput, NoSuchCluster
 
@@ -69,7 +69,7 @@ def submit(
         tfk8s submit --retries 3 --without worker/3 mnist train.py
     """
     del result  # `Command.invoke` writes the file
-    require_order(name, script)
+    require_order("submit", name, script)
     recording = _recording(trace, trace_every)
     if here and detach:
         raise InvalidInput("--here can't be combined with --detach: a script on this machine ends with its command")
@@ -177,10 +177,10 @@ def run(
     del result  # `Command.invoke` writes the file
     recording, session_script = _recording(trace, trace_every), None
     if script is not None:
+        require_order("run", file, script)
         session_script = make_script(
-            script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, requirements=requirements, gpus=gpus,
-            cpu=cpu, memory=memory, get=get or (), start_timeout=None if timeout == TIMEOUT else timeout,
-            on_master=on_master,
+            script, arguments or (), tf1=tf1, fresh=fresh, isolate=isolate, on_master=on_master, get=get or (), cpu=cpu,
+            requirements=requirements, gpus=gpus, memory=memory, start_timeout=None if timeout == TIMEOUT else timeout,
         )  # fmt: skip
     elif tf1 or fresh or isolate or on_master or requirements or gpus or cpu or memory or get or trace:
         flags = "--tf1, --fresh, --isolate, --on-master, --requirements, --gpus, --cpu, --memory, --get and --trace"
@@ -203,12 +203,11 @@ class _Run:
         self._signals.check()
         self._progress.update(status)
 
-    def is_up(self, cluster: Cluster) -> None:
+    def is_up(self, cluster: Cluster, status: ClusterStatus) -> None:
         self._signals.check()
         self._progress.close()
         if not cluster.created:
-            state = "was updated to the job file" if cluster.changed else "already runs"
-            note(f'cluster "{cluster.name}" {state}: run uses it and keeps it')
+            note(describe_use(status, changed=cluster.changed))
 
     def follow(self, cluster: Cluster) -> int:
         return follow(cluster, self._signals, all_lines=self._all_lines)

@@ -14,7 +14,7 @@ from tfk8s.cluster.connection import require_access
 from tfk8s.core.quantity import Quantity
 from tfk8s.core.script import Script, ScriptResources
 from tfk8s.core.spec import JobFile
-from tfk8s.core.status import ScriptPhase
+from tfk8s.core.status import ClusterStatus, ScriptPhase
 from tfk8s.errors import InvalidInput, Tfk8sError, WaitTimeout
 from tfk8s.jobfile import values
 from tfk8s.log import log
@@ -102,8 +102,13 @@ def require_script(path: str | Path) -> Path:
     return path
 
 
-def require_order(cluster: str, script: str | Path) -> None:
+def require_order(command: str, cluster: str | Path, script: str | Path) -> None:
     """Check that the cluster comes before the script; neither names nor job files of clusters end with `.py`.
+
+    Args:
+        command: "submit" or "run".
+        cluster: the command's first argument.
+        script: the second one.
 
     Raises:
         InvalidInput: the cluster is a Python file.
@@ -111,8 +116,20 @@ def require_order(cluster: str, script: str | Path) -> None:
     if Path(cluster).suffix == ".py":
         raise InvalidInput(
             f'"{cluster}" is a Python file, and the cluster comes before the script',
-            help=f"write `tfk8s submit … {script} {cluster}`",
+            help=f"write `tfk8s {command} … {script} {cluster}`",
         )
+
+
+def describe_use(status: ClusterStatus, *, changed: bool) -> str:
+    """Return the line about a cluster that `run` has found, and what becomes of the cluster.
+
+    Args:
+        status: the cluster's.
+        changed: whether `run` has changed the cluster.
+    """
+    state = "was updated to the job file" if changed else "already runs"
+    rest = ", and the last `run` removes it" if status.limits.lease == 0 else " and keeps it"
+    return f'cluster "{status.name}" {state}: run uses it{rest}'
 
 
 def run_here(backend: Backend, name: str, script: Script) -> int:

@@ -20,7 +20,7 @@ from tfk8s.render import kueue
 Object = dict[str, Any]
 
 POD_INDEX = "batch.kubernetes.io/job-completion-index"  # the label of an Indexed Job's pods since Kubernetes 1.28
-COMMAND = ("python3", "-m", "tfk8s.task.programs.pod")
+COMMAND = ("python3", "-P", "-m", "tfk8s.task.programs.pod")  # -P: no module of the working folder
 WORK_FOLDER = "/work"
 ARCHIVE = "program.tar.gz"
 ARCHIVE_FOLDER = "/opt/tfk8s/program"

@@ -275,13 +275,13 @@ def test_a_task_that_is_lost_meanwhile(run: Run, backend: FakeBackend) -> None:
     assert run("submit", "mnist", "train.py") == (3, "", "error: worker/1 was lost: killed by SIGKILL\n")
 
 
-@pytest.mark.parametrize("cluster", ["mnist", "cluster.yaml"])
-def test_script_before_the_cluster(run: Run, backend: FakeBackend, cluster: str) -> None:
-    code, output, errors = run("submit", "train.py", cluster)
+@pytest.mark.parametrize(("command", "cluster"), [("submit", "mnist"), ("submit", "new.yaml"), ("run", "new.yaml")])
+def test_script_before_the_cluster(run: Run, backend: FakeBackend, command: str, cluster: str) -> None:
+    code, output, errors = run(command, "train.py", cluster)
     assert (code, output) == (2, "")
     assert errors == (
         'error: "train.py" is a Python file, and the cluster comes before the script\n'
-        f"  = help: write `tfk8s submit … {cluster} train.py`\n"
+        f"  = help: write `tfk8s {command} … {cluster} train.py`\n"
     )
     assert backend.calls == []
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tfk8s.cluster.scripts import make_script
+from tfk8s.cluster.scripts import describe_use, make_script
+from tfk8s.core.lifetime import Limits
 from tfk8s.errors import InvalidInput
+from tfk8s.testing import FakeBackend
 
 
 def test_a_script_must_be_a_file(tmp_path: Path) -> None:
@@ -40,3 +43,11 @@ def test_amounts_are_read_as_in_a_job_file(tmp_path: Path) -> None:
     assert caught.value.help == "write 4Gi or 4G"
     with pytest.raises(InvalidInput, match="--cpu: "):
         make_script(script, cpu="-1")
+
+
+@pytest.mark.parametrize(
+    ("lease", "rest"), [(None, " and keeps it"), (900, " and keeps it"), (0.0, ", and the last `run` removes it")]
+)
+def test_what_becomes_of_a_cluster_that_run_has_found(backend: FakeBackend, lease: float | None, rest: str) -> None:
+    status = replace(backend.observe("mnist"), limits=Limits(None, None, lease))
+    assert describe_use(status, changed=False) == f'cluster "mnist" already runs: run uses it{rest}'

@@ -70,7 +70,7 @@ def test_job_of_a_script() -> None:
     pod = template["spec"]
     (container,) = pod["containers"]
     assert (pod["restartPolicy"], pod["subdomain"], container["workingDir"]) == ("Never", "demo", "/work")
-    words = ["python3", "-m", "tfk8s.task.programs.pod", "exit-code", "5", "train.py", "$$(HOME)"]
+    words = ["python3", "-P", "-m", "tfk8s.task.programs.pod", "exit-code", "5", "train.py", "$$(HOME)"]
     assert container["command"] == words
     assert {"startupProbe", "readinessProbe"}.isdisjoint(container)
     assert {volume["name"]: volume.get("secret") for volume in pod["volumes"]} == {

@@ -103,11 +103,12 @@ class LocalBackend:
                 on_error.enter_context(connection)
             changed = self._change(folder, record, job_file)
             on_error.pop_all()
+        name = folder.path.name
         if connection:
-            self._leases[folder.path.name] = connection
-        elif not has_lease:
-            supervisor_client.send_request(folder, requests.Keep())
-            self._close_lease(folder.path.name)
+            self._leases[name] = connection
+        elif not has_lease:  # a `run` that leaves the cluster to other scripts takes the lease from no other `run`
+            supervisor_client.send_request(folder, requests.Keep(unless_shared=name in self._leases))
+            self._close_lease(name)
         return changed
 
     def _close_lease(self, name: str) -> None:

@@ -155,7 +155,7 @@ class Supervisor:
                 ipc.send(connection, {"held": self.lease.is_held})
                 return self.lease.is_held and self.lease.hold(connection)
             case requests.Keep():
-                self.lease.cancel()
+                self.lease.cancel(unless_shared=request.unless_shared)
                 ipc.send(connection, {})
         return False
 

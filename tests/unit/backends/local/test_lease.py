@@ -89,11 +89,33 @@ def test_a_cluster_that_ends_is_not_changed_before(
 def test_up_ends_the_lease_and_the_cluster_stays(supervised: Supervised, run: socket.socket) -> None:
     second = LocalBackend()
     second.apply(WITH)
-    second.apply(WITHOUT)  # as `up` and `run --keep`, and as a `run` does that leaves the cluster to other scripts
-    assert second._leases == {}
+    LocalBackend().apply(WITHOUT)  # as `up` and `run --keep`
+    second._close_lease("demo")
     run.close()
     assert not has_lease(supervised)
     assert not supervised.supervisor.lease.has_run_out
+
+
+def test_a_run_that_leaves_the_cluster_to_scripts_ends_its_lease(supervised: Supervised, run: socket.socket) -> None:
+    second = LocalBackend()
+    second.apply(WITH)
+    run.close()
+    second.apply(WITHOUT)
+    assert second._leases == {}
+    assert not has_lease(supervised)
+    assert not supervised.supervisor.lease.has_run_out
+
+
+def test_a_run_that_leaves_the_cluster_to_another_run_lets_it_remove_the_cluster(
+    supervised: Supervised, run: socket.socket
+) -> None:
+    second = LocalBackend()
+    second.apply(WITH)
+    second.apply(WITHOUT)
+    assert second._leases == {}
+    assert has_lease(supervised)
+    run.close()
+    assert has_ended(supervised)
 
 
 def test_a_cluster_that_ran_before_gets_no_lease(supervised: Supervised) -> None:

@@ -49,7 +49,9 @@ def bad() -> Iterator[Any]:
         for field in message.keys() - {"do"} - ({"version"} if name == "stop" else set()):
             if field != "hurry":  # messages of earlier versions lack it
                 yield {key: value for key, value in message.items() if key != field}
-            other = 1 if field in ("fresh", "hurry") else field != "version"  # a number for a flag, a flag for a number
+            other = (
+                1 if field in ("fresh", "hurry", "unless_shared") else field != "version"
+            )  # a number for a flag, a flag for a number
             yield from ({**message, field: value} for value in (7.5, [None], {"a": 1}, other))
     yield {**good()["dial"], "task": "worker/9"}
     yield {**good()["restart"], "task": "../worker"}
@@ -64,11 +66,12 @@ def test_another_field_has_another_version() -> None:
     kinds = (*requests.KINDS.values(), requests.Snapshot)
     fields = {kind.__name__: " ".join(field.name for field in dataclasses.fields(kind)) for kind in kinds}
     assert (requests.VERSION, fields) == (
-        2,
+        3,
         {
             "Observe": "", "Dial": "task", "Restart": "task", "Scale": "record",
             "RunScript": "fresh python folder umask arguments progress environment", "Stop": "reason hurry",
-            "Hold": "", "Keep": "", "Snapshot": "record tasks scripts idle_since leased isolation way_out proxy",
+            "Hold": "", "Keep": "unless_shared",
+            "Snapshot": "record tasks scripts idle_since leased isolation way_out proxy",
         },
     )  # fmt: skip
 
@@ -160,7 +163,7 @@ def test_another_version_is_named(supervised: Supervised, monkeypatch: pytest.Mo
     monkeypatch.setattr(requests, "to_message", lambda _: observe)
     with pytest.raises(ClusterError) as caught:
         supervisor_client.observe(supervised.folder)
-    assert "do not understand each other: this is version 2" in str(caught.value)
+    assert "do not understand each other: this is version 3" in str(caught.value)
     assert "tfk8s down --local demo" in str(caught.value.help)
 
 

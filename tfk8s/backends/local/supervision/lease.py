@@ -38,8 +38,10 @@ class RunLease:
         self._loop.on_readable(connection, lambda: self._read(connection))
         return True
 
-    def cancel(self) -> None:
-        """End the lease; the cluster stays."""
+    def cancel(self, *, unless_shared: bool) -> None:
+        """End the lease, so that the cluster stays; do nothing if it is shared, and shared leases are to stay."""
+        if unless_shared and len(self._holders) > 1:
+            return
         for connection in list(self._holders):
             self._release(connection)
 

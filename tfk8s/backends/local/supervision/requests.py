@@ -17,7 +17,7 @@ from tfk8s.backends.typed import require_types
 from tfk8s.sessions.forks import ipc
 
 T = TypeVar("T")
-VERSION = 2  # of the requests and the answers; another number for each change of their fields
+VERSION = 3  # of the requests and the answers; another number for each change of their fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,13 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Ends the lease of the cluster, if it has a lease; the cluster stays."""
+    """Ends the lease of the cluster, if it has a lease; the cluster stays.
+
+    Attributes:
+        unless_shared: do nothing if two or more connections hold the lease.
+    """
+
+    unless_shared: bool
 
 
 Request = Observe | Dial | Restart | Scale | RunScript | Stop | Hold | Keep
