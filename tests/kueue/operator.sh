@@ -24,7 +24,7 @@ build() {
     docker build --quiet --tag "$image:$version" "$work" >/dev/null
     docker save --output "$work/kueue.tar" "$image:$version"
     kubectl kustomize "$work/source/config/default" |
-        sed -E "s#image: .*kueue:.*#image: docker.io/library/$image:$version#; s#imagePullPolicy: Always#imagePullPolicy: IfNotPresent#" \
+        sed -E "s#image: .*kueue:.*#image: docker.io/library/$image:$version#; s#imagePullPolicy: Always#imagePullPolicy: IfNotPresent#; s#cpu: 500m#cpu: 50m#" \
             >"$work/kueue.yaml"
 }
 

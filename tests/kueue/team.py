@@ -95,6 +95,9 @@ class Team:
 
     def remove(self) -> None:
         """Remove the namespace with all that is in it, and its ClusterQueue."""
+        # A namespace deletes its pods first, and waits for a Job that lets no pod go while it can make no other.
+        jobs = f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
+        self._client.send("DELETE", jobs, {"propagationPolicy": "Background"})
         self._client.send("DELETE", f"/api/v1/namespaces/{self.namespace}")
         self._client.send("DELETE", f"{KUEUE}/clusterqueues/{self.namespace}")
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from team import Team, cluster, make_job, programs, runs
+from team import WAIT, Team, cluster, make_job, programs, runs
 
 from tfk8s import concurrency
 from tfk8s.core.programs import Program, RunPolicy
@@ -124,6 +127,23 @@ def test_limits_are_kept_with_a_full_quota(team: Make) -> None:
     ours.backend.apply(programs("b"))
     ours.until_said("b", "quota")
     ours.until_ready("b")  # since the limits have removed the other cluster
+
+
+def test_scripts_wait_in_the_queue_by_their_own(team: Make, tmp_path: Path) -> None:
+    ours = team("320m")
+    ours.backend.apply(cluster("a"))
+    ours.until_ready("a")
+    file = tmp_path / "script.py"
+    file.write_text("print(42)\n")
+    submit = [sys.executable, "-m", "tfk8s", "submit", "--namespace", ours.namespace]
+    with subprocess.Popen([*submit, "a", str(file)], stdout=subprocess.PIPE, text=True) as warm:
+        detached = [*submit, "--fresh", "--detach", "a", str(file)]
+        script = subprocess.run(detached, stdout=subprocess.PIPE, text=True, check=True, timeout=WAIT).stdout.strip()
+        words = ("insufficient unused quota", "place 2 in the queue, behind a-")
+        ours.until("a", lambda found: all(any(word in one.reason for one in found.scripts) for word in words))
+        ours.set_queue("400m")
+        assert warm.communicate(timeout=WAIT)[0] == "42\n"
+    ours.until("a", lambda found: {one.name: one.exit_code for one in found.scripts}[script] == 0)
 
 
 def test_what_kueue_has_admitted_can_not_change(team: Make) -> None:

@@ -91,7 +91,8 @@ def ls(
     """List your clusters, of all namespaces without -n.
 
     CPU, MEMORY and GPUS are what all tasks of a cluster request together. PROGRESS is what a program or a script has
-    said by `tfk8s.progress`. Also names the claims that are kept of clusters that were removed.
+    said by `tfk8s.progress`. REASON is why all tasks of a cluster wait, as in a queue. Also names the claims that are
+    kept of clusters that were removed.
 
     Examples:
         tfk8s ls --local
@@ -103,7 +104,8 @@ def ls(
     if output is not None:
         document([json_output.cluster(status) for status in clusters])
     elif clusters:
-        say(_clusters(clusters))
+        reasons = [cluster.common_reason for cluster in clusters]
+        say(_clusters(clusters, reasons))
     else:
         note("no clusters")
     if output is None:
@@ -150,7 +152,7 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
     if output is not None:
         document(json_output.cluster(cluster))
         return
-    say(_clusters([cluster]))
+    say(_clusters([cluster], [""]))
     if cluster.reason:
         say(f"\n{cluster.reason}")
     is_limited = any(limit is not None for limit in cluster.limits)
@@ -167,9 +169,10 @@ def _show(cluster: ClusterStatus, output: str | None) -> None:
         say("\n" + table(_SCRIPT, map(_script, cluster.scripts), sys.stdout, _OPTIONAL))
 
 
-def _clusters(clusters: Sequence[ClusterStatus]) -> str:
-    """Return the table of clusters, without the requests that none has."""
-    return table(_CLUSTER, map(_cluster, clusters), sys.stdout, _OPTIONAL)
+def _clusters(clusters: Sequence[ClusterStatus], reasons: Sequence[str]) -> str:
+    """Return the table of clusters and their reasons, without the columns that are empty."""
+    rows = ((*_cluster(cluster), reason) for cluster, reason in zip(clusters, reasons, strict=True))
+    return table((*_CLUSTER, "REASON"), rows, sys.stdout, (*_OPTIONAL, "REASON"))
 
 
 def _cluster(cluster: ClusterStatus) -> tuple[str, ...]:

@@ -204,6 +204,12 @@ class ClusterStatus:
         return sum(task.is_up for task in self.tasks)
 
     @property
+    def common_reason(self) -> str:
+        """The reason that all tasks have while they are pending, such as that of their queue; "" if they differ."""
+        reasons = {task.reason if task.phase is Phase.PENDING else "" for task in self.tasks}
+        return next(iter(reasons)) if len(reasons) == 1 else ""
+
+    @property
     def progress(self) -> StepProgress | None:
         """The progress of the first task of the run's success that reports, else of another task, else of a script."""
         tasks = sorted(self.tasks, key=lambda task: task.task not in self.success)

@@ -327,6 +327,19 @@ def test_ls(run: Run, backend: FakeBackend) -> None:
     )
 
 
+def test_ls_says_why_all_tasks_of_a_cluster_wait(run: Run, backend: FakeBackend) -> None:
+    found = backend.statuses["mnist"]
+    tasks = [dataclasses.replace(task, phase=Phase.PENDING, reason="place 2 in the queue") for task in found.tasks]
+    backend.statuses["mnist"] = dataclasses.replace(found, tasks=tuple(tasks))
+    assert run("ls")[1] == (
+        "NAME   PHASE    READY  MASTER   TARGET                 SCRIPTS  AGE    LOCATION      REASON\n"
+        "mnist  Pending  0/3    chief/0  grpc://localhost:2222  0        5m12s  /state/mnist  place 2 in the queue\n"
+    )
+    tasks[0] = dataclasses.replace(tasks[0], reason="another")
+    backend.statuses["mnist"] = dataclasses.replace(found, tasks=tuple(tasks))
+    assert "REASON" not in run("ls")[1]
+
+
 def test_ls_as_json(run: Run, backend: FakeBackend) -> None:
     assert json.loads(run("ls", "-o", "json")[1]) == [DOCUMENT]
 

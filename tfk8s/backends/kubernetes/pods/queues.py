@@ -21,6 +21,10 @@ _MAX_AHEAD = 3  # names of those that are ahead
 _UNCOVERED = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 _NO_QUEUE = re.compile(r"LocalQueue \S+ doesn't exist")
 _FORBIDDEN = "`kubectl get workloads` shows why, and tfk8s does with the right to list workloads.kueue.x-k8s.io"
+_HELD = (
+    "Kueue has suspended its Job, which is in no queue: have an administrator let Kueue leave such Jobs alone "
+    "(manageJobsWithoutQueueName)"
+)
 _OTHER_VERSION = "`kubectl get workloads` shows why: this Kueue has no Workloads of kueue.x-k8s.io/v1beta2"
 
 
@@ -33,8 +37,15 @@ def is_waiting(item: Object) -> bool:
 
 
 def waits(item: Object, said: str) -> str:
-    """Return that a pod or a Job waits in its queue, with what Kueue said about it; "" if nothing."""
+    """Return that a pod or a suspended Job waits in its queue.
+
+    Args:
+        item: the pod or the Job.
+        said: what Kueue said about it; "" if nothing.
+    """
     name = item["metadata"].get("labels", {}).get(kueue.QUEUE)
+    if "suspend" in item["spec"] and not name:
+        return _HELD
     queue = f'queue "{name}"' if name else "its queue"
     return f"{queue} has not admitted it: {said}" if said else f"{queue} has not admitted it yet"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from tfk8s.backends.kubernetes.api_server import paths
 from tfk8s.backends.kubernetes.api_server.client import Client, Reader
 from tfk8s.backends.kubernetes.api_server.errors import ApiError, NamespaceTerminating
-from tfk8s.backends.kubernetes.pods import image_pull, pod_events, pod_status
+from tfk8s.backends.kubernetes.pods import image_pull, pod_events, pod_status, queues
 from tfk8s.backends.kubernetes.pods.pod_events import Events
 from tfk8s.backends.kubernetes.workloads import script_status
 from tfk8s.core import naming
@@ -115,6 +115,8 @@ def limits_problem(keepers: Sequence[tuple[Object, Object | None]], events: Even
     """
     for job, pod in keepers:
         found = pod_events.of(pod or job, events)
+        if job["spec"].get("suspend"):
+            return f"Job {job['metadata']['name']} has no pod: {queues.waits(job, found.queue)}"
         phase, reason = pod_status.phase_and_reason(script_status.master_job(job), pod, found, QUOTA_ADVICE)
         is_starting = pod_status.waits_for_node(pod, found) or image_pull.is_under_way(pod, found.pull)
         if reason and phase in (Phase.PENDING, Phase.FAILED) and not is_starting:

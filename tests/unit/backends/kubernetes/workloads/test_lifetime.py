@@ -201,6 +201,17 @@ def test_status_says_why_the_limits_are_not_kept(
     assert found == (f"Job {name} {problem}" if problem else "")
 
 
+def test_limits_are_not_kept_while_kueue_holds_their_job_back(store: ObjectStore) -> None:
+    store.up(max_duration=3600)
+    job = store.job()
+    held = {**job, "spec": {**job["spec"], "suspend": True}}
+    problem = lifetime.limits_problem([(held, None)], {})
+    assert "has no pod: Kueue has suspended its Job, which is in no queue: have an administrator" in problem
+    labels = {**job["metadata"]["labels"], "kueue.x-k8s.io/queue-name": "default"}
+    held["metadata"] = {**job["metadata"], "labels": labels}
+    assert lifetime.limits_problem([(held, None)], {}).endswith('queue "default" has not admitted it yet')
+
+
 def test_the_end_of_a_cluster_is_told_for_as_long_as_its_pod_is_there(store: ObjectStore) -> None:
     labels = {"app.kubernetes.io/name": "tfk8s", "app.kubernetes.io/instance": "demo",
               "app.kubernetes.io/component": "cluster-lifetime"}  # fmt: skip
