@@ -64,7 +64,7 @@ def _channel_frame(kind: int, data: bytes, size: int) -> bytes:
 
 _TEXTS = (b"{}", b"[" * 60_000, b'{"received": 1}', b"9" * 5000)
 _channel_frames = st.builds(
-    _channel_frame, st.integers(0, 10), st.one_of(_SMALL, st.binary(min_size=8, max_size=8), st.sampled_from(_TEXTS)),
+    _channel_frame, st.integers(0, 11), st.one_of(_SMALL, st.binary(min_size=8, max_size=8), st.sampled_from(_TEXTS)),
     st.sampled_from([-1] * 6 + [0, 8, 2**22, 2**32 - 1]),
 )  # fmt: skip
 CHANNEL = st.builds(

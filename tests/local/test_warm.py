@@ -18,6 +18,7 @@ from tfk8s import polling
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.scripts import warm_pods
 from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable
+from tfk8s.core.script import Download
 from tfk8s.errors import ClusterError
 
 PRINTS_UNTIL_FILE = """
@@ -52,6 +53,23 @@ def pod(libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 def dialed(pod: WarmPod, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "dial", pod.dial)
     monkeypatch.setattr(warm_pods, "require_running", lambda *_: None)
+
+
+class CutConnection:
+    """A connection that breaks when so many bytes have arrived."""
+
+    def __init__(self, connection: socket.socket, left: int) -> None:
+        self._connection, self._left = connection, left
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+    def recv(self, size: int) -> bytes:
+        if self._left <= 0:
+            raise ConnectionResetError
+        data = self._connection.recv(size)
+        self._left -= len(data)
+        return data
 
 
 @contextlib.contextmanager
@@ -153,6 +171,40 @@ def test_output_is_complete_over_connections_that_break(
     assert len(lines) >= 60
     assert len(pod.connections) >= before + 1 + cuts
     pod.rest()
+
+
+def test_files_are_copied_whatever_the_exit_code_and_over_connections_that_break(
+    pod: WarmPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections: list[CutConnection] = []
+
+    def dial(*_: object) -> CutConnection:
+        connections.append(CutConnection(pod.dial(), 5_000_000))
+        return connections[-1]
+
+    monkeypatch.setattr(streams, "dial", dial)
+    log = tmp_path / "log"  # outside of the script's folder, as /tmp/log is
+    wanted = [Download("model", tmp_path / "out"), Download(str(log), tmp_path / "copy"), Download("x", tmp_path / "x")]
+    end, problems = pod.run_and_copy(
+        wanted,
+        "import os, sys\nos.makedirs('model/sub')\nopen('model/sub/big', 'wb').write(os.urandom(4) * 5_000_000)\n"
+        f"open({str(log)!r}, 'w').write('text')\nsys.exit(7)",
+    )
+    assert (end["exit"], problems) == (7, ['"x" was not copied: there is no such file or folder'])
+    assert ((tmp_path / "out/sub/big").stat().st_size, (tmp_path / "copy").read_text()) == (20_000_000, "text")
+    assert len(connections) > 3
+    pod.rest()
+
+
+def test_the_recording_of_a_script_s_steps_is_copied_and_removed(pod: WarmPod, tmp_path: Path) -> None:
+    recording = tmp_path / "recording"
+    end, problems = pod.run_and_copy(
+        [Download(str(recording), tmp_path / "copy")], "import os; print(os.environ.get('TFK8S_TRACE'))",
+        TFK8S_TRACE=f"100:{recording}",
+    )  # fmt: skip
+    assert (end["exit"], problems, (tmp_path / "copy").exists()) == (0, [], True)
+    pod.rest()
+    assert not recording.exists()
 
 
 def test_ctrl_c_ends_the_script(pod: WarmPod, capfd: pytest.CaptureFixture[str]) -> None:

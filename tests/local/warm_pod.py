@@ -9,15 +9,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from clusters import children
 
 from tfk8s import polling
-from tfk8s.backends.kubernetes.scripts import script_archive
+from tfk8s.backends.kubernetes.scripts import script_archive, warm_files
 from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
+from tfk8s.core.script import Download
 from tfk8s.errors import TaskUnreachable
 
 TIMEOUT = 60.0
@@ -41,14 +42,16 @@ class WarmPod:
         self.connections.append(connection)
         return connection
 
-    def pack(self, text: str, *arguments: str, stdin: bool = False, **environment: str) -> tuple[dict[str, Any], bytes]:
+    def pack(
+        self, text: str, *arguments: str, stdin: bool = False, wanted: Sequence[Download] = (), **environment: str
+    ) -> tuple[dict[str, Any], bytes]:
         """Return what `submit` sends for a script: the request and the archive."""
         script = Path(tempfile.mkdtemp(dir=self.folder.parent)) / "script.py"
         script.write_text(text)
         archive = script_archive.pack(script)
         request = {
             "arguments": ["script.py", *arguments], "archive": len(archive), "stdin": stdin,
-            "environment": {**CLUSTER, **environment},
+            "downloads": [download.path for download in wanted], "environment": {**CLUSTER, **environment},
         }  # fmt: skip
         return request, archive
 
@@ -56,6 +59,13 @@ class WarmPod:
         request, archive = self.pack(text, *arguments, **options)
         with contextlib.closing(WarmScript(None, POD)) as running:  # type: ignore[arg-type]
             return running.run(request, archive)
+
+    def run_and_copy(self, wanted: Sequence[Download], text: str, **options: Any) -> tuple[dict[str, Any], list[str]]:
+        """Run a script, and copy what the script leaves; return its end, and what was not copied."""
+        request, archive = self.pack(text, wanted=wanted, **options)
+        with contextlib.closing(WarmScript(None, POD)) as running:  # type: ignore[arg-type]
+            end = running.run(request, archive)
+            return end, warm_files.copy(running, end, wanted)
 
     def processes(self) -> dict[int, int]:
         """Return the number of open files of process 1 and its children, 0 for a zombie."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import secrets
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from tfk8s.features.timeline.steps import Recording
 from tfk8s.log import log
 
 EVERY = 100
-_POD_PATH = "/tmp/tfk8s-recording"  # noqa: S108 - in the script's pod, which has a /tmp of its own
+_POD_PATH = "/tmp/tfk8s-recording-"  # noqa: S108 - in the script's pod; other scripts of the user may run there
 _SUFFIXES = (".html", ".htm")
 
 
@@ -85,8 +86,8 @@ def recorded(script: Script, timeline: Timeline | None, cluster: Cluster, *, her
         require_folders("timelines of scripts on Kubernetes")
     with tempfile.TemporaryDirectory(prefix="tfk8s-trace-") as folder:
         recording = Path(folder, "recording")
-        path = _POD_PATH if in_pod else str(recording)
-        downloads = [*script.downloads, *[Download(_POD_PATH, recording)] * in_pod]
+        path = f"{_POD_PATH}{secrets.token_hex(4)}" if in_pod else str(recording)
+        downloads = [*script.downloads, *[Download(path, recording)] * in_pod]
         environment = {**script.environment, "TFK8S_TRACE": f"{timeline.every}:{path}"}
         try:
             yield dataclasses.replace(script, environment=environment, downloads=downloads)

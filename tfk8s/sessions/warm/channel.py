@@ -25,7 +25,7 @@ MAX_FRAME = 1 << 22  # bytes of a frame's data; Linux allows 2 MiB of arguments 
 PORT = 2200  # of a warm pod, at its loopback address alone
 HELLO, ACKNOWLEDGED = 0, 1  # frames without a number: the first of a connection; the count of received frames
 RUN, ARCHIVE, INPUT, SIGNAL = 2, 3, 4, 5  # of the client
-OUTPUT, ERROR, END, BEGUN = 6, 7, 8, 9  # of the pod
+OUTPUT, ERROR, END, BEGUN, FILES = 6, 7, 8, 9, 10  # of the pod; FILES come after END, the last one is empty
 
 HELLO_TIMEOUT = 10.0
 PING_INTERVAL = 5.0  # the client acknowledges at least so often

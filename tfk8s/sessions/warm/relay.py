@@ -1,4 +1,4 @@
-"""Copies between a script in a warm pod and `submit`: streams, signals and the exit code; makes the script's folder.
+"""Copies between a script in a warm pod and `submit`: streams, signals, the end and files; makes the script's folder.
 
 Another connection may replace one that breaks. The script ends if its client stays away, and nothing of the
 script is left then. Standard library only: this file runs in pods.
@@ -10,23 +10,21 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tfk8s.core import naming
-from tfk8s.sessions import error_names
 from tfk8s.sessions.forks import ipc, processes
-from tfk8s.sessions.warm import channel
+from tfk8s.sessions.warm import channel, left_files
 from tfk8s.sessions.warm.channel import Channel
+from tfk8s.sessions.warm.script_folder import NoRoom, ScriptFolder
 
 _MAX_INPUT = 1 << 20  # bytes that the script has not read
 _DRAIN_TIMEOUT = 1.0  # a process that the script left behind may hold its streams open
 _BLOCK = 1 << 16
-_ROOM = 2  # an archive and its files need at least twice the archive's size
 _MEMORY_EVENTS = Path("/sys/fs/cgroup/memory.events")  # cgroups(7)
 _POLL_INTERVAL = 1.0
 _DRAIN_INTERVAL = 0.05
@@ -41,12 +39,11 @@ class Relay:
     """
 
     def __init__(self, control: socket.socket, folder: Path) -> None:
-        self._control, self._folder = control, folder
+        self._control, self._folder = control, ScriptFolder(folder)
         self._channel = Channel()
         self._last_heard = self._last_connected = time.monotonic()
         self._request: dict[str, Any] = {}
         self._since, self._memory_kills = time.time(), processes.count_oom_kills(_MEMORY_EVENTS)
-        self._archive: IO[bytes] | None = None  # in a file, because all scripts of the pod share its memory
         self._script: socket.socket | None = None  # the connection to the script's owner, the keeper
         self._outputs: dict[int, int] = {}  # the kinds of frames, by the descriptors that the script writes to
         self._input: int | None = None  # the descriptor that the script reads from
@@ -72,9 +69,7 @@ class Relay:
                 self._check_end()
         finally:
             self._channel.detach()
-            if self._archive is not None:
-                self._archive.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
 
     # ---- waiting ----
 
@@ -147,28 +142,26 @@ class Relay:
         self._last_heard = time.monotonic()
         if len(self._pending) <= _MAX_INPUT:
             self._channel.acknowledge()
-        if self._archive is not None and self._archive.tell() >= self._request["archive"]:
-            self._start()
+        self._start_if_complete()
 
     def _begin(self, request: dict[str, Any]) -> None:
         """Take a request; refuse an archive for which the pod has no room, before any of it is kept."""
         self._request = request
+        if self._result is not None:  # a signal has ended the script before
+            return
         try:
-            for name in ("files", "tmp"):
-                (self._folder / name).mkdir(parents=True, mode=0o700)
-            if request["archive"] > shutil.disk_usage(self._folder).free // _ROOM:
-                self._finish({"refused": "the pod has no room for the script's folder"})
-            elif self._result is None:  # else a signal has ended the script before
-                self._archive = (self._folder / "script.tar.gz").open("wb")
+            self._folder.begin(request["archive"])
+        except NoRoom:
+            self._finish({"refused": "the pod has no room for the script's folder"})
         except OSError as failure:
             self._fail(failure)
 
     def _store(self, data: bytes) -> None:
-        """Keep a part of the archive, unless the script has ended, or has begun."""
-        if self._archive is None or self._result is not None:
+        """Keep a part of the archive, unless the script has ended."""
+        if self._result is not None:
             return
         try:
-            self._archive.write(data)
+            self._folder.store(data)
         except OSError as failure:
             self._fail(failure)
 
@@ -182,22 +175,18 @@ class Relay:
         elif self._result is None:  # the script has not begun
             self._result = {"exit": -number}
 
-    def _start(self) -> None:
-        """Ask the keeper to fork the script, in a folder of its own."""
-        verdict = self._folder / "verdict"
-        assert self._archive is not None
+    def _start_if_complete(self) -> None:
+        """Start the script once its archive has arrived."""
         try:
-            self._archive.close()
+            archive = self._folder.take_archive()
         except OSError as failure:
             self._fail(failure)
-        archive, self._archive = self._archive.name, None
-        if self._result is not None:  # it has just failed, or a signal has ended the script
             return
-        environment = {
-            **os.environ, "TMPDIR": str(self._folder / "tmp"), **self._request["environment"],
-            "TFK8S_ARCHIVE": archive, error_names.VARIABLE: str(verdict), naming.SHARED_POD: self._folder.name,
-            "TFK8S_PROGRESS": str(self._folder / "progress"),
-        }  # fmt: skip
+        if archive is not None and self._result is None:  # else it has just failed, or a signal has ended the script
+            self._start(self._folder.environment(archive, self._request["environment"]))
+
+    def _start(self, environment: dict[str, str]) -> None:
+        """Ask the keeper to fork the script, in a folder of its own."""
         self._script, theirs = socket.socketpair()
         output, output_end = os.pipe()
         error, error_end = os.pipe()
@@ -206,8 +195,8 @@ class Relay:
             os.set_blocking(self._input, False)
         self._outputs = {output: channel.OUTPUT, error: channel.ERROR}
         message = {
-            "name": self._folder.name, "progress": environment["TFK8S_PROGRESS"], "umask": processes.umask(),
-            "arguments": self._request["arguments"], "folder": str(self._folder / "files"), "environment": environment,
+            "name": self._folder.path.name, "progress": str(self._folder.progress), "umask": processes.umask(),
+            "arguments": self._request["arguments"], "folder": str(self._folder.files), "environment": environment,
         }  # fmt: skip
         ends = [theirs.detach(), source, output_end, error_end]
         ipc.send(self._control, message, ends)
@@ -239,9 +228,10 @@ class Relay:
         block = os.read(output, _BLOCK)
         if block:
             self._channel.send(self._outputs[output], block)
-        else:
-            os.close(output)
-            del self._outputs[output]
+            return
+        os.close(output)
+        if self._outputs.pop(output) == channel.FILES:
+            self._channel.send(channel.FILES)
 
     def _on_script_message(self, script: socket.socket) -> None:
         try:
@@ -276,10 +266,10 @@ class Relay:
     def _finish(self, result: dict[str, Any]) -> None:
         self._result = result
         self._drain_until = time.monotonic() + _DRAIN_TIMEOUT
-        processes.kill_marked(naming.SHARED_POD, self._folder.name)  # those that the script has left behind
+        processes.kill_marked(naming.SHARED_POD, self._folder.path.name)  # those that the script has left behind
 
     def _check_end(self) -> None:
-        """Send the end of the script once all of its output is sent; end this process once the client has it."""
+        """Send the end of the script after its output, then its files; end this process once the client has all."""
         if self._result is None:
             return
         if not self._sent_end:
@@ -288,13 +278,16 @@ class Relay:
             if self._outputs and time.monotonic() < self._drain_until:
                 return
             self._sent_end = True
-            note = ""
-            with contextlib.suppress(OSError):
-                note = (self._folder / "verdict").read_text()
             was_killed = self._result.get("exit") == -signal.SIGKILL
             is_oom = was_killed and processes.count_oom_kills(_MEMORY_EVENTS) > self._memory_kills
-            more = {"note": note, "since": self._since, "pod_ends": self._pod_ends, "out_of_memory": is_oom}
+            paths = self._request.get("downloads") if "exit" in self._result and not self._pod_ends else ()
+            more = {
+                "note": self._folder.note(), "since": self._since, "pod_ends": self._pod_ends, "out_of_memory": is_oom,
+                "files": bool(paths),
+            }  # fmt: skip
             self._channel.send_json(channel.END, {**self._result, **more})
             while self._outputs:
                 os.close(self._outputs.popitem()[0])
-        self._is_over = self._is_over or self._channel.is_acknowledged
+            if paths:
+                self._outputs = {left_files.pack(paths, self._folder.files): channel.FILES}
+        self._is_over = self._is_over or (not self._outputs and self._channel.is_acknowledged)

@@ -6,16 +6,17 @@ import contextlib
 from typing import Any
 
 from tfk8s import platforms
-from tfk8s.backends import foreground_scripts
+from tfk8s.backends import downloads, foreground_scripts
 from tfk8s.backends.kubernetes.api_server import streams
 from tfk8s.backends.kubernetes.api_server.client import Client
-from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, script_start, warm_pods
+from tfk8s.backends.kubernetes.scripts import script_jobs, script_pod, script_start, warm_files, warm_pods
 from tfk8s.backends.kubernetes.scripts.end_watch import EndWatch
 from tfk8s.backends.kubernetes.scripts.warm_stream import Unusable, WarmScript
 from tfk8s.backends.kubernetes.workloads.deployed import DeployedCluster
 from tfk8s.core import compact
 from tfk8s.core.script import Outcome, Script
 from tfk8s.errors import ClusterError, ScriptLost
+from tfk8s.log import log
 from tfk8s.render import script_job
 from tfk8s.render.pods import Object
 from tfk8s.task.programs.import_variables import READ_LATER, read_at_import
@@ -30,7 +31,7 @@ def fits(cluster: DeployedCluster, script: Script) -> bool:
     """
     own = script.resources
     gpus = own.over(cluster.script).gpus  # a warm pod would keep them while no script runs
-    needs_pod = script.fresh or own.cpu or own.memory or gpus or script.requirements or script.downloads
+    needs_pod = script.fresh or own.cpu or own.memory or gpus or script.requirements
     at_import = read_at_import(script.environment).keys() - READ_LATER
     is_possible = cluster.warm is not False and platforms.POLLS_FILES
     return is_possible and not (needs_pod or at_import or _OWN_TASK in script.environment)
@@ -41,10 +42,11 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
 
     None if the script needs a pod of its own.
 
-    The first SIGINT or SIGTERM goes to the script as it is, the second as SIGTERM, the third as SIGKILL.
+    The first SIGINT or SIGTERM goes to the script as it is, the second as SIGTERM, the third as SIGKILL. After the
+    script's end, its downloads are copied, and a signal ends the copy.
 
     Raises:
-        ClusterError: the script did not end by itself; says why.
+        ClusterError: the script did not end by itself, or not all of its files were copied; says why.
         ScriptLost: Kubernetes removed the pod.
     """
     pod = warm_pods.get(client, cluster, script.start_timeout)
@@ -52,6 +54,7 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
         return None
     request = {
         "arguments": script.runner_arguments(script.path.name), "archive": len(archive), "stdin": streams.is_input(0),
+        "downloads": [download.path for download in script.downloads],
         "environment": {
             **script.environment, "TFK8S_JOBS": compact.format_jobs(cluster.jobs), "TFK8S_TARGET": cluster.target,
         },
@@ -60,17 +63,20 @@ def run(client: Client, cluster: DeployedCluster, script: Script, archive: bytes
         try:
             with contextlib.closing(WarmScript(client, pod)) as running:
                 end = running.run(request, archive)
+                problems = warm_files.copy(running, end, script.downloads)
             outcome = _outcome(client, script, pod, end)
         except Unusable:
             return None
         except ClusterError as error:
+            if script.downloads:
+                log.warning("the script's files were not copied")
             script_jobs.require_cluster(client, cluster, script)
             if isinstance(error, script_start.PodDeleted):
                 _require_kept(pod, watch)
             raise
         if outcome.task_failed:
             script_pod.explain(client, cluster, end["since"], end["note"], watch.ends)
-    return outcome
+    return downloads.report(problems, outcome)
 
 
 def _require_kept(pod: Object, watch: EndWatch) -> None:

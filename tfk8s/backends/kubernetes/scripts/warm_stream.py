@@ -30,6 +30,7 @@ CONNECT_TIMEOUT = 30.0  # until process 1 of a pod that has just started listens
 _BLOCK = 1 << 16
 _PIPE_BLOCK = 4096  # a pipe that takes anything takes so much (PIPE_BUF in pipe(7))
 _STREAMS = {channel.OUTPUT: "stdout", channel.ERROR: "stderr"}
+_FLAGS = ("pod_ends", "out_of_memory", "files")  # of the frame `END`
 
 
 class Unusable(Exception):
@@ -52,6 +53,7 @@ class WarmScript:
         self._name = f"script-{secrets.token_hex(3)}"
         self._channel = Channel()
         self._end: dict[str, Any] | None = None
+        self._files, self._has_files = b"", False  # of those that have arrived, what is not read; whether all have
         self._is_known = self._has_begun = False  # to the pod; in the pod
         self._input: int | None = None
         self._decoders = {kind: codecs.getincrementaldecoder("utf-8")("replace") for kind in _STREAMS}
@@ -94,6 +96,19 @@ class WarmScript:
         if "refused" in self._end:
             raise Unusable
         return self._end
+
+    def read_files(self) -> bytes:
+        """Return the next part of the archive of the script's files, after the script's end; b"" at the archive's end.
+
+        Raises:
+            ClusterError, ScriptLost: as `run`.
+        """
+        while not (self._files or self._has_files):
+            if self._channel.connection is None:
+                self._reconnect()
+            self._step()
+        part, self._files = self._files, b""
+        return part
 
     # ---- the connection ----
 
@@ -183,8 +198,8 @@ class WarmScript:
                 frames = self._channel.read()
             except channel.Damaged as error:
                 raise _damaged() from error
-            if frames and frames[-1][0] == channel.END:  # what is left to write needs no connection
-                self._end = _parse_end(frames[-1][1])
+            for end in (data for kind, data in frames if kind == channel.END):
+                self._end, self._input = _parse_end(end), None  # what is left to write needs no connection
             for kind, data in frames:
                 self._take(kind, data)
             self._channel.acknowledge()
@@ -216,6 +231,8 @@ class WarmScript:
             self._has_begun = True
         elif kind in _STREAMS:
             self._write(kind, data)
+        elif kind == channel.FILES and self._end is not None:
+            self._files, self._has_files = self._files + data, not data
 
     def _write(self, kind: int, data: bytes) -> None:
         """Write bytes as they are, or as text where the stream takes nothing else, as in a notebook."""
@@ -264,7 +281,7 @@ def _parse_end(data: bytes) -> dict[str, Any]:
 def _is_end(end: dict[str, Any]) -> bool:
     is_result = isinstance(end.get("exit"), int) or isinstance(end.get("error"), str)
     are_known = isinstance(end.get("since"), int | float) and isinstance(end.get("note"), str)
-    return is_result and are_known and all(isinstance(end.get(flag), bool) for flag in ("pod_ends", "out_of_memory"))
+    return is_result and are_known and all(isinstance(end.get(flag), bool) for flag in _FLAGS)
 
 
 def _damaged() -> ClusterError:

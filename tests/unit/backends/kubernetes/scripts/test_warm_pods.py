@@ -190,7 +190,7 @@ def test_a_pod_that_was_deleted_without_its_job_is_an_error(monkeypatch: pytest.
         (SCRIPT, {"script-resources": "gpus=1"}, False),
         (Script(path=Path("a.py"), resources=ScriptResources(gpus=0)), {"script-resources": "gpus=1"}, True),
         (Script(path=Path("a.py"), requirements=Path("r.txt")), {}, False),
-        (Script(path=Path("a.py"), downloads=[Download("model", Path("model"))]), {}, False),
+        (Script(path=Path("a.py"), downloads=[Download("model", Path("model"))]), {}, True),
         (Script(path=Path("a.py"), environment={"OMP_NUM_THREADS": "1"}), {}, False),
         (Script(path=Path("a.py"), environment={"TFK8S_JOB": "worker", "TFK8S_INDEX": "1"}), {}, False),
     ],

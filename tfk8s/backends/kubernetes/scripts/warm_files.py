@@ -1,0 +1,51 @@
+"""Copies the files that a script in a warm pod has left, when the script has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from tfk8s.backends import received_files
+from tfk8s.backends.kubernetes.scripts.warm_stream import WarmScript
+from tfk8s.core.script import Download
+from tfk8s.errors import ClusterError
+
+
+class _ArrivingFiles(io.RawIOBase):
+    """The archive of the files, as it arrives."""
+
+    def __init__(self, script: WarmScript) -> None:
+        self._script, self._block = script, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._block or self._script.read_files()
+        count = min(len(buffer), len(block))
+        buffer[:count], self._block = block[:count], block[count:]
+        return count
+
+
+def copy(script: WarmScript, end: dict[str, Any], wanted: Sequence[Download]) -> list[str]:
+    """Copy files of a script that has ended; return what was not copied, with the reasons.
+
+    Args:
+        script: the script.
+        end: its frame `END`.
+        wanted: the files.
+    """
+    if not wanted:
+        return []
+    if not end["files"]:
+        return ["its files were not copied: its pod ends"]
+    source = io.BufferedReader(_ArrivingFiles(script))
+    try:
+        problems = received_files.receive(source, wanted)
+        with contextlib.suppress(ClusterError):  # the files are here
+            source.read(1)  # to the end of the stream, of which the pod gets a receipt
+        return problems
+    except ClusterError as error:
+        return [f"its files were not copied: {error}"]
